@@ -1,0 +1,72 @@
+"""Who owns what: block boundaries, owners of row blocks, where column blocks live. Pure arithmetic.
+
+Words: the matrix is cut in `grid` x `grid` blocks; process `rank` of `size` owns a contiguous range of
+row blocks; part t holds the blocks (b, (b + t) mod grid).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+
+
+def block_bounds(prefix: Int64, grid: int) -> Int64:
+    """Cut entities into `grid` contiguous ranges of nearly equal numbers of ratings.
+
+    Parameters
+    ----------
+    prefix : (n + 1,) int64
+        Running number of ratings before each entity (a CSR ``indptr``).
+    grid : int
+        Number of ranges, at most n.
+
+    Returns
+    -------
+    (grid + 1,) int64
+        Boundaries; every range has at least one entity.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer entities than ranges.
+    """
+    n = len(prefix) - 1
+    if not 1 <= grid <= n:
+        raise ValueError(f"cannot cut {n} entities into {grid} ranges")
+    targets = [(int(prefix[-1]) * b) // grid for b in range(grid + 1)]
+    bounds = np.searchsorted(prefix, targets, side="left").astype(np.int64)
+    bounds[0], bounds[-1] = 0, n
+    for b in range(1, grid):  # at least one entity each, also where one entity has most of the ratings
+        bounds[b] = min(max(bounds[b], bounds[b - 1] + 1), n - (grid - b))
+    return bounds
+
+
+def blocks_of(rank: int, size: int, grid: int) -> range:
+    """Row blocks that process `rank` of `size` owns."""
+    return range(rank * grid // size, (rank + 1) * grid // size)
+
+
+def owner(block: int, size: int, grid: int) -> int:
+    """Process of `size` that owns row block `block`; the inverse of `blocks_of`."""
+    return ((block + 1) * size - 1) // grid
+
+
+def column_of(row_block: int, part: int, grid: int) -> int:
+    """Column block that row block `row_block` meets in part `part`."""
+    return (row_block + part) % grid
+
+
+def row_of(column_block: int, part: int, grid: int) -> int:
+    """Row block at whose owner column block `column_block` lives during part `part`."""
+    return (column_block - part) % grid
+
+
+def chain_group(rank: int, size: int, chains: int) -> tuple[int, int]:
+    """Group of process `rank` when `chains` chains share `size` processes, and the number of groups.
+
+    There are min(size, chains) groups of contiguous processes; group g runs chains g, g + groups, ...
+    """
+    groups = min(size, chains)
+    return owner(rank, groups, size), groups

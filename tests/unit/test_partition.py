@@ -1,0 +1,83 @@
+"""Owners, ranges and groups, for every size in one process: a mistake here is a deadlock on a cluster."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from dsgmcmc.partition import block_bounds, blocks_of, chain_group, column_of, owner, row_of
+
+
+@pytest.mark.parametrize("grid", range(1, 25))
+def test_owner_is_the_inverse_of_blocks_of(grid: int) -> None:
+    """Every row block has one owner, ranges are contiguous, and no process has two blocks more than another."""
+    for size in range(1, grid + 1):
+        ranges = [blocks_of(rank, size, grid) for rank in range(size)]
+        assert [b for blocks in ranges for b in blocks] == list(range(grid))
+        assert all(owner(b, size, grid) == rank for rank, blocks in enumerate(ranges) for b in blocks)
+        lengths = [len(blocks) for blocks in ranges]
+        assert min(lengths) >= 1
+        assert max(lengths) - min(lengths) <= 1
+
+
+@pytest.mark.parametrize("grid", range(1, 13))
+def test_a_part_is_a_transversal(grid: int) -> None:
+    """No two blocks of a part share a row or a column, all parts together are the matrix, row_of inverts column_of."""
+    cells = set()
+    for part in range(grid):
+        columns = [column_of(b, part, grid) for b in range(grid)]
+        assert sorted(columns) == list(range(grid))
+        assert [row_of(c, part, grid) for c in columns] == list(range(grid))
+        cells |= set(enumerate(columns))
+    assert len(cells) == grid * grid
+
+
+@pytest.mark.parametrize("counts", ["equal", "skewed", "empty tail", "one giant", "none"])
+def test_block_bounds_are_non_empty_and_balanced(counts: str) -> None:
+    """Ranges cover all entities in order and differ from equal shares by no more than one entity's ratings."""
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 3, 7, 20, 61):
+        per_entity = {
+            "equal": np.full(n, 3),
+            "skewed": (rng.pareto(1.0, n) * 10).astype(int),
+            "empty tail": np.where(np.arange(n) < n // 2, 5, 0),
+            "one giant": np.where(np.arange(n) == n // 3, 1000, 1),
+            "none": np.zeros(n, int),
+        }[counts]
+        prefix = np.concatenate([[0], np.cumsum(per_entity)]).astype(np.int64)
+        for grid in range(1, n + 1):
+            bounds = block_bounds(prefix, grid)
+            assert bounds.dtype == np.int64
+            assert (bounds[0], bounds[-1], len(bounds)) == (0, n, grid + 1)
+            assert (np.diff(bounds) >= 1).all()
+            if counts in ("equal", "skewed"):  # elsewhere "one entity at least" decides
+                cut = np.diff(prefix[bounds])
+                longest_forced = np.diff(bounds) == 1
+                fair = prefix[-1] / grid + per_entity.max()
+                assert (cut[~longest_forced] <= fair).all()
+
+
+@pytest.mark.parametrize(("n", "grid"), [(3, 4), (3, 0), (0, 1)])
+def test_block_bounds_refuses_what_it_cannot_cut(n: int, grid: int) -> None:
+    """More ranges than entities has no answer, and none is invented."""
+    with pytest.raises(ValueError, match=f"cannot cut {n} entities into {grid}"):
+        block_bounds(np.arange(n + 1, dtype=np.int64), grid)
+
+
+def test_chain_groups_are_contiguous_and_share_the_chains() -> None:
+    """min(P, C) groups of contiguous processes, sizes differing by one; each chain is run by exactly one."""
+    for size in range(1, 17):
+        for chains in range(1, 17):
+            answers = [chain_group(rank, size, chains) for rank in range(size)]
+            groups = answers[0][1]
+            assert groups == min(size, chains)
+            assert {count for _, count in answers} == {groups}
+            numbers = [group for group, _ in answers]
+            assert set(numbers) == set(range(groups))
+            assert all(b - a in (0, 1) for a, b in pairwise(numbers))
+            sizes = np.bincount(numbers)
+            assert sizes.max() - sizes.min() <= 1
+            run = sorted(chain for group in range(groups) for chain in range(group, chains, groups))
+            assert run == list(range(chains))

@@ -1,0 +1,115 @@
+"""Which part an iteration visits, and with which step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from dsgmcmc.schedule import Schedule, ScheduleName, StepSize
+
+SIZES = (50, 10, 25, 15)
+NAMES: tuple[ScheduleName, ...] = ("shuffled", "cyclic", "random")
+
+
+def test_shuffled_visits_every_part_once_a_sweep() -> None:
+    """Every sweep is a permutation, and all orders occur equally often: no part follows another more often."""
+    sweeps = 6000
+    schedule = Schedule("shuffled", SIZES[:3], seed=1, chain=0)
+    orders = [tuple(schedule.part(3 * sweep + k) for k in range(3)) for sweep in range(sweeps)]
+    assert all(sorted(order) == [0, 1, 2] for order in orders)
+    counts = np.unique(orders, axis=0, return_counts=True)[1]
+    assert len(counts) == 6
+    z = (counts - sweeps / 6) / np.sqrt(sweeps / 6 * 5 / 6)
+    assert np.abs(z).max() < 5
+
+
+def test_random_visits_parts_in_proportion_to_their_size() -> None:
+    """Frequencies are |part| / N, and the next part does not depend on the last: the gradient is unbiased."""
+    n = 20000
+    schedule = Schedule("random", SIZES, seed=2, chain=0)
+    parts = np.array([schedule.part(iteration) for iteration in range(n)])
+    p = np.array(SIZES) / sum(SIZES)
+    np.testing.assert_allclose(schedule.probability, p, rtol=1e-15)
+    z = (np.bincount(parts, minlength=4) - n * p) / np.sqrt(n * p * (1 - p))
+    assert np.abs(z).max() < 5
+    pairs = np.bincount(4 * parts[:-1] + parts[1:], minlength=16).reshape(4, 4)
+    expected = n * np.outer(p, p)
+    assert (np.abs(pairs - expected) / np.sqrt(expected)).max() < 5
+
+
+def test_an_empty_part_is_never_visited_at_random() -> None:
+    """Its probability is 0, and 1 / p_t would be infinite."""
+    schedule = Schedule("random", (0, 7, 0, 3, 0), seed=0, chain=0)
+    assert {schedule.part(iteration) for iteration in range(500)} == {1, 3}
+
+
+def test_cyclic_is_the_plain_order() -> None:
+    """Parts come in their order, sweep after sweep."""
+    schedule = Schedule("cyclic", SIZES, seed=0, chain=0)
+    assert [schedule.part(iteration) for iteration in range(9)] == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+
+
+@pytest.mark.parametrize("name", ["shuffled", "cyclic"])
+def test_frequencies_of_a_sweep_are_uniform(name: ScheduleName) -> None:
+    """p_t = 1 / B where every part is visited once a sweep, whatever its size."""
+    assert Schedule(name, SIZES, seed=0, chain=0).probability.tolist() == [0.25] * 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_is_a_function_of_seed_chain_and_iteration(name: ScheduleName) -> None:
+    """Asking backwards, twice or from a fresh object gives the same parts: resuming needs no state."""
+    schedule = Schedule(name, SIZES, seed=3, chain=1)
+    forwards = [schedule.part(iteration) for iteration in range(200)]
+    backwards = [schedule.part(iteration) for iteration in reversed(range(200))][::-1]
+    fresh = [Schedule(name, SIZES, seed=3, chain=1).part(iteration) for iteration in range(200)]
+    assert forwards == backwards == fresh
+
+
+@pytest.mark.parametrize("name", ["shuffled", "random"])
+def test_seeds_and_chains_have_orders_of_their_own(name: ScheduleName) -> None:
+    """Chains must be independent; seeds up to the largest are allowed."""
+    keys = [(0, 0), (1, 0), (0, 1), (2**63 - 1, 65535)]
+    orders = [tuple(Schedule(name, SIZES, *key).part(i) for i in range(100)) for key in keys]
+    assert len(set(orders)) == len(keys)
+
+
+def test_constant_step_with_another_step_for_burn_in() -> None:
+    """The burn-in's step holds for exactly the burn-in's iterations, and is step_size where none is given."""
+    steps = StepSize(step_size=0.5, burn_in_step_size=2.0)
+    assert [steps.step(i, grid=4, burn_in=3) for i in range(5)] == [2.0, 2.0, 2.0, 0.5, 0.5]
+    assert StepSize(step_size=0.5).step(0, grid=4, burn_in=3) == 0.5
+
+
+def test_warm_up_rises_linearly_over_its_sweeps() -> None:
+    """From warm_up_factor to the full step, by sweeps and not by iterations."""
+    steps = StepSize(step_size=8.0, warm_up=2, warm_up_factor=0.25)
+    assert [steps.step(i, grid=2, burn_in=0) for i in range(6)] == [2.0, 3.5, 5.0, 6.5, 8.0, 8.0]
+
+
+def test_polynomial_decay() -> None:
+    """(1 + sweep / decay_sweeps) ** -decay_power, which knows nothing of the total number of iterations."""
+    steps = StepSize(step_size=3.0, decay="polynomial", decay_sweeps=10, decay_power=0.5)
+    assert steps.step(0, grid=4, burn_in=0) == 3.0
+    assert steps.step(120, grid=4, burn_in=0) == pytest.approx(1.5, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"step_size": 0},
+        {"step_size": float("inf")},
+        {"step_size": float("nan")},
+        {"step_size": -1},
+        {"burn_in_step_size": 0},
+        {"warm_up": -1},
+        {"warm_up_factor": 0},
+        {"decay": "linear"},
+        {"decay_power": 0},
+        {"stepsize": 1},
+    ],
+)
+def test_senseless_steps_are_refused(wrong: dict[str, object]) -> None:
+    """Each would stop or blow up the chain, or be silently ignored."""
+    with pytest.raises(ValidationError):
+        StepSize(**{"step_size": 1.0, **wrong})
