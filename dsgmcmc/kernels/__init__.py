@@ -1,0 +1,1 @@
+"""Compiled loops: gradient, noise, fused elementwise formulas, prediction."""

@@ -1,0 +1,181 @@
+"""Generated source, compiled once per CPU and found again at the next start.
+
+The kernels are Python source generated for a rank, a formula or a dtype. Numba's own cache does not
+serve functions made by ``exec``, and its key knows neither of SLP vectorisation nor of what the generator
+would write today. So the source is written to a folder of its own
+
+    CACHE / <SHA-256 of source, name, compiler flags, versions, CPU> / <module>.py
+
+and imported from there; Numba's ``cache=True`` then keeps the machine code in that folder. A folder
+appears by one atomic rename and is never changed afterwards, so any number of processes on a shared file
+system may start at once.
+
+CACHE is ``DSGMCMC_CACHE_DIR``, else ``$XDG_CACHE_HOME/dsgmcmc``, else ``~/.cache/dsgmcmc``; where none can be
+written, a private temporary folder that goes with the process. Numba's cache files are pickles: who can
+write them can run code as the user. So CACHE is created with mode 0700, and one that belongs to
+somebody else, or that group or others may write, is refused.
+
+``DSGMCMC_SHOW_KERNELS=1`` prints the source of every kernel to stderr as it is loaded.
+
+Importing this module turns Numba's SLP vectorisation on for the whole process: without it the unrolled
+kernels run at a quarter of their speed, and their last bits differ.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+import llvmlite
+import llvmlite.binding
+import numba
+import numpy as np
+
+from dsgmcmc.errors import InputError
+
+numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
+
+FAST = '{"contract", "reassoc", "nsz"}'
+"""Fast-math flags of the kernels: sums may be reordered and products fused. There is no promise that NaN and
+infinity do not occur, so that divergence shows in sums, and divisions and roots are exact: the processor's
+estimates ("arcp", "afn") differ between makers, make NaN of 1 / sqrt(0), and gain nothing."""
+
+_HEADER = """\
+import math
+from typing import Any
+import numpy as np
+from numba import njit
+from numpy import float32, float64, int32, int64, uint32, uint64
+
+"""
+
+
+def compile_source(name: str, source: str) -> ModuleType:
+    """Import generated source from the cache, writing it there first if need be.
+
+    Parameters
+    ----------
+    name : str
+        Part of the module's name; shown in tracebacks and profiles.
+    source : str
+        Python source. `math`, `np`, `njit` and Numba's scalar types are imported for it. Functions carry
+        their decorator, made by `decorator`, so that the flags are part of the hash.
+
+    Returns
+    -------
+    module
+        The imported module. Functions with signatures are compiled, or loaded, when this returns.
+
+    Raises
+    ------
+    InputError
+        The cache folder is not safe to use.
+    """
+    source = _HEADER + source
+    digest = hashlib.sha256("\0".join((_machine(), name, source)).encode()).hexdigest()[:32]
+    module_name = f"dsgmcmc_{name}_{digest}"
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    if os.environ.get("DSGMCMC_SHOW_KERNELS") == "1":
+        print(f"# {module_name}\n{source}", file=sys.stderr, flush=True)
+    path = _publish(cache_directory(), digest, f"{name}.py", source)
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # Numba looks up a cached function's globals by module name
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+    return module
+
+
+def decorator(signature: str, fastmath: str = FAST) -> str:
+    """The line above a kernel's ``def``: one signature, so that racing processes write the same entry."""
+    return f'@njit("{signature}", cache=True, nogil=True, error_model="numpy", fastmath={fastmath})'
+
+
+def helper(fastmath: str = FAST) -> str:
+    """The line above a function that kernels of the same module call; it lives inside their code."""
+    return f'@njit(nogil=True, error_model="numpy", fastmath={fastmath})'
+
+
+@functools.cache
+def cache_directory() -> Path:
+    """The folder of compiled kernels, checked, created where missing; constant for the process."""
+    given = os.environ.get("DSGMCMC_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME")
+    try:
+        folder = Path(given) if given else (Path(home) if home else Path.home() / ".cache") / "dsgmcmc"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except (OSError, RuntimeError):
+        private = tempfile.mkdtemp(prefix="dsgmcmc-kernels-")
+        atexit.register(shutil.rmtree, private, ignore_errors=True)
+        return Path(private)
+    status = folder.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise InputError(
+            f"the kernel cache {folder} belongs to user {status.st_uid} with mode "
+            f"{stat.S_IMODE(status.st_mode):o}: code is loaded from it, so it must be yours and writable by you "
+            f"alone; chmod 700 it or set DSGMCMC_CACHE_DIR"
+        )
+    return folder.resolve()
+
+
+@functools.cache
+def _machine() -> str:
+    """Everything besides the source that decides the machine code."""
+    flags = (
+        "OPT",
+        "LOOP_VECTORIZE",
+        "SLP_VECTORIZE",
+        "CPU_NAME",
+        "CPU_FEATURES",
+        "BOUNDSCHECK",
+        "DEBUGINFO_DEFAULT",
+    )
+    return "\n".join(
+        (
+            platform.python_implementation() + sys.version,
+            numba.__version__,
+            llvmlite.__version__,
+            np.__version__,
+            llvmlite.binding.get_process_triple(),
+            llvmlite.binding.get_host_cpu_name(),
+            llvmlite.binding.get_host_cpu_features().flatten(),
+            *(f"{flag}={getattr(numba.config, flag, None)}" for flag in flags),
+        )
+    )
+
+
+def _publish(cache: Path, digest: str, file_name: str, source: str) -> Path:
+    """Path of the source inside the cache; written beside and renamed, never changed in place."""
+    final = cache / digest
+    path = final / file_name
+    if path.exists():
+        return path
+    draft = Path(tempfile.mkdtemp(prefix=f".{digest}-", dir=cache))
+    with (draft / file_name).open("w", encoding="utf-8") as file:
+        file.write(source)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        draft.rename(final)
+    except OSError:
+        if not path.exists():
+            raise
+        shutil.rmtree(draft, ignore_errors=True)  # another process was first, with the same text
+    return path

@@ -1,0 +1,172 @@
+"""Source of a formula's compiled function: chunks of whole rows, one flat loop in each.
+
+The function walks over chunks of about `CHUNK` elements that fit the first-level cache. For a chunk it fills
+scratch with the noise and a dense prior's gradient and spreads row vectors over their rows; column vectors
+were repeated to a chunk's length once. Then one unit-stride loop holds the formula, with all loads before the
+stores, which the compiler turns into vector instructions. Sums are taken in float64: those per column
+element by element of the chunk and folded at the end, those per row after each chunk.
+
+Everything follows the arrays' shape, so that results depend on contents and shape alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dsgmcmc.kernels import cache
+from dsgmcmc.kernels.expressions import Assignments, functions
+from dsgmcmc.kernels.philox import groups_module
+
+CHUNK = 2048
+"""Elements of a chunk: a handful of float32 arrays of this length fit a first-level cache."""
+
+_NOISE = ["_first", "_c1", "_c2", "_c3", "_k0", "_k1"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a formula declares, and what was found in its source.
+
+    `prior` is "" where it is not read, "diagonal" or "dense".
+    """
+
+    body: Assignments
+    fields: Sequence[str]
+    scalars: Sequence[str]
+    columns: Sequence[str]
+    rows: Sequence[str]
+    sums: Sequence[str]
+    column_sums: Sequence[str]
+    row_sums: Sequence[str]
+    row_max: Sequence[str]
+    prior_of: str
+    prior: str
+    noise: bool
+    dtype: str
+
+    @property
+    def row_totals(self) -> list[str]:
+        """Names of which a total or the maximum per row is asked for."""
+        return [*self.row_sums, *self.row_max]
+
+
+def formula_source(layout: Layout) -> str:
+    """Source of `formula(fields, columns, rows, scalars, prior, noise, totals)`, all in declared order."""
+    parts = [functions(layout.dtype)]
+    if layout.noise:
+        parts.append(f"from {groups_module()} import normal_groups\n")
+    lines = [*_setup(layout), "for _row in range(0, _n, _step):"]
+    lines += _indented(_chunk(layout))
+    lines += ["    for _i in range(_size):", *_indented(_indented(_element(layout)))]
+    lines += [*_indented(_per_row(layout)), *_finish(layout)]
+    return "\n\n".join((*parts, "\n".join((*_signature(layout), *_indented(lines))))) + "\n"
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return ["    " + line for line in lines]
+
+
+def _signature(layout: Layout) -> list[str]:
+    vector, matrix = f"{layout.dtype}[::1]", f"{layout.dtype}[:, ::1]"
+    arguments = [(f"_f_{name}", matrix) for name in layout.fields]
+    arguments += [(f"_c_{name}", vector) for name in layout.columns]
+    arguments += [(f"_r_{name}", vector) for name in layout.rows]
+    arguments += [(name, "float64") for name in layout.scalars]
+    if layout.prior:
+        arguments += [("_mean", vector), ("_precision", matrix if layout.prior == "dense" else vector)]
+    if layout.noise:
+        arguments += zip(_NOISE, ["int64"] + ["uint64"] * 5, strict=True)
+    arguments += [(f"_total_{name}", "float64[::1]") for name in (*layout.column_sums, *layout.row_totals)]
+    arguments += [("_sums", "float64[::1]")] if layout.sums else []
+    names, types = zip(*arguments, strict=True)
+    return [cache.decorator(f"void({', '.join(types)})"), f"def formula({', '.join(names)}):"]
+
+
+def _setup(layout: Layout) -> list[str]:
+    """Scratch, and column vectors repeated to a chunk's length."""
+    lines = [
+        f"_n, _D = _f_{layout.fields[0]}.shape",
+        f"_step = max(1, min(_n, {CHUNK} // _D))",
+        "_most = _step * _D",
+    ]
+    lines += [f"_flat_{name} = _f_{name}.reshape(_n * _D)" for name in layout.fields]
+    lines += [f"{name} = {layout.dtype}({name})" for name in layout.scalars]
+    repeated = [(f"_t_{name}", f"_c_{name}") for name in layout.columns]
+    repeated += [("_t_mean", "_mean")] if layout.prior else []
+    repeated += [("_t_precision", "_precision")] if layout.prior == "diagonal" else []
+    lines += [f"{long} = np.empty(_most, np.{layout.dtype})" for long, _ in repeated]
+    if repeated:
+        lines += ["for _i in range(_step):", "    for _k in range(_D):"]
+        lines += [f"        {long}[_i * _D + _k] = {short}[_k]" for long, short in repeated]
+    lines += [f"_e_{name} = np.empty(_most, np.{layout.dtype})" for name in layout.rows]
+    if layout.prior == "dense":
+        lines += [f"_deviation = np.empty((_step, _D), np.{layout.dtype})"]
+        lines += [f"_product = np.empty((_step, _D), np.{layout.dtype})", "_prior = _product.reshape(_most)"]
+    lines += [f"_a_{name} = np.zeros(_most, np.float64)" for name in layout.column_sums]
+    lines += [f"_b_{name} = np.empty(_most, np.float64)" for name in layout.row_totals]
+    lines += [f"_s_{name} = 0.0" for name in layout.sums]
+    lines += ["_noise = np.empty(_most + 128, np.float32)"] if layout.noise else []
+    return lines
+
+
+def _chunk(layout: Layout) -> list[str]:
+    """What a chunk needs besides its fields."""
+    lines = ["_rows = min(_step, _n - _row)", "_size = _rows * _D", "_at = _row * _D"]
+    lines += [f"_x_{name} = _flat_{name}[_at : _at + _size]" for name in layout.fields]
+    if layout.noise:
+        lines += [
+            "_e = _first + _at",
+            "_group = _e >> 6",
+            "normal_groups(_noise, _group, ((_e + _size + 63) >> 6) - _group, _c1, _c2, _c3, _k0, _k1)",
+            "_z = _noise[_e & 63 : (_e & 63) + _size]",
+        ]
+    if layout.rows:
+        lines += ["for _i in range(_rows):", "    for _k in range(_D):"]
+        lines += [f"        _e_{name}[_i * _D + _k] = _r_{name}[_row + _i]" for name in layout.rows]
+    if layout.prior == "dense":
+        lines += ["_flat_deviation = _deviation.reshape(_most)", "for _i in range(_size):"]
+        lines += [f"    _flat_deviation[_i] = _x_{layout.prior_of}[_i] - _t_mean[_i]"]
+        lines += ["np.dot(_deviation[:_rows], _precision, _product[:_rows])"]
+    return lines
+
+
+def _element(layout: Layout) -> list[str]:
+    """Body of the flat loop: all loads, the formula, all stores."""
+    lines = [f"{name} = _x_{name}[_i]" for name in layout.fields]
+    lines += [f"{name} = _t_{name}[_i]" for name in layout.columns]
+    lines += [f"{name} = _e_{name}[_i]" for name in layout.rows]
+    lines += [f"z = {layout.dtype}(_z[_i])"] if layout.noise else []
+    if layout.prior == "diagonal":
+        lines += [f"prior = _t_precision[_i] * ({layout.prior_of} - _t_mean[_i])"]
+    elif layout.prior == "dense":
+        lines += ["prior = _prior[_i]"]
+    lines += layout.body.lines
+    lines += [f"_x_{name}[_i] = {name}" for name in layout.fields if name in layout.body.written]
+    lines += [f"_s_{name} += float64({name})" for name in layout.sums]
+    lines += [f"_a_{name}[_i] += float64({name})" for name in layout.column_sums]
+    lines += [f"_b_{name}[_i] = float64({name})" for name in layout.row_totals]
+    return lines
+
+
+def _per_row(layout: Layout) -> list[str]:
+    """Totals of the chunk's rows."""
+    lines = []
+    for name in layout.row_totals:
+        add = "_maximum(_value, {})" if name in layout.row_max else "_value + {}"
+        lines += [
+            "for _i in range(_rows):",
+            f"    _value = _b_{name}[_i * _D]",
+            "    for _k in range(1, _D):",
+            f"        _value = {add.format(f'_b_{name}[_i * _D + _k]')}",
+            f"    _total_{name}[_row + _i] = _value",
+        ]
+    return lines
+
+
+def _finish(layout: Layout) -> list[str]:
+    lines = [f"_sums[{position}] = _s_{name}" for position, name in enumerate(layout.sums)]
+    if layout.column_sums:
+        lines += ["for _i in range(_step):", "    for _k in range(_D):"]
+        lines += [f"        _total_{name}[_k] += _a_{name}[_i * _D + _k]" for name in layout.column_sums]
+    return lines

@@ -1,0 +1,106 @@
+"""Counter-based gamma variables, and the sums of weights that noise of one's own for every row needs.
+
+Rejection after [Marsaglia & Tsang 2000]: attempt a of row i uses counter 64 i + a, so that the variable is a function
+of what it is for, however many attempts it takes.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.kernels import cache
+from dsgmcmc.kernels.philox import NoiseKey, _rounds, noise_words
+
+Float64 = npt.NDArray[np.float64]
+
+ATTEMPTS = 64  # all of them are rejected with probability below 1e-80
+
+_SOURCE = (
+    '''
+{gammas}
+def gammas(shape, out, first, c1, c2, c3, k0, k1):
+    """Standard gamma variables, shape at least 1 (smaller ones are treated as 1)."""
+    mask = uint64(0xFFFFFFFF)
+    shift = uint64(32)
+    for i in range(shape.shape[0]):
+        d = max(shape[i], 1.0) - 1.0 / 3.0
+        c = 1.0 / math.sqrt(9.0 * d)
+        out[i] = d
+        for attempt in range({attempts}):
+            number = (uint64(first) + uint64(i)) * uint64({attempts}) + uint64(attempt)
+'''
+    + _rounds("x0, x1, x2, x3 = number & mask, (number >> shift) | c1, c2, c3", 12)
+    + '''
+            radius = math.sqrt(-2.0 * math.log((float64(x0) + 0.5) * 2.0**-32))
+            x = radius * math.cos(2.0 * math.pi * (float64(x1) + 0.5) * 2.0**-32)
+            v = (1.0 + c * x) ** 3
+            if v > 0.0 and math.log((float64(x2) + 0.5) * 2.0**-32) < 0.5 * x * x + d - d * v + d * math.log(v):
+                out[i] = d * v
+                break
+
+
+{weigh}
+def weigh(indptr, indices, weight_w, weight_h, sums_w, sums_h):
+    """Add w_ij = g_i g'_j and w_ij^2 over a block's ratings to the sums of rows and of columns."""
+    for i in range(indptr.shape[0] - 1):
+        own = float64(weight_w[i])
+        total = 0.0
+        squares = 0.0
+        for q in range(indptr[i], indptr[i + 1]):
+            j = indices[q]
+            w = own * float64(weight_h[j])
+            total += w
+            squares += w * w
+            sums_h[j, 0] += float32(w)
+            sums_h[j, 1] += float32(w * w)
+        sums_w[i, 0] += float32(total)
+        sums_w[i, 1] += float32(squares)
+'''
+)
+
+
+@functools.cache
+def _module() -> Any:
+    words = "uint64, " * 5
+    return cache.compile_source(
+        "gamma",
+        _SOURCE.format(
+            attempts=ATTEMPTS,
+            gammas=cache.decorator(f"void(float64[::1], float64[::1], int64, {words[:-2]})", '{"contract"}'),
+            weigh=cache.decorator(
+                "void(int64[::1], int32[::1], float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])"
+            ),
+        ),
+    )
+
+
+def gammas(shape: Float64, key: NoiseKey) -> Float64:
+    """Gamma variables of scale 1 for rows `key.first`, `key.first` + 1, ...
+
+    Parameters
+    ----------
+    shape : (n,) float64
+        Shape parameters, at least 1.
+    key : NoiseKey
+        What they are for.
+
+    Returns
+    -------
+    (n,) float64
+    """
+    out = np.empty(len(shape))
+    _module().gammas(np.ascontiguousarray(shape), out, *noise_words(key))
+    return out
+
+
+def weigh_kernel() -> Any:
+    """Compile ``f(indptr, indices, weight_w, weight_h, sums_w, sums_h)``.
+
+    Adds the sums over a block's ratings of w_ij = g_i g'_j and of its square to `sums_w` (n, 2) and `sums_h` (m, 2),
+    float32; weights are (n,) and (m,) float32.
+    """
+    return _module().weigh

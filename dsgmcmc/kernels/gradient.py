@@ -1,0 +1,193 @@
+"""The gradient of a block's squared errors, generated for one rank K.
+
+For every rating x_ij of a block, with e = x_ij - W_i . H_j - a_i - b_j,
+
+    out_w[i] -= scale * e * (H_j, 1)        out_h[j] -= scale * e * (W_i, 1)
+
+and the sum of e^2 is returned. Ratings come sorted by row, so that W_i and its gradient stay in registers
+while a row's ratings pass. The source has one scalar variable per column, which the compiler packs into
+vectors (SLP vectorisation), on these conditions, found by measurement: all of a rating's loads come before
+its stores, the dot product is a balanced tree, indices are unsigned (Numba spends instructions on negative
+ones) and the factors are flat arrays with a constant row length.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from dsgmcmc.kernels import cache
+
+UNROLLED = 128
+"""Ranks above go through their columns in blocks: unrolled, they would take tens of seconds to compile."""
+
+BLOCK = 64
+"""Columns of such a block: four vectors each of row, gradient and column stay in registers."""
+
+
+@functools.cache
+def gradient_kernel(K: int, biases: bool, weighted: bool = False) -> Callable[..., float]:
+    """Compile the gradient for one rank.
+
+    Parameters
+    ----------
+    K : int
+        Rank, 1 to 512.
+    biases : bool
+        The factors have one more column, the biases: D = K + 1, else D = K.
+    weighted : bool
+        Weigh the squared errors by row and by column.
+
+    Returns
+    -------
+    f(indptr, indices, values, theta_w, theta_h, out_w, out_h, scale) -> float
+        `indptr` (n + 1,) int64, `indices` (nnz,) int32 and `values` (nnz,) float32, centred: the block's
+        ratings in CSR. `theta_w`, `out_w` (n, D) and `theta_h`, `out_h` (m, D) float32; gradients are added to
+        the latter. `scale` float. The sum of squared errors is returned.
+
+        With weights g_i and g'_j there are four more arguments before `scale`: `weight_w` (n,) and `weight_h`
+        (m,) float32, `sse_w` (n,) and `sse_h` (m,) float64. The gradient and the returned sum are of
+        g_i g'_j e^2, and sum_j g'_j e^2 is added to sse_w[i], g_i e^2 to sse_h[j].
+
+    Raises
+    ------
+    ValueError
+        K is outside 1 to 512.
+    """
+    if not 1 <= K <= 512:
+        raise ValueError(f"rank K = {K} is outside 1 to 512")
+    rows = _unrolled(K, biases, weighted) if K <= UNROLLED else _blocked(K, biases, weighted)
+    source = _function(K, weighted, rows)
+    name = f"gradient_{K}{'_biases' if biases else ''}{'_weighted' if weighted else ''}"
+    kernel: Callable[..., float] = cache.compile_source(name, source).gradient
+    return kernel
+
+
+def _function(K: int, weighted: bool, rows: list[str]) -> str:
+    """Source of the kernel around the lines for one row."""
+    floats = "float32[:, ::1], " * 4
+    weights = "float32[::1], float32[::1], float64[::1], float64[::1], " if weighted else ""
+    decorator = cache.decorator(f"float64(int64[::1], int32[::1], float32[::1], {floats}{weights}float64)")
+    extra = "weight_w, weight_h, sse_w, sse_h, " if weighted else ""
+    lines = [
+        f'"""Rank {K}."""',
+        "scale = float32(scale)",
+        "tw = theta_w.reshape(theta_w.size)",
+        "th = theta_h.reshape(theta_h.size)",
+        "ow = out_w.reshape(out_w.size)",
+        "oh = out_h.reshape(out_h.size)",
+        "total = 0.0",
+    ]
+    if K > UNROLLED:
+        lines += ["errors = np.empty(np.max(np.diff(indptr)) if indptr.size > 1 else 0, np.float32)"]
+    lines += ["for i in range(theta_w.shape[0]):", *_indented(rows), "return total"]
+    header = f"def gradient(indptr, indices, values, theta_w, theta_h, out_w, out_h, {extra}scale):"
+    return "\n".join((decorator, header, *_indented(lines))) + "\n"
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return ["    " + line for line in lines]
+
+
+def _dot(K: int) -> str:
+    """Dot product as a balanced tree of sums."""
+    terms = [f"w{k} * h{k}" for k in range(K)]
+    while len(terms) > 1:
+        half = len(terms) // 2
+        pairs = [f"({a} + {b})" for a, b in zip(terms[:half], terms[half : 2 * half], strict=True)]
+        terms = pairs + terms[2 * half :]
+    return terms[0]
+
+
+def _load(name: str, array: str, base: str, count: int) -> list[str]:
+    return [f"{name}{k} = {array}[{base} + uint64({k})]" for k in range(count)]
+
+
+def _update(K: int, biases: bool) -> list[str]:
+    """One rating's share of both gradients; `e` carries the scale."""
+    lines = [f"g{k} -= e * h{k}" for k in range(K)] + ([f"g{K} -= e"] if biases else [])
+    lines += [f"oh[q + uint64({k})] = o{k} - e * w{k}" for k in range(K)]
+    return lines + ([f"oh[q + uint64({K})] = o{K} - e"] if biases else [])
+
+
+def _error(weighted: bool) -> list[str]:
+    """Account for the error `e` and turn it into the gradient's factor."""
+    if not weighted:
+        return ["row_total += e * e", "e *= scale"]
+    return [
+        "other = weight_h[j]",
+        "square = e * e",
+        "row_total += other * square",
+        "sse_h[j] += own * square",
+        "e *= own * other * scale",
+    ]
+
+
+def _around(weighted: bool, lines: list[str]) -> list[str]:
+    """One row: its squared errors are summed in float32, rows in float64."""
+    first = ["row_total = float32(0)", "begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])"]
+    if not weighted:
+        return [*first, *lines, "total += row_total"]
+    last = ["sse_w[i] += row_total", "total += float64(own) * float64(row_total)"]
+    return [*first, "own = weight_w[i]", *lines, *last]
+
+
+def _unrolled(K: int, biases: bool, weighted: bool) -> list[str]:
+    """Lines for one row i: all columns at once."""
+    D = K + biases
+    rating = [
+        "j = uint64(indices[r])",
+        f"q = j * uint64({D})",
+        *_load("h", "th", "q", D),
+        *_load("o", "oh", "q", D),
+    ]
+    rating += [f"e = (values[r] - w{K} - h{K}) - {_dot(K)}" if biases else f"e = values[r] - {_dot(K)}"]
+    rating += [*_error(weighted), *_update(K, biases)]
+    lines = [f"p = uint64(i) * uint64({D})", *_load("w", "tw", "p", D), *_load("g", "ow", "p", D)]
+    lines += ["for r in range(begin, end):", *_indented(rating)]
+    lines += [f"ow[p + uint64({k})] = g{k}" for k in range(D)]
+    return _around(weighted, lines)
+
+
+def _blocked(K: int, biases: bool, weighted: bool) -> list[str]:
+    """Lines for one row i: the errors of all its ratings first, block by block, then the gradients."""
+    D = K + biases
+    blocks, rest = divmod(K, BLOCK)
+    bias = f" - tw[uint64(i * {D} + {K})] - th[j * uint64({D}) + uint64({K})]" if biases else ""
+    lines = [
+        "for r in range(begin, end):",
+        "    j = uint64(indices[r])",
+        f"    errors[r - begin] = values[r]{bias}",
+    ]
+
+    def both(pass_: Callable[[int, bool, str], list[str]]) -> list[str]:
+        """Repeat a pass over the whole blocks, then over the columns that are left and the bias."""
+        whole = [
+            f"for block in range({blocks}):",
+            *_indented(pass_(BLOCK, False, f"uint64(block * {BLOCK})")),
+        ]
+        return whole + (pass_(rest, biases, f"uint64({blocks * BLOCK})") if rest or biases else [])
+
+    def errors(count: int, last: bool, column: str) -> list[str]:
+        if not count:
+            return []
+        rating = [f"q = uint64(indices[r]) * uint64({D}) + {column}", *_load("h", "th", "q", count)]
+        rating += [f"errors[r - begin] -= {_dot(count)}"]
+        row = [f"p = uint64(i) * uint64({D}) + {column}", *_load("w", "tw", "p", count)]
+        return [*row, "for r in range(begin, end):", *_indented(rating)]
+
+    def gradients(count: int, last: bool, column: str) -> list[str]:
+        width = count + last
+        rating = [f"q = uint64(indices[r]) * uint64({D}) + {column}", "e = errors[r - begin]"]
+        rating += [*_load("h", "th", "q", count), *_load("o", "oh", "q", width), *_update(count, last)]
+        row = [
+            f"p = uint64(i) * uint64({D}) + {column}",
+            *_load("w", "tw", "p", count),
+            *_load("g", "ow", "p", width),
+        ]
+        row += ["for r in range(begin, end):", *_indented(rating)]
+        return row + [f"ow[p + uint64({k})] = g{k}" for k in range(width)]
+
+    weigh = ["j = uint64(indices[r])", "e = errors[r - begin]", *_error(weighted), "errors[r - begin] = e"]
+    lines += [*both(errors), "for r in range(begin, end):", *_indented(weigh), *both(gradients)]
+    return _around(weighted, lines)

@@ -1,0 +1,296 @@
+"""Counter-based normals: every random number is a function of what it is for.
+
+Philox 4x32-10 [Salmon 2011] turns a counter of four words and a key of two into four random words. The
+counter names the number: purpose, iteration, factor, chain and the element's place in its factor
+(e = global row * D + k); the key is the seed. So any process makes any slice of the noise, with the same
+bits.
+
+Elements are laid out so that 16 counters are computed side by side: element e belongs to group e >> 6 of 64
+elements and 16 counters; its counter is number c = (group << 4) + (e & 15), and its word of that counter
+is (e >> 4) & 3. The counter's words are
+
+    c mod 2^32 | c >> 32 (16 bits), purpose (8), factor (8) | iteration mod 2^32 | iteration >> 32 (16), chain (16)
+
+Words become normals by Box-Muller: words 0 and 1 make the normals of words 0 and 1, words 2 and 3 those of
+2 and 3. The radius comes from the uniform (x + 1/2) 2^-32 in float32, which keeps its precision near zero, so
+normals reach 6.76 standard deviations (uniforms of 24 bits end at 5.8).
+
+The functions from `radius` to `turned` are never called from Python: their source is compiled into the kernels
+that use them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsgmcmc.kernels import cache
+
+uint32, uint64, int32, int64, float32 = np.uint32, np.uint64, np.int32, np.int64, np.float32
+
+
+class NoiseKey(NamedTuple):
+    """Which normals: those of elements `first`, `first` + 1, ... of one factor in one iteration of one chain."""
+
+    first: int
+    seed: int
+    chain: int
+    purpose: int
+    iteration: int
+    factor: int
+
+
+_BITS = NoiseKey(first=49, seed=64, chain=16, purpose=8, iteration=48, factor=8)
+
+
+def noise_words(key: NoiseKey) -> tuple[int, int, int, int, int, int]:
+    """What the kernels take of a key: first element, the high counter word's fixed part, the others, the key.
+
+    Returns
+    -------
+    first, c1, c2, c3, k0, k1 : int
+        `c1` still lacks the high bits of the counter number.
+
+    Raises
+    ------
+    ValueError
+        A member is negative or too large for its bits.
+    """
+    first, seed, chain, purpose, iteration, factor = key
+    if (
+        (first >> 49) | (seed >> 64) | (chain >> 16) | (purpose >> 8) | (iteration >> 48) | (factor >> 8)
+    ):  # a negative number shifts to -1
+        for name, value, bits in zip(NoiseKey._fields, key, _BITS, strict=True):
+            if not 0 <= value < 1 << bits:
+                raise ValueError(f"noise {name} = {value} is outside [0, 2^{bits})")
+    return (
+        first,
+        purpose << 16 | factor << 24,
+        iteration & 0xFFFFFFFF,
+        iteration >> 32 | chain << 16,
+        seed & 0xFFFFFFFF,
+        seed >> 32,
+    )
+
+
+def radius(word: Any) -> Any:
+    """Compute sqrt(-2 log u) for u = (word + 1/2) 2^-32; the logarithm is Cephes' polynomial."""
+    u = float32((float32(word) + float32(0.5)) * float32(2.0**-32))
+    bits = int32(u.view(int32) - int32(0x3F3504F3))  # so that the mantissa goes from sqrt(1/2) to sqrt(2)
+    exponent = float32(bits >> int32(23))
+    mantissa = int32((bits & int32(0x007FFFFF)) + int32(0x3F3504F3)).view(float32)
+    below_one = (float32(uint32(~word)) + float32(0.5)) * float32(2.0**-32)  # 1 - u, which u has rounded off
+    t = -below_one if exponent == float32(0) else mantissa - float32(1)
+    p = float32(7.0376836292e-2)
+    p = p * t + float32(-1.1514610310e-1)
+    p = p * t + float32(1.1676998740e-1)
+    p = p * t + float32(-1.2420140846e-1)
+    p = p * t + float32(1.4249322787e-1)
+    p = p * t + float32(-1.6668057665e-1)
+    p = p * t + float32(2.0000714765e-1)
+    p = p * t + float32(-2.4999993993e-1)
+    p = p * t + float32(3.3333331174e-1)
+    square = t * t
+    rest = p * t * square + exponent * float32(-2.12194440e-4) - float32(0.5) * square
+    log = t + rest + exponent * float32(0.693359375)
+    return math.sqrt(max(float32(-2) * log, float32(0)))
+
+
+def quadrant(word: Any) -> Any:
+    """Round a word, read as a fraction of a turn, to quarter turns."""
+    return uint32(uint32(word + uint32(0x20000000)) >> uint32(30))
+
+
+def angle(word: Any, quarter: Any) -> Any:
+    """Compute what is left of 2 pi (word + 1/2) 2^-32 after the quarter turns: from -pi/4 to pi/4."""
+    rest = uint32(word - uint32(quarter << uint32(30))).view(int32)
+    return (float32(rest) + float32(0.5)) * float32(2 * math.pi * 2.0**-32)
+
+
+def sine(a: Any) -> Any:
+    """Sine from -pi/4 to pi/4, Cephes' polynomial."""
+    square = a * a
+    p = float32(-1.9515295891e-4)
+    p = p * square + float32(8.3321608736e-3)
+    p = p * square + float32(-1.6666654611e-1)
+    return p * square * a + a
+
+
+def cosine(a: Any) -> Any:
+    """Cosine from -pi/4 to pi/4, Cephes' polynomial."""
+    square = a * a
+    p = float32(2.443315711809948e-5)
+    p = p * square + float32(-1.388731625493765e-3)
+    p = p * square + float32(4.166664568298827e-2)
+    return p * square * square - float32(0.5) * square + float32(1)
+
+
+def turned(value: Any, quarter: Any) -> Any:
+    """Change the sign in the third and fourth of the quarters."""
+    return uint32(float32(value).view(uint32) ^ uint32((quarter & uint32(2)) << uint32(30))).view(float32)
+
+
+def _rounds(first: str, indent: int) -> str:
+    """Ten rounds of Philox 4x32 on x0 .. x3, uint64 below 2^32, written out.
+
+    Loops and functions that return several values keep the compiler from computing 16 counters at once.
+    """
+    lines = [first]
+    for step in range(10):
+        lines += [
+            "p0 = uint64(0xD2511F53) * x0",
+            "p1 = uint64(0xCD9E8D57) * x2",
+            f"x0 = (p1 >> shift) ^ x1 ^ ((k0 + uint64({step * 0x9E3779B9:#x})) & mask)",
+            "x1 = p1 & mask",
+            f"x2 = (p0 >> shift) ^ x3 ^ ((k1 + uint64({step * 0xBB67AE85:#x})) & mask)",
+            "x3 = p0 & mask",
+        ]
+    return "".join(" " * indent + line + "\n" for line in lines)
+
+
+def _pair(x: str, y: str, word: int) -> str:
+    """Box-Muller of two words: two of the group's four rows of 16 normals."""
+    return f"""\
+            word = uint32({y})
+            quarter = quadrant(word)
+            a = angle(word, quarter)
+            s = sine(a)
+            c = cosine(a)
+            r = radius(uint32({x}))
+            odd = (quarter & uint32(1)) != uint32(0)
+            row[lane + {16 * word}] = r * turned(c if odd else s, quarter)
+            row[lane + {16 * word + 16}] = r * turned(s if odd else c, quarter + uint32(1))
+"""
+
+
+TRANSFORM = "\n\n".join(
+    cache.helper('{"contract"}') + "\n" + inspect.getsource(function)
+    for function in (radius, quadrant, angle, sine, cosine, turned)
+)
+"""Source of the transform. Of the fast-math flags only `contract`, so that the bits do not depend on the kernel
+around it."""
+
+_GROUPS = (
+    '''
+
+{decorator}
+def normal_groups(out, group, count, c1, c2, c3, k0, k1):
+    """Fill out with the 64 normals each of `count` groups from number `group` on."""
+    mask = uint64(0xFFFFFFFF)
+    shift = uint64(32)
+    for g in range(count):
+        number = uint64(group + g) << uint64(4)
+        low = number & mask
+        high = (number >> shift) | c1
+        row = out[g << 6 : (g + 1) << 6]
+        for lane in range(16):
+'''
+    + _rounds("x0, x1, x2, x3 = low + uint64(lane), high, c2, c3", 12)
+    + _pair("x0", "x1", 0)
+    + _pair("x2", "x3", 2)
+)
+
+_KERNELS = '''\
+from {groups} import normal_groups
+
+
+{normals}
+def normals(out, first, c1, c2, c3, k0, k1):
+    """Elements first, first + 1, ... into out; the groups at both ends may be cut."""
+    n = out.shape[0]
+    scratch = np.empty(64, np.float32)
+    done = 0
+    while done < n:
+        place = (first + done) & 63
+        group = (first + done) >> 6
+        whole = (n - done) >> 6
+        if place == 0 and whole > 0:
+            normal_groups(out[done:], group, whole, c1, c2, c3, k0, k1)
+            done += whole << 6
+        else:
+            size = min(64 - place, n - done)
+            normal_groups(scratch, group, 1, c1, c2, c3, k0, k1)
+            for i in range(size):
+                out[done + i] = scratch[place + i]
+            done += size
+
+
+{words}
+def words(counter, key, out):
+    """Philox 4x32-10 of every row of counter."""
+    mask = uint64(0xFFFFFFFF)
+    shift = uint64(32)
+    k0 = uint64(key[0])
+    k1 = uint64(key[1])
+    for i in range(counter.shape[0]):
+{rounds}\
+        out[i, 0] = x0
+        out[i, 1] = x1
+        out[i, 2] = x2
+        out[i, 3] = x3
+'''
+
+
+@functools.cache
+def groups_module() -> str:
+    """Name of the module that has `normal_groups`, for kernels that make their noise themselves.
+
+    Compiled once and linked into them, which saves each of them a second of compilation.
+    """
+    signature = "void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)"
+    decorator = cache.decorator(signature, '{"contract"}')
+    return cache.compile_source("philox_groups", TRANSFORM + _GROUPS.replace("{decorator}", decorator)).__name__
+
+
+@functools.cache
+def _module() -> Any:
+    source = _KERNELS.format(
+        groups=groups_module(),
+        normals=cache.decorator("void(float32[::1], int64, uint64, uint64, uint64, uint64, uint64)"),
+        words=cache.decorator("void(uint32[:, ::1], uint32[::1], uint32[:, ::1])"),
+        rounds=_rounds(f"x0, x1, x2, x3 = {', '.join(f'uint64(counter[i, {w}])' for w in range(4))}", 8),
+    )
+    return cache.compile_source("philox", source)
+
+
+def normals(
+    out: NDArray[np.float32],
+    first: int,
+    seed: int,
+    chain: int,
+    purpose: int,
+    iteration: int,
+    factor: int,
+) -> None:
+    """Fill an array with standard normals that depend on their names alone.
+
+    Parameters
+    ----------
+    out : (n,) float32, C-contiguous
+        Filled: out[i] is the normal of element `first` + i, whatever range is asked for.
+    first : int
+        Element = global row * D + k of the first normal, below 2^49.
+    seed : int
+        The run's seed, below 2^64.
+    chain, purpose, iteration, factor : int
+        Below 2^16, 2^8, 2^48 and 2^8.
+
+    Raises
+    ------
+    ValueError
+        A number is negative or too large.
+    """
+    words = noise_words(NoiseKey(first, seed, chain, purpose, iteration, factor))
+    _module().normals(out, *words)
+
+
+def philox4x32(counter: NDArray[np.uint32], key: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Philox 4x32-10 [Salmon 2011] of counters, shape (n, 4), under one key, shape (2,); shape (n, 4)."""
+    out = np.empty_like(counter)
+    _module().words(counter, key, out)
+    return out

@@ -1,0 +1,125 @@
+"""The cache of compiled kernels: found again, shared by processes, never a way in for others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import sys
+from dsgmcmc.kernels import cache
+source = cache.decorator("float64(float64)") + "\\ndef double(x):\\n    return x + x\\n"
+if len(sys.argv) > 1:
+    source = source.replace("x + x", sys.argv[1])
+module = cache.compile_source("double", source)
+stats = module.double.stats
+print(module.double(21.0), sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), module.__file__)
+"""
+
+
+def start(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+    """A process of its own that compiles, or loads, one kernel."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("DSGMCMC_", "XDG_", "NUMBA_"))}
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *arguments],
+        env=inherited | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[float, int, int, Path, str]:
+    """Result, cache hits, cache misses, module file and stderr."""
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    result, hits, misses, path = out.split()
+    return float(result), int(hits), int(misses), Path(path), err
+
+
+def run(environment: dict[str, str], *arguments: str) -> tuple[float, int, int, Path, str]:
+    return finish(start(environment, *arguments))
+
+
+def test_second_start_does_not_compile(tmp_path):
+    """Protects the warm start: the machine code of the first process serves the second."""
+    environment = {"DSGMCMC_CACHE_DIR": str(tmp_path / "deep" / "cache")}
+    assert run(environment)[:3] == (42.0, 0, 1)
+    assert run(environment)[:3] == (42.0, 1, 0)
+    assert (tmp_path / "deep" / "cache").stat().st_mode & 0o777 == 0o700
+
+
+def test_processes_start_together(tmp_path):
+    """Protects shared file systems: three cold processes at once all succeed, and leave one whole entry."""
+    environment = {"DSGMCMC_CACHE_DIR": str(tmp_path)}
+    results = [finish(process) for process in [start(environment) for _ in range(3)]]
+    assert {result[0] for result in results} == {42.0}
+    assert len({result[3] for result in results}) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == [results[0][3].parent.name]
+    assert run(environment)[1:3] == (1, 0)
+
+
+def test_other_source_or_flags_are_other_code(tmp_path):
+    """Protects the bits: neither another source nor another setting of the compiler finds this entry."""
+    environment = {"DSGMCMC_CACHE_DIR": str(tmp_path)}
+    first = run(environment)
+    other = run(environment, "x + 1")
+    assert other[:3] == (22.0, 0, 1)
+    slower = run(environment | {"NUMBA_LOOP_VECTORIZE": "0"})
+    assert slower[1:3] == (0, 1)
+    assert len({first[3], other[3], slower[3]}) == 3
+
+
+@pytest.mark.parametrize("variable", ["DSGMCMC_CACHE_DIR", "XDG_CACHE_HOME", "HOME"])
+def test_cache_that_cannot_be_written(variable):
+    """Protects read-only homes: a private folder serves instead, and goes with the process."""
+    result = run({variable: "/dev/null/nowhere"})
+    assert result[:3] == (42.0, 0, 1)
+    assert not result[3].exists()
+
+
+def test_where_the_cache_is(tmp_path):
+    """Protects the documented places: XDG_CACHE_HOME before ~/.cache, DSGMCMC_CACHE_DIR before both."""
+    home, xdg, own = (tmp_path / name for name in ("home", "xdg", "own"))
+    environment = {"HOME": str(home)}
+    for variable, folder, place in (
+        (None, None, home / ".cache" / "dsgmcmc"),
+        ("XDG_CACHE_HOME", xdg, xdg / "dsgmcmc"),
+        ("DSGMCMC_CACHE_DIR", own, own),
+    ):
+        if variable:
+            environment[variable] = str(folder)
+        assert run(environment)[3].parent.parent == place
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_cache_that_others_may_write(tmp_path, mode):
+    """Protects against other users' code: a folder that group or others may write is refused."""
+    tmp_path.chmod(mode)
+    process = start({"DSGMCMC_CACHE_DIR": str(tmp_path)})
+    _, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "InputError" in err
+    assert f"mode {mode:o}" in err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_cache_of_another_user(tmp_path):
+    """Protects against other users' code: a folder that belongs to somebody else is refused."""
+    os.chown(tmp_path, 12345, -1)
+    tmp_path.chmod(0o700)
+    process = start({"DSGMCMC_CACHE_DIR": str(tmp_path)})
+    _, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "belongs to user 12345" in err
+
+
+def test_show_kernels(tmp_path):
+    """Protects the debug switch: the source goes to stderr, and only when asked for."""
+    environment = {"DSGMCMC_CACHE_DIR": str(tmp_path)}
+    assert "def double" not in run(environment)[4]
+    assert "def double(x):" in run(environment | {"DSGMCMC_SHOW_KERNELS": "1"})[4]

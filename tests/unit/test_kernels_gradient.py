@@ -1,0 +1,155 @@
+"""The gradient kernel against plain NumPy in float64, for every way its source is generated."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from dsgmcmc.kernels.gradient import gradient_kernel
+
+
+class Case(NamedTuple):
+    """A block of random ratings, factors and weights."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    theta_w: np.ndarray
+    theta_h: np.ndarray
+    weight_w: np.ndarray
+    weight_h: np.ndarray
+
+
+def make_case(K: int, biases: bool, n: int = 13, m: int = 9, density: float = 0.4, seed: int = 0) -> Case:
+    """Random block with some empty rows and columns."""
+    rng = np.random.default_rng(seed)
+    seen = rng.random((n, m)) < density
+    seen[1::5] = False
+    seen[:, 2::4] = False
+    indptr = np.concatenate(([0], np.cumsum(seen.sum(1)))).astype(np.int64)
+    indices = np.nonzero(seen)[1].astype(np.int32)
+    values = rng.standard_normal(len(indices)).astype(np.float32)
+    factors = [(rng.standard_normal((rows, K + biases)) / np.sqrt(K)).astype(np.float32) for rows in (n, m)]
+    weights = [rng.gamma(2, 0.5, rows).astype(np.float32) for rows in (n, m)]
+    return Case(indptr, indices, values, *factors, *weights)
+
+
+def reference(case: Case, K: int, theta_w, theta_h, weighted: bool = False):
+    """Half the weighted squared errors' gradient, in float64, and the sums of squared errors."""
+    rows = np.repeat(np.arange(len(theta_w)), np.diff(case.indptr))
+    columns = case.indices
+    w, h = theta_w[rows].astype(float), theta_h[columns].astype(float)
+    e = case.values - (w[:, :K] * h[:, :K]).sum(1) - w[:, K:].sum(1) - h[:, K:].sum(1)
+    g = case.weight_w[rows].astype(float) if weighted else np.ones(len(rows))
+    gp = case.weight_h[columns].astype(float) if weighted else np.ones(len(rows))
+    w[:, K:] = h[:, K:] = 1  # the partner of a bias
+    out_w, out_h = np.zeros(theta_w.shape), np.zeros(theta_h.shape)
+    np.add.at(out_w, rows, -(g * gp * e)[:, None] * h)
+    np.add.at(out_h, columns, -(g * gp * e)[:, None] * w)
+    sse_w, sse_h = np.zeros(len(theta_w)), np.zeros(len(theta_h))
+    np.add.at(sse_w, rows, gp * e**2)
+    np.add.at(sse_h, columns, g * e**2)
+    return out_w, out_h, (g * gp * e**2).sum(), sse_w, sse_h
+
+
+def run(case: Case, K: int, biases: bool, weighted: bool, scale: float):
+    """The kernel on outputs that are not zero, whose former content is taken off again."""
+    rng = np.random.default_rng(1)
+    before_w = rng.standard_normal(case.theta_w.shape).astype(np.float32)
+    before_h = rng.standard_normal(case.theta_h.shape).astype(np.float32)
+    out_w, out_h = before_w.copy(), before_h.copy()
+    sse_w, sse_h = np.full(len(out_w), 3.0), np.full(len(out_h), 5.0)
+    extra = (case.weight_w, case.weight_h, sse_w, sse_h) if weighted else ()
+    kernel = gradient_kernel(K, biases, weighted)
+    total = kernel(case.indptr, case.indices, case.values, case.theta_w, case.theta_h, out_w, out_h, *extra, scale)
+    return out_w - before_w, out_h - before_h, total, sse_w - 3, sse_h - 5
+
+
+# One rank for each way the source turns out: a single column, powers of two, odd ends, blocks with and without rest.
+CASES = [
+    (1, True, False),
+    (2, False, False),
+    (7, True, True),
+    (10, True, False),
+    (16, False, True),
+    (33, True, False),
+    (64, False, False),
+    (192, True, False),
+    (200, False, True),
+    (512, False, False),
+]
+
+
+@pytest.mark.parametrize(("K", "biases", "weighted"), CASES)
+def test_equals_numpy(K, biases, weighted):
+    """Protects both gradients, their accumulation, the scale and every sum of squared errors."""
+    case = make_case(K, biases)
+    got = run(case, K, biases, weighted, scale=2.5)
+    want = reference(case, K, case.theta_w, case.theta_h, weighted)
+    for mine, true, factor in zip(got[:2], want[:2], (2.5, 2.5), strict=True):
+        np.testing.assert_allclose(mine, factor * true, rtol=1e-5, atol=1e-5)
+    assert got[2] == pytest.approx(want[2], rel=1e-5)
+    if weighted:
+        np.testing.assert_allclose(got[3], want[3], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(got[4], want[4], rtol=1e-5, atol=1e-6)
+
+
+def test_is_the_gradient_of_the_returned_sum():
+    """Protects the sign and the factor: the gradient is that of scale/2 times the returned sum."""
+    K, step = 10, 1e-2
+    case = make_case(K, True)
+    out_w, out_h, _, _, _ = run(case, K, True, False, scale=2.0)
+    rng = np.random.default_rng(2)
+    for which, out in (("theta_w", out_w), ("theta_h", out_h)):
+        theta = getattr(case, which)
+        direction = rng.standard_normal(theta.shape).astype(np.float32)
+        up, down = (
+            run(case._replace(**{which: theta + sign * np.float32(step) * direction}), K, True, False, 0.0)[2]
+            for sign in (1, -1)
+        )
+        assert (up - down) / (2 * step) == pytest.approx((out * direction).sum(), rel=2e-3)
+
+
+@pytest.mark.parametrize("K", [10, 192])
+def test_empty_blocks_and_single_rows(K):
+    """Protects blocks without ratings, without rows, and with one row: nothing changes, the sum is 0."""
+    for n, density in ((4, 0.0), (0, 0.4), (1, 1.0)):
+        case = make_case(K, True, n=n, density=density)
+        got = run(case, K, True, False, scale=1.0)
+        want = reference(case, K, case.theta_w, case.theta_h)
+        assert got[2] == pytest.approx(want[2], rel=1e-5)
+        np.testing.assert_allclose(got[1], want[1], rtol=1e-5, atol=1e-5)
+
+
+def test_bits_do_not_depend_on_place_in_memory():
+    """Protects the invariant: a block computes the same bits wherever its arrays begin."""
+    K = 33
+    case = make_case(K, True)
+    want = run(case, K, True, False, 1.0)
+
+    def moved(array):
+        buffer = np.zeros(array.size + 3, array.dtype)
+        view = buffer[3:].reshape(array.shape)
+        view[:] = array
+        return view
+
+    got = run(Case(*map(moved, case)), K, True, False, 1.0)
+    assert got[2] == want[2]
+    assert np.array_equal(got[0], want[0])
+    assert np.array_equal(got[1], want[1])
+
+
+def test_not_a_number_shows():
+    """Protects the detection of divergence: fast-math flags must not assume that there is no NaN."""
+    case = make_case(10, True)
+    case.theta_h[0] = np.nan
+    assert np.isnan(run(case, 10, True, False, 1.0)[2])
+
+
+@pytest.mark.parametrize("K", [0, 513, -1])
+def test_rank_outside_range(K):
+    """Protects against generating nonsense for ranks that are not supported."""
+    with pytest.raises(ValueError, match="rank K"):
+        gradient_kernel(K, True)

@@ -1,0 +1,157 @@
+"""The generator's words, the layout of its counters, and the transform to normals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dsgmcmc.kernels import cache
+from dsgmcmc.kernels.philox import TRANSFORM, normals, philox4x32
+
+# Random123 1.14, tests/kat_vectors: counter, key and result of philox4x32 with 10 rounds.
+KNOWN = [
+    ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+]
+
+
+def words(text: str) -> np.ndarray:
+    return np.array([int(word, 16) for word in text.split()], np.uint32)
+
+
+@pytest.mark.parametrize(("counter", "key", "result"), KNOWN)
+def test_known_answers(counter, key, result):
+    """Protects the generator itself: the published vectors of Random123."""
+    assert np.array_equal(philox4x32(words(counter)[None], words(key))[0], words(result))
+
+
+def draw(n: int, first=0, seed=1, chain=0, purpose=0, iteration=0, factor=0) -> np.ndarray:
+    out = np.empty(n, np.float32)
+    normals(out, first, seed, chain, purpose, iteration, factor)
+    return out
+
+
+def expected(first, n, seed, chain, purpose, iteration, factor) -> np.ndarray:
+    """The documented layout and Box-Muller, in plain Python and float64."""
+    values = []
+    for e in range(first, first + n):
+        c = ((e >> 6) << 4) + (e & 15)
+        word = (e >> 4) & 3
+        counter = [
+            c & 0xFFFFFFFF,
+            c >> 32 | purpose << 16 | factor << 24,
+            iteration & 0xFFFFFFFF,
+            iteration >> 32 | chain << 16,
+        ]
+        key = np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32)
+        x = philox4x32(np.array([counter], np.uint32), key)[0].astype(float)
+        pair = word & 2
+        radius = np.sqrt(-2 * np.log((x[pair] + 0.5) / 2**32))
+        angle = 2 * np.pi * (x[pair + 1] + 0.5) / 2**32
+        values.append(radius * (np.cos(angle) if word & 1 else np.sin(angle)))
+    return np.array(values)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        {"first": 0, "seed": 1, "chain": 0, "purpose": 0, "iteration": 0, "factor": 0},
+        {"first": 37, "seed": 2**64 - 3, "chain": 513, "purpose": 200, "iteration": 2**40 + 7, "factor": 255},
+        {"first": 2**34 - 70, "seed": 5, "chain": 65535, "purpose": 255, "iteration": 2**48 - 1, "factor": 1},
+        {"first": 2**49 - 200, "seed": 5, "chain": 1, "purpose": 1, "iteration": 1, "factor": 1},
+    ],
+)
+def test_layout(name):
+    """Protects the promise of the chain: which counter makes which element; also across 2^32 counters."""
+    np.testing.assert_allclose(draw(200, **name), expected(n=200, **name), rtol=1e-6, atol=1e-6)
+
+
+def test_slices_agree():
+    """Protects the invariant: any process makes any slice with the same bits."""
+    whole = draw(1000, first=7)
+    for start, size in ((0, 1), (57, 64), (56, 65), (58, 3), (1, 500), (130, 0), (999, 1), (121, 128)):
+        assert np.array_equal(draw(size, first=7 + start), whole[start : start + size])
+
+
+def test_no_collisions():
+    """Protects independence by construction: no two names share a counter, nor do neighbouring bits."""
+    seen = {}
+    for member, bits in (("seed", 64), ("chain", 16), ("purpose", 8), ("iteration", 48), ("factor", 8)):
+        for bit in range(bits):
+            seen[member, bit] = draw(64, **{"seed": 0, member: 1 << bit}).tobytes()
+    for bit in range(6, 49):
+        seen["first", bit] = draw(64, first=1 << bit, seed=0).tobytes()
+    seen["none"] = draw(64, seed=0).tobytes()
+    assert len(set(seen.values())) == len(seen)
+    assert len(np.unique(draw(50_000))) > 49_900  # of 2^32 radii and angles few coincide in float32
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("first", 2**49),
+        ("first", -1),
+        ("seed", 2**64),
+        ("seed", -1),
+        ("chain", 2**16),
+        ("purpose", 2**8),
+        ("iteration", 2**48),
+        ("iteration", -5),
+        ("factor", 2**8),
+    ],
+)
+def test_out_of_range(member, value):
+    """Protects against names that would silently share their noise with others."""
+    with pytest.raises(ValueError, match=f"{member} = {value} is outside"):
+        draw(1, **{member: value})
+
+
+@pytest.fixture(scope="module")
+def transform():
+    """The two halves of Box-Muller as the kernels have them, on arrays of words."""
+    source = '''
+
+{decorator}
+def transform(word, radii, sines, cosines):
+    """Radius and, before the quarter turns, sine and cosine of words."""
+    for i in range(word.shape[0]):
+        radii[i] = radius(word[i])
+        quarter = quadrant(word[i])
+        a = angle(word[i], quarter)
+        s = sine(a)
+        c = cosine(a)
+        odd = (quarter & uint32(1)) != uint32(0)
+        sines[i] = turned(c if odd else s, quarter)
+        cosines[i] = turned(s if odd else c, quarter + uint32(1))
+'''
+    decorator = cache.decorator("void(uint32[::1], float32[::1], float32[::1], float32[::1])")
+    kernel = cache.compile_source("transform", TRANSFORM + source.format(decorator=decorator)).transform
+
+    def run(word: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        out = np.empty((3, len(word)), np.float32)
+        kernel(word.astype(np.uint32), *out)
+        return tuple(out)
+
+    return run
+
+
+def test_transform_is_accurate(transform):
+    """Protects the polynomials: a few 1e-7 everywhere, the ends of the range and the quadrants' edges too."""
+    edges = [q * 2**29 + d for q in range(8) for d in range(-3, 4)]
+    small, large = np.arange(2000), 2**32 - 1 - np.arange(2000)
+    word = np.concatenate((np.array(edges) % 2**32, small, large, np.random.default_rng(0).integers(0, 2**32, 10**6)))
+    radii, sines, cosines = transform(word)
+    uniform = (word + 0.5) / 2**32
+    true = np.sqrt(-2 * np.where(uniform < 0.5, np.log(uniform), np.log1p(-(2**32 - word - 0.5) / 2**32)))
+    assert np.max(np.abs(radii / true - 1)) < 3e-7
+    assert np.max(np.abs(sines - np.sin(2 * np.pi * uniform))) < 2e-7
+    assert np.max(np.abs(cosines - np.cos(2 * np.pi * uniform))) < 2e-7
+
+
+def test_tails_reach_beyond_six(transform):
+    """Protects the tails: 24-bit uniforms would end at 5.8 standard deviations, these at 6.76."""
+    radii, _, _ = transform(np.array([0, 1, 2, 2**32 - 1]))
+    np.testing.assert_allclose(radii[:3], np.sqrt(-2 * np.log((np.arange(3) + 0.5) / 2**32)), rtol=3e-7)
+    assert radii[0] > 6.7
+    assert 0 < radii[3] < 2e-5
