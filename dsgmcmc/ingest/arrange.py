@@ -1,0 +1,166 @@
+"""Numbers the entities, removes duplicates, splits off the test ratings, and sorts.
+
+Whatever is random follows from MD5 of the seed and the original names, so neither the order of the lines nor
+the version of any library matters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest.complaints import SHOWN
+from dsgmcmc.ingest.load import scalar
+from dsgmcmc.ingest.sources import IMPLICIT
+from dsgmcmc.ratings import MAX_ID_BYTES, MAX_SIDE, Int64
+
+# how --duplicates chooses one rating of a pair and its time; `ord` is the line's place in the input
+DUPLICATES: dict[str, tuple[str, str] | None] = {
+    "error": None,
+    "first": ("arg_min(value, ord)", "arg_min(time, ord)"),
+    "last": ("arg_max(value, ord)", "arg_max(time, ord)"),
+    "mean": ("avg(value ORDER BY value)::FLOAT", "max(time)"),
+}
+
+
+def _hash(*fields: str) -> str:
+    """Return SQL for 64 bits of MD5 of text fields."""
+    joined = ", chr(31), ".join(fields)
+    return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
+
+
+def number_entities(connection: duckdb.DuckDBPyConnection, seed: int) -> tuple[int, int]:
+    """Make the tables ``users`` and ``items`` (id, k): k from 0 in a seeded random order.
+
+    Returns
+    -------
+    n_users, n_items : int
+
+    Raises
+    ------
+    InputError
+        If there is a single user or item, too many, or all ratings are equal.
+    """
+    low, high = connection.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
+    if low == high:
+        raise InputError(f"all ratings are {low:g}: there is nothing to learn from them. {IMPLICIT}")
+    sizes = []
+    for entity in ("user", "item"):
+        order = _hash(f"'{seed}'", f"'{entity}'", "id")
+        connection.execute(
+            f"CREATE TABLE {entity}s AS "
+            f"SELECT id, (row_number() OVER (ORDER BY {order}, id) - 1)::BIGINT AS k "
+            f"FROM (SELECT DISTINCT {entity}_id AS id FROM raw)"
+        )
+        n = scalar(connection, f"SELECT count(*) FROM {entity}s")
+        check_entities(entity, n, scalar(connection, f"SELECT max(strlen(id)) FROM {entity}s"))
+        sizes.append(n)
+    return sizes[0], sizes[1]
+
+
+def check_entities(entity: str, n: int, longest: int) -> None:
+    """Refuse a number of users or items that no model or no index can hold."""
+    if n < 2:
+        raise InputError(f"there is only one {entity}: a matrix needs two rows and two columns at least")
+    if n > MAX_SIDE:
+        raise InputError(f"there are {n} {entity}s, more than the {MAX_SIDE} that 32-bit indices can number")
+    if longest > MAX_ID_BYTES:
+        raise InputError(f"a name of {longest} bytes in the {entity} column; at most {MAX_ID_BYTES} are allowed")
+
+
+def make_cells(connection: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows: str, cols: str) -> None:
+    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test, ord).
+
+    Parameters
+    ----------
+    duplicates : key of `DUPLICATES`
+    rows, cols : {"user", "item"}
+        Which entity is the row.
+    """
+    choice = DUPLICATES[duplicates]
+    key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
+    select = (
+        f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating AS value, time, {key} AS key, test"
+        f"{', raw.rowid AS ord' if choice else ''} "
+        f"FROM raw JOIN {rows}s r ON r.id = raw.{rows}_id JOIN {cols}s c ON c.id = raw.{cols}_id"
+    )
+    if choice:
+        value, time = choice
+        select = (
+            f"SELECT row, col, {value} AS value, {time} AS time, any_value(key) AS key, test "
+            f"FROM ({select}) GROUP BY row, col, test"
+        )
+    connection.execute(f"CREATE TABLE cells AS {select}")
+
+
+def split(connection: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> str:
+    """Return SQL that is true for test ratings: exactly round(fraction * N) of ``cells``.
+
+    The random split takes the pairs with the smallest hash; the temporal one the latest, ties by hash.
+    """
+    total = scalar(connection, "SELECT count(*) FROM cells")
+    n_test = int(fraction * total + 0.5)
+    if n_test == 0:
+        return "false"
+    if n_test >= total:
+        raise InputError(f"--test-fraction {fraction} of {total} ratings leaves none to train on")
+    order = "time DESC, key" if temporal else "key"
+    time, key = connection.execute(
+        f"SELECT time, key FROM cells ORDER BY {order} LIMIT 1 OFFSET {n_test - 1}"
+    ).fetchall()[0]
+    if temporal:
+        return f"(time > {time!r}::DOUBLE OR (time = {time!r}::DOUBLE AND key <= {key}::UBIGINT))"
+    return f"key <= {key}::UBIGINT"
+
+
+def sort_cells(connection: duckdb.DuckDBPyConnection, is_test: str) -> tuple[Int64, int]:
+    """Make the table ``sorted`` (row, col, value, test), by row and column.
+
+    Returns
+    -------
+    indptr : (I+1,) int64
+        Where each row's ratings, training and test together, begin.
+    n_test : int
+    """
+    connection.execute(f"CREATE TABLE sorted AS SELECT row, col, value, {is_test} AS test FROM cells ORDER BY row, col")
+    connection.execute("DROP TABLE cells")
+    counts = connection.execute("SELECT count(*) AS n FROM sorted GROUP BY row ORDER BY row").fetchnumpy()["n"]
+    indptr = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=indptr[1:])
+    return indptr, int(scalar(connection, "SELECT count(*) FROM sorted WHERE test"))
+
+
+def read_rows(connection: duckdb.DuckDBPyConnection, start: int, stop: int) -> dict[str, npt.NDArray[Any]]:
+    """Return ``row``, ``col``, ``value``, ``test`` of ``sorted``, rows `start` to `stop`."""
+    return connection.execute(
+        f"SELECT row, col, value, test FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col"
+    ).fetchnumpy()
+
+
+def complain_of_duplicates(connection: duckdb.DuckDBPyConnection, rows: str, cols: str, test_file: bool) -> InputError:
+    """List the first pairs that ``sorted`` has more than once."""
+    across = " AND bool_or(test) AND NOT bool_and(test)" if test_file else ""
+    groups = (
+        f"SELECT row, col, list(value ORDER BY test, value)[:{SHOWN}] AS first, count(*) AS times FROM sorted "
+        f"GROUP BY row, col HAVING count(*) > 1{across}"
+    )
+    n = scalar(connection, f"SELECT count(*) FROM ({groups})")
+    if n == 0:  # none across the two files, so within one
+        return complain_of_duplicates(connection, rows, cols, test_file=False)
+    pairs = connection.execute(
+        f"SELECT users.id, items.id, first, times FROM ({groups}) "
+        f"JOIN {rows}s ON {rows}s.k = row JOIN {cols}s ON {cols}s.k = col ORDER BY ALL LIMIT {SHOWN}"
+    ).fetchall()
+    shown = "".join(
+        f"\n  user {user}, item {item}: rated {', '.join(f'{value:g}' for value in first)}"
+        f"{f' ... ({times} times)' if times > len(first) else ''}"
+        for user, item, first, times in pairs
+    )
+    what = "pair of a user and an item is" if n == 1 else "pairs of a user and an item are"
+    if test_file:
+        return InputError(f"{n} {what} in both the training and the test files:{shown}")
+    return InputError(f"{n} {what} rated more than once; choose with --duplicates first, last or mean:{shown}")

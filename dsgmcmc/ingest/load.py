@@ -1,0 +1,194 @@
+"""Reads every kind of file into one DuckDB table ``raw`` and refuses bad rows."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import zlib
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest.complaints import bad_row, complain_of_rows, complain_of_text
+from dsgmcmc.ingest.sources import IMPLICIT, Source
+
+_ENTRIES = 2_000_000  # of an .npz at a time
+
+
+def create_raw(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the empty table: names as text, rating, time in seconds or NULL, whether it is a test rating."""
+    connection.execute("CREATE TABLE raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)")
+
+
+def scalar(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
+    """Return the first value of a query's first row."""
+    return connection.execute(query).fetchall()[0][0]
+
+
+def load(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> None:
+    """Append a file's ratings to ``raw``, in their order.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, holds no ratings, or has rows with missing, non-numeric, infinite or NaN
+        values: their number and the first five with line numbers.
+    """
+    before = scalar(connection, "SELECT count(*) FROM raw")
+    if source.gzipped:
+        _check_gzip(source.path)
+    try:
+        if source.kind == "npz":
+            _load_npz(connection, source, test)
+        else:
+            selection = {"text": _text, "parquet": _parquet, "mtx": _matrix_market}[source.kind](source)
+            connection.execute(
+                "INSERT INTO raw SELECT user_id, item_id, try_cast(rating AS FLOAT), "
+                f"{_time(source)}, {test} FROM ({selection})",
+                [glob.escape(str(source.path.absolute()))],
+            )
+    except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.IOException) as error:
+        if isinstance(error, duckdb.IOException) and source.path.name not in str(error):
+            raise  # not of this file: spilling failed
+        raise complain_of_text(source, str(error)) from error
+    n_bad = scalar(connection, f"SELECT count(*) FROM raw WHERE rowid >= {before} AND {bad_row(source)}")
+    n_bad += _rejected(connection)
+    if n_bad:
+        raise complain_of_rows(connection, source, n_bad, before)
+    n = scalar(connection, "SELECT count(*) FROM raw") - before
+    if n == 0:
+        raise InputError(f"{source.path} has {'a header but ' if source.header else ''}no ratings")
+    if source.kind == "mtx":
+        _check_declared(connection, source, before, n)
+
+
+def _check_gzip(path: Path) -> None:
+    """Refuse a damaged file: DuckDB does not look at the checksum."""
+    try:
+        with gzip.open(path) as file:
+            while file.read(1 << 20):
+                pass
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} is not a whole gzip file: {error}") from error
+
+
+def _time(source: Source) -> str:
+    if "timestamp" not in source.columns:
+        return "NULL"
+    return "coalesce(try_cast(time AS DOUBLE), epoch(try_cast(time AS TIMESTAMPTZ)))"
+
+
+def _columns(source: Source, names: list[str]) -> str:
+    """Return the select list that gives the columns `names` of a file their roles."""
+    roles = {"user": "user_id", "item": "item_id", "rating": "rating", "timestamp": "time"}
+    return ", ".join(
+        f'"{names[k].replace(chr(34), chr(34) * 2)}"::VARCHAR AS {roles[role]}' for role, k in source.columns.items()
+    )
+
+
+def _text(source: Source) -> str:
+    names = [f"c{k}" for k in range(source.width)]
+    kinds = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
+    return (
+        f"SELECT {_columns(source, names)} FROM read_csv(?, auto_detect = false, header = false, "
+        f"skip = {source.skip}, columns = {{{kinds}}}, delim = '{source.delimiter}', "
+        f"quote = '{source.quote}', escape = '{source.quote}', store_rejects = true, "
+        f"compression = '{'gzip' if source.gzipped else 'none'}')"
+    )
+
+
+def _rejected(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return the number of lines that did not have the right columns, and forget them."""
+    if scalar(connection, "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reject_errors'") == 0:
+        return 0
+    n = scalar(connection, "SELECT count(DISTINCT (file_id, line)) FROM reject_errors")
+    connection.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
+    return int(n)
+
+
+def _parquet(source: Source) -> str:
+    with duckdb.connect() as connection:
+        names = connection.read_parquet(glob.escape(str(source.path))).columns
+    return f"SELECT {_columns(source, names)} FROM read_parquet(?)"
+
+
+def _matrix_market(source: Source) -> str:
+    """Select the entries of a MatrixMarket file, whose fields any white space separates."""
+    skip, _ = _declared(source)
+    lines = (
+        f"read_csv(?, auto_detect = false, header = false, skip = {skip}, columns = {{'line': 'VARCHAR'}}, "
+        f"delim = chr(1), quote = '', escape = '', compression = '{'gzip' if source.gzipped else 'none'}')"
+    )
+    return (
+        f"SELECT {_index('f[1]')} AS user_id, {_index('f[2]')} AS item_id, "
+        "CASE WHEN len(f) = 3 THEN f[3] END AS rating "
+        f"FROM (SELECT string_split_regex(trim(line), '\\s+') AS f FROM {lines} WHERE trim(line) <> '')"
+    )
+
+
+def _index(field: str) -> str:
+    """Return SQL for a whole number in its usual form, or NULL (a cast alone would round)."""
+    return f"CASE WHEN regexp_full_match({field}, '[0-9]+') THEN try_cast({field} AS BIGINT)::VARCHAR END"
+
+
+def _declared(source: Source) -> tuple[int, tuple[int, int, int]]:
+    """Return the number of lines before the entries, and the rows, columns and entries declared."""
+    with source.open() as file:
+        words = file.readline().lower().split()
+        if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or len(words) != 5:
+            raise InputError(f"{source.path} is not a MatrixMarket file of a sparse matrix (coordinate format)")
+        if words[3] == "pattern":
+            raise InputError(f"{source.path} is a pattern, without ratings. {IMPLICIT}")
+        if words[3] not in ("real", "integer") or words[4] != "general":
+            raise InputError(f"{source.path} is {words[3]} {words[4]}: a matrix of ratings is real general")
+        for number, line in enumerate(file, 2):
+            if line.strip() and not line.startswith("%"):
+                sizes = line.split()
+                if len(sizes) == 3 and all(size.isdecimal() for size in sizes):
+                    return number, (int(sizes[0]), int(sizes[1]), int(sizes[2]))
+                raise InputError(f"{source.path}, line {number}: expected the sizes, found {line.strip()[:60]!r}")
+    raise InputError(f"{source.path} has no sizes after its header")
+
+
+def _check_declared(connection: duckdb.DuckDBPyConnection, source: Source, before: int, n: int) -> None:
+    _, (rows, columns, entries) = _declared(source)
+    if n != entries:
+        raise InputError(f"{source.path} declares {entries} entries and has {n}: cut short?")
+    outside = connection.execute(
+        f"SELECT user_id, item_id FROM raw WHERE rowid >= {before} "
+        f"AND NOT (user_id::BIGINT BETWEEN 1 AND {rows} AND item_id::BIGINT BETWEEN 1 AND {columns}) LIMIT 1"
+    ).fetchall()
+    if outside:
+        raise InputError(f"{source.path}: entry {outside[0]} lies outside the {rows} x {columns} matrix")
+
+
+def _load_npz(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> None:
+    """Append the entries of a SciPy matrix, which has to fit into memory; its indices are the names."""
+    import scipy.sparse
+
+    try:
+        matrix = scipy.sparse.load_npz(source.path)
+        if matrix.format in ("csr", "csc"):
+            matrix.check_format(full_check=True)  # tocoo trusts the index pointer
+        elif matrix.format != "coo":
+            raise ValueError(f"its format is {matrix.format}, not csr, csc or coo")
+        matrix = matrix.tocoo()
+        if matrix.data.dtype.kind not in "fiu":
+            raise ValueError(f"its values are {matrix.data.dtype}. {IMPLICIT}")
+    except Exception as error:  # zipfile, numpy and scipy raise whatever they meet
+        raise InputError(f"{source.path} is not a SciPy sparse matrix: {error}") from error
+    for start in range(0, matrix.nnz, _ENTRIES):
+        part = slice(start, start + _ENTRIES)
+        entries = {
+            "row": matrix.row[part].astype(np.int64),
+            "col": matrix.col[part].astype(np.int64),
+            "value": matrix.data[part].astype(np.float64),
+        }
+        connection.register("entries", entries)
+        connection.execute(
+            f"INSERT INTO raw SELECT row::VARCHAR, col::VARCHAR, try_cast(value AS FLOAT), NULL, {test} FROM entries"
+        )
+        connection.unregister("entries")

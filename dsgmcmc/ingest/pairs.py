@@ -1,0 +1,301 @@
+"""Files of pairs to predict, CSV or Parquet: read into a DuckDB table, and written in order with new columns."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest.load import scalar
+from dsgmcmc.ingest.sources import NAMES, decode_head, read_head, split_line
+
+CHUNK = 1_000_000  # pairs in NumPy arrays at a time
+SHOWN = 5
+ROLES = ("user", "item")
+_DELIMITERS = ("::", "\t", ",", ";", "|", " ")
+_FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class PairsTable:
+    """A table ``pairs`` in DuckDB, whose rows are the file's.
+
+    Attributes
+    ----------
+    path : str
+        What it was read from, for messages.
+    user, item : str
+        The columns with the names of users and items.
+    columns : list of str
+        All columns.
+    first_line : int
+        Line of the file that the first row stands in; 0 where there are no lines.
+    """
+
+    path: str
+    user: str
+    item: str
+    columns: list[str]
+    first_line: int
+
+    def where(self, row: int) -> str:
+        """Where a row stands in the file, for messages."""
+        return f"line {row + self.first_line}" if self.first_line else f"row {row + 1}"
+
+
+def parse_pair_columns(text: str | None) -> dict[str, str]:
+    """Parse ``user=U,item=I``; U and I are names in the header, or positions from 1."""
+    if text is None:
+        return {}
+    pairs = dict(re.findall(r"\s*(\w+)\s*=\s*([^,]+?)\s*(?:,|$)", text))
+    if set(pairs) != {"user", "item"}:
+        raise InputError(f"--columns {text}: expected user=NAME,item=NAME")
+    return pairs
+
+
+def load_pairs(db: duckdb.DuckDBPyConnection, path: str, columns: dict[str, str], scratch: Path) -> PairsTable:
+    """Read a file of pairs into the table ``pairs``.
+
+    Parameters
+    ----------
+    db : DuckDB connection
+    path : str
+        CSV (or any delimited text) or Parquet; ``-`` reads standard input.
+    columns : dict
+        From `parse_pair_columns`. By default a header tells which columns are user and item, by the names that
+        ``prepare`` knows, too; a file without such a header has them as its first two columns.
+    scratch : Path
+        Folder for a copy of standard input.
+
+    Raises
+    ------
+    InputError
+        If it is not there, empty, or not such a file, or has lines with a wrong number of columns.
+    """
+    shown = path
+    if path == "-":
+        shown, path = "standard input", str(scratch / f"stdin-{secrets.token_hex(4)}")
+        with Path(path).open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+    source = Path(path)
+    if not source.is_file():
+        raise InputError(f"{shown} is not a file" if source.exists() else f"{shown} does not exist")
+    with source.open("rb") as file:
+        head = file.read(1 << 16)
+    if not head.strip():
+        raise InputError(f"{shown} is empty")
+    try:
+        table = (_load_parquet if head[:4] == b"PAR1" else _load_text)(db, source, shown, columns)
+    except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.IOException) as error:
+        raise InputError(f"{shown} cannot be read: {str(error).splitlines()[0]}") from error
+    if scalar(db, "SELECT count(*) FROM pairs") == 0:
+        raise InputError(f"{shown} has no pairs")
+    return table
+
+
+def _load_parquet(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: dict[str, str]) -> PairsTable:
+    escaped = glob.escape(str(source.absolute()))
+    names = db.read_parquet(escaped).columns
+    user, item = _assign(shown, names, columns)
+    db.execute("CREATE TABLE pairs AS SELECT * FROM read_parquet(?)", [escaped])
+    return PairsTable(shown, names[user], names[item], names, 0)
+
+
+def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: dict[str, str]) -> PairsTable:
+    head = read_head(source)
+    gzipped = head[:2] == b"\x1f\x8b"
+    text = decode_head(source, head, gzipped)
+    lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
+    if len(lines) > 1 and not text.endswith("\n"):
+        lines.pop()  # may be cut by the sample
+    delimiter = _detect(lines[:50], shown)
+    first = [field.strip() for field in split_line(lines[0], delimiter)]
+    header = bool(columns and set(columns.values()) <= set(first)) or None not in _known(first)
+    names = first if header else ["user", "item", *(f"column{k}" for k in range(3, len(first) + 1))]
+    user, item = _assign(shown, names, columns)
+    if len({name.lower() for name in names}) < len(names):
+        raise InputError(f"{shown}: two columns have the same name ({', '.join(names)})")
+    kinds = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
+    quote = "" if delimiter == "::" else '"'
+    db.execute(
+        f"CREATE TABLE pairs AS SELECT * FROM read_csv(?, auto_detect = false, header = false, skip = {int(header)}, "
+        f"columns = {{{kinds}}}, delim = {literal(delimiter)}, quote = '{quote}', escape = '{quote}', "
+        f"store_rejects = true, compression = '{'gzip' if gzipped else 'none'}')",
+        [glob.escape(str(source.absolute()))],
+    )
+    if scalar(db, "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reject_errors'"):
+        bad = db.execute("SELECT line, any_value(csv_line) FROM reject_errors GROUP BY line ORDER BY line").fetchall()
+        if bad:
+            shown_lines = "\n  ".join(f"line {line}: {str(content).strip()[:80]!r}" for line, content in bad[:SHOWN])
+            raise InputError(
+                f"{shown}: {len(bad)} line(s) do not have the {len(names)} columns of the first; correct or remove "
+                f"them\n  {shown_lines}"
+            )
+    return PairsTable(shown, names[user], names[item], names, 1 + int(header))
+
+
+def _detect(lines: list[str], shown: str) -> str:
+    """Return the first delimiter that cuts all lines into the same number, at least 2, of fields."""
+    for delimiter in _DELIMITERS:
+        counts = {len(split_line(line, delimiter)) for line in lines}
+        if len(counts) == 1 and min(counts) >= 2:
+            return delimiter
+    for delimiter in _DELIMITERS:  # some lines are bad; the first tells
+        if len(split_line(lines[0], delimiter)) >= 2:
+            return delimiter
+    raise InputError(f"{shown} has one column: expected a user and an item in every line")
+
+
+def _known(names: list[str]) -> list[int | None]:
+    """Positions of the columns that are known to name users and items, or None."""
+    plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
+    return [next((k for known in NAMES[role] for k, n in enumerate(plain) if n == known), None) for role in ROLES]
+
+
+def _assign(shown: str, names: list[str], columns: dict[str, str]) -> tuple[int, int]:
+    found: list[int | None] = []
+    for role, known in zip(ROLES, _known(names), strict=True):
+        name = columns.get(role)
+        if name is None:
+            found.append(known)
+        elif name in names:
+            found.append(names.index(name))
+        elif name.isdecimal() and 1 <= int(name) <= len(names):
+            found.append(int(name) - 1)
+        else:
+            raise InputError(f"{shown} has columns {', '.join(names)}, and no {name!r} that --columns names as {role}")
+    user, item = found
+    if user is None or item is None or user == item:
+        raise InputError(
+            f"{shown}: user and item cannot be told among its columns ({', '.join(names)}); name them with --columns "
+            "user=NAME,item=NAME"
+        )
+    return user, item
+
+
+def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
+    """Names of users and items, `CHUNK` pairs at a time.
+
+    Parameters
+    ----------
+    db, table
+        From `load_pairs`.
+    integers : pair of bool
+        Whether the run's users and items have integer names.
+
+    Raises
+    ------
+    InputError
+        Before the first chunk, if a name is missing, or no integer where it has to be one: the first five.
+    """
+    expressions, wrong = [], []
+    for role, column, whole in zip(ROLES, (table.user, table.item), integers, strict=True):
+        name = identifier(column)
+        bad = f"{name} IS NULL OR {name}::VARCHAR = ''"
+        if whole:
+            bad += f" OR coalesce(try_cast({name} AS BIGINT)::DOUBLE <> try_cast({name} AS DOUBLE), true)"
+        wrong.append((role, name, bad))
+        expressions.append(f"{name}::{'BIGINT' if whole else 'VARCHAR'} AS {role}")
+    anything = " OR ".join(f"({bad})" for _, _, bad in wrong)
+    number = scalar(db, f"SELECT count(*) FROM pairs WHERE {anything}")
+    if number:
+        cases = " ".join(
+            f"WHEN {name} IS NULL OR {name}::VARCHAR = '' THEN 'the {role} is missing' "
+            f"WHEN {bad} THEN 'the {role} ' || {name}::VARCHAR || ' is no integer, which the {role}s of the run are'"
+            for role, name, bad in wrong
+        )
+        rows = db.execute(
+            f"SELECT rowid, CASE {cases} END FROM pairs WHERE {anything} ORDER BY rowid LIMIT {SHOWN}"
+        ).fetchall()
+        lines = "\n  ".join(f"{table.where(row)}: {what}" for row, what in rows)
+        raise InputError(f"{table.path}: {number} pair(s) have a name that cannot be one\n  {lines}")
+    total = int(scalar(db, "SELECT count(*) FROM pairs"))
+    for start in range(0, total, CHUNK):
+        found = db.execute(
+            f"SELECT {', '.join(expressions)} FROM pairs WHERE rowid >= {start} AND rowid < {start + CHUNK} "
+            "ORDER BY rowid"
+        ).fetchnumpy()
+        yield [np.ma.getdata(found[role]) for role in ROLES]
+
+
+def append_results(db: duckdb.DuckDBPyConnection, columns: tuple[str, ...], values: npt.NDArray[np.float32]) -> None:
+    """Append rows of numbers to the table ``results``; NaN becomes NULL."""
+    kinds = ", ".join(f"{identifier(name)} FLOAT" for name in columns)
+    db.execute(f"CREATE TABLE IF NOT EXISTS results ({kinds})")
+    arrays = {f"c{k}": np.ascontiguousarray(column) for k, column in enumerate(values.T)}
+    db.register("chunk", arrays)
+    picked = ", ".join(f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END" for name in arrays)
+    db.execute(f"INSERT INTO results SELECT {picked} FROM chunk")
+    db.unregister("chunk")
+
+
+def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None, scratch: Path) -> None:
+    """Write a query's rows, in their order, to a file that appears whole, or to standard output as CSV.
+
+    Parameters
+    ----------
+    db : DuckDB connection
+    query : str
+    out : Path or None
+        ``.csv``, ``.parquet`` or ``.pq``; None for standard output.
+    scratch : Path
+        Folder for what goes to standard output.
+    """
+    kind = output_format(out)
+    folder = scratch if out is None else out.parent
+    temporary = folder / f".{'stdout' if out is None else out.name}.{secrets.token_hex(4)}"
+    how = "FORMAT csv, HEADER" if kind == "csv" else "FORMAT parquet, COMPRESSION zstd"
+    try:
+        db.execute(f"COPY ({query}) TO {literal(str(temporary))} ({how})")
+        if out is None:
+            with temporary.open("rb") as file, contextlib.suppress(BrokenPipeError):
+                shutil.copyfileobj(file, sys.stdout.buffer)
+                sys.stdout.buffer.flush()
+        else:
+            os.replace(temporary, out)  # noqa: PTH105 (atomic)
+    except duckdb.IOException as error:
+        raise InputError(f"{out or 'standard output'} cannot be written: {str(error).splitlines()[0]}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def output_format(out: Path | None) -> str:
+    """``csv`` or ``parquet``, by the suffix.
+
+    Raises
+    ------
+    InputError
+        If it is another, or the folder does not exist.
+    """
+    if out is None:
+        return "csv"
+    if out.suffix.lower() not in _FORMATS:
+        raise InputError(f"{out}: the output is written as {', '.join(_FORMATS)}, by its suffix")
+    if not out.parent.is_dir():
+        raise InputError(f"the folder {out.parent} does not exist")
+    return _FORMATS[out.suffix.lower()]
+
+
+def identifier(name: str) -> str:
+    """Quote a column's name."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Quote a text."""
+    return "'" + text.replace("'", "''") + "'"

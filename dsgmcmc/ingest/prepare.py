@@ -1,0 +1,230 @@
+"""From rating files to a ratings file, within a memory limit and without leaving anything half done."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest import arrange
+from dsgmcmc.ingest.files import find_files
+from dsgmcmc.ingest.load import create_raw, load, scalar
+from dsgmcmc.ingest.session import default_memory, open_session
+from dsgmcmc.ingest.sources import inspect, parse_columns
+from dsgmcmc.ingest.watch import Report, Watch
+from dsgmcmc.ratings import PARTS, Int64, RatingsWriter, open_ratings, row_slabs
+
+_SLAB = 1_000_000  # ratings in NumPy arrays at a time
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was prepared; `users` and `items` whichever of them are the rows."""
+
+    path: str
+    users: int
+    items: int
+    ratings: int
+    train: int
+    test: int
+    density: float
+    mean: float
+    minimum: float
+    maximum: float
+    transposed: bool
+    bytes: int
+    content_sha256: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def prepare_ratings(
+    inputs: Sequence[str],
+    out: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    columns: str | None = None,
+    test_fraction: float | None = None,
+    seed: int = 0,
+    split: Literal["random", "temporal"] = "random",
+    test: str | None = None,
+    duplicates: str = "error",
+    memory: int | None = None,
+    temp_dir: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    force: bool = False,
+    report: Report = lambda stage, fraction: None,
+) -> Summary:
+    """Make a ratings file from other people's files.
+
+    Parameters
+    ----------
+    inputs : files, folders or globs
+    out : path of the ratings file
+    format : key of `sources.FORMATS`, default detected
+    columns : ``user=U,item=I,rating=R[,timestamp=T]``, default detected
+    test_fraction : float
+        Share of the ratings, in [0, 1), that become test ratings; default 0.1.
+    seed : int
+        Of the split, and of the order of rows and columns.
+    split : {"random", "temporal"}
+        Whether test ratings are drawn, or are the latest.
+    test : str, optional
+        File (or folder or glob) with the test ratings, instead of a split.
+    duplicates : {"error", "first", "last", "mean"}
+        What to do with several ratings of one pair.
+    memory : int
+        Bytes that the process should stay within; default `default_memory`.
+    temp_dir : path
+        Where to spill; default beside `out`.
+    threads : int
+        Default: as many as the process may run on.
+    force : bool
+        Replace `out`.
+    report : callable(stage, fraction done)
+        Called as work proceeds.
+
+    Raises
+    ------
+    InputError
+        If anything that was given is wrong; then nothing is written.
+    """
+    if test is not None and (test_fraction is not None or split == "temporal"):
+        raise InputError("--test names the test ratings: --test-fraction and --split have no meaning with it")
+    fraction = 0.1 if test_fraction is None else test_fraction
+    if not 0 <= fraction < 1:
+        raise InputError(f"--test-fraction {fraction}: expected at least 0 and less than 1")
+    out = Path(out)
+    names = parse_columns(columns)
+    parts = [(find_files(inputs), False), (find_files([test] if test else []), True)]
+    for path in (path for paths, _ in parts for path in paths):
+        if path.resolve() == out.resolve():
+            raise InputError(f"{out} is one of the inputs; give another name for the output")
+    if {path.resolve() for path in parts[0][0]} & {path.resolve() for path in parts[1][0]}:
+        raise InputError(f"--test {test} is one of the training files, too")
+    RatingsWriter.check_target(out, force)
+    timestamp = split == "temporal"
+    sources = [(inspect(path, format, names, timestamp), held_out) for paths, held_out in parts for path in paths]
+    memory = default_memory() if memory is None else memory
+    with open_session(Path(temp_dir) if temp_dir else out.parent, memory, threads, report) as (db, watch):
+        create_raw(db)
+        for k, (source, held_out) in enumerate(sources):
+            watch.stage(f"reading {source.path.name}", 0.25 * k / len(sources), 0.25 * (k + 1) / len(sources))
+            load(db, source, held_out)
+        watch.stage("numbering users and items", 0.25, 0.3)
+        n_users, n_items = arrange.number_entities(db, seed)
+        rows, cols = ("item", "user") if n_items > n_users else ("user", "item")
+        watch.stage("matching names", 0.3, 0.6)
+        arrange.make_cells(db, seed, duplicates, rows, cols)
+        db.execute("DROP TABLE raw")
+        watch.stage("splitting", 0.6, 0.65)
+        is_test = "test" if test else arrange.split(db, fraction, timestamp)
+        watch.stage("sorting", 0.65, 0.8)
+        indptr, n_test = arrange.sort_cells(db, is_test)
+        attributes: dict[str, Any] = {"seed": seed, "transposed": rows == "item", "force": force}
+        attributes |= _origin([source.path for source, _ in sources])
+        _write(db, out, indptr, n_test, (rows, cols), test is not None, watch, attributes)
+    return _summarise(out)
+
+
+def _origin(paths: list[Path]) -> dict[str, str]:
+    """Return the names of the input files and a hash of their bytes; of one file, its SHA-256."""
+    hashes = []
+    for path in paths:
+        with path.open("rb") as file:
+            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
+    total = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+    names = ", ".join(path.name for path in paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+    return {"source": names, "source_sha256": total}
+
+
+def _write(
+    db: duckdb.DuckDBPyConnection,
+    out: Path,
+    indptr: Int64,
+    n_test: int,
+    sides: tuple[str, str],
+    test_file: bool,
+    watch: Watch,
+    attributes: dict[str, Any],
+) -> None:
+    """Write the table ``sorted`` and the names; a pair that is there twice is refused."""
+    types = tuple(_id_type(db, entity) for entity in sides)
+    n_cols = int(scalar(db, f"SELECT count(*) FROM {sides[1]}s"))
+    writer = RatingsWriter(
+        out,
+        n_rows=len(indptr) - 1,
+        n_cols=n_cols,
+        nnz=int(indptr[-1]) - n_test,
+        nnz_test=n_test,
+        id_types=(types[0], types[1]),
+        **attributes,
+    )
+    with writer:
+        for side, entity, dtype in zip(("rows", "cols"), sides, types, strict=True):
+            _write_ids(db, writer, side, entity, dtype)
+        for start, stop in row_slabs(indptr, _SLAB):
+            watch.stage(f"writing {out.name}", *(0.8 + 0.2 * row / len(indptr) for row in (start, stop)))
+            cells = arrange.read_rows(db, start, stop)
+            row, col = cells["row"], cells["col"]
+            if ((row[1:] == row[:-1]) & (col[1:] == col[:-1])).any():
+                raise arrange.complain_of_duplicates(db, *sides, test_file)
+            for part, mask in zip(PARTS, (~cells["test"], cells["test"]), strict=True):
+                own = np.zeros(stop - start + 1, dtype=np.int64)
+                np.cumsum(np.bincount(row[mask] - start, minlength=stop - start), out=own[1:])
+                writer.append(part, own, col[mask], cells["value"][mask])
+
+
+def _id_type(db: duckdb.DuckDBPyConnection, entity: str) -> np.dtype[Any]:
+    """Return int64 if every name is the usual text of one, else UTF-8 of the longest's length."""
+    integers = "bool_and(coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false))"
+    if scalar(db, f"SELECT {integers} FROM {entity}s"):
+        return np.dtype(np.int64)
+    return np.dtype(f"S{scalar(db, f'SELECT max(strlen(id)) FROM {entity}s')}")
+
+
+def _write_ids(
+    db: duckdb.DuckDBPyConnection, writer: RatingsWriter, side: Any, entity: str, dtype: np.dtype[Any]
+) -> None:
+    n = int(scalar(db, f"SELECT count(*) FROM {entity}s"))
+    step = max(1, (1 << 26) // (dtype.itemsize + 64))
+    kind = "BIGINT" if dtype == np.int64 else "VARCHAR"
+    for start in range(0, n, step):
+        names = db.execute(
+            f"SELECT id::{kind} AS id FROM {entity}s WHERE k >= {start} AND k < {start + step} ORDER BY k"
+        ).fetchnumpy()["id"]
+        if dtype != np.int64:
+            names = np.array([name.encode() for name in names], dtype=dtype)
+        writer.ids(side, names)
+
+
+def _summarise(out: Path) -> Summary:
+    with open_ratings(out) as ratings:
+        users, items = ratings.n_rows, ratings.n_cols
+        if ratings.transposed:
+            users, items = items, users
+        total = ratings.nnz + ratings.nnz_test
+        return Summary(
+            path=str(out),
+            users=users,
+            items=items,
+            ratings=total,
+            train=ratings.nnz,
+            test=ratings.nnz_test,
+            density=total / (users * items),
+            mean=ratings.mean,
+            minimum=ratings.minimum,
+            maximum=ratings.maximum,
+            transposed=ratings.transposed,
+            bytes=out.stat().st_size,
+            content_sha256=ratings.digest,
+        )

@@ -1,0 +1,272 @@
+"""How a file is written: format, delimiter, header, columns."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import glob
+import gzip
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest.files import SUFFIXES, suffix_of
+
+Kind = Literal["text", "parquet", "mtx", "npz"]
+
+# --format: the kind, and for text the delimiter (None: detected)
+FORMATS: dict[str, tuple[Kind, str | None]] = {
+    "text": ("text", None),
+    "csv": ("text", ","),
+    "tsv": ("text", "\t"),
+    "dat": ("text", "::"),
+    "parquet": ("parquet", None),
+    "mtx": ("mtx", None),
+    "npz": ("npz", None),
+}
+_DELIMITERS = ("::", "\t", ",", ";", "|", " ")
+_SAMPLE = 1 << 16
+_MAGIC = {
+    b"PK\x03\x04": "a zip archive: unpack it first",
+    b"BZh": "compressed with bzip2: decompress it first",
+    b"\xfd7zXZ": "compressed with xz: decompress it first",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd: decompress it first",
+    b"\x89HDF": "an HDF5 file: prepare reads text, Parquet, MatrixMarket and .npz",
+    b"PAR1": "a Parquet file: give --format parquet",
+}
+# what other people call the columns, compared in lower case without punctuation
+NAMES: dict[str, tuple[str, ...]] = {
+    "user": ("user", "userid", "uid", "reviewerid", "customerid", "row", "rowid"),
+    "item": (
+        *("item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "parentasin", "isbn"),
+        *("bookid", "songid", "trackid", "artistid", "businessid", "gameid", "animeid", "col", "column"),
+    ),
+    "rating": ("rating", "ratings", "score", "stars", "value", "overall", "bookrating"),
+    "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "ts"),
+}
+ROLES = tuple(NAMES)
+IMPLICIT = "Explicit ratings are modelled; implicit feedback (clicks, purchases, sets of liked items) is not"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file and how to read it.
+
+    Attributes
+    ----------
+    path : Path
+    kind : {"text", "parquet", "mtx", "npz"}
+    columns : dict of str to int
+        Position, from 0, of the columns "user", "item", "rating" and, if wanted, "timestamp".
+    width : int
+        Number of columns of the file.
+    delimiter, header, gzipped
+        For text; for MatrixMarket only `gzipped`.
+    skip : int
+        For text, number of lines before the first rating.
+    """
+
+    path: Path
+    kind: Kind
+    columns: dict[str, int]
+    width: int = 3
+    delimiter: str = ","
+    header: bool = False
+    gzipped: bool = False
+    skip: int = 0
+
+    @property
+    def quote(self) -> str:
+        """Character that quotes fields: files with ``::`` have none."""
+        return "" if self.delimiter == "::" else '"'
+
+    def open(self) -> IO[str]:
+        """Open as text, decompressed, without its byte order mark."""
+        if self.gzipped:
+            return gzip.open(self.path, "rt", encoding="utf-8-sig", errors="replace", newline="")
+        return self.path.open("rt", encoding="utf-8-sig", errors="replace", newline="")
+
+
+def parse_columns(text: str | None) -> dict[str, str]:
+    """Parse ``user=U,item=I,rating=R[,timestamp=T]``; U is a name in the header or a position from 1."""
+    if text is None:
+        return {}
+    pairs = [(role.strip(), name.strip()) for role, _, name in (part.partition("=") for part in text.split(","))]
+    roles = {role for role, name in pairs if name}
+    if len(roles) < len(pairs) or not {"user", "item", "rating"} <= roles <= set(ROLES):
+        raise InputError(f"--columns {text}: expected user=NAME,item=NAME,rating=NAME[,timestamp=NAME]")
+    return dict(pairs)
+
+
+def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: bool) -> Source:
+    """Find out how a file is written.
+
+    Parameters
+    ----------
+    path : Path
+    wanted : str or None
+        Value of ``--format``; None detects the format by suffix and content.
+    columns : dict
+        From `parse_columns`.
+    timestamp : bool
+        Whether a column with times is needed.
+
+    Raises
+    ------
+    InputError
+        If the file is empty, of no known format, or without the columns that are needed.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} is not a file")
+    if wanted is None and suffix_of(path) not in SUFFIXES:
+        suffix = f"the suffix {suffix_of(path)!r}" if suffix_of(path) else "no suffix"
+        raise InputError(f"{path} has {suffix}: say what it is with --format {'|'.join(FORMATS)}")
+    kind, delimiter = FORMATS[wanted or SUFFIXES[suffix_of(path)]]
+    head = read_head(path)
+    if kind == "parquet":
+        if head[:4] != b"PAR1":
+            raise InputError(f"{path} is not a Parquet file")
+        return _inspect_parquet(path, columns, timestamp)
+    if kind == "npz":
+        if head[:2] != b"PK":
+            raise InputError(f"{path} is not an .npz file")
+        return Source(path, kind, _fixed(path, columns, timestamp))
+    gzipped = head[:2] == b"\x1f\x8b"
+    text = decode_head(path, head, gzipped)
+    if kind == "mtx":
+        return Source(path, kind, _fixed(path, columns, timestamp), gzipped=gzipped)
+    return _inspect_text(path, text, delimiter, columns, timestamp, gzipped)
+
+
+def read_head(path: Path) -> bytes:
+    """Return the first bytes of a file that is not empty."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_SAMPLE)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    if not head:
+        raise InputError(f"{path} is empty")
+    return head
+
+
+def decode_head(path: Path, head: bytes, gzipped: bool) -> str:
+    """Return the beginning of a text file; refuse what is no text."""
+    if gzipped:
+        try:
+            with gzip.open(path) as file:
+                head = file.read(_SAMPLE)
+        except (OSError, EOFError) as error:
+            raise InputError(f"{path} is not a whole gzip file: {error}") from error
+    for magic, what in _MAGIC.items():
+        if head.startswith(magic):
+            raise InputError(f"{path} is {what}")
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{path} is UTF-16: convert it to UTF-8, e.g. with `iconv -f UTF-16 -t UTF-8`")
+    if b"\0" in head:
+        raise InputError(f"{path} is not a text file: it contains zero bytes")
+    try:
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
+    except UnicodeDecodeError as error:
+        line = head[: error.start].count(b"\n") + 1
+        raise InputError(f"{path}, line {line}: not UTF-8 text; convert it, e.g. with iconv") from error
+    if not text.strip():
+        raise InputError(f"{path} is empty")
+    return text
+
+
+def _fixed(path: Path, columns: dict[str, str], timestamp: bool) -> dict[str, int]:
+    """Return the columns of a matrix file, which has no others."""
+    if columns:
+        raise InputError(f"{path} is a matrix: --columns has no meaning for it")
+    if timestamp:
+        raise InputError(f"{path} is a matrix, without the times that --split temporal needs")
+    return {"user": 0, "item": 1, "rating": 2}
+
+
+def _inspect_text(
+    path: Path, text: str, delimiter: str | None, columns: dict[str, str], timestamp: bool, gzipped: bool
+) -> Source:
+    every = re.split(r"\r\n|\n|\r", text)
+    lines = [line for line in every if line.strip()]
+    if len(lines) > 1 and not text.endswith("\n"):
+        lines.pop()  # may be cut by the sample
+    delimiter = delimiter or _detect_delimiter(lines[:50])
+    first = split_line(lines[0], delimiter)
+    header = not any(_is_number(field) for field in first)
+    names = [field.strip() for field in first] if header else None
+    found = _assign(path, names, len(first), columns, timestamp)
+    skip = every.index(lines[0]) + 1 if header else 0
+    return Source(path, "text", found, len(first), delimiter, header, gzipped, skip)
+
+
+def split_line(line: str, delimiter: str) -> list[str]:
+    """Return the fields of a line."""
+    if delimiter == "::":
+        return line.split("::")
+    return next(csv.reader([line], delimiter=delimiter), [])
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _detect_delimiter(lines: list[str]) -> str:
+    """Return the first candidate that cuts all lines into the same number, at least 3, of fields."""
+    counts = {d: [len(split_line(line, d)) for line in lines] for d in _DELIMITERS}
+    for d, n in counts.items():
+        if n[0] >= 3 and len(set(n)) == 1:
+            return d
+    return max(_DELIMITERS, key=lambda d: min(counts[d][0], 3))
+
+
+def _inspect_parquet(path: Path, columns: dict[str, str], timestamp: bool) -> Source:
+    import duckdb
+
+    try:
+        with duckdb.connect() as connection:
+            rows = connection.read_parquet(glob.escape(str(path)))
+            names = rows.columns
+    except duckdb.Error as error:
+        raise InputError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    return Source(path, "parquet", _assign(path, names, len(names), columns, timestamp), len(names))
+
+
+def _assign(
+    path: Path, names: list[str] | None, width: int, columns: dict[str, str], timestamp: bool
+) -> dict[str, int]:
+    """Find the position of each role among the columns `names` (None: the file has no header)."""
+    roles = ROLES if timestamp else ROLES[:3]
+    found: dict[str, int] = {}
+    for role, name in columns.items():
+        if names is not None and name in names:
+            found[role] = names.index(name)
+        elif name.isdecimal() and 1 <= int(name) <= width:
+            found[role] = int(name) - 1
+        else:
+            have = f"columns {', '.join(names)}" if names else f"{width} columns without a header"
+            raise InputError(f"{path} has {have}, and no {name!r} that --columns names as {role}")
+    if names is not None:
+        plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
+        for role in roles:
+            matches = [k for known in NAMES[role] for k, name in enumerate(plain) if name == known]
+            if role not in found and matches:
+                found[role] = matches[0]
+    elif not columns:
+        found = {role: k for k, role in enumerate(roles) if k < width}
+    have = f"columns {', '.join(names)}" if names is not None else f"{width} columns, no header"
+    missing = [role for role in roles if role not in found]
+    options = "--columns user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
+    if missing == ["rating"]:
+        raise InputError(f"{path} has no rating column ({have}); name it with {options}. {IMPLICIT}")
+    if missing:
+        raise InputError(f"{path}: cannot tell which column is {', '.join(missing)} ({have}); use {options}")
+    if len({found[role] for role in roles}) < len(roles):
+        raise InputError(f"{path}: --columns names one column twice")
+    return {role: found[role] for role in roles}

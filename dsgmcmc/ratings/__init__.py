@@ -1,0 +1,39 @@
+"""The ratings file: what ``prepare`` writes and every process reads a row range of.
+
+Format ``dsgmcmc-ratings``, version 1, an HDF5 file with
+
+========================  =========================  ===========================================
+``/train``, ``/test``     ``indptr``                 (I+1,) int64, compressed sparse rows
+..                        ``indices``                (nnz,) int32, columns, ascending in each row
+..                        ``values``                 (nnz,) float32, ratings
+``/train``                ``column_counts``          (J,) int64, training ratings of each column
+``/rows/ids``             ``/cols/ids``              int64, or UTF-8 of fixed length: original names
+attributes                ``format version``         text is UTF-8 of fixed length
+..                        ``I J nnz nnz_test``       sizes
+..                        ``mean min max``           of the training ratings
+..                        ``seed transposed``        of the shuffle and split; whether rows are items
+..                        ``source source_sha256``   where the ratings came from
+..                        ``content_sha256``         hash of all the arrays: the data's identity
+========================  =========================  ===========================================
+
+Rows and columns lie in a seeded random order, so that contiguous ranges of equal nnz are alike, and the
+rows are the longer side. The file knows nothing of grids or processes. Files come from other people: a
+reader checks everything that could be wrong before it allocates or indexes by it.
+"""
+
+from dsgmcmc.ratings.format import MAX_ID_BYTES, MAX_SIDE, PARTS, Int64, Part, row_slabs
+from dsgmcmc.ratings.reader import Ratings, open_ratings
+from dsgmcmc.ratings.writer import RatingsWriter, write_ratings
+
+__all__ = [
+    "MAX_ID_BYTES",
+    "MAX_SIDE",
+    "PARTS",
+    "Int64",
+    "Part",
+    "Ratings",
+    "RatingsWriter",
+    "open_ratings",
+    "row_slabs",
+    "write_ratings",
+]

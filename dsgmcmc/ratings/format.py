@@ -1,0 +1,78 @@
+"""What the reader and the writer of ratings files share: limits, the content hash, what a slab must be."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+FORMAT = "dsgmcmc-ratings"
+VERSION = 1
+MAX_SIDE = 2**31 - 1  # column indices are int32
+MAX_ID_BYTES = 1024
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+Float32 = npt.NDArray[np.float32]
+Part = Literal["train", "test"]
+PARTS: tuple[Part, Part] = ("train", "test")
+
+
+class ContentHash:
+    """SHA-256 over the arrays in a fixed order, however they were cut into slabs on the way."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, str], Any] = {}
+
+    def update(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Append the little-endian bytes of `array` to the data set `name`."""
+        data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        part = self._parts.setdefault((name, data.dtype.str), hashlib.sha256())
+        part.update(data.view(np.uint8).data)
+
+    def hexdigest(self, n_rows: int, n_cols: int, transposed: bool) -> str:
+        """Return the hash of everything seen."""
+        total = hashlib.sha256(f"{FORMAT} {VERSION} {n_rows} {n_cols} {int(transposed)}\n".encode())
+        for (name, dtype), part in sorted(self._parts.items(), key=lambda item: item[0]):
+            total.update(f"{name} {dtype} {part.hexdigest()}\n".encode())
+        return total.hexdigest()
+
+
+def find_bad_cells(indptr: Int64, indices: Int32, values: Float32, n_cols: int) -> str | None:
+    """Say what is wrong with a slab (`indptr` starts at 0), or None."""
+    if len(indices) == 0:
+        return None
+    if int(indices.min()) < 0 or int(indices.max()) >= n_cols:
+        return f"indices outside 0..{n_cols - 1}"
+    ascending = np.empty(len(indices), dtype=bool)
+    ascending[0] = True
+    np.greater(indices[1:], indices[:-1], out=ascending[1:])
+    starts = indptr[:-1]
+    ascending[starts[starts < len(indices)]] = True  # a row may begin anywhere
+    if not ascending.all():
+        return "indices that do not ascend in their row"
+    if not np.isfinite(values).all():
+        return "values that are not finite"
+    return None
+
+
+def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into consecutive ranges of about `entries` entries, at least one row each.
+
+    Parameters
+    ----------
+    indptr : (n+1,) int64
+        Non-decreasing.
+    entries : int
+        Most entries of a range, unless one row alone has more.
+    """
+    n_rows = len(indptr) - 1
+    start = 0
+    while start < n_rows:
+        stop = int(np.searchsorted(indptr, indptr[start] + entries, side="right")) - 1
+        stop = min(max(stop, start + 1), n_rows)
+        yield start, stop
+        start = stop

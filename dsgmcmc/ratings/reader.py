@@ -1,0 +1,276 @@
+"""Reads ratings files, and trusts nothing in them."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ratings.format import (
+    FORMAT,
+    MAX_ID_BYTES,
+    MAX_SIDE,
+    PARTS,
+    VERSION,
+    ContentHash,
+    Float32,
+    Int32,
+    Int64,
+    Part,
+    find_bad_cells,
+    row_slabs,
+)
+
+_SLAB = 4_000_000  # entries per slab where a whole part is streamed
+
+_ATTRIBUTES: dict[str, type] = {
+    "format": str,
+    "version": int,
+    "I": int,
+    "J": int,
+    "nnz": int,
+    "nnz_test": int,
+    "mean": float,
+    "min": float,
+    "max": float,
+    "seed": int,
+    "transposed": bool,
+    "source": str,
+    "source_sha256": str,
+    "content_sha256": str,
+}
+
+
+class Ratings:
+    """A ratings file, opened for reading and checked. Use as a context manager.
+
+    Attributes
+    ----------
+    path : Path
+    n_rows, n_cols : int
+        I and J; I >= J.
+    nnz, nnz_test : int
+        Number of training and test ratings.
+    mean, minimum, maximum : float
+        Of the training ratings.
+    transposed : bool
+        True when the rows are items (there are more items than users).
+    seed : int
+        Seed of the order of rows and columns, and of the split.
+    source, source_sha256 : str
+        Name and hash of the file that the ratings came from.
+    digest : str
+        Hash of the content (`verify` recomputes it), the identity of the data for runs.
+
+    Raises
+    ------
+    InputError
+        If `path` is not a ratings file of this version, or contradicts itself.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            reason = "is not a file" if self.path.exists() else "does not exist"
+            raise InputError(f"{self.path} {reason}; make a ratings file with `dsgmcmc prepare`")
+        self._size = self.path.stat().st_size
+        try:
+            self._file = h5py.File(self.path, "r", locking=False)
+        except OSError as error:
+            raise self._wrong(f"it cannot be opened as HDF5 ({error})") from error
+        try:
+            self._check()
+        except InputError:
+            self._file.close()
+            raise
+        except (OSError, KeyError, RuntimeError, TypeError, ValueError, MemoryError) as error:
+            self._file.close()
+            raise self._wrong(f"its structure cannot be read ({error})") from error
+
+    def __enter__(self) -> Ratings:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def row_indptr(self) -> Int64:
+        """(I+1,) int64: where each row's training ratings begin."""
+        return self._indptr["train"]
+
+    @property
+    def column_counts(self) -> Int64:
+        """(J,) int64: training ratings of each column."""
+        return self._column_counts
+
+    def row_ids(self) -> npt.NDArray[Any]:
+        """Return (I,) original names of the rows: int64, or an object array of str."""
+        return self._ids("rows")
+
+    def col_ids(self) -> npt.NDArray[Any]:
+        """Return (J,) original names of the columns: int64, or an object array of str."""
+        return self._ids("cols")
+
+    def slab(self, part: Part, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
+        """Read rows `start` to `stop` of a part.
+
+        Returns
+        -------
+        indptr : (stop - start + 1,) int64, starting at 0
+        indices : (n,) int32, ascending in each row
+        values : (n,) float32
+
+        Raises
+        ------
+        InputError
+            If the file holds indices out of range or order, or values that are not finite.
+        """
+        if not 0 <= start <= stop <= self.n_rows:
+            raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
+        indptr = self._indptr[part][start : stop + 1]
+        first, last = int(indptr[0]), int(indptr[-1])
+        indices = self._read(f"{part}/indices", first, last)
+        values = self._read(f"{part}/values", first, last)
+        indptr = indptr - first
+        bad = find_bad_cells(indptr, indices, values, self.n_cols)
+        if bad:
+            raise self._wrong(f"/{part} has {bad} in rows {start} to {stop}")
+        return indptr, indices, values
+
+    def verify(self) -> None:
+        """Read everything and compare with the stored hash.
+
+        Raises
+        ------
+        InputError
+            If any value is invalid, or the content is not what was written.
+        """
+        content = ContentHash()
+        counts = np.zeros(self.n_cols, dtype=np.int64)
+        for part in PARTS:
+            content.update(f"{part}/indptr", self._indptr[part])
+            for start, stop in row_slabs(self._indptr[part], _SLAB):
+                _, indices, values = self.slab(part, start, stop)
+                content.update(f"{part}/indices", indices)
+                content.update(f"{part}/values", values)
+                if part == "train":
+                    counts += np.bincount(indices, minlength=self.n_cols)
+        if not np.array_equal(counts, self._column_counts):
+            raise self._wrong("/train/column_counts is not the number of ratings of each column")
+        for side in ("rows", "cols"):
+            for start in range(0, len(self._file[f"{side}/ids"]), _SLAB):
+                content.update(f"{side}/ids", self._read(f"{side}/ids", start, start + _SLAB))
+        if content.hexdigest(self.n_rows, self.n_cols, self.transposed) != self.digest:
+            raise self._wrong("its content does not match its content_sha256; prepare it again")
+
+    def _wrong(self, what: str) -> InputError:
+        return InputError(f"{self.path} is not a usable ratings file: {what}")
+
+    def _read(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
+        try:
+            array: npt.NDArray[Any] = self._file[name][start:stop]
+        except (OSError, RuntimeError) as error:
+            raise self._wrong(f"/{name} cannot be read ({error})") from error
+        return array
+
+    def _ids(self, side: str) -> npt.NDArray[Any]:
+        raw = self._read(f"{side}/ids", 0, len(self._file[f"{side}/ids"]))
+        if raw.dtype == np.int64:
+            return raw
+        try:
+            return np.array([name.decode() for name in raw.tolist()], dtype=object)
+        except UnicodeDecodeError as error:
+            raise self._wrong(f"/{side}/ids is not UTF-8") from error
+
+    def _check(self) -> None:
+        attributes = self._attributes()
+        if attributes["format"] != FORMAT or attributes["version"] != VERSION:
+            found = f"{attributes['format']!r} version {attributes['version']}"
+            raise self._wrong(f"its format is {found}, this program reads {FORMAT!r} version {VERSION}")
+        self.n_rows, self.n_cols = attributes["I"], attributes["J"]
+        self.nnz, self.nnz_test = attributes["nnz"], attributes["nnz_test"]
+        self.mean, self.minimum, self.maximum = attributes["mean"], attributes["min"], attributes["max"]
+        self.transposed, self.seed, self.digest = (attributes[k] for k in ("transposed", "seed", "content_sha256"))
+        self.source, self.source_sha256 = attributes["source"], attributes["source_sha256"]
+        if not (0 < self.n_cols <= self.n_rows <= MAX_SIDE):
+            raise self._wrong(f"I={self.n_rows}, J={self.n_cols}: expected 0 < J <= I <= {MAX_SIDE}")
+        if self.nnz < 1 or self.nnz_test < 0:
+            raise self._wrong(f"nnz={self.nnz}, nnz_test={self.nnz_test}")
+        # NaN fails every comparison; the mean in float64 may round just outside equal extremes
+        slack = 1e-6 * max(1.0, abs(self.minimum), abs(self.maximum))
+        if not self.minimum - slack <= self.mean <= self.maximum + slack or not math.isfinite(self.mean):
+            raise self._wrong(f"min={self.minimum}, mean={self.mean}, max={self.maximum}")
+        if len(self.digest) != 64:
+            raise self._wrong("content_sha256 is not a SHA-256")
+        self._indptr: dict[str, Int64] = {}
+        for part, nnz in zip(PARTS, (self.nnz, self.nnz_test), strict=True):
+            self._group(part)
+            self._dataset(f"{part}/indices", nnz, np.int32)
+            self._dataset(f"{part}/values", nnz, np.float32)
+            indptr: Int64 = self._dataset(f"{part}/indptr", self.n_rows + 1, np.int64)[:]
+            if indptr[0] != 0 or indptr[-1] != nnz or (indptr[1:] < indptr[:-1]).any():
+                raise self._wrong(f"/{part}/indptr does not rise from 0 to {nnz}")
+            self._indptr[part] = indptr
+        self._column_counts: Int64 = self._dataset("train/column_counts", self.n_cols, np.int64)[:]
+        inside = (self._column_counts >= 0) & (self._column_counts <= self.nnz)  # so that no sum overflows
+        if not inside.all() or int(self._column_counts.sum()) != self.nnz:
+            raise self._wrong(f"/train/column_counts does not add up to {self.nnz}")
+        for side, n in (("rows", self.n_rows), ("cols", self.n_cols)):
+            self._group(side)
+            self._dataset(f"{side}/ids", n, None)
+
+    def _attributes(self) -> dict[str, Any]:
+        """Read the attributes, each a scalar of its type; text has a fixed length and is UTF-8."""
+        found: dict[str, Any] = {}
+        for name, kind in _ATTRIBUTES.items():
+            if name not in self._file.attrs:
+                raise self._wrong(f"it has no attribute {name!r}")
+            attribute = self._file.attrs.get_id(name)
+            scalar = {str: np.bytes_, bool: np.bool_, int: np.integer, float: np.floating}[kind]
+            if attribute.shape != () or not np.issubdtype(attribute.dtype, scalar):
+                raise self._wrong(f"attribute {name!r} is not one {kind.__name__}")
+            value = self._file.attrs[name]
+            found[name] = value.decode() if kind is str else kind(value)
+        return found
+
+    def _hard_link(self, name: str, kind: type) -> Any:
+        if not isinstance(self._file.get(name, getlink=True), h5py.HardLink):
+            raise self._wrong(f"/{name} is missing, or a link elsewhere")
+        found = self._file[name]
+        if not isinstance(found, kind):
+            raise self._wrong(f"/{name} is not a {kind.__name__.lower()}")
+        return found
+
+    def _group(self, name: str) -> None:
+        self._hard_link(name, h5py.Group)
+
+    def _dataset(self, name: str, length: int, dtype: type | None) -> Any:
+        """Return a data set of (`length`,) `dtype` (None: identifiers) that is stored in this file."""
+        data = self._hard_link(name, h5py.Dataset)
+        if dtype is None:
+            wrong = data.dtype != np.int64 and not (data.dtype.kind == "S" and data.dtype.itemsize <= MAX_ID_BYTES)
+        else:
+            wrong = data.dtype != dtype
+        if data.shape != (length,) or wrong:
+            raise self._wrong(f"/{name} has shape {data.shape} and type {data.dtype}")
+        if data.is_virtual or data.external or data.chunks or data.id.get_create_plist().get_nfilters():
+            raise self._wrong(f"/{name} is not stored in this file, plainly and in one piece")
+        offset, stored = data.id.get_offset(), data.id.get_storage_size()
+        if data.nbytes and (offset is None or stored != data.nbytes or offset + stored > self._size):
+            raise self._wrong(f"/{name} declares {data.nbytes} bytes, the file has {self._size}: cut short?")
+        return data
+
+
+def open_ratings(path: str | os.PathLike[str]) -> Ratings:
+    """Open a ratings file; see `Ratings`."""
+    return Ratings(path)

@@ -1,0 +1,268 @@
+"""Writes ratings files: whole or not at all, in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ratings.format import (
+    FORMAT,
+    MAX_SIDE,
+    PARTS,
+    VERSION,
+    ContentHash,
+    Float32,
+    Int32,
+    Int64,
+    Part,
+    find_bad_cells,
+)
+
+_METADATA_BYTES = 1 << 16  # more than names, types and attributes take
+
+
+class RatingsWriter:
+    """Write a ratings file slab by slab, in bounded memory. Use as a context manager.
+
+    Everything goes to a temporary file beside `path`, whose space is reserved before the first byte.
+    Leaving the ``with`` block normally fsyncs it and renames it to `path`; any error removes it.
+
+    Parameters
+    ----------
+    path : path of the ratings file
+    n_rows, n_cols : int
+        I >= J.
+    nnz, nnz_test : int
+        How many training and test ratings will be appended.
+    id_types : pair of numpy dtypes
+        Of the row and column names: int64, or ``S<n>`` for UTF-8 of at most n bytes.
+    seed, transposed, source, source_sha256
+        Attributes, see `Ratings`.
+    force : bool
+        Replace an existing file.
+
+    Raises
+    ------
+    InputError
+        If `path` exists without `force`, cannot be written, or there is no space.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        n_rows: int,
+        n_cols: int,
+        nnz: int,
+        nnz_test: int,
+        id_types: tuple[npt.DTypeLike, npt.DTypeLike] = (np.int64, np.int64),
+        seed: int = 0,
+        transposed: bool = False,
+        source: str = "",
+        source_sha256: str = "",
+        force: bool = False,
+    ) -> None:
+        if not 0 < n_cols <= n_rows <= MAX_SIDE or nnz < 1 or nnz_test < 0:
+            raise ValueError(f"I={n_rows}, J={n_cols}, nnz={nnz}, nnz_test={nnz_test}")
+        self.path = Path(path)
+        self._n_cols = n_cols
+        self._force = force
+        self.check_target(self.path, force)
+        self._attributes: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "I": n_rows,
+            "J": n_cols,
+            "nnz": nnz,
+            "nnz_test": nnz_test,
+            "seed": seed,
+            "transposed": transposed,
+            "source": source,
+            "source_sha256": source_sha256,
+        }
+        self._content = ContentHash()
+        self._filled: dict[str, int] = {}
+        self._column_counts = np.zeros(n_cols, dtype=np.int64)
+        self._row_sums: list[npt.NDArray[np.float64]] = []
+        self._minimum, self._maximum = np.inf, -np.inf
+        self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            with self._writing():
+                # the format of HDF5 1.10 has checksums of everything but the arrays
+                self._file = h5py.File(self._temporary, "x", libver="v110", locking=False)
+                self._create(n_rows, nnz, nnz_test, id_types)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def __enter__(self) -> RatingsWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                with self._writing():
+                    self._commit()
+        finally:
+            self._abandon()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn a failure of the disk, which HDF5 reports in several ways, into one message."""
+        try:
+            yield
+        except (OSError, RuntimeError) as error:
+            found = re.search(r"error message = '([^']*)'", str(error))
+            reason = found[1] if found else getattr(error, "strerror", None) or str(error)
+            raise InputError(f"cannot write {self.path}: {reason}; nothing was written") from error
+
+    def ids(self, side: Literal["rows", "cols"], names: npt.NDArray[Any]) -> None:
+        """Append original names: (n,) int64, or ``S`` with UTF-8, in the order of the rows or columns."""
+        self._append(f"{side}/ids", names)
+
+    def append(self, part: Part, indptr: Int64, indices: Int32, values: Float32) -> None:
+        """Append the ratings of the next rows.
+
+        Parameters
+        ----------
+        part : {"train", "test"}
+        indptr : (n+1,) int64, starting at 0
+        indices : (m,) int32, ascending in each row
+        values : (m,) float32, finite
+        """
+        bad = find_bad_cells(indptr, indices, values, self._n_cols)
+        if bad:
+            raise ValueError(bad)
+        offset = self._filled.get(f"{part}/indices", 0)
+        if f"{part}/indptr" not in self._filled:
+            self._append(f"{part}/indptr", np.zeros(1, dtype=np.int64))
+        self._append(f"{part}/indptr", offset + indptr[1:])
+        self._append(f"{part}/indices", indices)
+        self._append(f"{part}/values", values)
+        if part == "train" and len(values):
+            self._column_counts += np.bincount(indices, minlength=self._n_cols)
+            self._minimum = min(self._minimum, float(values.min()))
+            self._maximum = max(self._maximum, float(values.max()))
+            # by row, then exactly: the mean does not depend on how the rows were cut into slabs
+            starts = indptr[:-1][np.diff(indptr) > 0]
+            self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
+
+    def _create(self, n_rows: int, nnz: int, nnz_test: int, id_types: tuple[npt.DTypeLike, npt.DTypeLike]) -> None:
+        """Create every data set and reserve the space of all, so that a full disk shows now."""
+        make = self._file.create_dataset
+        for part, n in zip(PARTS, (nnz, nnz_test), strict=True):
+            make(f"{part}/indptr", (n_rows + 1,), np.int64)
+            make(f"{part}/indices", (n,), np.int32)
+            make(f"{part}/values", (n,), np.float32)
+        make("train/column_counts", (self._n_cols,), np.int64)
+        for side, n, dtype in zip(("rows", "cols"), (n_rows, self._n_cols), id_types, strict=True):
+            size = np.dtype(dtype).itemsize
+            make(f"{side}/ids", (n,), h5py.string_dtype("utf-8", size) if np.dtype(dtype).kind == "S" else dtype)
+        self._file.flush()
+        bytes_of_arrays: list[int] = []
+        self._file.visititems(lambda _, item: bytes_of_arrays.append(getattr(item, "nbytes", 0)))
+        with self._temporary.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, sum(bytes_of_arrays) + _METADATA_BYTES)
+
+    def _append(self, name: str, array: npt.NDArray[Any]) -> None:
+        start = self._filled.get(name, 0)
+        data = self._file[name]
+        if start + len(array) > len(data):
+            raise ValueError(f"/{name} was declared with {len(data)} entries")
+        array = array.astype(data.dtype)  # also tells h5py that bytes are UTF-8
+        if len(array):
+            with self._writing():
+                data[start : start + len(array)] = array
+        self._content.update(name, array)
+        self._filled[name] = start + len(array)
+
+    def _commit(self) -> None:
+        for name in ("train/indptr", "train/indices", "test/indptr", "test/indices", "rows/ids", "cols/ids"):
+            if self._filled.get(name, 0) != len(self._file[name]):
+                raise ValueError(f"/{name} was declared with {len(self._file[name])} entries")
+        self._file["train/column_counts"][:] = self._column_counts
+        a = self._attributes
+        a["mean"] = math.fsum(itertools.chain.from_iterable(self._row_sums)) / a["nnz"]
+        a["min"], a["max"] = self._minimum, self._maximum
+        a["content_sha256"] = self._content.hexdigest(a["I"], a["J"], a["transposed"])
+        for name, value in a.items():
+            text = value.encode() if isinstance(value, str) else None
+            # text of fixed length: HDF5 hangs on some damaged files with text of variable length
+            kind = None if text is None else h5py.string_dtype("utf-8", max(1, len(text)))
+            self._file.attrs.create(name, value if text is None else text, dtype=kind)
+        self._file.close()
+        with self._temporary.open("r+b") as file:
+            os.fsync(file.fileno())
+        self.check_target(self.path, self._force)
+        self._temporary.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    @staticmethod
+    def check_target(path: Path, force: bool) -> None:
+        """Raise `InputError` if `path` cannot be written, or is there and must not be replaced."""
+        if not os.access(path.parent, os.W_OK):
+            reason = "may not be written" if path.parent.exists() else "does not exist"
+            raise InputError(f"cannot write {path}: the folder {path.parent} {reason}")
+        if path.is_dir():
+            raise InputError(f"{path} is a directory; give the name of a file to write")
+        if path.exists() and not force:
+            raise InputError(f"{path} exists; give another name, or --force to replace it")
+
+    def _abandon(self) -> None:
+        """Remove the temporary file, if it is still there."""
+        with contextlib.suppress(OSError, RuntimeError, AttributeError):
+            self._file.close()  # where the disk is full the flush fails, too
+        self._temporary.unlink(missing_ok=True)
+
+
+def write_ratings(
+    path: str | os.PathLike[str],
+    train: tuple[Int64, Int32, Float32],
+    test: tuple[Int64, Int32, Float32],
+    row_ids: npt.NDArray[Any],
+    col_ids: npt.NDArray[Any],
+    **attributes: Any,
+) -> None:
+    """Write a ratings file from arrays in memory.
+
+    Parameters
+    ----------
+    path : path of the ratings file
+    train, test : (indptr, indices, values)
+        Compressed sparse rows, in the order in which they are to lie in the file.
+    row_ids, col_ids : (I,) and (J,) int64 or ``S`` arrays
+    **attributes
+        ``seed``, ``transposed``, ``source``, ``source_sha256``, ``force`` of `RatingsWriter`.
+    """
+    with RatingsWriter(
+        path,
+        n_rows=len(row_ids),
+        n_cols=len(col_ids),
+        nnz=len(train[1]),
+        nnz_test=len(test[1]),
+        id_types=(row_ids.dtype, col_ids.dtype),
+        **attributes,
+    ) as writer:
+        writer.ids("rows", row_ids)
+        writer.ids("cols", col_ids)
+        writer.append("train", *train)
+        writer.append("test", *test)

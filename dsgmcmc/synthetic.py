@@ -1,0 +1,274 @@
+"""Synthetic ratings with a known truth, shaped like MovieLens, of any size.
+
+The law. User i and item j have factors W_i, H_j ~ N(0, s^2 I), s^4 = 0.5^2 / K, so that their product has
+sd 0.5 at any rank K, and biases a_i ~ N(0, 0.4^2), b_j ~ N(0, 0.5^2). A rating is
+
+    x_ij = 3.5 + a_i + b_j + W_i . H_j + noise,   noise ~ N(0, sigma^2 / (g_i g'_j)),
+
+where g = g' = 1, or with a noise spread nu, g_i, g'_j ~ Gamma(nu / 2, rate nu / 2). Half-star ratings are x
+rounded to the nearest of 0.5, 1, ... 5. Of half-star ratings the best possible prediction is therefore not the
+predictor but E[rounded | truth], see `best_prediction`.
+
+Who rates what follows `dsgmcmc.sparsity` and does not depend on factors: ratings are missing at random. A
+user's ratings are some seconds apart.
+
+Everything is drawn user by user in chunks: memory grows with rows and columns, not with ratings. A file is
+a function of the arguments, the release, and the versions of NumPy and DuckDB.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.sparsity import item_weights, marginals
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+MEAN, FACTOR_SD, USER_SD, ITEM_SD = 3.5, 0.5, 0.4, 0.5
+STARS = np.arange(1, 11) / 2
+_CHUNK = 1 << 18  # ratings drawn at a time
+_START, _PERIOD = 946_684_800, 3 * 365 * 86_400  # timestamps: from 2000 on, three years
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to make; see the module's docstring for the law.
+
+    Attributes
+    ----------
+    rows, cols, ratings : int
+        Users, items, ratings.
+    rank : int
+        Length K of the planted factors.
+    noise : float
+        sigma, standard deviation of the noise where g = 1.
+    noise_spread : float or None
+        nu of the users' and items' own noise, above 2; None for the same noise everywhere.
+    half_stars : bool
+        Round to half stars, or leave real numbers.
+    seed : int
+    """
+
+    rows: int = 6040
+    cols: int = 3706
+    ratings: int = 1_000_000
+    rank: int = 10
+    noise: float = 0.8
+    noise_spread: float | None = None
+    half_stars: bool = True
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the ratings were drawn from; rows are users (``userId`` - 1), columns items (``movieId`` - 1).
+
+    Attributes
+    ----------
+    W, H : (I, K) and (J, K) float32
+        Factors.
+    a, b : (I,) and (J,) float32
+        Biases.
+    g_rows, g_cols : (I,) and (J,) float32
+        Noise precisions relative to the mean one.
+    mean, sigma : float
+    half_stars : bool
+    """
+
+    W: Float32
+    H: Float32
+    a: Float32
+    b: Float32
+    g_rows: Float32
+    g_cols: Float32
+    mean: float
+    sigma: float
+    half_stars: bool
+
+
+def generate(
+    out: Path, options: Options, *, force: bool = False, progress: Callable[[int], None] = lambda done: None
+) -> Truth:
+    """Write ratings to `out`, CSV or Parquet by its suffix, and the truth beside them.
+
+    Parameters
+    ----------
+    out : Path
+        ``NAME.csv`` or ``NAME.parquet`` with columns userId, movieId, rating, timestamp (seconds); by user.
+        The truth goes to `truth_path`.
+    options : Options
+    force : bool
+        Replace `out` if it exists.
+    progress : callable
+        Called with the number of ratings drawn so far.
+
+    Returns
+    -------
+    Truth
+
+    Raises
+    ------
+    InputError
+        Impossible options; `out` exists, has another suffix, or cannot be written.
+    """
+    _check(out, options, force)
+    truth = draw_truth(options)
+    try:
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+            written = Path(folder) / out.name
+            _write(written, chunks(options, truth), progress)
+            np.savez(truth_path(written), **asdict(truth))
+            truth_path(written).replace(truth_path(out))
+            written.replace(out)
+    except (OSError, duckdb.IOException) as error:
+        raise InputError(f"{out} cannot be written: {error}") from error
+    return truth
+
+
+def truth_path(out: Path) -> Path:
+    """Path of the truth of the ratings in `out`: ``NAME.truth.npz``."""
+    return out.with_suffix(".truth.npz")
+
+
+def load_truth(path: Path) -> Truth:
+    """Read a truth that `generate` wrote."""
+    with np.load(path, allow_pickle=False) as file:
+        return Truth(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
+
+
+def draw_truth(options: Options) -> Truth:
+    """Draw factors, biases and relative noise precisions."""
+    rng = _generator(options, 0)
+    scale = np.float32((FACTOR_SD**2 / options.rank) ** 0.25)
+    W, H = (scale * rng.standard_normal((n, options.rank), np.float32) for n in (options.rows, options.cols))
+    a = np.float32(USER_SD) * rng.standard_normal(options.rows, np.float32)
+    b = np.float32(ITEM_SD) * rng.standard_normal(options.cols, np.float32)
+    g = [np.ones(n, np.float32) for n in (options.rows, options.cols)]
+    if options.noise_spread is not None:
+        half = options.noise_spread / 2
+        g = [rng.gamma(half, 1 / half, len(side)).astype(np.float32) for side in g]
+    return Truth(W, H, a, b, g[0], g[1], MEAN, options.noise, options.half_stars)
+
+
+def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[np.integer[Any]]) -> Float64:
+    """Prediction with the least expected squared error that anyone could make who knows the truth.
+
+    Parameters
+    ----------
+    truth : Truth
+    rows, cols : (n,) int
+        Users and items from 0.
+
+    Returns
+    -------
+    (n,) float64
+        The predictor; for half stars E[rounded | truth] = 0.5 + sum over the other stars s of
+        0.5 P(x > s - 0.25).
+    """
+    best = np.empty(len(rows))
+    for start in range(0, len(rows), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        mean, sd = _predictor(truth, rows[part], cols[part])
+        if truth.half_stars:
+            mean = STARS[0] + 0.5 * sum(ndtr((mean - (star - 0.25)) / sd) for star in STARS[1:])
+        best[part] = mean
+    return best
+
+
+def chunks(options: Options, truth: Truth) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
+    """Draw users (from 0, ascending), items (from 0), ratings and timestamps of some ratings at a time."""
+    from dsgmcmc.kernels.distinct import distinct_kernel
+
+    activity, popularity = marginals(options.rows, options.cols, options.ratings, _generator(options, 3))
+    order = _generator(options, 1).permutation(options.cols).astype(np.int32)
+    cdf = np.cumsum(item_weights(activity, popularity))
+    cdf /= cdf[-1]
+    guide = np.searchsorted(cdf, np.arange(options.cols) / options.cols, side="right").astype(np.int32)
+    draw, ends = distinct_kernel(), np.cumsum(activity)
+    first = 0
+    while first < options.rows:
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + _CHUNK, side="right")))
+        counts = activity[first:last]
+        rng = _generator(options, 2, first)
+        cols = np.empty(counts.sum(), np.int32)
+        draw(rng.integers(2**64, dtype=np.uint64), first, counts, order, options.rows, cdf, guide, cols)
+        rows = np.repeat(np.arange(first, last, dtype=np.int32), counts)
+        mean, sd = _predictor(truth, rows, cols)
+        values = (mean + sd * rng.standard_normal(len(rows))).astype(np.float32)
+        if truth.half_stars:
+            values = np.clip(np.round(2 * values) / 2, 0.5, 5.0)
+        pauses = np.cumsum(rng.integers(1, 60, len(rows)))
+        begins = np.cumsum(counts) - counts
+        began = _START + rng.integers(0, _PERIOD, last - first)
+        yield rows, cols, values, np.repeat(began - pauses[begins], counts) + pauses
+        first = last
+
+
+def _predictor(truth: Truth, rows: NDArray[Any], cols: NDArray[Any]) -> tuple[Float64, Float64]:
+    """Mean and standard deviation of x at the given pairs."""
+    product = np.einsum("rk,rk->r", truth.W[rows], truth.H[cols]).astype(np.float64)
+    sd = truth.sigma / np.sqrt(truth.g_rows[rows].astype(np.float64) * truth.g_cols[cols])
+    mean: Float64 = truth.mean + truth.a[rows] + truth.b[cols] + product
+    return mean, sd
+
+
+def _generator(options: Options, *purpose: int) -> np.random.Generator:
+    """Make independent random numbers for every purpose."""
+    return np.random.default_rng(np.random.SeedSequence(options.seed, spawn_key=purpose))
+
+
+def _write(path: Path, drawn: Iterator[tuple[Any, ...]], progress: Callable[[int], None]) -> None:
+    """Collect chunks in a temporary database, which bounds memory, and copy it to CSV or Parquet."""
+    with duckdb.connect(path.with_suffix(".duckdb")) as database:
+        database.execute("SET memory_limit = '400MB'; SET threads = 2")
+        database.execute("CREATE TABLE r (userId INTEGER, movieId INTEGER, rating FLOAT, timestamp BIGINT)")
+        done = 0
+        for rows, cols, values, times in drawn:
+            columns = {"userId": rows + 1, "movieId": cols + 1, "rating": values, "timestamp": times}
+            database.register("chunk", columns)
+            database.execute("INSERT INTO r SELECT * FROM chunk")
+            database.unregister("chunk")
+            progress(done := done + len(rows))
+        quoted = os.fspath(path).replace("'", "''")
+        form = "FORMAT parquet" if path.suffix == ".parquet" else "FORMAT csv, HEADER"
+        database.execute(f"COPY r TO '{quoted}' ({form})")
+
+
+def _check(out: Path, options: Options, force: bool) -> None:
+    """Refuse what cannot be made, before anything is drawn."""
+    rows, cols, total = options.rows, options.cols, options.ratings
+    least, most = rows * -(-cols // rows), rows * cols // 4
+    if out.suffix not in (".csv", ".parquet"):
+        raise InputError(f"{out}: expected a name that ends in .csv or .parquet")
+    for path in (out, truth_path(out)):
+        if path.exists() and not force:
+            raise InputError(f"{path} exists; give --force to replace it")
+    if min(rows, cols) < 2 or options.rank < 1 or options.seed < 0:
+        found = f"{rows} rows, {cols} columns, rank {options.rank}, seed {options.seed}"
+        raise InputError(f"{found}: at least 2, 2, 1 and 0")
+    if max(rows, cols) >= 2**31:
+        raise InputError(f"{rows} rows, {cols} columns: at most {2**31 - 1}")
+    if not least <= total <= most:
+        raise InputError(
+            f"{total} ratings of {rows} rows and {cols} columns: give {least} (every row and column has one) "
+            f"to {most} (a quarter of all pairs)"
+        )
+    if not 0 < options.noise < np.inf:
+        raise InputError(f"noise {options.noise}: expected a standard deviation above 0")
+    if options.noise_spread is not None and not 2 < options.noise_spread < np.inf:
+        raise InputError(f"noise spread {options.noise_spread}: above 2, where the noise has a finite variance")

@@ -1,0 +1,80 @@
+"""Files that name items: MovieLens' movies.dat, u.item and movies.csv, or any delimited text with an id and a name."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.index import Names
+from dsgmcmc.ingest.sources import NAMES
+
+_TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
+_DELIMITERS = ("::", "\t", "|", ",", ";")
+
+
+def read_titles(path: Path, items: Names) -> dict[int, str]:
+    """Read what items are called.
+
+    Parameters
+    ----------
+    path : Path
+        Text, UTF-8 or Latin-1 (as MovieLens is). With a header, the columns are found by their names; without one they
+        are the first two.
+    items : Names
+        The run's items.
+
+    Returns
+    -------
+    dict
+        From place to title; items that the file does not have are left out.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, has one column, or names no item of the run.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    lines = [line for line in text.splitlines() if line.strip()]
+    delimiter = next((d for d in _DELIMITERS if lines and d in lines[0]), None)
+    if delimiter is None or "\0" in text:
+        raise InputError(
+            f"{path} is no file of items: expected lines such as 1::Toy Story (1995), or a CSV with a header"
+        )
+    rows = [line.split("::") for line in lines] if delimiter == "::" else list(csv.reader(lines, delimiter=delimiter))
+    identifier, title = _columns(rows[0])
+    if identifier is None:
+        identifier, title = 0, 1
+    elif title is None:
+        raise InputError(f"{path} has no column with names of items: its header is {', '.join(rows[0])}")
+    else:
+        rows = rows[1:]
+    found = {}
+    for row in rows:
+        if len(row) > max(identifier, title):
+            found[row[identifier].strip()] = row[title].strip()
+    if items.integers:
+        found = {name: value for name, value in found.items() if re.fullmatch(r"[+-]?\d{1,18}", name)}
+    wanted = list(found)
+    places = items.places([int(name) for name in wanted] if items.integers else wanted)
+    result = {place: found[name] for place, name in zip(places.tolist(), wanted, strict=True) if place >= 0}
+    if not result:
+        examples = ", ".join(str(name) for name in items.ids[:3])
+        raise InputError(f"{path} names none of the run's items, which are such as {examples}")
+    return result
+
+
+def _columns(header: list[str]) -> tuple[int | None, int | None]:
+    """Columns of the id and of the title, by their names in a header."""
+    plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in header]
+    identifier = next((k for k, name in enumerate(plain) if name in (*NAMES["item"], "id")), None)
+    title = next((k for k, name in enumerate(plain) if name in _TITLES), None)
+    return identifier, title

@@ -1,0 +1,121 @@
+"""Ratings and pairs as Python holds them: sparse matrices, data frames, arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest.sources import NAMES
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Triples:
+    """Users, items (integers or str) and ratings, (n,) each."""
+
+    users: Array
+    items: Array
+    ratings: npt.NDArray[np.float32]
+
+    def write(self, path: Path) -> None:
+        """Write them to a Parquet file with the columns ``user, item, rating``."""
+        with duckdb.connect() as db:
+            db.register("triples", {"user": self.users, "item": self.items, "rating": self.ratings})
+            db.execute(f"COPY (SELECT * FROM triples) TO '{str(path).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
+
+
+def read_triples(X: Any, y: Any = None) -> Triples:
+    """Read ratings.
+
+    Parameters
+    ----------
+    X : SciPy sparse matrix; data frame or array (n, 3); with `y`, data frame or array (n, 2)
+    y : (n,) array, optional
+
+    Raises
+    ------
+    InputError
+        If it is none of these, or a value is missing or not finite.
+    """
+    if scipy.sparse.issparse(X):
+        if y is not None:
+            raise InputError("X is a matrix of ratings: leave out y")
+        matrix = X.tocoo()
+        users, items, ratings = matrix.row.astype(np.int64), matrix.col.astype(np.int64), matrix.data
+    elif y is not None:
+        users, items = read_pairs(X)
+        ratings = np.asarray(y)
+    else:
+        users, items, ratings = _columns(X, ("user", "item", "rating"))
+    try:
+        values = np.asarray(ratings).astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"ratings must be numbers ({error})") from error
+    if values.shape != users.shape:
+        raise InputError(f"{len(users)} pairs of user and item, but {values.shape} ratings")
+    if not len(values):
+        raise InputError("there are no ratings")
+    if not np.isfinite(values).all():
+        raise InputError(f"{int((~np.isfinite(values)).sum())} ratings are missing, NaN or infinite")
+    return Triples(users, items, values)
+
+
+def read_pairs(X: Any) -> tuple[Array, Array]:
+    """Read users and items, (n,) each, of an (n, 2) array or a data frame.
+
+    Raises
+    ------
+    InputError
+        If it is neither, or a name is missing.
+    """
+    users, items = _columns(X, ("user", "item"))
+    return users, items
+
+
+def _columns(X: Any, roles: tuple[str, ...]) -> list[Array]:
+    names = getattr(X, "columns", None)
+    if names is not None:
+        labels = [str(name) for name in names]
+        plain = [label.lower().replace("_", "").replace(" ", "") for label in labels]
+        found = [next((k for k, name in enumerate(plain) if name in NAMES[role]), None) for role in roles]
+        if None in found:
+            if len(labels) < len(roles):
+                raise InputError(f"expected columns {', '.join(roles)}; the data frame has {', '.join(labels)}")
+            found = list(range(len(roles)))
+        columns = [np.asarray(X[names[k]]) for k in found if k is not None]
+    else:
+        array = X if isinstance(X, np.ndarray) else np.array(X, dtype=None if len(X) and not _mixed(X) else object)
+        if array.ndim != 2 or array.shape[1] != len(roles):
+            raise InputError(f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found {array.shape}")
+        columns = list(array.T)
+    return [*(_names(column, role) for column, role in zip(columns[:2], roles, strict=False)), *columns[2:]]
+
+
+def _mixed(rows: Any) -> bool:
+    """Whether rows hold text: NumPy would turn their numbers into text, too."""
+    return any(isinstance(value, str) for value in rows[0])
+
+
+def _names(column: Array, role: str) -> Array:
+    """Names as int64, or as an object array of str."""
+    if column.dtype.kind in "iu":
+        return column.astype(np.int64)
+    if column.dtype.kind in "fc":
+        whole = column.real.astype(np.int64) if np.isfinite(column).all() else None
+        if whole is None or (whole != column).any():
+            raise InputError(f"names of {role}s must be integers or text; there are fractions or missing values")
+        return whole
+    values = column.tolist()
+    if any(value is None or value != value or value == "" for value in values):  # NaN is not itself
+        raise InputError(f"the name of a {role} is missing")
+    if all(isinstance(value, int | np.integer) for value in values):
+        return np.array(values, np.int64)
+    return np.array([str(value) for value in values], dtype=object)

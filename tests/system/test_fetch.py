@@ -1,0 +1,209 @@
+"""``dsgmcmc fetch`` against a real server on this machine: what arrives whole is kept, anything else is not."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RATINGS = "userId,movieId,rating,timestamp\n1,1,4.0,964982703\n1,3,3.5,964981247\n2,1,1.0,964982224\n"
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves a folder and remembers what was asked for."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        if self.path.endswith("ml-latest-small.zip") and (Path(self.directory) / "cut").exists():
+            self.send_response(200)
+            self.send_header("Content-Length", "1000000")
+            self.end_headers()
+            self.wfile.write(b"PK only the beginning")
+            return
+        super().do_GET()
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
+    folder = tmp_path / "published"
+    folder.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as running:
+        running.asked = []  # type: ignore[attr-defined]
+        running.folder = folder  # type: ignore[attr-defined]
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def publish(
+    server: ThreadingHTTPServer, members: dict[str, str], name: str = "ml-latest-small", **changes: str
+) -> None:
+    """Put an archive and its checksum on the server."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in members.items():
+            entry = zipfile.ZipInfo(path)
+            if text.startswith("-> "):
+                entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+            archive.writestr(entry, text)
+    md5 = hashlib.md5(buffer.getvalue()).hexdigest()
+    folder = server.folder  # type: ignore[attr-defined]
+    (folder / f"{name}.zip").write_bytes(buffer.getvalue())
+    (folder / f"{name}.zip.md5").write_text(changes.get("md5", f"MD5 ({name}.zip) = {md5}\n"))
+
+
+def fetch(server: ThreadingHTTPServer | str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    url = server if isinstance(server, str) else f"http://127.0.0.1:{server.server_port}"
+    environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+    return subprocess.run(
+        [sys.executable, "-m", "dsgmcmc", "fetch", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**environment, "DSGMCMC_FETCH_URL": url},
+    )
+
+
+def test_fetch_prepare(server, tmp_path):
+    """What is fetched lies in its folder, is announced by its path, comes with its licence, and can be prepared."""
+    publish(server, {"ml-latest-small/ratings.csv": RATINGS, "ml-latest-small/README.txt": "terms"})
+    run = fetch(server, "ml-latest-small", "--out", tmp_path / "downloads")
+    ratings = tmp_path / "downloads" / "ml-latest-small" / "ratings.csv"
+    assert (run.returncode, run.stdout) == (0, f"{ratings}\n")
+    assert "GroupLens" in run.stderr
+    assert "README" in run.stderr
+    assert ratings.read_text() == RATINGS
+    assert [path.name for path in (tmp_path / "downloads").iterdir()] == ["ml-latest-small"]
+    prepared = subprocess.run(
+        [sys.executable, "-m", "dsgmcmc", "prepare", ratings.parent, tmp_path / "out.h5"], timeout=60, check=False
+    )
+    assert prepared.returncode == 0
+
+
+def test_second_time_asks_nobody(server, tmp_path):
+    """What is there is not fetched again, also with the server gone."""
+    publish(server, {"ml-latest-small/ratings.csv": RATINGS})
+    assert fetch(server, "ml-latest-small", "--out", tmp_path).returncode == 0
+    assert server.asked == ["/ml-latest-small.zip.md5", "/ml-latest-small.zip"]
+    again = fetch("http://127.0.0.1:1", "ml-latest-small", "--out", tmp_path)
+    assert (again.returncode, again.stdout) == (0, f"{tmp_path}/ml-latest-small/ratings.csv\n")
+
+
+@pytest.mark.parametrize("form", ["{md5}  ml-latest-small.zip\n", "{md5}", "MD5 (x.zip) = {MD5}\r\n"])
+def test_forms_of_checksums(server, tmp_path, form):
+    """Checksums as md5, md5sum and Windows tools print them."""
+    publish(server, {"ml-latest-small/ratings.csv": RATINGS})
+    md5 = hashlib.md5((server.folder / "ml-latest-small.zip").read_bytes()).hexdigest()
+    (server.folder / "ml-latest-small.zip.md5").write_text(form.format(md5=md5, MD5=md5.upper()))
+    assert fetch(server, "ml-latest-small", "--out", tmp_path).returncode == 0
+
+
+GOOD = {"ml-latest-small/ratings.csv": RATINGS}
+
+
+@pytest.mark.parametrize(
+    ("members", "changes", "message"),
+    [
+        (GOOD, {"md5": "0" * 32}, "its publisher says 00000000"),
+        (GOOD, {"md5": "<html>not found</html>"}, "holds no MD5 checksum"),
+        ({"ml-latest-small/movies.csv": "x"}, {}, "the archive holds 0 files ratings.csv"),
+        ({**GOOD, "../outside.csv": RATINGS}, {}, "'../outside.csv', outside its own folder"),
+        ({**GOOD, "ml-latest-small/../../outside.csv": "x"}, {}, "outside its own folder"),
+        ({**GOOD, "/tmp/outside.csv": "x"}, {}, "'/tmp/outside.csv', outside its own folder"),
+        ({**GOOD, "ml-latest-small/link": "-> /etc/passwd"}, {}, "outside its own folder"),
+    ],
+)
+def test_wrong_archive_is_refused(server, tmp_path, members, changes, message):
+    """A wrong checksum or a hostile archive: exit 2, the reason, and not one file."""
+    publish(server, members, **changes)
+    run = fetch(server, "ml-latest-small", "--out", tmp_path / "downloads")
+    assert run.returncode == 2
+    assert message in run.stderr
+    assert "Traceback" not in run.stderr
+    assert list((tmp_path / "downloads").iterdir()) == []
+    assert not (tmp_path / "outside.csv").exists()
+
+
+def test_pinned_checksum(server, tmp_path):
+    """Archives that never change are checked against the checksum in the program, whatever the server says."""
+    publish(server, {"ml-1m/ratings.dat": "1::1::5::1\n"}, "ml-1m")
+    run = fetch(server, "ml-1m", "--out", tmp_path / "downloads")
+    assert run.returncode == 2
+    assert "its publisher says c4d9eecfca2ab87c1945afe126590906" in run.stderr
+    assert server.asked == ["/ml-1m.zip"]
+
+
+def test_cut_download(server, tmp_path):
+    """A connection that ends early leaves nothing."""
+    publish(server, GOOD)
+    (server.folder / "cut").touch()
+    run = fetch(server, "ml-latest-small", "--out", tmp_path / "downloads")
+    assert run.returncode == 2
+    assert "cannot download" in run.stderr or "its publisher says" in run.stderr
+    assert list((tmp_path / "downloads").iterdir()) == []
+
+
+def test_no_network(tmp_path):
+    """Without a server the message says what to do instead."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        run = fetch(f"http://127.0.0.1:{unused.getsockname()[1]}", "ml-1m", "--out", tmp_path / "downloads")
+    assert run.returncode == 2
+    assert "cannot download http://127.0.0.1" in run.stderr
+    assert "dsgmcmc synthetic" in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+
+
+def test_not_published(server, tmp_path):
+    """The server's answer is passed on."""
+    run = fetch(server, "ml-25m", "--out", tmp_path / "downloads")
+    assert run.returncode == 2
+    assert "404" in run.stderr
+
+
+def test_unknown_name(tmp_path):
+    """An unknown data set is refused with the known ones."""
+    run = fetch("http://127.0.0.1:1", "ml-5m", "--out", tmp_path)
+    assert run.returncode == 2
+    assert "ml-100k" in run.stderr
+
+
+def test_folder_in_the_way(tmp_path):
+    """A folder of that name without ratings is not overwritten."""
+    (tmp_path / "ml-1m").mkdir()
+    (tmp_path / "ml-1m" / "mine.txt").touch()
+    run = fetch("http://127.0.0.1:1", "ml-1m", "--out", tmp_path)
+    assert run.returncode == 2
+    assert "exists without ratings.dat" in run.stderr
+    assert (tmp_path / "ml-1m" / "mine.txt").exists()
+
+
+def test_script(server, tmp_path):
+    """``data/movielens.py`` is the same command."""
+    publish(server, GOOD)
+    run = subprocess.run(
+        [sys.executable, ROOT / "data" / "movielens.py", "ml-latest-small", "--out", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "no_proxy": "*", "DSGMCMC_FETCH_URL": f"http://127.0.0.1:{server.server_port}"},
+    )
+    assert (run.returncode, run.stdout) == (0, f"{tmp_path}/ml-latest-small/ratings.csv\n")

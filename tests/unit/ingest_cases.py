@@ -1,0 +1,58 @@
+"""What the tests of `dsgmcmc.ingest` share: a small set of ratings, and reading a ratings file back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dsgmcmc.ingest import Summary, prepare_ratings
+from dsgmcmc.ratings import PARTS, open_ratings
+
+# 5 users, 4 items, half stars; ids as sparse as in real exports
+RATINGS = [
+    (100200, 7, 4.0, 960),
+    (100200, 31, 0.5, 961),
+    (100200, 900001, 5.0, 962),
+    (3, 7, 3.5, 100),
+    (3, 12, 2.0, 101),
+    (58, 31, 4.5, 500),
+    (58, 12, 1.0, 501),
+    (58, 900001, 3.0, 502),
+    (999999, 7, 2.5, 300),
+    (41, 900001, 1.5, 300),
+]
+
+
+def lines(delimiter: str = ",", header: bool = False, end: str = "\n", ratings: list = RATINGS) -> str:
+    """Write ratings as text."""
+    rows = [("userId", "movieId", "rating", "timestamp")] if header else []
+    return "".join(delimiter.join(map(str, row)) + end for row in [*rows, *ratings])
+
+
+def prepare(folder: Path, text: str | bytes, name: str = "ratings.csv", **options: object) -> Summary:
+    """Write `text` to a file and prepare it as ``out.h5`` in the same folder."""
+    data = text.encode() if isinstance(text, str) else text
+    (folder / name).write_bytes(data)
+    return prepare_ratings([str(folder / name)], folder / "out.h5", force=True, **options)
+
+
+def read_back(path: Path) -> dict[str, dict[tuple, float]]:
+    """Return {part: {(user, item): rating}} of a ratings file."""
+    found: dict[str, dict[tuple, float]] = {}
+    with open_ratings(path) as ratings:
+        ratings.verify()
+        rows, cols = ratings.row_ids().tolist(), ratings.col_ids().tolist()
+        for part in PARTS:
+            indptr, indices, values = ratings.slab(part, 0, ratings.n_rows)
+            cells = [
+                (rows[i], cols[indices[k]], float(values[k]))
+                for i in range(ratings.n_rows)
+                for k in range(indptr[i], indptr[i + 1])
+            ]
+            found[part] = {((c, r) if ratings.transposed else (r, c)): value for r, c, value in cells}
+    return found
+
+
+def everything(path: Path) -> dict[tuple, float]:
+    """Return {(user, item): rating} of both parts."""
+    parts = read_back(path)
+    return parts["train"] | parts["test"]

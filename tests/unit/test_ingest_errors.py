@@ -1,0 +1,416 @@
+"""Bad input ends in one clear message that says what, where and what to do, and writes nothing."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import scipy.sparse
+from ingest_cases import RATINGS, lines, prepare
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest import default_memory, parse_bytes, prepare_ratings
+from dsgmcmc.ingest.arrange import check_entities
+
+GOOD = lines(header=True)
+MTX = "%%MatrixMarket matrix coordinate real general\n"
+
+
+def npz(**arrays: object) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def saved(matrix: object) -> bytes:
+    buffer = io.BytesIO()
+    scipy.sparse.save_npz(buffer, matrix)
+    return buffer.getvalue()
+
+
+def parquet(**columns: object) -> bytes:
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+    return buffer.getvalue()
+
+
+LINES = lines(header=True).splitlines()
+
+
+def spoil(*replacements: tuple[int, str]) -> str:
+    """Replace lines of a good file, counted from 1."""
+    changed = list(LINES)
+    for number, text in replacements:
+        changed[number - 1] = text
+    return "\n".join(changed) + "\n"
+
+
+# name: (file name, content, options, parts of the message)
+BAD = {
+    "empty": ("r.csv", "", {}, ["r.csv is empty"]),
+    "white space": ("r.csv", " \n\n \n", {}, ["r.csv is empty"]),
+    "byte order mark alone": ("r.csv", b"\xef\xbb\xbf", {}, ["r.csv is empty"]),
+    "empty gzip": ("r.csv", gzip.compress(b""), {}, ["r.csv is empty"]),
+    "header only": ("r.csv", "userId,movieId,rating\n", {}, ["r.csv has a header but no ratings"]),
+    "missing user": ("r.csv", spoil((3, ",7,4,1")), {}, ["1 row has", "line 3: the user is missing"]),
+    "missing item": ("r.csv", spoil((3, '1,"",4,1')), {}, ["line 3: the item is missing"]),
+    "missing rating": ("r.csv", spoil((4, "1,7,,1")), {}, ["line 4: the rating is missing"]),
+    "text": ("r.csv", spoil((11, "1,7,good,1")), {}, ["line 11: the rating is 'good'"]),
+    "decimal comma": ("r.csv", '1;b;"3,5"\n2;d;4\n', {}, ["line 1: the rating is '3,5'"]),
+    "nan": ("r.csv", spoil((5, "1,7,NaN,1")), {}, ["line 5: the rating is 'NaN'"]),
+    "infinite": ("r.csv", spoil((5, "1,7,-inf,1")), {}, ["line 5: the rating is '-inf'"]),
+    "beyond float32": ("r.csv", spoil((5, "1,7,1e39,1")), {}, ["line 5: the rating is '1e39'"]),
+    "several": (
+        "r.csv",
+        spoil(*((n, "1,7,x,1") for n in range(3, 10))),
+        {},
+        ["7 rows have", "line 3: ", "line 7: "],
+    ),
+    "too few columns": ("r.csv", spoil((6, "1,7")), {}, ["1 row has", "line 6: 2 columns instead of 4"]),
+    "too many columns": ("r.csv", spoil((6, "1,7,3,4,5")), {}, ["line 6: 5 columns instead of 4"]),
+    "ragged and bad": (
+        "r.csv",
+        spoil((6, "1,7,3,4,5"), (8, "1,7,x,4"), (9, "1")),
+        {},
+        ["3 rows have", "line 6: 5 columns", "line 8: the rating is 'x'", "line 9: 1 column instead"],
+    ),
+    "after blank lines": ("r.csv", GOOD.replace("\n", "\n\n") + "1,7,x,1\n", {}, ["line 23: the rating is 'x'"]),
+    "Windows": ("r.csv", spoil((7, "1,7,x,1")).replace("\n", "\r\n"), {}, ["line 7: the rating is 'x'"]),
+    "after a name of two lines": (
+        "r.csv",
+        'user,item,rating\n"a\nb",x,1\nc,d,bad\n',
+        {},
+        ["line 4: the rating is 'bad'"],
+    ),
+    "colons": ("r.dat", lines("::") + "1::2::x::3\n", {}, ["line 11: the rating is 'x'"]),
+    "colons, too few": ("r.dat", lines("::") + "1::2\n", {}, ["line 11: 2 columns instead of 4"]),
+    "gzip": ("r.csv.gz", gzip.compress(spoil((7, "1,7,x,1")).encode()), {}, ["line 7: the rating is 'x'"]),
+    "not UTF-8": ("r.csv", spoil((7, "Am\xe9lie,7,1,1")).encode("latin-1"), {}, ["line 7: not UTF-8", "iconv"]),
+    "not UTF-8, late": (
+        "r.csv",
+        (GOOD + "".join(f"{k},1,1,1\n" for k in range(10**4)) + "\xe9,1,1,1\n").encode("latin-1"),
+        {},
+        ["1 row has", "line 10012: not UTF-8"],
+    ),
+    "UTF-16": ("r.csv", GOOD.encode("utf-16"), {}, ["UTF-16", "iconv"]),
+    "mixed line ends": ("r.csv", GOOD.replace("\n", "\r\n", 3), {}, ["line ends are inconsistent"]),
+    "open quote": (
+        "r.csv",
+        spoil((6, '"1,7,3,4')),
+        {},
+        ["1 row has", "line 6: 1 column instead of 4 (a quote that is not closed?)"],
+    ),
+    "no time": (
+        "r.csv",
+        spoil((6, "1,7,3,soon")),
+        {"split": "temporal"},
+        ["line 6: the timestamp is 'soon'"],
+    ),
+    "date beside a bad rating": (
+        "r.csv",
+        "user,item,rating,date\na,b,1,2024-05-06T07:08:09Z\na,c,x,2024-05-06\nb,c,2,2024-05-06 07:08:09.5\n",
+        {"split": "temporal"},
+        ["1 row has", "  line 3: the rating is 'x'"],
+    ),
+    "infinite time": ("r.csv", spoil((6, "1,7,3,inf")), {"split": "temporal"}, ["line 6: the timestamp is 'inf'"]),
+    "no time column": ("r.csv", "1,2,3\n2,3,4\n", {"split": "temporal"}, ["cannot tell which column is timestamp"]),
+    "binary": ("r.csv", bytes(range(256)) * 10, {}, ["r.csv is not a text file"]),
+    "zip": ("r.csv", b"PK\x03\x04" + bytes(100), {}, ["zip archive: unpack it first"]),
+    "bzip2": ("r.csv", bz2.compress(GOOD.encode()), {}, ["bzip2: decompress it first"]),
+    "cut gzip": ("r.csv.gz", gzip.compress(GOOD.encode())[:-20], {}, ["r.csv.gz is not a whole gzip file"]),
+    "damaged gzip": (
+        "r.csv.gz",
+        bytes(byte ^ (k == 60) for k, byte in enumerate(gzip.compress(GOOD.encode(), mtime=0))),
+        {},
+        ["r.csv.gz is not a whole gzip file"],
+    ),
+    "gzip with a wrong checksum": (
+        "r.csv.gz",
+        gzip.compress(GOOD.encode())[:-8] + bytes(4) + gzip.compress(GOOD.encode())[-4:],
+        {},
+        ["r.csv.gz is not a whole gzip file: CRC"],
+    ),
+    "HDF5": ("r.csv", b"\x89HDF\r\n\x1a\n" + bytes(100), {}, ["an HDF5 file"]),
+    "unknown suffix": ("r.doc", GOOD, {}, ["the suffix '.doc'", "--format text|csv|tsv"]),
+    "no suffix": ("ratings", GOOD, {}, ["no suffix", "--format"]),
+    "prose": ("r.txt", "Dear user,\nthank you\n", {}, ["cannot tell which column is user, item, rating"]),
+    "pairs alone": ("r.csv", "1,2\n3,4\n", {}, ["no rating column", "implicit feedback"]),
+    "pairs with a header": ("r.csv", "user,item\n3,4\n", {}, ["no rating column", "columns user, item", "implicit"]),
+    "tags": ("r.csv", "userId,movieId,tag,timestamp\n1,2,a,3\n", {}, ["no rating column", "--columns", "implicit"]),
+    "unknown header": (
+        "r.csv",
+        "who,what,stars\na,b,1\n",
+        {},
+        ["cannot tell which column is user, item (columns who, what, stars)"],
+    ),
+    "constant": ("r.csv", "1,1,1\n1,2,1\n2,2,1.0\n", {}, ["all ratings are 1", "implicit feedback"]),
+    "one user": ("r.csv", "1,1,1\n1,2,2\n", {}, ["only one user"]),
+    "one item": ("r.csv", "1,1,1\n2,1,2\n", {}, ["only one item"]),
+    "one rating": ("r.csv", "1,1,1\n", {}, ["all ratings are 1"]),
+    "long name": ("r.csv", f"{'x' * 1025},1,1\nb,2,2\n", {}, ["a name of 1025 bytes in the user column"]),
+    "duplicates": (
+        "r.csv",
+        GOOD + "3,7,1,1\n58,12,2,2\n3,7,2,3\n",
+        {},
+        ["2 pairs", "--duplicates", "user 3, item 7: rated 1, 2, 3.5", "user 58, item 12: rated 1, 2"],
+    ),
+    "all but none to train": ("r.csv", GOOD, {"test_fraction": 0.96}, ["leaves none to train on"]),
+    "fraction 1": ("r.csv", GOOD, {"test_fraction": 1.0}, ["--test-fraction 1.0"]),
+    "fraction negative": ("r.csv", GOOD, {"test_fraction": -0.1}, ["--test-fraction -0.1"]),
+    "fraction NaN": ("r.csv", GOOD, {"test_fraction": float("nan")}, ["--test-fraction nan"]),
+    "memory": ("r.csv", GOOD, {"memory": 10**8}, ["100 MB of memory are too few", "400 MB"]),
+    "columns syntax": ("r.csv", GOOD, {"columns": "userId"}, ["--columns userId", "user=NAME"]),
+    "columns without rating": ("r.csv", GOOD, {"columns": "user=userId,item=movieId"}, ["--columns"]),
+    "columns of another role": ("r.csv", GOOD, {"columns": "user=a,item=b,rating=c,size=d"}, ["--columns"]),
+    "columns role twice": ("r.csv", GOOD, {"columns": "user=a,item=b,rating=c,user=d"}, ["--columns"]),
+    "columns with a gap": ("r.csv", GOOD, {"columns": "user=a,,item=b,rating=c"}, ["--columns"]),
+    "columns without a name": ("r.csv", GOOD, {"columns": "user=,item=b,rating=c"}, ["--columns"]),
+    "columns name": (
+        "r.csv",
+        GOOD,
+        {"columns": "user=userId,item=film,rating=rating"},
+        ["no 'film'", "columns userId, movieId, rating, timestamp"],
+    ),
+    "columns position": ("r.csv", lines(), {"columns": "user=1,item=2,rating=5"}, ["4 columns", "no '5'"]),
+    "columns twice": ("r.csv", lines(), {"columns": "user=1,item=1,rating=3"}, ["one column twice"]),
+    "columns of a matrix": ("r.mtx", MTX + "1 1 1\n1 1 1\n", {"columns": "user=1,item=2,rating=3"}, ["--columns"]),
+    "parquet text": ("r.parquet", GOOD, {}, ["is not a Parquet file"]),
+    "parquet cut": ("r.parquet", parquet(user=[1, 2], item=[1, 2], rating=[1, 2])[:-9], {}, ["as Parquet"]),
+    "parquet for csv": ("r.csv", parquet(user=[1], item=[1], rating=[1]), {}, ["--format parquet"]),
+    "parquet nulls": (
+        "r.parquet",
+        parquet(user=[1, None, 2], item=[1, 2, 2], rating=[1.0, 2.0, float("nan")]),
+        {},
+        ["2 rows have", "row 2: user None, item 2", "row 3: user 2, item 2, rating nan"],
+    ),
+    "parquet text ratings": (
+        "r.parquet",
+        parquet(user=[1, 2], item=[1, 2], rating=["1", "two"]),
+        {},
+        ["1 row has", "row 2: user 2, item 2, rating None"],
+    ),
+    "parquet empty": ("r.parquet", parquet(user=[], item=[], rating=[]), {}, ["has no ratings"]),
+    "parquet columns": ("r.parquet", parquet(a=[1], b=[1], c=[1]), {}, ["columns a, b, c"]),
+    "matrix text": ("r.mtx", GOOD, {}, ["is not a MatrixMarket file"]),
+    "matrix dense": ("r.mtx", "%%MatrixMarket matrix array real general\n1 1\n1\n", {}, ["is not a MatrixMarket"]),
+    "matrix pattern": (
+        "r.mtx",
+        "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 1\n",
+        {},
+        ["a pattern, without ratings", "implicit"],
+    ),
+    "matrix complex": (
+        "r.mtx",
+        "%%MatrixMarket matrix coordinate complex general\n2 2 1\n1 1 1 1\n",
+        {},
+        ["complex general"],
+    ),
+    "matrix symmetric": (
+        "r.mtx",
+        "%%MatrixMarket matrix coordinate real symmetric\n2 2 1\n1 1 1\n",
+        {},
+        ["real symmetric"],
+    ),
+    "matrix without sizes": ("r.mtx", MTX + "% nothing\n", {}, ["has no sizes"]),
+    "matrix wrong sizes": ("r.mtx", MTX + "2 two 1\n", {}, ["line 2: expected the sizes, found '2 two 1'"]),
+    "matrix cut": ("r.mtx", MTX + "2 2 3\n1 1 1\n2 2 2\n", {}, ["declares 3 entries and has 2"]),
+    "matrix outside": ("r.mtx", MTX + "2 2 2\n1 1 1\n3 2 2\n", {}, ["('3', '2') lies outside the 2 x 2"]),
+    "matrix from 0": ("r.mtx", MTX + "2 2 2\n1 1 1\n0 1 2\n", {}, ["('0', '1') lies outside"]),
+    "matrix bad value": ("r.mtx", MTX + "2 2 2\n1 1 1\n2 1 x\n", {}, ["1 row has", "row 2: user 2, item 1"]),
+    "matrix too few": ("r.mtx", MTX + "2 2 2\n1 1 1\n2 1\n", {}, ["1 row has", "row 2: user 2, item 1"]),
+    "matrix bad index": ("r.mtx", MTX + "2 2 2\n1 1 1\n2 1.5 3\n", {}, ["1 row has", "row 2: user 2, item None"]),
+    "matrix temporal": ("r.mtx", MTX + "2 2 1\n1 1 1\n", {"split": "temporal"}, ["without the times"]),
+    "npz text": ("r.npz", GOOD, {}, ["is not an .npz file"]),
+    "npz of arrays": ("r.npz", npz(a=np.ones(3)), {}, ["is not a SciPy sparse matrix"]),
+    "npz pickled": ("r.npz", npz(format=np.array([{}], dtype=object)), {}, ["is not a SciPy sparse matrix"]),
+    "npz diagonal": ("r.npz", saved(scipy.sparse.eye(4, format="dia")), {}, ["its format is dia"]),
+    "npz bool": ("r.npz", saved(scipy.sparse.csr_matrix(np.eye(3, dtype=bool))), {}, ["bool", "implicit"]),
+    "npz empty": ("r.npz", saved(scipy.sparse.csr_matrix((3, 3))), {}, ["has no ratings"]),
+    "npz nan": (
+        "r.npz",
+        saved(scipy.sparse.csr_matrix(np.diag([1, np.nan]))),
+        {},
+        ["1 row has", "row 2: user 1, item 1, rating None"],
+    ),
+    "npz lying pointer": (
+        "r.npz",
+        npz(
+            format=np.array(b"csr"),
+            shape=np.array([3, 3]),
+            indptr=np.array([0, 10**6, -5, 3]),
+            indices=np.array([0, 1, 2]),
+            data=np.ones(3),
+        ),
+        {},
+        ["is not a SciPy sparse matrix"],
+    ),
+    "npz index outside": (
+        "r.npz",
+        npz(format=np.array(b"coo"), shape=np.array([3, 3]), row=[0, 5], col=[0, 1], data=[1.0, 2.0]),
+        {},
+        ["is not a SciPy sparse matrix"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_file(tmp_path, case):
+    """Each kind of bad file is refused with a message that names the file's fault; nothing is left behind."""
+    name, content, options, parts = BAD[case]
+    with pytest.raises(InputError) as caught:
+        prepare(tmp_path, content, name, **options)
+    for part in parts:
+        assert part in str(caught.value)
+    assert str(caught.value).count("\n") <= 5
+    assert len(str(caught.value)) < 1000
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_only_the_first_five_are_shown(tmp_path):
+    """A million bad rows give their number and five lines."""
+    with pytest.raises(InputError) as caught:
+        prepare(tmp_path, GOOD + "".join(f"{k},1,x,0\n" for k in range(10**5)))
+    assert "100000 rows have" in str(caught.value)
+    assert [line.split(":")[0] for line in str(caught.value).splitlines()[1:]] == [f"  line {k}" for k in range(12, 17)]
+    with pytest.raises(InputError) as caught:
+        prepare(tmp_path, "".join(f"{k},{k % 2},{k % 3}\n" * 7 for k in range(10**5)))
+    assert "100000 pairs" in str(caught.value)
+    assert str(caught.value).splitlines()[2:3] == ["  user 1, item 1: rated 1, 1, 1, 1, 1 ... (7 times)"]
+    assert len(str(caught.value).splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (["none.csv"], "none.csv does not exist"),
+        (["none*.csv"], "no file matches none*.csv"),
+        (["empty"], "empty holds no rating files"),
+        (["r.csv", "r.csv"], "r.csv is given twice"),
+        (["r.csv", "./link.csv"], "link.csv is given twice"),
+        (["/dev/null"], "/dev/null"),
+    ],
+)
+def test_missing_input(tmp_path, monkeypatch, inputs, message):
+    """What is not there, or is there twice, is named."""
+    monkeypatch.chdir(tmp_path)
+    Path("r.csv").write_text(GOOD)
+    Path("link.csv").symlink_to("r.csv")
+    Path("empty").mkdir()
+    Path("empty/README.md").write_text("nothing")
+    with pytest.raises(InputError, match=message.replace("*", r"\*")):
+        prepare_ratings(inputs, "out.h5")
+    assert not Path("out.h5").exists()
+
+
+def test_second_file_is_bad(tmp_path):
+    """With several files the message names the bad one and its own line numbers."""
+    for name, text in (("a.csv", GOOD), ("b.csv", "1,2,3\n1,3,x\n")):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=r"b.csv: 1 row has .*\n  line 2: the rating is 'x'"):
+        prepare_ratings([str(tmp_path)], tmp_path / "out.h5")
+
+
+def test_output_exists(tmp_path):
+    """An existing file is kept unless --force says otherwise, and also when preparing again fails."""
+    out = tmp_path / "out.h5"
+    prepare(tmp_path, GOOD)
+    before = out.read_bytes()
+    with pytest.raises(InputError, match=r"out.h5 exists; .*--force"):
+        prepare_ratings([str(tmp_path / "ratings.csv")], out)
+    with pytest.raises(InputError, match="is empty"):
+        prepare(tmp_path, "", "bad.csv")
+    assert out.read_bytes() == before
+
+
+def test_output_is_an_input(tmp_path):
+    """The ratings themselves are never overwritten, not even with --force."""
+    path = tmp_path / "r.csv"
+    path.write_text(GOOD)
+    with pytest.raises(InputError, match=r"r.csv is one of the inputs"):
+        prepare_ratings([str(path)], tmp_path / "." / "r.csv", force=True)
+    assert path.read_text() == GOOD
+
+
+def test_output_folder(tmp_path):
+    """A folder that is not there, is a file, or cannot be written is named before any work is done."""
+    path = tmp_path / "r.csv"
+    path.write_text(GOOD)
+    with pytest.raises(InputError, match=r"none does not exist"):
+        prepare_ratings([str(path)], tmp_path / "none" / "out.h5")
+    with pytest.raises(InputError, match="is a directory"):
+        prepare_ratings([str(path)], tmp_path)
+    with pytest.raises(InputError, match=r"cannot write in the folder .*r.csv"):
+        prepare_ratings([str(path)], path / "out.h5")
+    with pytest.raises(InputError, match="cannot write in the folder"):
+        prepare_ratings([str(path)], tmp_path / "out.h5", temp_dir="/proc")
+    with pytest.raises(InputError, match=r"cannot write /proc/out.h5"):
+        prepare_ratings([str(path)], "/proc/out.h5", temp_dir=tmp_path)
+    with pytest.raises(InputError, match=r"/none does not exist"):
+        prepare_ratings([str(path)], tmp_path / "none" / "out.h5", temp_dir=tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
+def test_permissions(tmp_path):
+    """Files that may not be read and folders that may not be written are named with the reason."""
+    path = tmp_path / "r.csv"
+    path.write_text(GOOD)
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(InputError, match="Permission denied"):
+            prepare_ratings([str(path)], tmp_path / "out.h5")
+    finally:
+        tmp_path.chmod(0o700)
+    path.chmod(0)
+    with pytest.raises(InputError, match=r"r.csv cannot be read: Permission denied"):
+        prepare_ratings([str(path)], tmp_path / "out.h5")
+
+
+@pytest.mark.parametrize("options", [{"test_fraction": 0.2}, {"split": "temporal"}])
+def test_test_file_excludes_a_split(tmp_path, options):
+    """Two ways of choosing test ratings at once are a contradiction."""
+    (tmp_path / "test.csv").write_text("3,31,1\n")
+    with pytest.raises(InputError, match="--test names the test ratings"):
+        prepare(tmp_path, GOOD, test=str(tmp_path / "test.csv"), **options)
+    with pytest.raises(InputError, match="one of the training files"):
+        prepare(tmp_path, GOOD, test=str(tmp_path / "ratings.csv"))
+
+
+def test_limits_of_indices():
+    """More users or items than int32 can number are refused."""
+    check_entities("user", 2**31 - 1, 10)
+    with pytest.raises(InputError, match="2147483648 items"):
+        check_entities("item", 2**31, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2GB", 2 * 10**9), ("512 MiB", 512 * 2**20), ("1.5g", 1500000000), ("1e9", 10**9), ("800m", 8 * 10**8)],
+)
+def test_sizes(text, size):
+    """Sizes are written as people write them."""
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "two GB", "-1GB", "1.2.3GB", "5%"])
+def test_wrong_sizes(text):
+    """What is no size is refused with an example."""
+    with pytest.raises(InputError, match="for example 2GB"):
+        parse_bytes(text)
+
+
+def test_default_memory():
+    """The default stays below what the machine has."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < default_memory() <= 0.6 * physical
+
+
+def test_ratings_stay_as_given():
+    """The cases above start from a good file; this guards them against passing for another reason."""
+    assert len({(user, item) for user, item, _, _ in RATINGS}) == len(RATINGS) == len(LINES) - 1

@@ -1,0 +1,251 @@
+"""Every way in which ratings come gives the same ratings file."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import scipy.io
+import scipy.sparse
+from ingest_cases import RATINGS, everything, lines, prepare
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest import prepare_ratings
+from dsgmcmc.ingest.sources import inspect
+
+PLAIN = {(user, item): rating for user, item, rating, _ in RATINGS}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Digest of the ratings file that every format must give."""
+    return prepare(tmp_path_factory.mktemp("expected"), lines(",", header=True)).content_sha256
+
+
+TEXTS = {
+    "csv with header": ("r.csv", lines(",", True)),
+    "csv without header": ("r.csv", lines(",")),
+    "Windows line ends": ("r.csv", lines(",", True, "\r\n")),
+    "old Mac line ends": ("r.csv", lines(",", True, "\r")),
+    "byte order mark": ("r.csv", b"\xef\xbb\xbf" + lines(",", True).encode()),
+    "byte order mark, no header": ("r.csv", b"\xef\xbb\xbf" + lines(",").encode()),
+    "byte order mark, quoted, Windows": (
+        "r.csv",
+        b"\xef\xbb\xbf" + "".join(f'"{u}","{i}","{r}","{t}"\r\n' for u, i, r, t in RATINGS).encode(),
+    ),
+    "no end of the last line": ("r.csv", lines(",", True).rstrip("\n")),
+    "blank lines": ("r.csv", "\n" + lines(",", True, "\n\n")),
+    "blank lines, Windows": ("r.csv", lines(",", True, "\r\n\r\n")),
+    "tabs": ("u.data", lines("\t")),
+    "tabs with header": ("r.tsv", lines("\t", True)),
+    "semicolons": ("r.csv", lines(";", True)),
+    "bars": ("r.txt", lines("|", True)),
+    "spaces": ("r.txt", lines(" ")),
+    "colons": ("ratings.dat", lines("::")),
+    "colons, Windows": ("ratings.dat", lines("::", end="\r\n")),
+    "quoted": ("r.csv", "".join(f'"{u}","{i}",{r}\n' for u, i, r, _ in RATINGS)),
+    "three columns": ("r.csv", "".join(f"{u},{i},{r}\n" for u, i, r, _ in RATINGS)),
+    "exponents": ("r.csv", "".join(f"{u},{i},{r:e}\n" for u, i, r, _ in RATINGS)),
+    "padded ratings": ("r.csv", "user,item,rating\n" + "".join(f"{u},{i}, {r} \n" for u, i, r, _ in RATINGS)),
+    "other order of columns": (
+        "r.csv",
+        "rating,Product_ID,time,User ID\n" + "".join(f"{r},{i},{t},{u}\n" for u, i, r, t in RATINGS),
+    ),
+    "upper case suffix": ("R.CSV", lines(",", True)),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_text(tmp_path, expected, case):
+    """Delimiters, headers, line ends, marks and quotes do not change what is read."""
+    name, text = TEXTS[case]
+    assert prepare(tmp_path, text, name).content_sha256 == expected
+    assert everything(tmp_path / "out.h5") == PLAIN
+
+
+@pytest.mark.parametrize("case", ["csv with header", "Windows line ends", "colons", "tabs"])
+def test_gzip(tmp_path, expected, case):
+    """Compressed text is recognised by its content, whatever its name."""
+    name, text = TEXTS[case]
+    for suffix in ("", ".gz"):
+        assert prepare(tmp_path, gzip.compress(text.encode()), name + suffix).content_sha256 == expected
+
+
+@pytest.mark.parametrize("kind", ["int", "text", "dictionary", "decimal"])
+def test_parquet(tmp_path, expected, kind):
+    """Parquet's types of ids and ratings do not matter, nor do further columns."""
+    users, items, ratings, times = (list(column) for column in zip(*RATINGS, strict=True))
+    if kind != "int":
+        users = [str(user) for user in users]
+    table = pyarrow.table({"extra": times, "user_id": users, "item_id": items, "rating": ratings})
+    if kind == "dictionary":
+        table = table.set_column(1, "user_id", table["user_id"].dictionary_encode())
+    if kind == "decimal":
+        table = table.set_column(3, "rating", table["rating"].cast(pyarrow.decimal128(4, 2)))
+    path = tmp_path / "r.parquet"
+    pyarrow.parquet.write_table(table, path)
+    assert prepare_ratings([str(path)], tmp_path / "out.h5").content_sha256 == expected
+
+
+def matrix() -> scipy.sparse.coo_matrix:
+    users, items, ratings, _ = zip(*RATINGS, strict=True)
+    return scipy.sparse.coo_matrix((ratings, (users, items)), shape=(1000000, 1000000))
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_scipy(tmp_path, expected, kind):
+    """A sparse matrix' indices are the ids, in every format that scipy saves."""
+    path = tmp_path / "r.npz"
+    scipy.sparse.save_npz(path, matrix().asformat(kind))
+    assert prepare_ratings([str(path)], tmp_path / "out.h5").content_sha256 == expected
+
+
+@pytest.mark.parametrize("space", [" ", "\t", "  "])
+def test_matrix_market(tmp_path, expected, space):
+    """Indices are the ids, counted from 1; any white space, comments and blank lines are allowed."""
+    text = "%%MatrixMarket matrix coordinate real general\n% a comment\n%\n\n1000000 1000000 10\n"
+    text += "".join(f"{space.join((str(u), str(i), str(r)))}\n" for u, i, r, _ in RATINGS) + "\n"
+    assert prepare(tmp_path, text, "r.mtx").content_sha256 == expected
+    assert prepare(tmp_path, gzip.compress(text.encode()), "r.mtx.gz").content_sha256 == expected
+
+
+def test_matrix_market_of_scipy(tmp_path):
+    """What scipy writes is read; explicit zeros are ratings."""
+    values = scipy.sparse.coo_matrix(([0.0, 2.0, 3.5], ([0, 1, 2], [0, 1, 0])), shape=(3, 2))
+    scipy.io.mmwrite(tmp_path / "r.mtx", values)
+    prepare_ratings([str(tmp_path / "r.mtx")], tmp_path / "out.h5")
+    assert everything(tmp_path / "out.h5") == {(1, 1): 0.0, (2, 2): 2.0, (3, 1): 3.5}
+
+
+def write_parts(folder: Path) -> list[str]:
+    (folder / "a").mkdir()
+    (folder / "a" / "1.csv").write_text(lines(",", True, ratings=RATINGS[:4]))
+    (folder / "a" / "2.tsv").write_text(lines("\t", ratings=RATINGS[4:5]))
+    (folder / "a" / "3.dat").write_text(lines("::", ratings=RATINGS[5:]))
+    (folder / "a" / "README").write_text("nothing")
+    return [str(folder / "a" / name) for name in ("1.csv", "2.tsv", "3.dat")]
+
+
+def test_several_files(tmp_path, expected):
+    """Files, a folder and globs name the same ratings, each file in its own format."""
+    files = write_parts(tmp_path)
+    for inputs in (files, [str(tmp_path / "a")], [str(tmp_path / "a" / "*.*")], [str(tmp_path / "**" / "?.*")]):
+        assert prepare_ratings(inputs, tmp_path / "out.h5", force=True).content_sha256 == expected
+
+
+def test_folder_of_movielens(tmp_path, expected):
+    """In a folder with MovieLens' rating file, the other tables are not taken for ratings."""
+    (tmp_path / "ml").mkdir()
+    (tmp_path / "ml" / "ratings.csv").write_text(lines(",", True))
+    (tmp_path / "ml" / "tags.csv").write_text("userId,movieId,tag,timestamp\n1,2,nice,3\n")
+    (tmp_path / "ml" / "movies.csv").write_text("movieId,title,genres\n1,x,y\n")
+    assert prepare_ratings([str(tmp_path / "ml")], tmp_path / "out.h5").content_sha256 == expected
+
+
+@pytest.mark.parametrize("name", ["a[1].csv", "b*?.csv", "quo'te\".csv", "with space.csv", "ünï.csv", "-.csv"])
+def test_odd_file_names(tmp_path, expected, name):
+    """A name that is also a pattern, or needs quoting in SQL, is just a name."""
+    (tmp_path / "b1c.csv").write_text("1,1,1\n")
+    assert prepare(tmp_path, lines(), name).content_sha256 == expected
+
+
+def test_relative_path(tmp_path, expected, monkeypatch):
+    """Names relative to the current folder work for the input, the output and the temporary files."""
+    monkeypatch.chdir(tmp_path)
+    Path("r.csv").write_text(lines())
+    assert prepare_ratings(["r.csv"], "out.h5").content_sha256 == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.h5", "r.csv"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ("user=buyer,item=sku,rating=stars", "stars,sku,buyer\n" + "".join(f"{r},{i},{u}\n" for u, i, r, _ in RATINGS)),
+        ("user=3,item=2,rating=1", "".join(f"{r},{i},{u}\n" for u, i, r, _ in RATINGS)),
+        (" user = 3 , rating=1, item=2", "".join(f"{r},{i},{u}\n" for u, i, r, _ in RATINGS)),
+        (
+            "user=who,item=what,rating=rating",
+            'rating,who,what,"odd ""name"""\n' + "".join(f"{r},{u},{i},x\n" for u, i, r, _ in RATINGS),
+        ),
+    ],
+)
+def test_named_columns(tmp_path, expected, columns, text):
+    """``--columns`` names columns of the header, or positions from 1, in any order."""
+    assert prepare(tmp_path, text, columns=columns).content_sha256 == expected
+
+
+@pytest.mark.parametrize(("format", "name"), [("csv", "r.unknown"), ("text", "r"), ("tsv", "r.csv"), ("dat", "r.csv")])
+def test_format_overrides_the_suffix(tmp_path, expected, format, name):
+    """``--format`` decides where the suffix does not, or says something else."""
+    delimiter = {"csv": ",", "text": ";", "tsv": "\t", "dat": "::"}[format]
+    assert prepare(tmp_path, lines(delimiter), name, format=format).content_sha256 == expected
+
+
+def test_ids_that_look_like_numbers(tmp_path):
+    """Names become integers only if all are written as integers are; "007" is not 7, and 2**63 is no int64."""
+    cases = {
+        ("7", "-7", "0", "9223372036854775807"): int,
+        ("007", "7", "8", "9"): str,
+        ("7.0", "7", "8", "9"): str,
+        ("+7", "7", "8", "9"): str,
+        ("-0", "0", "8", "9"): str,
+        (" 7", "7", "8", "9"): str,
+        ("9223372036854775808", "7", "8", "9"): str,
+        ("1e3", "1000", "8", "9"): str,
+        ("NULL", "NA", "nan", "None"): str,
+        ("Ünï", "ni\u200b", "七", "🎬"): str,
+    }
+    for names, kind in cases.items():
+        text = "".join(f"{name},{item},{k + item}\n" for k, name in enumerate(names) for item in (1, 2))
+        prepare(tmp_path, "u,i,r\n" + text, columns="user=u,item=i,rating=r")
+        assert {user for user, _ in everything(tmp_path / "out.h5")} == {kind(name) for name in names}
+
+
+def test_quoted_names(tmp_path):
+    """Delimiters, quotes and line ends inside quotes belong to the name."""
+    text = 'user,item,rating\n"a,b","say ""x""",1\n"a,b",y,2\n"two\nlines",y,3\n'
+    prepare(tmp_path, text)
+    assert everything(tmp_path / "out.h5") == {("a,b", 'say "x"'): 1, ("a,b", "y"): 2, ("two\nlines", "y"): 3}
+
+
+def test_quotes_are_plain_where_colons_delimit(tmp_path):
+    """Files with '::' have no quoting: a quote is part of the name."""
+    prepare(tmp_path, 'a"::x::1\nb::x::2\n\'c::"y"::3\n', "ratings.dat")
+    assert set(everything(tmp_path / "out.h5")) == {('a"', "x"), ("b", "x"), ("'c", '"y"')}
+
+
+def test_large_gaps_between_numbers(tmp_path):
+    """A file whose first quote comes after DuckDB's sample, or whose ids grow longer, is read alike."""
+    head = "".join(f"{k},{k % 50},{k % 5}\n" for k in range(30000))
+    prepare(tmp_path, "user,item,rating\n" + head + '"a ""late"" name",1,2.5\n')
+    found = everything(tmp_path / "out.h5")
+    assert len(found) == 30001
+    assert found['a "late" name', 1] == 2.5
+
+
+def test_ratings_become_float32(tmp_path):
+    """Ratings are rounded once, to the nearest float32."""
+    values = [0.1, 1 / 3, 1e-30, -2.7, 123456789.123, 3.4028234e38]
+    prepare(tmp_path, "".join(f"{k},{k % 2},{value!r}\n" for k, value in enumerate(values)))
+    found = everything(tmp_path / "out.h5")
+    assert [found[k, k % 2] for k in range(6)] == [float(np.float32(value)) for value in values]
+
+
+def test_header_is_not_mistaken(tmp_path):
+    """The first line is a header only if nothing in it is a number: headless files lose no line."""
+    assert prepare(tmp_path, "alice,x,1\nbob,y,2\ncarol,x,3\n").ratings == 3
+    with pytest.raises(InputError, match="alice, x, one"):
+        prepare(tmp_path, "alice,x,one\nbob,y,2\ncarol,x,3\n")
+
+
+def test_inspect_says_what_it_found(tmp_path):
+    """Detection looks at all of the sample: a name with the wrong delimiter in the first line misleads nobody."""
+    path = tmp_path / "r.csv"
+    path.write_text("user;item;rating\na,b;x,y;1,5\nc;d;2\n")
+    assert inspect(path, None, {}, False).delimiter == ";"
+    path.write_text('name,item,rating\n"a::b::c",x,1\n')
+    assert inspect(path, None, {"user": "name"}, False).delimiter == ","

@@ -1,0 +1,213 @@
+"""The split, the order and the duplicates: functions of the ratings and the seed, and of nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from ingest_cases import RATINGS, everything, lines, prepare, read_back
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest import prepare_ratings
+from dsgmcmc.ratings import open_ratings
+
+
+def many(n_users: int = 60, n_items: int = 40, density: float = 0.3) -> list[tuple]:
+    """Return ratings with distinct times."""
+    rng = np.random.default_rng(1)
+    cells = np.argwhere(rng.random((n_users, n_items)) < density)
+    times = rng.permutation(len(cells))
+    return [
+        (int(u) * 7, int(i) * 3, float(rng.integers(1, 11)) / 2, int(t)) for (u, i), t in zip(cells, times, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.003, 0.1, 0.25, 0.5, 0.9])
+@pytest.mark.parametrize("split", ["random", "temporal"])
+def test_exact_fraction(tmp_path, fraction, split):
+    """The test part has the rounded share of the ratings exactly, and the parts are all the ratings."""
+    ratings = many()
+    summary = prepare(tmp_path, lines(ratings=ratings), test_fraction=fraction, split=split)
+    parts = read_back(tmp_path / "out.h5")
+    assert summary.test == len(parts["test"]) == int(fraction * len(ratings) + 0.5)
+    assert parts["train"] | parts["test"] == {(u, i): r for u, i, r, _ in ratings}
+    assert not parts["train"].keys() & parts["test"].keys()
+    assert summary.mean == pytest.approx(np.mean(list(parts["train"].values())), rel=1e-12)
+
+
+@pytest.mark.parametrize("split", ["random", "temporal"])
+def test_line_order_does_not_matter(tmp_path, split):
+    """Shuffled lines, cut into files in any way and read by any number of threads, give the same content."""
+    ratings = many()
+    digests = set()
+    for k in range(4):
+        random.Random(k).shuffle(ratings)
+        half = len(ratings) // (k + 1)
+        (tmp_path / "a.csv").write_text(lines(ratings=ratings[:half], header=True))
+        (tmp_path / "b.csv").write_text(lines(ratings=ratings[half:]) or "userId,movieId,rating,timestamp\n")
+        files = [str(tmp_path / name) for name in ("a.csv", "b.csv")][: 1 if half == len(ratings) else 2]
+        summary = prepare_ratings(files, tmp_path / "out.h5", split=split, force=True, threads=k + 1)
+        digests.add(summary.content_sha256)
+    assert len(digests) == 1
+
+
+def test_split_and_order_stay_what_they_are(tmp_path):
+    """What version 0.1 made of a seed, every later version must make: runs are compared on one split."""
+
+    def key(*fields):
+        return hashlib.md5("\x1f".join(map(str, fields)).encode()).hexdigest()[:16]
+
+    prepare(tmp_path, lines(), test_fraction=0.3, seed=7)
+    pairs = [(user, item) for user, item, _, _ in RATINGS]
+    smallest = sorted(pairs, key=lambda pair: key(7, "pair", *pair))[:3]
+    assert set(read_back(tmp_path / "out.h5")["test"]) == set(smallest)
+    users, items = ({pair[side] for pair in pairs} for side in (0, 1))
+    with open_ratings(tmp_path / "out.h5") as ratings:
+        assert ratings.row_ids().tolist() == sorted(users, key=lambda name: key(7, "user", name))
+        assert ratings.col_ids().tolist() == sorted(items, key=lambda name: key(7, "item", name))
+
+
+def test_seeds_give_other_splits_and_orders(tmp_path):
+    """Seeds matter, and overlap between two random 20 % splits is what chance gives."""
+    ratings = many(200, 100)
+    tests, orders = [], []
+    for seed in range(6):
+        prepare(tmp_path, lines(ratings=ratings), test_fraction=0.2, seed=seed)
+        tests.append(set(read_back(tmp_path / "out.h5")["test"]))
+        with open_ratings(tmp_path / "out.h5") as opened:
+            orders.append(tuple(opened.row_ids().tolist()))
+    assert len(set(orders)) == 6
+    n = len(tests[0])
+    overlaps = [len(a & b) for a, b in pairwise(tests)]
+    # hypergeometric with mean n / 5 and sd about sqrt(n * 0.2 * 0.8 * 0.8)
+    assert all(abs(overlap - n / 5) < 5 * (n * 0.128) ** 0.5 for overlap in overlaps)
+
+
+def test_split_is_spread_over_users_and_items(tmp_path):
+    """Hashing pairs leaves no pattern: the counts by user and by item vary as independent draws do."""
+    ratings = many(300, 200, 0.2)
+    prepare(tmp_path, lines(ratings=ratings), test_fraction=0.2)
+    chosen = read_back(tmp_path / "out.h5")["test"]
+    for side in (0, 1):
+        ids, totals = np.unique([pair[side] for pair in ((u, i) for u, i, _, _ in ratings)], return_counts=True)
+        found = np.array([sum(pair[side] == name for pair in chosen) for name in ids])
+        chi2 = ((found - 0.2 * totals) ** 2 / (0.16 * totals)).sum()
+        assert abs(chi2 - len(ids)) < 5 * (2 * len(ids)) ** 0.5
+
+
+def test_rows_lie_in_random_order(tmp_path):
+    """Contiguous ranges are alike: the order of the rows has nothing to do with ids or activity."""
+    ratings = [(u, i, float((u + i) % 5), 0) for u in range(400) for i in range(1 + u // 4)]
+    prepare(tmp_path, lines(ratings=ratings), test_fraction=0)
+    with open_ratings(tmp_path / "out.h5") as opened:
+        ids, counts = opened.row_ids(), np.diff(opened.row_indptr)
+    place = np.arange(400)
+    assert abs(np.corrcoef(place, ids)[0, 1]) < 0.25
+    assert abs(np.corrcoef(place, counts)[0, 1]) < 0.25
+
+
+def test_temporal_takes_the_latest(tmp_path):
+    """No training rating is later than any test rating; of equal times a hash decides, not the line."""
+    ratings = many()
+    when = {(u, i): t // 100 for u, i, _, t in ratings}  # ties
+    tied = [(u, i, r, when[u, i]) for u, i, r, _ in ratings]
+    prepare(tmp_path, lines(ratings=tied), split="temporal", test_fraction=0.37)
+    parts = read_back(tmp_path / "out.h5")
+    assert min(when[pair] for pair in parts["test"]) >= max(when[pair] for pair in parts["train"])
+    first = set(parts["test"])
+    prepare(tmp_path, lines(ratings=tied[::-1]), split="temporal", test_fraction=0.37)
+    assert set(read_back(tmp_path / "out.h5")["test"]) == first
+    prepare(tmp_path, lines(ratings=tied), split="temporal", test_fraction=0.37, seed=1)
+    assert set(read_back(tmp_path / "out.h5")["test"]) != first
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        lambda t: f"{1e9 + t:.3f}",
+        lambda t: f"2024-01-{t + 1:02d} 10:00:00",
+        lambda t: f"2024-01-{t + 1:02d}",
+        lambda t: f"2024-01-{t + 1:02d}T10:00:00.5",
+        lambda t: f"2024-01-01T10:{t:02d}:00Z",
+        lambda t: f"2024-01-01T{10 + t % 2:02d}:{t:02d}:00+{2 + t % 2:02d}:00",
+        lambda t: str(-(10**6) + t),
+    ],
+)
+def test_forms_of_time(tmp_path, when):
+    """Seconds and ISO dates both order ratings."""
+    text = "user,item,rating,timestamp\n" + "".join(f"{k},{k % 2},{k % 5},{when(k)}\n" for k in range(10))
+    prepare(tmp_path, text, split="temporal", test_fraction=0.3)
+    assert {user for user, _ in read_back(tmp_path / "out.h5")["test"]} == {7, 8, 9}
+
+
+def test_test_file(tmp_path):
+    """With a test file the parts are as given, and entities of the test file alone are kept, without ratings."""
+    (tmp_path / "test.csv").write_text("user,item,rating\n3,31,1\n777,7,2\n41,888,3\n666,555,4\n")
+    summary = prepare(tmp_path, lines(), test=str(tmp_path / "test.csv"))
+    parts = read_back(tmp_path / "out.h5")
+    assert parts["test"] == {(3, 31): 1, (777, 7): 2, (41, 888): 3, (666, 555): 4}
+    assert parts["train"] == {(u, i): r for u, i, r, _ in RATINGS}
+    assert (summary.users, summary.items, summary.train, summary.test) == (7, 6, 10, 4)
+    with open_ratings(tmp_path / "out.h5") as ratings:
+        counts = dict(zip(ratings.row_ids().tolist(), np.diff(ratings.row_indptr).tolist(), strict=True))
+        columns = dict(zip(ratings.col_ids().tolist(), ratings.column_counts.tolist(), strict=True))
+    assert counts[777] == counts[666] == columns[888] == columns[555] == 0
+
+
+def test_pair_in_both_files_is_refused(tmp_path):
+    """A rating that is to be predicted must not be trained on; no --duplicates changes that."""
+    (tmp_path / "test.csv").write_text("3,31,1\n58,12,2\n")
+    for duplicates in ("error", "first", "mean"):
+        with pytest.raises(
+            InputError, match=r"1 pair of a user and an item is in both.*\n  user 58, item 12: rated 1, 2"
+        ):
+            prepare(tmp_path, lines(), test=str(tmp_path / "test.csv"), duplicates=duplicates)
+    assert not (tmp_path / "out.h5").exists()
+
+
+@pytest.mark.parametrize("n_users", [3, 9])
+def test_longer_side_becomes_the_rows(tmp_path, n_users):
+    """Items are rows where there are more of them; users and items keep their names."""
+    ratings = [(1000 + u, i, float((u * i) % 7), 0) for u in range(n_users) for i in range(12 - n_users)]
+    summary = prepare(tmp_path, lines(ratings=ratings), test_fraction=0.2)
+    assert (summary.users, summary.items) == (n_users, 12 - n_users)
+    with open_ratings(tmp_path / "out.h5") as opened:
+        assert opened.n_rows >= opened.n_cols
+        assert opened.transposed == (n_users == 3)
+    assert everything(tmp_path / "out.h5") == {(u, i): r for u, i, r, _ in ratings}
+
+
+@pytest.mark.parametrize(("choice", "expected"), [("first", 4.0), ("last", 1.0), ("mean", 2.5)])
+@pytest.mark.parametrize("split", ["random", "temporal"])
+def test_duplicates(tmp_path, choice, expected, split):
+    """Of several ratings of a pair one is made: the first, the last in the order of the lines, or the mean."""
+    text = "1,1,4,10\n1,2,3,20\n2,1,2,30\n1,1,2.5,5\n2,2,5,25\n1,1,1,1\n"
+    summary = prepare(tmp_path, text, duplicates=choice, test_fraction=0.25, split=split)
+    assert (summary.train, summary.test) == (3, 1)
+    assert everything(tmp_path / "out.h5") == {(1, 1): expected, (1, 2): 3, (2, 1): 2, (2, 2): 5}
+    if split == "temporal":
+        assert set(read_back(tmp_path / "out.h5")["test"]) == {(2, 1)}
+
+
+def test_duplicates_across_files_in_order(tmp_path):
+    """First and last follow the order in which the files are given."""
+    for name, rating in (("a.csv", 1), ("b.csv", 2)):
+        (tmp_path / name).write_text(f"1,1,{rating}\n1,{rating + 1},3\n{rating + 1},1,3\n")
+    for order in ("ab", "ba"):
+        files = [str(tmp_path / f"{name}.csv") for name in order]
+        prepare_ratings(files, tmp_path / "out.h5", duplicates="last", force=True)
+        assert everything(tmp_path / "out.h5")[1, 1] == (2 if order == "ab" else 1)
+
+
+def test_mean_of_duplicates_does_not_depend_on_their_order(tmp_path):
+    """The mean is a function of the set of ratings, to the bit."""
+    rng = np.random.default_rng(0)
+    rows = [(k % 3, k % 2, rating, 0) for k, rating in enumerate(rng.normal(size=600))]
+    digests = set()
+    for k in range(3):
+        random.Random(k).shuffle(rows)
+        digests.add(prepare(tmp_path, lines(ratings=rows), duplicates="mean").content_sha256)
+    assert len(digests) == 1

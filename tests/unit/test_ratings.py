@@ -1,0 +1,402 @@
+"""The ratings file: what is written is read back, and a wrong file is refused whatever is wrong with it."""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.ratings import RatingsWriter, open_ratings, row_slabs, write_ratings
+
+TRAIN = (
+    np.array([0, 2, 2, 5, 6], np.int64),
+    np.array([0, 2, 0, 1, 2, 1], np.int32),
+    np.array([1.5, 2, 3, 0.5, 5, 4], np.float32),
+)
+TEST = (np.array([0, 1, 2, 2, 2], np.int64), np.array([1, 0], np.int32), np.array([2.5, 4.5], np.float32))
+ROW_IDS = np.array([10, -7, 2**62, 0], np.int64)
+COL_IDS = np.array([b"a b", "Amélie".encode(), "七人の侍".encode()], "S12")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "r.h5"
+    write_ratings(path, TRAIN, TEST, ROW_IDS, COL_IDS, seed=5, transposed=True, source="x.csv")
+    return path
+
+
+def only_file(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_round_trip(file):
+    """Everything written comes back: sizes, statistics, names, every row of both parts."""
+    with open_ratings(file) as ratings:
+        assert (ratings.n_rows, ratings.n_cols, ratings.nnz, ratings.nnz_test) == (4, 3, 6, 2)
+        assert (ratings.minimum, ratings.maximum, ratings.mean) == (0.5, 5.0, 16 / 6)
+        assert (ratings.seed, ratings.transposed, ratings.source) == (5, True, "x.csv")
+        assert ratings.row_ids().tolist() == ROW_IDS.tolist()
+        assert ratings.row_ids().dtype == np.int64
+        assert ratings.col_ids().tolist() == ["a b", "Amélie", "七人の侍"]
+        assert ratings.row_indptr.tolist() == TRAIN[0].tolist()
+        assert ratings.column_counts.tolist() == [2, 2, 2]
+        for part, (indptr, indices, values) in (("train", TRAIN), ("test", TEST)):
+            for start, stop in itertools.combinations_with_replacement(range(5), 2):
+                own, columns, cells = ratings.slab(part, start, stop)
+                assert own.tolist() == (indptr[start : stop + 1] - indptr[start]).tolist()
+                assert columns.tolist() == indices[indptr[start] : indptr[stop]].tolist()
+                assert cells.tolist() == values[indptr[start] : indptr[stop]].tolist()
+                assert (own.dtype, columns.dtype, cells.dtype) == (np.int64, np.int32, np.float32)
+        ratings.verify()
+    assert only_file(file.parent) == ["r.h5"]
+
+
+def test_slab_refuses_rows_outside(file):
+    """A range outside the matrix is a mistake of the caller, not an empty result."""
+    with open_ratings(file) as ratings, pytest.raises(ValueError, match="rows 2:5 of 4"):
+        ratings.slab("train", 2, 5)
+
+
+def test_content_does_not_depend_on_slabs(tmp_path):
+    """Digest and mean are functions of the ratings, not of how they were cut up on the way to the file."""
+    rng = np.random.default_rng(0)
+    n, j = 50, 20
+    picked = rng.random((n, j)) < 0.4
+    indptr = np.concatenate([[0], np.cumsum(picked.sum(1))])
+    indices = np.nonzero(picked)[1].astype(np.int32)
+    values = rng.normal(size=len(indices)).astype(np.float32)
+    found = set()
+    for step in (1, 7, 50):
+        path = tmp_path / f"{step}.h5"
+        with RatingsWriter(path, n_rows=n, n_cols=j, nnz=len(indices), nnz_test=0) as writer:
+            for start in range(0, n, step):
+                stop = min(start + step, n)
+                first, last = indptr[start], indptr[stop]
+                writer.ids("rows", np.arange(start, stop))
+                writer.append("train", indptr[start : stop + 1] - first, indices[first:last], values[first:last])
+                empty = np.zeros(stop - start + 1, np.int64)
+                writer.append("test", empty, np.empty(0, np.int32), np.empty(0, np.float32))
+            writer.ids("cols", np.arange(j))
+        with open_ratings(path) as ratings:
+            ratings.verify()
+            found.add((ratings.digest, ratings.mean, ratings.nnz_test))
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("entries", [1, 3, 4, 100])
+def test_row_slabs_cover_all_rows_once(entries):
+    """Slabs follow one another over all rows and exceed the limit only with a single row."""
+    indptr = np.array([0, 0, 3, 3, 7, 8, 8], np.int64)
+    slabs = list(row_slabs(indptr, entries))
+    assert [start for start, _ in slabs] == [0] + [stop for _, stop in slabs[:-1]]
+    assert slabs[-1][1] == 6
+    assert all(indptr[b] - indptr[a] <= entries or b == a + 1 for a, b in slabs)
+
+
+# --------------------------------------------------------------------- other people's files
+
+
+def replace(file, name, array, **options):
+    del file[name]
+    file.create_dataset(name, data=array, **options)
+
+
+def set_value(name, index, value):
+    def change(file, folder):
+        file[name][index] = value
+
+    return change
+
+
+def set_attribute(name, value):
+    def change(file, folder):
+        del file.attrs[name]
+        if value is not None:
+            file.attrs[name] = value
+
+    return change
+
+
+def soft_link(file, folder):
+    file["elsewhere"] = file["train/values"]
+    del file["train/values"]
+    file["train/values"] = h5py.SoftLink("/elsewhere")
+
+
+def external_link(file, folder):
+    with h5py.File(folder / "other.h5", "w") as other:
+        other["train/values"] = TRAIN[2]
+        other["train/indices"] = TRAIN[1]
+        other["train/indptr"] = TRAIN[0]
+        other["train/column_counts"] = np.array([2, 2, 2])
+    del file["train"]
+    file["train"] = h5py.ExternalLink("other.h5", "/train")
+
+
+def virtual(file, folder):
+    file["elsewhere"] = TRAIN[2]
+    layout = h5py.VirtualLayout(shape=(6,), dtype="f4")
+    layout[:] = h5py.VirtualSource(".", "/elsewhere", shape=(6,))
+    del file["train/values"]
+    file.create_virtual_dataset("train/values", layout)
+
+
+def external_storage(file, folder):
+    (folder / "raw").write_bytes(TRAIN[2].tobytes())
+    del file["train/values"]
+    file.create_dataset("train/values", (6,), "f4", external=[(str(folder / "raw"), 0, 24)])
+
+
+def terabyte(file, folder):
+    for name, dtype in (("train/indices", "i4"), ("train/values", "f4")):
+        del file[name]
+        file.create_dataset(name, (10**12,), dtype)
+    file.attrs["nnz"] = 10**12
+    file["train/indptr"][-1] = 10**12
+
+
+def empty_chunks(file, folder):
+    del file["train/values"]
+    file.create_dataset("train/values", (6,), "f4", chunks=(6,))
+
+
+def overflow(file, folder):
+    replace(file, "train/indptr", np.array([0, 2**63 - 1, -(2**63), -5, 6]))
+
+
+def overflowing_counts(file, folder):
+    replace(file, "train/column_counts", np.array([2**63 - 1, 2**63 - 1, 8]))
+
+
+def many_rows(file, folder):
+    file.attrs["I"] = 2**31
+
+
+WRONG_STRUCTURE = {
+    "format": (set_attribute("format", np.bytes_(b"something")), "its format is 'something'"),
+    "text of variable length": (set_attribute("format", "dsgmcmc-ratings"), "'format' is not one str"),
+    "text that is not UTF-8": (set_attribute("source", np.bytes_(b"\xff")), "cannot be read"),
+    "version": (set_attribute("version", 2), "version 2, this program reads"),
+    "no seed": (set_attribute("seed", None), "no attribute 'seed'"),
+    "text for a number": (set_attribute("nnz", "6"), "attribute 'nnz' is not one int"),
+    "array for a number": (set_attribute("I", np.array([4, 4])), "attribute 'I' is not one int"),
+    "number for text": (set_attribute("source", 5), "attribute 'source' is not one str"),
+    "digest": (set_attribute("content_sha256", np.bytes_(b"abc")), "not a SHA-256"),
+    "mean NaN": (set_attribute("mean", np.nan), "mean=nan"),
+    "mean outside": (set_attribute("mean", 6.0), "mean=6.0"),
+    "no rows": (set_attribute("I", 0), "I=0"),
+    "more columns than rows": (set_attribute("J", 5), "expected 0 < J <= I"),
+    "too many rows": (many_rows, "I=2147483648"),
+    "negative nnz": (set_attribute("nnz_test", -1), "nnz_test=-1"),
+    "nnz too small": (set_attribute("nnz", 5), "/train/indices has shape"),
+    "I too small": (set_attribute("I", 3), "/train/indptr has shape"),
+    "indptr falls": (set_value("train/indptr", 1, 3), "does not rise"),
+    "indptr starts late": (set_value("test/indptr", 0, 1), "does not rise"),
+    "indptr wraps around": (overflow, "does not rise"),
+    "column counts": (set_value("train/column_counts", 0, 3), "does not add up"),
+    "column counts negative": (set_value("train/column_counts", slice(0, 2), [-1, 5]), "does not add up"),
+    "column counts wrap around": (overflowing_counts, "does not add up"),
+    "dtype": (lambda f, d: replace(f, "train/values", TRAIN[2].astype("f8")), "type float64"),
+    "two dimensions": (lambda f, d: replace(f, "train/values", TRAIN[2].reshape(6, 1)), "shape (6, 1)"),
+    "names of floats": (lambda f, d: replace(f, "rows/ids", np.ones(4)), "/rows/ids has"),
+    "names of any length": (lambda f, d: replace(f, "rows/ids", ["a"] * 4), "/rows/ids has"),
+    "too few names": (lambda f, d: replace(f, "cols/ids", COL_IDS[:2]), "/cols/ids has"),
+    "no test": (lambda f, d: f.__delitem__("test"), "/test is missing"),
+    "no values": (lambda f, d: f.__delitem__("train/values"), "/train/values is missing"),
+    "a group": (lambda f, d: (f.__delitem__("train/values"), f.create_group("train/values")), "not a dataset"),
+    "a data set": (lambda f, d: (f.__delitem__("test"), f.create_dataset("test", data=1)), "not a group"),
+    "soft link": (soft_link, "link elsewhere"),
+    "external link": (external_link, "link elsewhere"),
+    "virtual": (virtual, "not stored in this file"),
+    "external storage": (external_storage, "not stored in this file"),
+    "filter": (lambda f, d: replace(f, "train/values", TRAIN[2], compression="gzip"), "plainly"),
+    "a terabyte in 8 kB": (terabyte, "declares"),
+    "chunks that are not there": (empty_chunks, "in one piece"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_STRUCTURE)
+def test_wrong_structure_is_refused_on_opening(file, tmp_path, name):
+    """A file that lies about itself is refused with its name and what is wrong, before anything is allocated."""
+    change, message = WRONG_STRUCTURE[name]
+    with h5py.File(file, "r+") as opened:
+        change(opened, tmp_path)
+    with pytest.raises(InputError) as caught:
+        open_ratings(file)
+    assert message in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "value", "message"),
+    [
+        ("indices", 1, 3, "indices outside 0..2"),
+        ("indices", 0, -1, "indices outside 0..2"),
+        ("indices", 0, 2, "do not ascend"),
+        ("values", 3, np.nan, "not finite"),
+        ("values", 3, np.inf, "not finite"),
+    ],
+)
+def test_wrong_ratings_are_refused_when_read(file, name, index, value, message):
+    """Indices that would write outside an array, and values that are no numbers, never leave `slab`."""
+    with h5py.File(file, "r+") as opened:
+        opened[f"train/{name}"][index] = value
+    with open_ratings(file) as ratings:
+        with pytest.raises(InputError, match=message):
+            ratings.slab("train", 0, 4)
+        with pytest.raises(InputError, match=message):
+            ratings.verify()
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "value"),
+    [
+        ("train/values", 2, 3.5),
+        ("test/values", 0, 1.0),
+        ("train/indices", 5, 2),
+        ("rows/ids", 0, 11),
+        ("cols/ids", 0, b"a c"),
+        ("train/column_counts", slice(0, 2), [1, 3]),
+    ],
+)
+def test_verify_finds_changed_content(file, name, index, value):
+    """Any change of content that is valid in itself is found by the content's hash."""
+    with h5py.File(file, "r+") as opened:
+        opened[name][index] = value
+    with open_ratings(file) as ratings, pytest.raises(InputError, match=r"content_sha256|column_counts"):
+        ratings.verify()
+
+
+def test_names_that_are_not_utf8(file):
+    """Names in another encoding are reported, not decoded to something else."""
+    with h5py.File(file, "r+") as opened:
+        replace(opened, "cols/ids", np.array([b"\xff", b"a", b"b"]))
+    with open_ratings(file) as ratings, pytest.raises(InputError, match="not UTF-8"):
+        ratings.col_ids()
+
+
+def test_not_a_ratings_file(tmp_path, file):
+    """A missing file, a folder, text and a file cut short each get their own reason."""
+    with pytest.raises(InputError, match="does not exist"):
+        open_ratings(tmp_path / "none.h5")
+    with pytest.raises(InputError, match="is not a file"):
+        open_ratings(tmp_path)
+    text = tmp_path / "text.h5"
+    text.write_text("1,2,3\n")
+    with pytest.raises(InputError, match="opened as HDF5"):
+        open_ratings(text)
+    cut = tmp_path / "cut.h5"
+    cut.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(InputError, match="opened as HDF5"):
+        open_ratings(cut)
+
+
+def test_damage_is_found_or_harmless(file):
+    """Whatever byte is damaged: either the file is refused, or all that it says is unchanged."""
+    whole = file.read_bytes()
+    found = 0
+    for position in range(0, len(whole), 29):
+        file.write_bytes(whole[:position] + bytes([whole[position] ^ 0x41]) + whole[position + 1 :])
+        try:
+            with open_ratings(file) as ratings:
+                ratings.verify()
+                content = [array.tolist() for part in ("train", "test") for array in ratings.slab(part, 0, 4)]
+                content += [ratings.row_ids().tolist(), ratings.col_ids().tolist()]
+        except InputError:
+            found += 1
+        else:
+            assert content[:3] == [array.tolist() for array in TRAIN]
+            assert content[3:6] == [array.tolist() for array in TEST]
+            assert content[6:] == [ROW_IDS.tolist(), [name.decode() for name in COL_IDS.tolist()]]
+    assert found > len(whole) / 60
+
+
+# --------------------------------------------------------------------- writing
+
+
+def test_existing_file_needs_force(file):
+    """Nothing is overwritten by accident; with force the new file takes its place."""
+    before = file.read_bytes()
+    with pytest.raises(InputError, match="--force"):
+        write_ratings(file, TEST, TRAIN, ROW_IDS, COL_IDS)
+    assert file.read_bytes() == before
+    write_ratings(file, TEST, TRAIN, ROW_IDS, COL_IDS, force=True)
+    with open_ratings(file) as ratings:
+        assert ratings.nnz == 2
+    assert only_file(file.parent) == ["r.h5"]
+
+
+@pytest.mark.parametrize("wrong", ["too few", "too many", "descending", "not finite", "other error"])
+def test_error_leaves_no_file(tmp_path, wrong):
+    """Whatever goes wrong between the first and the last byte, no file appears and none is left over."""
+    indptr, indices, values = (array.copy() for array in TRAIN)
+    if wrong == "too few":
+        indptr, indices, values = np.array([0, 2, 2, 4, 5]), indices[:5], values[:5]
+    if wrong == "too many":
+        indptr, indices, values = np.array([0, 2, 2, 5, 7]), np.append(indices, 2), np.append(values, 1)
+        indices, values = indices.astype(np.int32), values.astype(np.float32)
+    if wrong == "descending":
+        indices[:2] = indices[1::-1]
+    if wrong == "not finite":
+        values[0] = np.nan
+
+    def write():
+        with RatingsWriter(tmp_path / "r.h5", n_rows=4, n_cols=3, nnz=6, nnz_test=0) as writer:
+            writer.ids("rows", ROW_IDS)
+            writer.ids("cols", np.arange(3))
+            writer.append("train", indptr, indices, values)
+            writer.append("test", np.zeros(5, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
+            if wrong == "other error":
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError if wrong == "other error" else ValueError):
+        write()
+    assert only_file(tmp_path) == []
+
+
+def test_missing_folder(tmp_path):
+    """The message names the file that cannot be written, and why."""
+    with pytest.raises(InputError, match=r"none/r.h5: the folder .*none does not exist"):
+        write_ratings(tmp_path / "none" / "r.h5", TRAIN, TEST, ROW_IDS, COL_IDS)
+
+
+FULL_DISK = """
+import sys, numpy as np
+from dsgmcmc.errors import InputError
+from dsgmcmc.ratings import write_ratings
+n, rng = 300_000, np.random.default_rng(0)
+rows = np.arange(n)
+if sys.argv[2] == "names":
+    rows = np.array([b"%060d" % k for k in rng.integers(10**18, size=n)])
+train = np.arange(n + 1), np.arange(n, dtype=np.int32), np.ones(n, np.float32)
+test = np.zeros(n + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
+try:
+    write_ratings(sys.argv[1], train, test, rows, np.arange(n))
+except InputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "what"), [(0, "ratings"), (4096, "ratings"), (5_000_000, "ratings"), (12_000_000, "names")]
+)
+def test_full_disk_leaves_no_file(tmp_path, limit, what):
+    """A disk that fills up, at whatever point, gives one message and no file."""
+    run = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path / "r.h5"), what],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == f"cannot write {tmp_path}/r.h5: File too large; nothing was written\n"
+    assert run.stderr == ""
+    assert only_file(tmp_path) == []

@@ -1,0 +1,276 @@
+"""Synthetic ratings: the promises of ``dsgmcmc.synthetic`` and ``dsgmcmc.sparsity``."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from scipy.stats import chi2, gamma
+
+from dsgmcmc import sparsity, synthetic
+from dsgmcmc.errors import InputError
+from dsgmcmc.synthetic import Options
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = Options(rows=400, cols=250, ratings=12_000, rank=3, seed=4)
+
+
+def draw(options: Options) -> tuple[synthetic.Truth, list[np.ndarray]]:
+    """Truth, and rows, columns, values and timestamps in whole."""
+    truth = synthetic.draw_truth(options)
+    return truth, [np.concatenate(parts) for parts in zip(*synthetic.chunks(options, truth), strict=True)]
+
+
+def read(path: Path) -> dict[str, np.ndarray]:
+    """Columns of a file, in its order."""
+    return duckdb.sql(f"SELECT * FROM '{path}'").fetchnumpy()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SMALL,
+        Options(rows=4, cols=4, ratings=4),
+        Options(rows=10, cols=300, ratings=300),
+        Options(rows=300, cols=10, ratings=300),
+        Options(rows=300, cols=10, ratings=750),
+        Options(rows=90, cols=110, ratings=90 * 110 // 4),
+        Options(rows=3000, cols=2000, ratings=700_000),
+    ],
+    ids=lambda o: f"{o.rows}x{o.cols}, {o.ratings}",
+)
+def test_every_size_has_its_ratings(options):
+    """Exactly as many ratings as asked, none twice, each user and item at least once, users ascending.
+
+    At the densest and sparsest sizes allowed, and over the border between chunks.
+    """
+    _, (rows, cols, values, times) = draw(options)
+    assert len(rows) == len(cols) == len(values) == len(times) == options.ratings
+    assert len(np.unique(rows.astype(np.int64) * options.cols + cols)) == options.ratings
+    assert np.array_equal(np.unique(rows), np.arange(options.rows))
+    assert np.array_equal(np.unique(cols), np.arange(options.cols))
+    assert np.all(np.diff(rows) >= 0)
+
+
+def test_marginals_are_skewed_as_promised():
+    """At MovieLens 1M's size both sides follow their laws, which resemble the real percentiles.
+
+    The laws are compared at the 5th to 99th percentile; the real figures (median 96 and 123, 99 % 906 and 1784,
+    largest 2314 and 3428) allow 15 %. Items' numbers scatter about the wanted ones by no more than Poisson noise:
+    the weights are right, also of the most popular.
+    """
+    options = Options()
+    _, (rows, cols, _, _) = draw(options)
+    users, items = np.bincount(rows), np.bincount(cols)
+    assert users.min() == 20
+    levels = np.array([0.05, 0.25, 0.5, 0.75, 0.9, 0.99])
+    wanted = 20 + gamma.ppf(levels, 0.6) / 0.6 * (users.mean() - 20)
+    assert np.quantile(users, levels) == pytest.approx(wanted, rel=0.02, abs=1)
+    wanted = 1 + chi2.ppf(levels, 1) * (items.mean() - 1)
+    assert np.quantile(items, levels) == pytest.approx(wanted, rel=0.08, abs=3)
+    real = [(users, (96, 906, 2314)), (items, (123, 1784, 3428))]
+    for found, figures in real:
+        assert np.quantile(found, [0.5, 0.99, 1]) == pytest.approx(figures, rel=0.15)
+    _, popularity = synthetic.marginals(6040, 3706, 1_000_000, synthetic._generator(options, 3))
+    assert 0.5 < np.mean((items - popularity) ** 2 / popularity) < 1.05
+    top = np.argsort(popularity)[-100:]
+    assert items[top].sum() == pytest.approx(popularity[top].sum(), rel=0.005)
+
+
+def test_weights_give_the_wanted_numbers_in_the_mean():
+    """Items of every popularity are expected as often as wanted, where drawing without replacement matters most.
+
+    In a dense matrix weights in proportion to the wanted numbers would leave the most popular short.
+    """
+    activity, popularity = np.full(200, 30), np.linspace(5.0, 115.0, 100)
+    weights = sparsity.item_weights(activity, popularity)
+    expected = np.zeros(100)
+    time = 1.0
+    for _ in range(50):
+        time *= (30 - 0.5) / (1 - np.exp(-weights * time)).sum()
+        expected = 1 + 200 * (1 - np.exp(-weights * time))
+    assert expected == pytest.approx(popularity, rel=1e-3)
+    assert weights[-1] / weights[0] > 1.15 * popularity[-1] / popularity[0]
+
+
+@pytest.mark.parametrize("spread", [None, 6.0])
+def test_noise_is_as_planted(spread):
+    """Real-valued ratings deviate from the predictor by N(0, sigma^2 / (g_i g'_j)), and by nothing else."""
+    options = dataclasses.replace(SMALL, ratings=25_000, noise=0.3, noise_spread=spread, half_stars=False)
+    truth, (rows, cols, values, _) = draw(options)
+    error = values - synthetic.best_prediction(truth, rows, cols)
+    z = error * np.sqrt(truth.g_rows[rows] * truth.g_cols[cols]) / 0.3
+    n = len(z)
+    assert abs(z.mean()) < 5 / np.sqrt(n)
+    assert abs(np.mean(z**2) - 1) < 5 * np.sqrt(2 / n)
+    assert abs(np.mean(z**4) - 3) < 5 * np.sqrt(96 / n)
+    for g, n in ((truth.g_rows, options.rows), (truth.g_cols, options.cols)):
+        if spread is None:
+            assert np.all(g == 1)
+        else:
+            assert abs(g.mean() - 1) < 5 * np.sqrt(2 / spread / n)
+            assert g.var() == pytest.approx(2 / spread, rel=0.35)
+
+
+@pytest.mark.parametrize("rank", [1, 20])
+def test_signal_does_not_depend_on_the_rank(rank):
+    """Biases have sd 0.4 and 0.5, the product of factors 0.5 at any rank; a predictor is their sum with 3.5."""
+    options = Options(rows=4000, cols=3000, ratings=100_000, rank=rank, half_stars=False)
+    truth = synthetic.draw_truth(options)
+    assert truth.a.std() == pytest.approx(0.4, rel=0.05)
+    assert truth.b.std() == pytest.approx(0.5, rel=0.05)
+    product = truth.W @ truth.H.T
+    assert product.std() == pytest.approx(0.5, rel=0.1)
+    rows, cols = np.array([0, 7, 7]), np.array([5, 5, 2999])
+    by_hand = 3.5 + truth.a[rows] + truth.b[cols] + product[rows, cols]
+    assert synthetic.best_prediction(truth, rows, cols) == pytest.approx(by_hand, rel=1e-6)
+
+
+def test_half_stars():
+    """Ratings are 0.5, 1, ... 5, all of which occur, and the nearest to the real-valued ones of the same seed."""
+    options = dataclasses.replace(SMALL, noise=1.5)
+    _, (rows, cols, stars, _) = draw(options)
+    _, (same_rows, same_cols, values, _) = draw(dataclasses.replace(options, half_stars=False))
+    assert np.array_equal(np.unique(stars), np.arange(1, 11) / 2)
+    assert np.array_equal(rows, same_rows)
+    assert np.array_equal(cols, same_cols)
+    inside = (values > 0.5) & (values < 5)
+    assert np.abs(stars - values)[inside].max() <= 0.25
+    assert np.all(stars[values >= 5] == 5)
+    assert np.all(stars[values <= 0.5] == 0.5)
+    assert stars.dtype == np.float32
+
+
+def test_best_prediction_of_half_stars():
+    """It is the mean of simulated half-star ratings, also at the ends of the scale and with own noise."""
+    rng = np.random.default_rng(0)
+    a = np.array([-6.0, -3.1, -1.0, 0.0, 0.4, 1.2, 2.5], np.float32)
+    ones, zeros = np.ones((7, 1), np.float32), np.zeros((1, 1), np.float32)
+    g_rows, g_cols = np.linspace(0.3, 3, 7, dtype=np.float32), np.array([1.7], np.float32)
+    truth = synthetic.Truth(ones, zeros, a, np.zeros(1, np.float32), g_rows, g_cols, 3.5, 0.9, half_stars=True)
+    draws = 400_000
+    x = 3.5 + a[:, None] + 0.9 / np.sqrt(g_rows[:, None] * 1.7) * rng.standard_normal((7, draws))
+    simulated = np.clip(np.round(2 * x) / 2, 0.5, 5)
+    error = np.maximum(simulated.std(axis=1), 1e-3) / np.sqrt(draws)
+    best = synthetic.best_prediction(truth, np.arange(7), np.zeros(7, int))
+    assert np.all(np.abs(best - simulated.mean(axis=1)) < 5 * error)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_file_holds_what_was_drawn(tmp_path, suffix):
+    """File and truth hold the drawn ratings, ids from 1, in order and to the last bit; nothing else is left."""
+    options = dataclasses.replace(SMALL, half_stars=False, noise_spread=5.0)
+    out = tmp_path / f"it's{suffix}"
+    seen: list[int] = []
+    truth = synthetic.generate(out, options, progress=seen.append)
+    again, (rows, cols, values, times) = draw(options)
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE r (userId INT, movieId INT, rating FLOAT, timestamp BIGINT)")
+        quoted = str(out).replace("'", "''")
+        database.execute(f"COPY r FROM '{quoted}'" + (" (HEADER)" if suffix == ".csv" else ""))
+        found = database.execute("SELECT * FROM r").fetchnumpy()
+    assert list(found) == ["userId", "movieId", "rating", "timestamp"]
+    assert np.array_equal(found["userId"], rows + 1)
+    assert np.array_equal(found["movieId"], cols + 1)
+    assert np.array_equal(found["rating"], values)
+    assert np.array_equal(found["timestamp"], times)
+    loaded = synthetic.load_truth(synthetic.truth_path(out))
+    for field in dataclasses.fields(truth):
+        assert np.array_equal(getattr(loaded, field.name), getattr(truth, field.name))
+        assert np.array_equal(getattr(again, field.name), getattr(truth, field.name))
+    assert loaded.half_stars is False
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([out.name, "it's.truth.npz"])
+    assert seen[-1] == options.ratings
+
+
+def test_a_users_ratings_follow_each_other(tmp_path):
+    """Timestamps rise within a user, so that a split by time has an order to go by, and lie in the period."""
+    _, (rows, _, _, times) = draw(SMALL)
+    same = rows[1:] == rows[:-1]
+    assert np.all(np.diff(times)[same] >= 1)
+    assert np.all(np.diff(times)[same] < 60)
+    assert times.min() >= 946_684_800
+    assert times[np.append(0, np.nonzero(~same)[0] + 1)].max() < 946_684_800 + 3 * 365 * 86_400
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_same_seed_same_bytes(tmp_path, suffix):
+    """A seed gives the same bytes, of the truth too; another seed other ratings."""
+    files = [tmp_path / (name + suffix) for name in "abc"]
+    options = dataclasses.replace(SMALL, rows=6000, cols=3000, ratings=300_000)  # two chunks
+    for path, seed in zip(files, (1, 1, 2), strict=True):
+        synthetic.generate(path, dataclasses.replace(options, seed=seed))
+    first, second, other = (path.read_bytes() for path in files)
+    assert first == second
+    assert first != other
+    first, second, other = (synthetic.truth_path(path).read_bytes() for path in files)
+    assert first == second
+    assert first != other
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ratings": 399}, "399 ratings of 400 rows and 250 columns: give 400"),
+        ({"ratings": 25_001}, "to 25000 .a quarter"),
+        ({"rows": 1}, "1 rows"),
+        ({"cols": 1}, "1 columns"),
+        ({"rank": 0}, "rank 0"),
+        ({"seed": -1}, "seed -1"),
+        ({"rows": 2**31, "ratings": 2**32}, "at most 2147483647"),
+        ({"noise": 0.0}, "noise 0.0"),
+        ({"noise": float("nan")}, "noise nan"),
+        ({"noise_spread": 2.0}, "noise spread 2.0"),
+    ],
+)
+def test_impossible_options(tmp_path, change, message):
+    """What cannot be made is refused with its numbers, and nothing is written."""
+    with pytest.raises(InputError, match=message):
+        synthetic.generate(tmp_path / "out.csv", dataclasses.replace(SMALL, **change))
+    assert not list(tmp_path.iterdir())
+
+
+def test_impossible_files(tmp_path):
+    """Other suffixes, a missing folder, and files that exist are refused; --force replaces."""
+    with pytest.raises(InputError, match=r"ends in .csv or .parquet"):
+        synthetic.generate(tmp_path / "out.txt", SMALL)
+    with pytest.raises(InputError, match="cannot be written"):
+        synthetic.generate(tmp_path / "missing" / "out.csv", SMALL)
+    out = tmp_path / "out.csv"
+    out.write_text("precious")
+    with pytest.raises(InputError, match="exists"):
+        synthetic.generate(out, SMALL)
+    assert out.read_text() == "precious"
+    synthetic.generate(out, SMALL, force=True)
+    assert len(read(out)["rating"]) == SMALL.ratings
+    out.unlink()
+    with pytest.raises(InputError, match=r"out\.truth\.npz exists"):
+        synthetic.generate(out, SMALL)
+
+
+@pytest.mark.parametrize("program", [["-m", "dsgmcmc", "synthetic"], [str(ROOT / "data" / "synthetic.py")]])
+def test_command(tmp_path, program):
+    """The command and data/synthetic.py make the same file as the function, and name the best possible RMSE."""
+    options = dataclasses.replace(SMALL, noise_spread=4.0, half_stars=False, noise=0.5)
+    arguments = "--rows 400 --cols 250 --ratings 12000 --rank 3 --seed 4 --noise 0.5 --noise-spread 4 --real"
+    done = subprocess.run(
+        [sys.executable, *program, str(tmp_path / "a.csv"), *arguments.split()],
+        capture_output=True, text=True, timeout=300, env=os.environ | {"COLUMNS": "200"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    synthetic.generate(tmp_path / "b.csv", options)
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    truth, (rows, cols, values, _) = draw(options)
+    best = np.sqrt(np.mean((values - synthetic.best_prediction(truth, rows, cols)) ** 2))
+    assert f"RMSE of {best:.4f}" in done.stdout
+    again = subprocess.run(
+        [sys.executable, *program, str(tmp_path / "a.csv")], capture_output=True, text=True, timeout=300
+    )
+    assert again.returncode == 2
+    assert "exists; give --force" in again.stderr
