@@ -1,0 +1,162 @@
+"""The ratings that a process holds: its row ranges, each cut into column blocks, and its test ratings."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.faults import fault
+from dsgmcmc.kernels.predict import split_columns
+from dsgmcmc.partition import block_bounds
+from dsgmcmc.ratings import Ratings
+from dsgmcmc.ratings.format import row_slabs
+
+if TYPE_CHECKING:
+    from dsgmcmc.ring import Ring  # which loads MPI
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+Float32 = npt.NDArray[np.float32]
+
+SLAB = 250_000  # ratings read at a time
+
+
+@dataclass(frozen=True)
+class TrainBlock:
+    """Training ratings of one block in CSR: local rows, local columns, values less the centre."""
+
+    indptr: Int64
+    indices: Int32
+    values: Float32
+
+
+@dataclass(frozen=True)
+class TestRows:
+    """Test ratings of one row block, in the order of the file.
+
+    Attributes
+    ----------
+    values : (q,) float32
+        Ratings less the centre.
+    by_column : list of (selection, rows, columns)
+        For every column block: positions in `values`, local rows and local columns, all int32.
+    """
+
+    values: Float32
+    by_column: list[tuple[Int32, Int32, Int32]]
+
+
+def give_back() -> None:
+    """Return memory that was freed to the system, where the C library can (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+class RatingBlocks:
+    """The blocks of the rows that this process owns. Collective.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Open ratings file.
+    ring : Ring
+        The processes of the chain; says which row blocks are this process's.
+    centre : float
+        Subtracted from every rating (the training mean, or 0).
+
+    Attributes
+    ----------
+    row_bounds, column_bounds : (B + 1,) int64
+        Where the row and column blocks begin.
+    row_counts : dict of int to (rows,) int64
+        Training ratings of every row, by row block of this process.
+    column_counts : (J,) int64
+        Training ratings of every column of the whole matrix.
+    part_sizes : (B,) int64
+        Training ratings in every part.
+    part_peaks : (B,) int64
+        Most training ratings of any one row or column within a part.
+    """
+
+    def __init__(self, ratings: Ratings, ring: Ring, centre: float) -> None:
+        grid = ring.grid
+        if grid > min(ratings.n_rows, ratings.n_cols):
+            raise InputError(
+                f"--grid {grid} is more than {ratings.path} allows: it has {ratings.n_rows} rows and "
+                f"{ratings.n_cols} columns"
+            )
+        self.n_data, self.n_test, self.centre = ratings.nnz, ratings.nnz_test, centre
+        self.shape = (ratings.n_rows, ratings.n_cols)
+        self.column_counts: Int64 = ratings.column_counts
+        self.column_bounds = block_bounds(np.concatenate([[0], np.cumsum(self.column_counts)]), grid)
+        self.row_bounds = block_bounds(ratings.row_indptr, grid)
+        self.row_counts = {
+            b: np.diff(ratings.row_indptr[self.row_bounds[b] : self.row_bounds[b + 1] + 1]) for b in ring.blocks
+        }
+        self.train: dict[tuple[int, int], TrainBlock] = {}
+        self.test: dict[int, TestRows] = {}
+        ring.agree(partial(self._read, ratings, ring), "reading ratings")
+        self.part_sizes, self.part_peaks = self._count(ring)
+        give_back()
+
+    def _read(self, ratings: Ratings, ring: Ring) -> None:
+        for b in ring.blocks:
+            fault("load")
+            start, stop = int(self.row_bounds[b]), int(self.row_bounds[b + 1])
+            for c, block in enumerate(self._read_train(ratings, start, stop)):
+                self.train[b, c] = block
+            self.test[b] = self._cut_test(*ratings.slab("test", start, stop))
+
+    def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[TrainBlock]:
+        """Read a range of rows in small slabs, so that little more memory is needed than what is kept."""
+        bounds, grid = self.column_bounds, len(self.column_bounds) - 1
+        slabs = [(start + a, start + b) for a, b in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)]
+        sizes = np.zeros(grid, np.int64)
+        for first, last in slabs:
+            _, columns, _ = ratings.slab("train", first, last)
+            sizes += np.histogram(columns, bounds)[0]
+        blocks = [
+            TrainBlock(np.zeros(stop - start + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32))
+            for n in sizes
+        ]
+        filled = np.zeros(grid, np.int64)
+        for first, last in slabs:
+            for c, (indptr, indices, values) in enumerate(
+                split_columns(*ratings.slab("train", first, last), bounds, self.centre)
+            ):
+                place = slice(filled[c], filled[c] + len(values))
+                blocks[c].indptr[first - start + 1 : last - start + 1] = filled[c] + indptr[1:]
+                blocks[c].indices[place], blocks[c].values[place] = indices, values
+                filled[c] += len(values)
+        return blocks
+
+    def _cut_test(self, indptr: Int64, indices: Int32, values: Float32) -> TestRows:
+        rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+        block = np.searchsorted(self.column_bounds, indices, side="right") - 1
+        by_column = []
+        for c in range(len(self.column_bounds) - 1):
+            chosen = np.flatnonzero(block == c).astype(np.int32)
+            columns = (indices[chosen] - self.column_bounds[c]).astype(np.int32)
+            by_column.append((chosen, rows[chosen], columns))
+        return TestRows((values - np.float32(self.centre)).astype(np.float32), by_column)
+
+    def _count(self, ring: Ring) -> tuple[Int64, Int64]:
+        grid = ring.grid
+        sizes = np.zeros((len(ring.blocks), grid))
+        peaks = np.zeros((len(ring.blocks), grid))
+        for (b, c), block in self.train.items():
+            part = (c - b) % grid
+            sizes[b - ring.blocks.start, part] = len(block.values)
+            if len(block.values):
+                columns = np.bincount(block.indices)
+                peaks[b - ring.blocks.start, part] = max(np.diff(block.indptr).max(), columns.max())
+        total = ring.total(sizes)
+        peak = ring.reduce(peaks, lambda everything: everything.max(axis=0), grid)
+        return total.astype(np.int64), peak.astype(np.int64)

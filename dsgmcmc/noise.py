@@ -1,0 +1,70 @@
+r"""Noise of its own for users, items, or both: variance 1 / (tau g_i g'_j), g_i ~ Gamma(nu / 2, nu / 2).
+
+Marginally Student's t in the ratings of one user. The conditional draws, with SSE_i the squared errors of row i
+weighted by the other side's g':
+
+    g_i | rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
+    nu  | g    on a grid, uniform in log nu
+
+SSE_i is that of the last sweep's gradients. Where both sides have noise of their own they are drawn in turns, a sweep
+each: drawn at once, each given the other's old values, they would not leave the posterior invariant. A new g counts
+from the next gradient on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from dsgmcmc.factors import PURPOSE_WEIGHT, Side
+from dsgmcmc.kernels.gamma import gammas
+from dsgmcmc.kernels.philox import NoiseKey
+
+if TYPE_CHECKING:
+    from dsgmcmc.factor_world import FactorWorld
+
+Float64 = npt.NDArray[np.float64]
+NoiseName = Literal["shared", "by-user", "by-item", "both"]
+
+NU_START = 12.0
+NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4 on 1 / g has a variance
+
+
+def own_noise(noise: NoiseName, transposed: bool) -> tuple[str, ...]:
+    """Factors whose rows have noise of their own; `transposed` says that the rows of W are items."""
+    users, items = ("H", "W") if transposed else ("W", "H")
+    return {"shared": (), "by-user": (users,), "by-item": (items,), "both": (users, items)}[noise]
+
+
+def start_weights(world: FactorWorld) -> None:
+    """Set all weights to 1, if the world has weights."""
+    if world.likelihood.weighted:
+        for side in world.sides():
+            side["weight"].fill(1.0)
+
+
+def weight_sums(side: Side) -> Float64:
+    """Sum of log g and sum of g over a side's rows, (2,) float64."""
+    g = side.row("weight").astype(np.float64)
+    return np.array([np.log(g).sum(), g.sum()])
+
+
+def draw_nu(sums: Float64, n: int, rng: np.random.Generator) -> float:
+    """Draw nu given the sums of log g and of g over n rows, from the grid."""
+    a = NU_GRID / 2
+    log_density = n * (a * np.log(a) - gammaln(a)) + (a - 1) * sums[0] - a * sums[1]
+    weights = np.exp(log_density - log_density.max())
+    return float(rng.choice(NU_GRID, p=weights / weights.sum()))
+
+
+def draw_weights(world: FactorWorld, factor: str) -> None:
+    """Draw the weights of a factor's rows given their squared errors of the last sweep."""
+    nu, tau = float(world.state[f"{factor}.nu"][0]), float(world.state["tau"][0])
+    for side in world.sides():
+        if side.factor == factor:
+            key = NoiseKey(side.start, world.seed, world.chain, PURPOSE_WEIGHT, world.iteration, int(factor == "H"))
+            drawn = gammas((nu + side.counts) / 2, key)
+            side.row("weight")[:] = drawn / ((nu + tau * side.row("row_error").astype(np.float64)) / 2)

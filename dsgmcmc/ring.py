@@ -1,0 +1,234 @@
+"""The processes of one chain: who holds which column block when, ordered sums, agreement.
+
+Column block c is, during part t, with the process that owns row block (c - t) mod B, whatever the
+schedule. `move` sends to where the next part needs them only the blocks that must go; `tour` passes all of
+them once round the ring [Ahn 2015, section 3]. All messages are upper-case mpi4py calls on preallocated
+float32 buffers.
+
+Sums over blocks are gathered as float64 partials and added in block order by the root, which also computes
+what follows from them: no sum depends on the number of processes or on the MPI library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from dsgmcmc.agreement import agree
+from dsgmcmc.errors import InputError
+from dsgmcmc.faults import fault
+from dsgmcmc.partition import blocks_of, column_of, owner, row_of
+from dsgmcmc.phases import Phases
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+T = TypeVar("T")
+
+SENSELESS = 1e15  # no sum over the data of a chain that samples comes near
+
+
+class Ring:
+    """The processes that share one chain.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        Communicator of the chain's group of processes.
+    grid : int
+        Number B of row blocks; at least `comm.size`.
+    """
+
+    def __init__(self, comm: MPI.Comm, grid: int) -> None:
+        if comm.size > grid:
+            raise InputError(
+                f"{comm.size} processes cannot share a grid of {grid} blocks: use at most {grid} processes, or --grid "
+                f"{2 * comm.size}"
+            )
+        self.comm = comm
+        self.grid = grid
+        self.rank, self.size = comm.rank, comm.size
+        self.blocks = blocks_of(comm.rank, comm.size, grid)
+        self.phases = Phases()
+
+    # ------------------------------------------------------------------ moving column blocks
+
+    def move(self, columns: dict[int, Float32], part: int, after: int, length: Callable[[int], int]) -> Move:
+        """Begin to move column blocks from where `part` has them to where `after` needs them.
+
+        Parameters
+        ----------
+        columns : dict of int to (length,) float32
+            Buffers of the column blocks that are here during `part`, by column block.
+        part, after : int
+            The part at which the blocks are now, and the next one.
+        length : callable
+            Number of float32 in the buffer of a column block.
+        """
+        return Move(self, columns, part, after, length)
+
+    def tour(
+        self,
+        home: Mapping[int, Float32],
+        length: Callable[[int], int],
+        come_home: bool = False,
+        steps: int = 0,
+    ) -> Iterator[tuple[int, int, Float32]]:
+        """Pass column buffers once round the ring, yielding each at every row block. Collective.
+
+        The buffers may be changed between two yields (accumulators travel along); a block that leaves is
+        yielded first and travels while the others are worked on.
+
+        Parameters
+        ----------
+        home : mapping of int to (length,) float32
+            Buffer of column block b for every row block b that this process owns (part 0). They are not kept.
+        length : callable
+            Number of float32 in the buffer of a column block.
+        come_home : bool
+            Whether to send the buffers back to `home` at the end, and copy them into it.
+        steps : int
+            How many of the `grid` steps to make; 0 for all.
+
+        Yields
+        ------
+        row_block, column_block : int
+        buffer : (length,) float32
+        """
+        here = dict(home)
+        for step in range(steps or self.grid):
+            last = step + 1 == (steps or self.grid)
+            going = None if last and not come_home else self.move(here, step, (step + 1) % self.grid, length)
+            for b in going.order if going else self.blocks:
+                c = column_of(b, step, self.grid)
+                yield b, c, here[c]
+                if going:
+                    going.depart(c)
+            if going:
+                here = going.finish()
+        if come_home:
+            for c, buffer in home.items():
+                if here[c] is not buffer:
+                    buffer[:] = here[c]
+
+    # ------------------------------------------------------------------ ordered sums
+
+    def gather(self, partials: Float64) -> Float64 | None:
+        """Collect per-block partials at the root, in the order of row blocks. Collective.
+
+        Parameters
+        ----------
+        partials : (blocks here, width) float64
+            One row for every row block of this process.
+
+        Returns
+        -------
+        (grid, width) float64 at the root, None elsewhere.
+        """
+        partials = np.ascontiguousarray(partials)
+        if self.size == 1:
+            return partials
+        width = partials.shape[1]
+        counts = [len(blocks_of(p, self.size, self.grid)) * width for p in range(self.size)]
+        everything = np.empty((self.grid, width)) if self.rank == 0 else None
+        self.comm.Gatherv(partials, [everything, counts], root=0)
+        return everything
+
+    def reduce(self, partials: Float64, finish: Callable[[Float64], Float64], width: int) -> Float64:
+        """Add per-block partials in block order, and give everyone what the root makes of the sum. Collective.
+
+        Parameters
+        ----------
+        partials : (blocks here, n) float64
+            One row for every row block of this process.
+        finish : callable
+            Maps the (grid, n) partials in block order to a (width,) float64 result; runs at the root only, so
+            that unlike processors agree.
+        width : int
+            Length of the result.
+        """
+        begin = self.phases.enter()
+        fault("reduce")
+        everything = self.gather(partials)
+        if self.size == 1:
+            assert everything is not None
+            result = _finish(finish, everything, width)
+        else:
+            result = np.empty(width) if everything is None else _finish(finish, everything, width)
+            self.comm.Bcast(result, root=0)
+        self.phases.leave("reduce", begin)
+        return result
+
+    def total(self, partials: Float64) -> Float64:
+        """Sum of per-block partials, (n,) float64, added in block order. Collective."""
+        return self.reduce(partials, lambda everything: everything.sum(axis=0), partials.shape[1])
+
+    # ------------------------------------------------------------------ agreement
+
+    def agree(self, work: Callable[[], T], what: str) -> T:
+        """Do local work that can fail; if it fails anywhere, raise the same error everywhere. Collective."""
+        return agree(self.comm, work, what)
+
+
+def _finish(finish: Callable[[Float64], Float64], everything: Float64, width: int) -> Float64:
+    """What the root makes of partials; NaN where they are of a diverged chain, which is then found by all."""
+    try:
+        return finish(everything)
+    except (ArithmeticError, ValueError):  # LinAlgError is a ValueError
+        if (np.abs(everything) < SENSELESS).all():
+            raise
+        return np.full(width, np.nan)
+
+
+class Move:
+    """Column blocks on their way from one part to the next; see `Ring.move`."""
+
+    def __init__(
+        self, ring: Ring, columns: dict[int, Float32], part: int, after: int, length: Callable[[int], int]
+    ) -> None:
+        self._ring, self._columns = ring, columns
+        grid, size, rank = ring.grid, ring.size, ring.rank
+        self._arriving: dict[int, Float32] = {}
+        self._receives: list[MPI.Request] = []
+        self._sends: dict[int, MPI.Request | int] = {}
+        if size > 1:
+            begin = ring.phases.enter()
+            for b in ring.blocks:  # receives are posted before anything is sent
+                c = column_of(b, after, grid)
+                source = owner(row_of(c, part, grid), size, grid)
+                if source != rank:
+                    self._arriving[c] = np.empty(length(c), np.float32)
+                    self._receives.append(ring.comm.Irecv(self._arriving[c], source=source, tag=c))
+            for c in columns:
+                to = owner(row_of(c, after, grid), size, grid)
+                if to != rank:
+                    self._sends[c] = to
+            ring.phases.leave("exchange", begin)
+        #: Row blocks of this process in the order in which to work on them: the departing first.
+        self.order = sorted(ring.blocks, key=lambda b: column_of(b, part, grid) not in self._sends)
+
+    def depart(self, column_block: int) -> None:
+        """The work on this block is done: send it on its way if it must go."""
+        ring = self._ring
+        if not self._receives and not self._sends:
+            return
+        begin = ring.phases.enter()
+        to = self._sends.get(column_block)
+        if isinstance(to, int):
+            self._sends[column_block] = ring.comm.Isend(self._columns[column_block], dest=to, tag=column_block)
+        MPI.Request.Testall(self._receives)  # lets the library make progress while we compute
+        ring.phases.leave("exchange", begin)
+
+    def finish(self) -> dict[int, Float32]:
+        """Wait for what is on its way, and return the blocks that are here for the next part."""
+        begin = self._ring.phases.enter()
+        fault("exchange")
+        sends = [request for request in self._sends.values() if isinstance(request, MPI.Request)]
+        if self._receives or sends:
+            MPI.Request.Waitall(self._receives + sends)
+        stay = {c: buffer for c, buffer in self._columns.items() if c not in self._sends}
+        self._ring.phases.leave("exchange", begin)
+        return stay | self._arriving
