@@ -1,0 +1,308 @@
+r"""HAMCMC: stochastic quasi-Newton Langevin Monte Carlo [Simsekli 2016, algorithm 1], distributed in one reduction.
+
+    theta_t = theta_{t-M} - eps H_t grad U~_t(theta_{t-M}) + sqrt(2 eps) S_t z,      H_t = S_t S_t^T
+
+H_t is the L-BFGS inverse Hessian of the M - 1 pairs tau = t-M+1 .. t-1,
+
+    s_tau = theta_tau - theta_{tau-M}
+    y_tau = grad U~_tau(theta_tau) - grad U~_tau(theta_{tau-M}) + trust B^0 s_tau    (both on the same part)
+
+started from H^0 = gamma I as published, or from ``metric = "diagonal"``: H^0 = diag(gamma / (lambda_v + sqrt v)),
+v as in PSGLD but with the prior's gradient. B^0 is the inverse of H^0, so that trust / gamma is the paper's lambda,
+and the diagonal metric is the published algorithm in other coordinates. Pairs with s.y <= 0.1 trust s.B^0 s are left
+out, and counted. S follows from the direct BFGS matrix B: with p = s / (s.y) and q = y - sqrt(s.y / s.Bs) B s,
+S <- (I - p q^T) S. [Simsekli 2016, eq. 11] prints q with the other sign and s.By for s.Bs, which does not give
+S S^T = H.
+
+M interleaved sub-chains: theta_t continues theta_{t-M}, and every draw comes M iterations after the last of its
+own sub-chain. Averages run over all of them. The first 2M + 1 samples come from SGLD steps (H = H^0): the first
+M each from the one before, so that the sub-chains start close together, the others from their own sub-chain.
+
+*Units.* `step_size` is eps gamma u, where gamma is 1 / u unless given; u = max(count / p_t), as for SGLD, or, with the
+diagonal metric, N max(1, B / 4), as for PSGLD. So the settings carry over between data sets, and H^0 alone is SGLD or
+PSGLD with the same step. With trust = 1 no pair says that U is flatter than B^0, where U is convex; a smaller one lets
+pairs lengthen the steps where U is flat, and then eps has to be smaller where it is not.
+
+*In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with a diagonal metric,
+of the same times H^0. So a block forms its partial dot products in float64, one ordered reduction adds them, the
+recursions run on coefficients (`dsgmcmc.samplers.bfgs`), and each block forms its new state in one pass; z is never
+stored but generated again from its counter. Products among old pairs are kept from earlier iterations, unless the
+metric has changed since.
+
+*What is exact.* As eps -> 0, for a quadratic U: H_t never sees theta_{t-M}. It does depend on its ancestors
+through s_{t-1}, so that for other targets a small bias remains, whatever the paper's theorem 1 says: see
+docs/hamcmc.md for its size. With the diagonal metric the same holds because v is frozen when burn-in ends; v that goes
+on adapting to the sub-chain's own gradients would sample another law.
+
+Fields that travel: M states, M - 1 s and M - 1 y (and v): 3M - 2 numbers for each of SGLD's. Nothing less will do:
+s_tau needs theta_{tau-M}, which was overwritten, and y_tau a gradient of a part that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from itertools import product
+from math import gcd, sqrt
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.factors import Field as StateField
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.bfgs import Products, coefficients
+from dsgmcmc.schedule import StepSize
+from dsgmcmc.world import World
+
+Float64 = npt.NDArray[np.float64]
+
+PAIR_PRODUCTS = ("sy", "yhy", "sbs")  # those among pairs, which are kept from one iteration to the next
+
+
+STEPS = {"identity": 0.9, "diagonal": 0.04}
+
+
+class HAMCMCConfig(StepSize):
+    """Configuration of HAMCMC; `step_size` is eps gamma u, see the module."""
+
+    step_size: float = Field(STEPS["identity"], gt=0, allow_inf_nan=False, description="0.04 with the diagonal metric")
+    memory: int = Field(2, ge=2, le=10, description="M, the number of interleaved sub-chains")
+    gamma: float | None = Field(None, gt=0, allow_inf_nan=False, description="scale of H^0; default 1 / u")
+    trust: float = Field(1.0, gt=0, allow_inf_nan=False, description="what keeps H below H^0 / trust along the pairs")
+    metric: Literal["identity", "diagonal"] = Field("identity", description="H^0, before the pairs")
+    alpha: float = Field(0.99, gt=0, lt=1, description="memory of v, with the diagonal metric")
+    lambda_n: float = Field(9.0, gt=0, allow_inf_nan=False, description="lambda_v N, with the diagonal metric")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _step_of_metric(cls, given: Any) -> Any:
+        if given.get("metric") == "diagonal":
+            return {"step_size": STEPS["diagonal"], **given}
+        return given
+
+
+class HAMCMC(Sampler[HAMCMCConfig]):
+    """Hessian-approximated MCMC."""
+
+    Config = HAMCMCConfig
+    scratch = ("g", "g2")
+
+    def __init__(self, config: HAMCMCConfig, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.memory = config.memory
+        self.pairs = config.memory - 1
+        self.diagonal = config.metric == "diagonal"
+
+    @classmethod
+    def check(cls, config: HAMCMCConfig, schedule: str, grid: int, thin: int) -> None:
+        """Refuse a schedule or thinning that would show a sub-chain only some of the parts or draws."""
+        m = config.memory
+        if schedule == "cyclic" and gcd(m, grid) > 1:
+            raise InputError(
+                f"the cyclic schedule with grid {grid} shows each of the {m} sub-chains of HAMCMC only "
+                f"{grid // gcd(m, grid)} of the parts: use --schedule shuffled, or a memory and grid that have no "
+                "common factor"
+            )
+        if gcd(m, thin) > 1:
+            raise InputError(
+                f"thin = {thin} iterations would keep draws of only {m // gcd(m, thin)} of the {m} sub-chains "
+                f"of HAMCMC: use a number that has no common factor with {m}, such as --thin {thin + 1}"
+            )
+
+    @classmethod
+    def default_thin(cls, config: HAMCMCConfig, grid: int) -> int:
+        """About two sweeps, coprime to the memory."""
+        return next(n for n in range(2 * grid, 4 * grid + 20) if gcd(n, config.memory) == 1)
+
+    # ------------------------------------------------------------------ state
+
+    @property
+    def positions(self) -> tuple[str, ...]:
+        """One field for each sub-chain."""
+        return tuple(f"theta{m}" for m in range(self.memory))
+
+    @property
+    def fields(self) -> tuple[StateField, ...]:
+        """M states, M - 1 pairs, and v for the diagonal metric."""
+        pairs = [f"{name}{slot}" for name in "sy" for slot in range(self.pairs)]
+        names = [*self.positions, *pairs, *(["v"] if self.diagonal else [])]
+        return tuple(StateField(name) for name in names)
+
+    def start(self, world: World, sd: float) -> None:
+        """Set the state before the first sample, from which all sub-chains descend."""
+        self.start_field(world, self.positions[-1], sd)
+        world.state.update({f"pairs.{name}": np.zeros((self.pairs, self.pairs)) for name in PAIR_PRODUCTS})
+        world.state["skipped_pairs"] = np.zeros(1)
+
+    def _slot(self, iteration: int, age: int) -> int:
+        """Field number of the pair iteration - (M - 1) + age; age 0 is the oldest, whose place the new one takes."""
+        return (iteration + age) % self.pairs
+
+    def _bind(self, iteration: int) -> dict[str, str]:
+        ages = range(self.pairs)
+        return {f"{name}{age}": f"{name}{self._slot(iteration, age)}" for name in "sy" for age in ages}
+
+    def metrics(self, world: World) -> dict[str, float]:
+        """Curvature pairs left out so far."""
+        return {"skipped_pairs": float(world.state["skipped_pairs"][0])}
+
+    # ------------------------------------------------------------------ one iteration
+
+    def step(self, world: World, iteration: int) -> None:
+        """One step of one sub-chain on every row from this iteration's part. Collective."""
+        world.subchain = iteration % self.memory
+        here = self.positions[iteration % self.memory]
+        source = self.positions[(iteration - 1) % self.memory] if iteration < self.memory else here
+        bind = self._bind(iteration)
+        scalars = self._scalars(world, iteration)
+        changing = self.diagonal and iteration < self.burn_in
+        products = self._all_products if changing else self._new_products
+        for block in world.visit():
+            block.gradient(source, "g", prior=False)
+            for side in block.sides:
+                sums = side.update(products, {**bind, "theta": source}, **scalars)
+                world.add(side, np.array([sums[name] for name in products.sums]))
+        weights = world.reduce(lambda total: self._solve(world, iteration, products.sums, total), self._width)
+        scalars |= self._combine(self._unpack(world, weights), scalars)
+        for block in world.visit(send=True):
+            for side in block.sides:
+                if source != here:
+                    side[here][:] = side[source]
+                side.update(self._move, {**bind, "theta": here}, **scalars)
+            block.gradient(here, "g2", prior=False, errors=False)  # the same part, before anything is sent
+            for side in block.sides:
+                side.update(self._pair, {"theta": here, "s": bind["s0"], "y": bind["y0"]}, **scalars)
+
+    def _scalars(self, world: World, iteration: int) -> dict[str, float]:
+        config, n = self.config, world.n_data
+        unit = n * max(1.0, world.grid / 4) if self.diagonal else world.peak_count
+        gamma = config.gamma or 1.0 / unit
+        return {
+            "eps": config.step(iteration, world.grid, self.burn_in) / (gamma * unit),
+            "per_gamma": 1.0 / gamma,
+            "trust": config.trust,
+            "alpha": 0.0 if iteration == 0 else config.alpha if iteration < self.burn_in else 1.0,
+            "per_n": 1.0 / n,
+            "lambda_v": config.lambda_n / n,
+        }
+
+    @cached_property
+    def _width(self) -> int:
+        m = self.pairs
+        return 3 * m * m + 1 + 3 * m
+
+    def _solve(self, world: World, iteration: int, names: tuple[str, ...], total: Float64) -> Float64:
+        """From the summed dot products to the coefficients; runs at the root."""
+        m, state = self.pairs, world.state
+        sums = dict(zip(names, total.tolist(), strict=True))
+        slots = [self._slot(iteration, age) for age in range(m)]
+        kept = {kind: state[f"pairs.{kind}"].copy() for kind in PAIR_PRODUCTS}
+        skipped = state["skipped_pairs"].copy()
+        for kind, i, j in product(PAIR_PRODUCTS, range(m), range(m)):
+            if f"{kind}_{i}_{j}" in sums:
+                kept[kind][slots[i], slots[j]] = sums[f"{kind}_{i}_{j}"]
+        started = iteration >= 2 * self.memory + 1
+        good = (np.diag(kept["sy"]) > 0.1 * self.config.trust * np.diag(kept["sbs"]))[slots]
+        skipped += float(started and not good[-1])
+        pairs = {kind: matrix[slots][:, slots] for kind, matrix in kept.items()}
+        others = {kind: np.array([sums[f"{kind}_{i}"] for i in range(m)]) for kind in ("sg", "yhg", "yrz", "sbrz")}
+        a, b, e = coefficients(Products(**pairs, **others), good & started)
+        return np.concatenate([*(matrix.ravel() for matrix in kept.values()), skipped, a, b, e])
+
+    def _unpack(self, world: World, packed: Float64) -> tuple[Float64, Float64, Float64]:
+        """Keep the pairs' products on every process, and return the coefficients."""
+        m = self.pairs
+        cuts = np.cumsum([m * m] * len(PAIR_PRODUCTS) + [1, m, m])
+        *kept, skipped, a, b, e = np.split(packed, cuts)
+        for kind, value in zip(PAIR_PRODUCTS, kept, strict=True):
+            world.state[f"pairs.{kind}"] = value.reshape(m, m)
+        world.state["skipped_pairs"] = skipped
+        return a, b, e
+
+    def _combine(self, forms: tuple[Float64, Float64, Float64], scalars: dict[str, float]) -> dict[str, float]:
+        """Weights of the basis vectors in -eps H g + sqrt(2 eps) S z."""
+        a, b, e = forms
+        eps, noise = scalars["eps"], sqrt(2 * scalars["eps"])
+        weights = {"drift": -eps, "noise": noise}
+        for age in range(self.pairs):
+            weights[f"ks{age}"] = float(-eps * b[age] + noise * e[age])
+            weights[f"ky{age}"] = float(-eps * a[age])
+        return weights
+
+    # ------------------------------------------------------------------ formulas, by the age of the pairs
+
+    @cached_property
+    def _h(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """Source of the diagonals h of H^0 and b of its inverse, and the fields and scalars in it."""
+        if self.diagonal:
+            return "b = (lambda_v + sqrt(v)) * per_gamma\nh = 1 / b", ("v",), ("per_gamma", "lambda_v")
+        return "b = per_gamma\nh = 1 / b", (), ("per_gamma",)
+
+    @cached_property
+    def _new_products(self) -> Formula:
+        """Partial dot products: of the newest pair with all pairs, and of all pairs with g and z."""
+        return self._products(lambda a, b: self.pairs - 1 in (a, b))
+
+    @cached_property
+    def _all_products(self) -> Formula:
+        """Likewise of all pairs with each other, for a metric that has changed."""
+        return self._products(lambda a, b: True)
+
+    def _products(self, wanted: Callable[[int, int], bool]) -> Formula:
+        """Complete g by the prior and follow it with v; then dot products, among them those of `wanted` pairs."""
+        source, fields, scalars = self._h
+        ages = range(self.pairs)
+        lines = ["g = g + prior"]
+        if self.diagonal:  # with alpha = 1 v stays as it is
+            lines += ["v = alpha * v + (1 - alpha) * (g * per_n) * (g * per_n)"]
+            scalars += ("alpha", "per_n")
+        terms = {}
+        for a, b in product(ages, repeat=2):
+            if wanted(a, b):
+                terms[f"sy_{a}_{b}"] = f"s{a} * y{b}"
+                terms[f"yhy_{a}_{b}"] = f"y{a} * h * y{b}"
+                terms[f"sbs_{a}_{b}"] = f"s{a} * b * s{b}"
+        for a in ages:
+            terms[f"sg_{a}"] = f"s{a} * g"
+            terms[f"yhg_{a}"] = f"y{a} * h * g"
+            terms[f"yrz_{a}"] = f"y{a} * r * z"
+            terms[f"sbrz_{a}"] = f"s{a} * b * r * z"
+        lines += [source, "r = sqrt(h)", *(f"{name} = {term}" for name, term in terms.items())]
+        names = [f"{name}{age}" for name in "sy" for age in ages]
+        return Formula(
+            "\n".join(lines),
+            fields=("theta", "g", *names, *fields),
+            scalars=scalars,
+            sums=tuple(terms),
+            prior_of="theta",
+        )
+
+    @cached_property
+    def _move(self) -> Formula:
+        """Theta <- theta - eps H g + sqrt(2 eps) S z; the step replaces the oldest s."""
+        source, fields, scalars = self._h
+        ages = range(self.pairs)
+        inside = " + ".join(["drift * g", *(f"ky{a} * y{a}" for a in ages)])
+        step = " + ".join([f"h * ({inside})", "noise * sqrt(h) * z", *(f"ks{a} * s{a}" for a in ages)])
+        names = [f"{name}{age}" for name in "sy" for age in ages]
+        weights = [f"k{name}{age}" for name in "sy" for age in ages]
+        return Formula(
+            f"{source}\nstep = {step}\ntheta = theta + step\ns0 = step",
+            fields=("theta", "g", *names, *fields),
+            scalars=("drift", "noise", *weights, *scalars),
+        )
+
+    @cached_property
+    def _pair(self) -> Formula:
+        """Complete y, the difference of the gradients, by the second one's prior and the trust region."""
+        source, fields, scalars = self._h
+        return Formula(
+            f"{source}\ny = g2 + prior - g + trust * b * s",
+            fields=("theta", "y", "g", "g2", "s", *fields),
+            scalars=("trust", *scalars),
+            prior_of="theta",
+        )

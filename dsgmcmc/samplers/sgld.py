@@ -1,0 +1,44 @@
+r"""Stochastic gradient Langevin dynamics [Welling 2011, eq. 4], on blocks as in DSGLD [Ahn 2015].
+
+    theta <- theta - eps grad U~(theta) + N(0, 2 eps)
+
+Target: the posterior, as eps -> 0. At a constant step the law is biased by O(eps): on a Gaussian with precision
+A it has covariance (A (I - eps A / 2))^-1 with exact gradients, and the noise of the part's gradient adds to it.
+[Welling 2011] writes eps / 2 where we write eps. Left out: the Metropolis correction, as in the paper.
+
+The step is given as h: eps = h / max(count / p_t) over rows, columns and parts. The curvature of U~ in one row
+is tau count / p_t times the mean square of the other factor, so that h carries over between data sets.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from pydantic import Field
+
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.schedule import StepSize
+from dsgmcmc.world import World
+
+UPDATE = Formula("theta = theta - eps * g + noise * z", fields=("theta", "g"), scalars=("eps", "noise"))
+
+
+class SGLDConfig(StepSize):
+    """Configuration of SGLD; `step_size` is h, stable below about 2 / tau."""
+
+    step_size: float = Field(0.9, gt=0, allow_inf_nan=False)
+
+
+class SGLD(Sampler[SGLDConfig]):
+    """Stochastic gradient Langevin dynamics."""
+
+    Config = SGLDConfig
+
+    def step(self, world: World, iteration: int) -> None:
+        """One step on every row from this iteration's part. Collective."""
+        eps = self.config.step(iteration, world.grid, self.burn_in) / world.peak_count
+        for block in world.visit(send=True):
+            block.gradient("theta", "g")
+            for side in block.sides:
+                side.update(UPDATE, eps=eps, noise=sqrt(2 * eps))

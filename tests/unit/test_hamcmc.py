@@ -1,0 +1,355 @@
+"""HAMCMC's arithmetic: against dense matrices, on vectors and on blocks; what it refuses, counts and averages."""
+
+from __future__ import annotations
+
+import sys
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+from mpi4py import MPI
+from runs import make_run
+from support import factor_world, metrics, sample, write_planted
+
+from dsgmcmc.config import build
+from dsgmcmc.convergence import apart, diagnose
+from dsgmcmc.errors import InputError
+from dsgmcmc.factors import PURPOSE_STEP
+from dsgmcmc.kernels.philox import normals
+from dsgmcmc.manifest import Key
+from dsgmcmc.model import Model
+from dsgmcmc.partition import column_of
+from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
+from dsgmcmc.store import Snapshot, step_name, steps
+from dsgmcmc.vector_world import VectorWorld
+from dsgmcmc.vector_world import sample as sample_vector
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+
+from hamcmc import DenseHAMCMC
+
+D, N, SEED = 4, 50, 3
+CURVATURE = 5.0
+
+
+class Minibatches:
+    """A correlated Gaussian, or a double well along every axis; every iteration has a minibatch of its own."""
+
+    def __init__(self, wells: bool = False) -> None:
+        rng = np.random.default_rng(0)
+        a = rng.standard_normal((D, 2 * D))
+        self.precision = a @ a.T / 4 + np.eye(D)
+        self.wells = wells
+        self.dimension, self.n_data = D, N
+        self.curvature = np.full(D, CURVATURE)
+        self.prior_mean, self.prior_precision = np.full(D, 0.1), np.full(D, 0.2)
+        #: If set, the gradient of the likelihood whatever the state.
+        self.forced: np.ndarray | None = None
+
+    def gradient(self, theta: np.ndarray, iteration: int | None) -> np.ndarray:
+        """Gradient on the minibatch of an iteration, of which curvature and position are random."""
+        if self.forced is not None:
+            return np.broadcast_to(self.forced, theta.shape)
+        rng = np.random.default_rng([7, iteration or 0])
+        linear = (theta - rng.normal(0, 0.2, D)) @ self.precision * rng.uniform(0.8, 1.2)
+        return 1.1 * CURVATURE * (theta**3 / 9 - theta) if self.wells else linear
+
+    def full_gradient(self, theta: np.ndarray, iteration: int) -> np.ndarray:
+        """With the prior's."""
+        return self.gradient(theta, iteration) + self.prior_precision * (theta - self.prior_mean)
+
+
+def noise(n: int, iteration: int, factor: int = 0) -> np.ndarray:
+    out = np.empty(n, np.float32)
+    normals(out, 0, SEED, 0, PURPOSE_STEP, iteration, factor)
+    return out.astype(np.float64)
+
+
+def start_of(world: VectorWorld, sampler: HAMCMC) -> np.ndarray:
+    """Initial state that `sampler.start` makes."""
+    sampler.start(world, 1.0)
+    return world.side[sampler.positions[-1]].copy()
+
+
+# ---------------------------------------------------------------------- the whole path, on a vector
+
+
+@pytest.mark.parametrize(("gamma", "trust"), [(None, 1.0), (0.5, 0.3)])
+@pytest.mark.parametrize("memory", [2, 3, 5])
+def test_the_path_is_that_of_dense_matrices(memory: int, gamma: float | None, trust: float) -> None:
+    """Pairs, ages, slots, minibatches, first steps and defaults: every state to 1e-9, by an independent program."""
+    target = Minibatches()
+    sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.3, gamma=gamma, trust=trust), 0)
+    world = VectorWorld(target, sampler, seed=SEED)
+    h0 = gamma or 1 / CURVATURE
+    reference = DenseHAMCMC(target.full_gradient, memory, 0.3 / CURVATURE / h0, trust, lambda t, g: np.full(D, h0))
+    expected = reference.run(start_of(world, sampler), lambda t: noise(D, t)[None], 60)
+    for theta, dense in zip(sample_vector(world, sampler, 60), expected, strict=True):
+        np.testing.assert_allclose(theta, dense, rtol=1e-9, atol=1e-9)
+    assert sampler.metrics(world)["skipped_pairs"] == 0
+
+
+@pytest.mark.parametrize(("memory", "burn_in"), [(2, 30), (4, 30), (4, 0)])
+def test_the_path_in_the_diagonal_metric(memory: int, burn_in: int) -> None:
+    """While v follows the gradients, all products are taken anew; after burn-in v and its metric stay."""
+    target = Minibatches()
+    sampler = HAMCMC(
+        HAMCMCConfig(memory=memory, metric="diagonal", alpha=0.8, step_size=0.2, trust=0.5, lambda_n=3.0), burn_in
+    )
+    world = VectorWorld(target, sampler, seed=SEED)
+    v = np.zeros(D)
+
+    def h0(t: int, g: np.ndarray) -> np.ndarray:
+        squares = (g[0] / N) ** 2
+        if t < burn_in or t == 0:
+            v[:] = 0.8 * v + 0.2 * squares if t else squares
+        return 1 / N / (3.0 / N + np.sqrt(v))
+
+    reference = DenseHAMCMC(target.full_gradient, memory, 0.2, 0.5, h0)
+    expected = reference.run(start_of(world, sampler), lambda t: noise(D, t)[None], 60)
+    for iteration, (theta, dense) in enumerate(zip(sample_vector(world, sampler, 60), expected, strict=True)):
+        np.testing.assert_allclose(theta, dense, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(world.side["v"][0], v, rtol=1e-12)
+        assert iteration < 2 or v.all()
+
+
+def test_pairs_without_curvature_are_left_out_and_counted() -> None:
+    """Between two wells the curvature is negative: such pairs would make H indefinite; users see how many."""
+    target = Minibatches(wells=True)
+    sampler = HAMCMC(HAMCMCConfig(memory=3, step_size=0.1), 0)
+    world = VectorWorld(target, sampler, seed=SEED)
+    reference = DenseHAMCMC(target.full_gradient, 3, 0.1, 1.0, lambda t, g: np.full(D, 1 / CURVATURE))
+    ratios = []
+    expected = reference.run(start_of(world, sampler), lambda t: noise(D, t)[None], 150)
+    for theta, dense in zip(sample_vector(world, sampler, 150), expected, strict=True):
+        np.testing.assert_allclose(theta, dense, rtol=1e-8, atol=1e-8)
+        if world.iteration > 4:
+            ratios += (world.state["pairs.sy"].diagonal() / world.state["pairs.sbs"].diagonal()).tolist()
+    assert any(0 < ratio < 0.1 for ratio in ratios), "the bound itself is not tried"
+    assert 0 < reference.skipped[0] < 140
+    assert sampler.metrics(world)["skipped_pairs"] == reference.skipped[0]
+
+
+@pytest.mark.parametrize("memory", [2, 5])
+def test_the_first_samples_come_from_sgld(memory: int) -> None:
+    """2M + 1 of them: M in a row from the start, then each from its own sub-chain; not one more."""
+    target = Minibatches()
+    sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.3), 0)
+    world = VectorWorld(target, sampler, seed=SEED)
+    thetas = [start_of(world, sampler)]
+    eps = 0.3 / CURVATURE
+    sgld = []
+    for t, theta in enumerate(sample_vector(world, sampler, 2 * memory + 2)):
+        before = thetas[-1] if t < memory else thetas[-memory]
+        step = before - eps * target.full_gradient(before, t) + np.sqrt(2 * eps) * noise(D, t)
+        sgld.append(bool(np.allclose(theta, step, rtol=1e-12, atol=1e-12)))
+        thetas.append(theta.copy())
+    assert sgld == [True] * (2 * memory + 1) + [False]
+
+
+# ---------------------------------------------------------------------- what H depends on
+
+
+def applied(world: VectorWorld, sampler: HAMCMC, iteration: int) -> tuple[np.ndarray, np.ndarray]:
+    """H_t and sqrt(2 eps) S_t z that an iteration applies, found by forcing gradients; the world is left as it was."""
+    target, here = world.target, sampler.position(iteration)
+    buffer, state = world.side.buffer.copy(), {name: value.copy() for name, value in world.state.items()}
+    moves = []
+    world.iteration = iteration
+    prior, target.prior_precision = target.prior_precision, np.zeros(D)
+    for forced in [np.zeros(D), *np.eye(D)]:
+        target.forced = forced
+        before = world.side[here].copy()
+        sampler.step(world, iteration)
+        moves.append(world.side[sampler._bind(iteration)["s0"]][0].copy())
+        np.testing.assert_allclose(moves[-1], (world.side[here] - before)[0], rtol=0, atol=1e-12)
+        world.side.buffer[:] = buffer
+        world.state = {name: value.copy() for name, value in state.items()}
+    target.forced, target.prior_precision = None, prior
+    eps = sampler.config.step_size
+    return -(np.array(moves[1:]) - moves[0]).T / eps, moves[0]
+
+
+@pytest.mark.parametrize("metric", ["identity", "diagonal"])
+@pytest.mark.parametrize("memory", [2, 3, 5])
+def test_h_never_sees_the_state_that_it_moves(memory: int, metric: Any) -> None:
+    """The metric is that of the pairs t-M+1 .. t-1 alone, made from the history of states; theta_{t-M} may be anything.
+
+    With the state in it, even quadratic targets are missed.
+    """
+    target = Minibatches()
+    sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.3, metric=metric), 10)
+    world = VectorWorld(target, sampler, seed=SEED)
+    thetas = [theta.copy() for theta in sample_vector(world, sampler, 40)]
+    t = 40
+    H, Sz = applied(world, sampler, t)
+    h0 = np.full(D, 1 / CURVATURE) if metric == "identity" else 1 / N / (9 / N + np.sqrt(world.side["v"][0]))
+    pairs = []
+    for tau in range(t - memory + 1, t):
+        now, before = thetas[tau], thetas[tau - memory]
+        difference = target.full_gradient(now, tau) - target.full_gradient(before, tau)
+        pairs.append((now - before, difference + (now - before) / h0))
+    dense = DenseHAMCMC(target.full_gradient, memory, 0.3, 1.0, lambda t, g: h0)
+    expected, root = dense.metric(h0[None], pairs)
+    np.testing.assert_allclose(H, expected[0], rtol=0, atol=1e-9 * np.abs(expected).max())
+    np.testing.assert_allclose(Sz, np.sqrt(0.6) * root[0] @ noise(D, t), rtol=0, atol=1e-9 * np.abs(Sz).max())
+
+    world.side[sampler.position(t)][:] += [[1.0, -2.0, 3.0, 100.0]]
+    changed_H, changed_Sz = applied(world, sampler, t)
+    np.testing.assert_array_equal(changed_H, H)
+    np.testing.assert_array_equal(changed_Sz, Sz)
+
+
+# ---------------------------------------------------------------------- on blocks of a factorisation
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
+
+
+@pytest.mark.parametrize("memory", [2, 3])
+def test_blocks_move_as_one_vector(data: Path, memory: int) -> None:
+    """One metric for all of W and H, from sums over blocks: the dense path of the flattened factors, in float32."""
+    sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.2), 0)
+    fields = tuple(field.name for field in sampler.fields)
+    world = factor_world(MPI.COMM_SELF, data, fields=fields, scratch=sampler.scratch, seed=SEED)
+    world.state = Model(2, True, "fixed", 1.0, 2.0).start(memory)
+    sampler.start(world, 0.5)
+    rows, columns = world.ratings.shape
+    d = world.dimension
+
+    def flat(name: str) -> np.ndarray:
+        sides = sorted(world.sides(), key=lambda side: (side.factor == "H", side.index))
+        return np.concatenate([side[name].ravel() for side in sides]).astype(np.float64)[None]
+
+    squared_errors: list[float] = []
+
+    def gradient(theta: np.ndarray, iteration: int) -> np.ndarray:
+        w, h = theta[0, : rows * d].reshape(rows, d), theta[0, rows * d :].reshape(columns, d)
+        gw, gh = np.zeros_like(w), np.zeros_like(h)
+        part = world.schedule.part(iteration)
+        squared_errors.append(0.0)
+        for b in world.ring.blocks:
+            c = column_of(b, part, world.grid)
+            block = world.ratings.train[b, c]
+            local = np.repeat(np.arange(len(block.indptr) - 1), np.diff(block.indptr))
+            i, j = world.ratings.row_bounds[b] + local, world.ratings.column_bounds[c] + block.indices
+            e = block.values - (w[i, :2] * h[j, :2]).sum(axis=1) - w[i, 2] - h[j, 2]
+            squared_errors[-1] += e @ e
+            one = np.ones((len(i), 1))
+            np.add.at(gw, i, -2.0 * world.grid * e[:, None] * np.hstack([h[j, :2], one]))
+            np.add.at(gh, j, -2.0 * world.grid * e[:, None] * np.hstack([w[i, :2], one]))
+        return np.concatenate([gw.ravel(), gh.ravel()])[None] + theta
+
+    def z(iteration: int) -> np.ndarray:
+        return np.concatenate([noise(rows * d, iteration, 0), noise(columns * d, iteration, 1)])[None]
+
+    scale = world.peak_count
+    size = (rows + columns) * d
+    reference = DenseHAMCMC(gradient, memory, 0.2, 1.0, lambda t, g: np.full(size, 1 / scale))
+    for iteration, dense in enumerate(reference.run(flat(sampler.positions[-1]), z, 40)):
+        world.iteration = iteration
+        sampler.step(world, iteration)
+        np.testing.assert_allclose(flat(sampler.position(iteration)), dense, rtol=0, atol=2e-4)
+    # tau is drawn from the errors of the drift gradients; those of the pairs' second ones do not count
+    assert world.squared_error.sum() == pytest.approx(sum(squared_errors[::2]), rel=1e-4)
+
+
+# ---------------------------------------------------------------------- sub-chains
+
+
+@pytest.mark.parametrize(
+    ("memory", "grid", "schedule", "thin", "message"),
+    [
+        (2, 4, "cyclic", 3, "only 2 of the parts"),
+        (3, 9, "cyclic", 2, "only 3 of the parts"),
+        (2, 4, "shuffled", 8, "only 1 of the 2 sub-chains"),
+        (6, 4, "random", 4, "only 3 of the 6 sub-chains"),
+    ],
+)
+def test_settings_that_alias_with_the_memory_are_refused(
+    memory: int, grid: int, schedule: str, thin: int, message: str
+) -> None:
+    """Sub-chains that see some of the parts only sample another posterior; draws of some only waste the others."""
+    with pytest.raises(InputError, match=message):
+        build(
+            {"grid": grid, "schedule": schedule, "thin": thin, "sampler": {"name": "hamcmc", "memory": memory}}
+        ).resolved()
+
+
+def test_settings_without_a_common_factor_are_not_refused() -> None:
+    """The guard must not cost the cyclic schedule where it is right."""
+    settings = {"grid": 5, "schedule": "cyclic", "thin": 7, "sampler": {"name": "hamcmc", "memory": 2}}
+    assert build(settings).resolved().thin == 7
+
+
+@pytest.mark.parametrize("grid", [1, 2, 4, 6, 15, 30])
+def test_the_default_thinning_visits_all_sub_chains(grid: int) -> None:
+    """And is about two sweeps."""
+    for memory in range(2, 11):
+        thin = HAMCMC.default_thin(HAMCMCConfig(memory=memory), grid)
+        assert gcd(thin, memory) == 1
+        assert 2 * grid <= thin <= 2 * grid + 10
+
+
+def test_step_defaults_follow_the_metric() -> None:
+    """The diagonal metric has the unit of PSGLD, in which 0.9 would diverge at once; what is given is kept."""
+    assert HAMCMCConfig().step_size == 0.9
+    assert HAMCMCConfig(metric="diagonal").step_size == 0.04
+    assert HAMCMCConfig(metric="diagonal", step_size=0.1).step_size == 0.1
+
+
+def test_averages_run_over_all_sub_chains_by_their_step(data: Path, tmp_path: Path) -> None:
+    """Draws come from the sub-chains in turn; mean, variance and mean prediction weigh every draw by its step."""
+    memory, thin, total = 3, 2, 60
+    section = {"name": "hamcmc", "memory": memory, "decay": "polynomial", "decay_sweeps": 2.0, "decay_power": 0.9}
+    settings = {"rank": 2, "iterations": total, "burn_in": 10, "thin": thin, "evaluate_every": total, "save_draws": 50}
+    out = tmp_path / "run"
+    assert (
+        sample(MPI.COMM_SELF, data, out, sampler=section, checkpoint_every=1, keep_checkpoints=total, **settings) == 0
+    )
+    sampler = HAMCMC(HAMCMCConfig(**{k: v for k, v in section.items() if k != "name"}), 10)
+    numbers = steps(out / "draws" / "chain-0")
+    assert numbers == list(range(12, total + 1, thin))
+    assert {(number - 1) % memory for number in numbers} == {0, 1, 2}
+    steps_taken = np.array([sampler.config.step(number - 1, 4, 10) for number in numbers])
+    weights = steps_taken / steps_taken.sum()
+    posterior = Snapshot(out / "posterior" / "chain-0" / step_name(total))
+    for factor, block in (("W", 0), ("H", 3)):
+        draws = []
+        for number in numbers:
+            draw = Snapshot(out / "draws" / "chain-0" / step_name(number)).read(Key("draw", factor, block, "theta"))
+            checkpoint = Snapshot(out / "checkpoints" / "chain-0" / step_name(number))
+            field = f"theta{(number - 1) % memory}"
+            np.testing.assert_array_equal(draw, checkpoint.read(Key("state", factor, block, field)))
+            draws.append(draw)
+        mean = np.tensordot(weights, draws, 1)
+        np.testing.assert_allclose(posterior.read(Key("moments", factor, block, "mean")), mean, atol=1e-5)
+        variance = np.tensordot(weights, (np.array(draws) - mean) ** 2, 1)
+        np.testing.assert_allclose(posterior.read(Key("moments", factor, block, "variance")), variance, atol=1e-5)
+    assert metrics(out)[-1]["skipped_pairs"] == 0
+
+
+def test_sub_chains_are_measured_as_chains(tmp_path: Path) -> None:
+    """The trace of interleaved sub-chains looks independent to estimators of ESS, which count five times too many."""
+    rng = np.random.default_rng(0)
+    memory, length, rho = 3, 1000, 0.9
+    trace = np.zeros((2, length, memory))
+    trace[:, 0] = rng.standard_normal((2, memory))
+    for i in range(1, length):
+        trace[:, i] = rho * trace[:, i - 1] + np.sqrt(1 - rho**2) * rng.standard_normal((2, memory))
+    values = apart(trace.reshape(2, -1, 1), memory)
+    assert values.shape == (2 * memory, length, 1)
+    np.testing.assert_array_equal(values[:3, :, 0], trace[0].T)
+    np.testing.assert_array_equal(values[3:, :, 0], trace[1].T)
+    known = 2 * memory * length * (1 - rho) / (1 + rho)
+    assert array_stats.ess(values[..., 0], chain_axis=0, draw_axis=1) == pytest.approx(known, rel=0.3)
+    run = make_run(tmp_path, chains=2, sampler={"name": "hamcmc", "memory": memory}, thin=2, iterations=98).open()
+    found = {line["name"]: line for line in diagnose(run)["quantities"]}
+    tau = apart(np.stack([chain["tau"][:, :1] for chain in run.traces]), memory)[..., 0]
+    assert found["tau"]["ess_bulk"] == pytest.approx(array_stats.ess(tau, chain_axis=0, draw_axis=1))
+    assert found["tau"]["rhat"] == pytest.approx(array_stats.rhat(tau, chain_axis=0, draw_axis=1))
