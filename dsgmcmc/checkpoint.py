@@ -1,0 +1,305 @@
+"""Saving a chain: checkpoints, the draws that belong to them, and the posterior. `dsgmcmc.resume` reads them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.agreement import agree
+from dsgmcmc.control import Control
+from dsgmcmc.draft import Draft
+from dsgmcmc.errors import InputError, WriteError
+from dsgmcmc.factor_world import FactorWorld
+from dsgmcmc.manifest import Key, SmallArray, read_manifest
+from dsgmcmc.observe import Observer
+from dsgmcmc.rundir import RunDirectory, versions
+from dsgmcmc.store import prune, remove, step_name, steps
+
+log = logging.getLogger(__name__)
+
+RESERVE = 3.0  # times the longest write so far is kept for the last checkpoint, its draws and the posterior
+SLOW_DISK = 20e6  # bytes a second, assumed until the first checkpoint has shown better
+PendingDraws = dict[int, tuple[dict[Key, Any], dict[str, SmallArray]]]
+
+
+def _keep_newest(parent: Path) -> None:
+    for number in steps(parent)[:-1]:
+        remove(parent / step_name(number))
+
+
+def _each(tasks: list[Callable[[], None]]) -> None:
+    for task in tasks:
+        task()
+
+
+@dataclass
+class _Write:
+    """Snapshots on their way to the disk: a checkpoint and the draws that belong to it, or a posterior.
+
+    Attributes
+    ----------
+    iteration : int
+        At which they were taken.
+    begin : float
+        When, on the clock of `time.monotonic`.
+    drafts : list of Draft
+        In the order in which they are committed.
+    pending : dict
+        The draws, to be kept if they cannot be written.
+    task : Future
+        What the writer's thread does.
+    prune : callable
+        Removes what they make superfluous; for process 0.
+    needed : bool
+        Whether the job must fail without them.
+    committing : bool
+        Whether the shards are written and process 0 commits.
+    """
+
+    iteration: int
+    begin: float
+    drafts: list[Draft]
+    pending: PendingDraws
+    task: Future[None]
+    prune: Callable[[], None]
+    needed: bool
+    committing: bool = False
+
+
+class Checkpoints:
+    """The snapshots of one chain.
+
+    A checkpoint is copied, and written by a thread while the chain goes on. The thread makes no MPI calls: when all
+    processes have found, in the course of their iterations, that none is busy any more, they agree on the outcome.
+
+    Parameters
+    ----------
+    world : FactorWorld
+        The chain's state.
+    observer : Observer
+        Its accumulators and pending draws.
+    run : RunDirectory
+        Where the snapshots lie.
+    hashes : dict of str to str
+        ``config_hash`` and ``data_hash``: which chain this is.
+    keep : int
+        Checkpoints to keep.
+    control : Control
+        Waits for other processes, and is told how long writing takes.
+    go_on : bool
+        Whether the chain goes on when a checkpoint cannot be written.
+    """
+
+    def __init__(
+        self,
+        world: FactorWorld,
+        observer: Observer,
+        run: RunDirectory,
+        hashes: dict[str, str],
+        keep: int,
+        control: Control,
+        go_on: bool = False,
+    ) -> None:
+        self._world, self._observer, self._run = world, observer, run
+        self._hashes, self._keep, self._go_on, self._control = hashes, keep, go_on, control
+        self._ring, self._chain = world.ring, world.chain
+        self._at_root = self._ring.rank == 0
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._write: _Write | None = None
+        self._longest = 0.0
+        size = sum(array.nbytes for array in self._blocks().values())
+        control.write_seconds = RESERVE * size / SLOW_DISK
+
+    # ------------------------------------------------------------------ saving
+
+    @property
+    def busy(self) -> bool:
+        """Whether this process is still writing."""
+        return self._write is not None and not self._write.task.done()
+
+    def save(self, iteration: int, seconds: float, own: dict[str, SmallArray], last: bool = False) -> None:
+        """Begin to write the pending draws and a checkpoint. Collective; waits for the one before.
+
+        Parameters
+        ----------
+        iteration : int
+            Iterations made.
+        seconds : float
+            Sampling time so far.
+        own : dict of str to SmallArray
+            What the chain itself has to remember.
+        last : bool
+            Whether the job ends with it: it must succeed, and is not copied, as nothing changes meanwhile.
+
+        Raises
+        ------
+        WriteError
+            On all processes, if it cannot be written and the chain is not to go on without.
+        """
+        self.settle()
+        begin = monotonic()
+        self._control.saving()
+        pending, self._observer.pending = self._observer.pending, {}
+        try:
+            with self._ring.phases("checkpoint"):
+                drafts = self._drafts(iteration, seconds, pending, own, not last)
+        except WriteError as error:
+            self._failed(error, iteration, [], pending, last)
+            return
+        task = self._writer.submit(_each, [draft.shard for draft in drafts])
+        prune = partial(self._prune, set(self._observer.draws.kept))
+        self._write = _Write(iteration, begin, drafts, pending, task, prune, last)
+        log.debug("chain %d: writing the checkpoint of iteration %d", self._chain, iteration)
+
+    def _drafts(
+        self, iteration: int, seconds: float, pending: PendingDraws, own: dict[str, SmallArray], copy: bool
+    ) -> list[Draft]:
+        """Drafts of the pending draws and, last, of a checkpoint. Collective."""
+        comm, draws, series = self._ring.comm, self._make("draws"), self._make("checkpoints")
+        drafts: list[Draft] = []
+        try:
+            for number, (blocks, small) in sorted(pending.items()):
+                header = partial(self._header, "draw", number, seconds, small)
+                drafts.append(Draft(draws, step_name(number), blocks, header, comm))
+            state = {name: SmallArray.of(value) for name, value in self._world.state.items()}
+            state |= self._observer.small() | own
+            header = partial(self._header, "checkpoint", iteration, seconds, state)
+            blocks = {key: np.array(array) if copy else array for key, array in self._blocks().items()}
+            drafts.append(Draft(series, step_name(iteration), blocks, header, comm))
+        except WriteError:
+            self._discard(drafts)
+            raise
+        return drafts
+
+    def advance(self) -> None:
+        """Take the next step of a write, now that no process is busy. Collective.
+
+        Raises
+        ------
+        WriteError
+            As `save`.
+        """
+        write = self._write
+        if write is None:
+            return
+        self._control.finish()  # what was asked before does not know of what begins here
+        with self._ring.phases("checkpoint"):
+            try:
+                what = f"writing {write.drafts[-1].final}"
+                agree(self._ring.comm, write.task.result, what, WriteError)
+            except WriteError as error:
+                self._write = None
+                self._failed(error, write.iteration, write.drafts, write.pending, write.needed)
+                return
+            if write.committing:
+                self._write = None
+                self._longest = max(self._longest, monotonic() - write.begin)
+                self._control.write_seconds = RESERVE * self._longest
+                log.debug("chain %d: %s is complete", self._chain, write.drafts[-1].final)
+                return
+            for draft in write.drafts:
+                draft.gather()
+            tasks: list[Callable[[], None]] = []
+            if self._at_root:
+                tasks = [*(draft.commit for draft in write.drafts), write.prune]
+            write.task, write.committing = self._writer.submit(_each, tasks), True
+
+    def settle(self) -> None:
+        """Wait until nothing is being written. Collective; raises as `save`."""
+        while self._write is not None:
+            with self._ring.phases("checkpoint"):
+                self._control.wait(lambda: self.busy)
+            self.advance()
+
+    def close(self) -> None:
+        """End the writer's thread; nothing may be under way."""
+        self._writer.shutdown()
+
+    def _failed(
+        self, error: WriteError, iteration: int, drafts: list[Draft], pending: PendingDraws, needed: bool
+    ) -> None:
+        """Clean up, and raise the error or go on; the next checkpoint then has these draws."""
+        self._discard(drafts)
+        if needed or not self._go_on:
+            raise error
+        kept = self._observer.draws.kept
+        back = {number: draw for number, draw in pending.items() if number in kept}
+        self._observer.pending = back | self._observer.pending
+        if self._at_root:
+            log.warning("%s; the chain goes on without this checkpoint", error)
+            with suppress(OSError):  # it may be the same full disk
+                self._run.note("checkpoint failed", chain=self._chain, iteration=iteration, error=str(error))
+
+    def _discard(self, drafts: list[Draft]) -> None:
+        if self._at_root:
+            for draft in drafts:
+                draft.discard()
+
+    def _prune(self, kept: set[int]) -> None:
+        """Remove old checkpoints, and draws that belong to none; on process 0."""
+        series, draws = (self._run.series(kind, self._chain) for kind in ("checkpoints", "draws"))
+        prune(series, self._keep)
+        for number in set(steps(draws)) - kept - self._counted_on(series):
+            remove(draws / step_name(number))
+
+    def save_posterior(self, iteration: int, seconds: float) -> None:
+        """Write the posterior so far, if there were draws, in place of an older one. Collective."""
+        if not self._observer.weight:
+            return
+        self.settle()
+        begin, parent = monotonic(), self._make("posterior")
+        header = partial(self._header, "posterior", iteration, seconds, {})
+        draft = Draft(parent, step_name(iteration), dict(self._observer.posterior()), header, self._ring.comm)
+        task = self._writer.submit(draft.shard)
+        self._write = _Write(iteration, begin, [draft], {}, task, partial(_keep_newest, parent), True)
+        self.settle()
+
+    def _make(self, kind: str) -> Path:
+        """Directory of the snapshots of a kind, made if need be. Collective."""
+        parent = self._run.series(kind, self._chain)
+
+        def make() -> None:
+            if self._at_root:
+                parent.mkdir(parents=True, exist_ok=True)
+
+        agree(self._ring.comm, make, "making the run directory", WriteError)
+        return parent
+
+    def _header(self, kind: str, iteration: int, seconds: float, state: dict[str, SmallArray]) -> dict[str, Any]:
+        about = {"versions": versions(), "processes": self._ring.size, "seconds": seconds}
+        return {
+            "kind": kind,
+            "chain": self._chain,
+            "iteration": iteration,
+            "grid": self._ring.grid,
+            "state": state,
+            "about": about,
+            **self._hashes,
+        }
+
+    def _blocks(self) -> dict[Key, Any]:
+        world = self._world
+        blocks: dict[Key, Any] = dict(self._observer.blocks())
+        for side in world.sides():
+            for name in world.layout.names:
+                blocks[Key("state", side.factor, side.index, name)] = side[name]
+        for local, b in enumerate(self._ring.blocks):
+            blocks[Key("state", "W", b, "squared_error")] = world.squared_error[local]
+        return blocks
+
+    def _counted_on(self, series: Path) -> set[int]:
+        """Saved draws that belong to any checkpoint: a resumed run may fall back to an older one."""
+        draws: set[int] = set()
+        for iteration in steps(series):
+            with suppress(InputError):  # a damaged one counts on nothing
+                draws |= read_manifest(series / step_name(iteration)).saved_draws
+        return draws

@@ -1,0 +1,223 @@
+"""Writes snapshots (`dsgmcmc.store` reads them): into ``NAME.tmp-XXXX``, synced, hashed by reading back, renamed.
+
+Every `fault` is a place at which tests kill the process: whatever is on the disk then is the state before, or the
+state after.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import h5py
+import numpy as np
+
+from dsgmcmc.agreement import agree
+from dsgmcmc.errors import InputError, WriteError
+from dsgmcmc.faults import fault
+from dsgmcmc.manifest import MANIFEST, BlockEntry, Key, Manifest, ShardEntry, seal
+from dsgmcmc.store import Block, Snapshot, block_hash, file_hash
+
+MAX_WRITERS = 64
+VISIBLE_SECONDS = 60.0  # a network file system may show a new directory to other hosts as late as this
+
+
+class Draft:
+    """A snapshot on its way to the disk: it appears at once and complete, or not at all.
+
+    The steps are those of `write_snapshot`, which makes them one after the other. `shard` and `commit` make no MPI
+    calls, so that a thread can do them while the chain goes on.
+
+    Parameters
+    ----------
+    parent : Path
+        Existing directory for it.
+    name : str
+        Its final name.
+    blocks : mapping of Key to array, or to what makes it when it is written
+        The blocks of this process; no key is on two processes. They must not change until `shard` is done.
+    header : callable
+        Gives the rest of the manifest's content; called by `commit` on process 0.
+    comm : MPI.Comm
+        All processes that hold blocks. Making a draft is collective.
+
+    Raises
+    ------
+    WriteError
+        On all processes, if its temporary directory cannot be made.
+    """
+
+    def __init__(
+        self, parent: Path, name: str, blocks: Mapping[Key, Block], header: Callable[[], dict[str, Any]], comm: Any
+    ) -> None:
+        self.final = parent / name
+        self._header, self._comm = header, comm
+        temporary = parent / f"{name}.tmp-{secrets.token_hex(4)}"
+        self._temporary = Path(comm.bcast(str(temporary), root=0))
+        agree(comm, self._make if comm.rank == 0 else lambda: None, f"making {self._temporary}", WriteError)
+        self._blocks = _collect(blocks, comm)
+        self._entries: list[tuple[ShardEntry | None, list[BlockEntry]]] = []
+
+    def _make(self) -> None:
+        fault("snapshot.directory")
+        self._temporary.mkdir()
+
+    def shard(self) -> None:
+        """Write, sync and hash the blocks of this process."""
+        if self._blocks:
+            _wait_for(self._temporary)
+        self._entries = [_write_shard(self._temporary, self._comm.rank, self._blocks)]
+        self._blocks = {}
+
+    def gather(self) -> None:
+        """Tell process 0 what lies where. Collective."""
+        everything = self._comm.gather(self._entries[0], root=0)
+        self._entries = everything or []
+
+    def commit(self) -> None:
+        """Write the manifest and give the snapshot its name; on process 0."""
+        shards = [shard for shard, _ in self._entries if shard]
+        blocks = [entry for _, several in self._entries for entry in several]
+        manifest = Manifest(shards=shards, blocks=sorted(blocks, key=lambda entry: entry.key), **self._header())
+        _commit(self._temporary, self.final, manifest)
+
+    def discard(self) -> None:
+        """Delete what was written; on process 0. Harmless after `commit`."""
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def write_snapshot(
+    parent: Path, name: str, blocks: Mapping[Key, Block], header: Callable[[], dict[str, Any]], comm: Any
+) -> Path:
+    """Write a snapshot and wait for it. Collective; parameters as of `Draft`.
+
+    Returns
+    -------
+    Path
+        The snapshot's directory.
+
+    Raises
+    ------
+    WriteError
+        On all processes, if writing failed on any; what was there before is untouched.
+    """
+    draft = Draft(parent, name, blocks, header, comm)
+    at_root = comm.rank == 0
+    try:
+        agree(comm, draft.shard, f"writing {draft.final}", WriteError)
+        draft.gather()
+        agree(comm, draft.commit if at_root else lambda: None, f"writing {draft.final}", WriteError)
+    except WriteError:
+        if at_root:
+            draft.discard()
+        raise
+    return draft.final
+
+
+def _wait_for(directory: Path) -> None:
+    """Wait until this host sees a directory that another one has made on a shared file system."""
+    end = monotonic() + VISIBLE_SECONDS
+    while not directory.is_dir() and monotonic() < end:
+        sleep(0.05)
+
+
+def _collect(blocks: Mapping[Key, Block], comm: Any) -> dict[Key, Block]:
+    """Bring the blocks of neighbouring processes to one writer, where there are more than `MAX_WRITERS`."""
+    stride = -(-comm.size // MAX_WRITERS)
+    if stride == 1:
+        return dict(blocks)
+    writer = comm.rank - comm.rank % stride
+    if comm.rank != writer:
+        arrays = {key: block() if callable(block) else block for key, block in blocks.items()}
+        comm.send([(key, array.shape, array.dtype.str) for key, array in arrays.items()], dest=writer)
+        for array in arrays.values():
+            comm.Send(np.ascontiguousarray(array), dest=writer)
+        return {}
+    mine = dict(blocks)
+    for source in range(writer + 1, min(writer + stride, comm.size)):
+        for key, shape, dtype in comm.recv(source=source):
+            array = np.empty(shape, dtype)
+            comm.Recv(array, source=source)
+            mine[key] = array
+    return mine
+
+
+def _write_shard(directory: Path, rank: int, blocks: Mapping[Key, Block]) -> tuple[ShardEntry | None, list[BlockEntry]]:
+    if not blocks:
+        return None, []
+    path = directory / f"shard-{rank:05d}.h5"
+    entries = []
+    fault("snapshot.shard")
+    with _plain_errors(path), h5py.File(path, "w", libver="v110", locking=False) as file:
+        for key, block in blocks.items():
+            fault("snapshot.block")
+            array = block() if callable(block) else block
+            stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            file.create_dataset(key.path, data=stored, track_times=False)
+            entries.append(
+                BlockEntry(
+                    key=key,
+                    shard=path.name,
+                    shape=array.shape,
+                    dtype=stored.dtype.str,
+                    sha256=block_hash(array),
+                )
+            )
+    fault("snapshot.shard.sync")
+    sync(path)
+    fault("snapshot.shard.hash")
+    return ShardEntry(file=path.name, bytes=path.stat().st_size, sha256=file_hash(path)), entries
+
+
+@contextmanager
+def _plain_errors(path: Path) -> Iterator[None]:
+    """Say in one line what HDF5 says in many ways and classes when a disk fails."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        found = re.search(r"errno = (\d+)", str(error))
+        if not found:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
+
+
+def _commit(temporary: Path, final: Path, manifest: Manifest) -> None:
+    path = temporary / MANIFEST
+    fault("snapshot.manifest")
+    with path.open("w", encoding="utf-8") as file:
+        file.write(seal(manifest.model_dump_json(indent=1)))
+        file.flush()
+        fault("snapshot.manifest.sync")
+        os.fsync(file.fileno())
+    fault("snapshot.directory.sync")
+    sync(temporary)
+    fault("snapshot.rename")
+    if final.exists():
+        try:
+            Snapshot(final).verify()
+        except InputError:
+            final.rename(final.with_name(f"{final.name}.bad-{secrets.token_hex(4)}"))
+            fault("snapshot.bad")
+        else:
+            shutil.rmtree(temporary)
+            return
+    temporary.rename(final)
+    fault("snapshot.renamed")
+    sync(final.parent)
+    fault("snapshot.done")
+
+
+def sync(path: Path) -> None:
+    """Flush a file or directory to its device."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

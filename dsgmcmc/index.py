@@ -1,0 +1,221 @@
+"""The index of a run: the original names of its rows and columns, so that a run is of use without its ratings file.
+
+A snapshot of kind ``index`` in ``RUN/index``, written once, before the first iteration:
+
+=====================================  ==================================================================
+``ids/{W,H}/000000/integers``          (n,) int64: names that are integers, or else
+``ids/{W,H}/000000/text``              (bytes,) uint8: names as UTF-8, one after the other, and
+``ids/{W,H}/000000/offsets``           (n + 1,) int64: where each begins in ``text``
+``ratings/{W,H}/000000/count``         (n,) int64: training ratings of each row or column
+``test/W/000000/{rows,columns}``       (q,) int32: the pairs of the test ratings, in the order of the ratings file
+=====================================  ==================================================================
+
+in the order of the factors' rows (of all their blocks, one after the other). W has the rows of the ratings file, which
+are items where the run is ``transposed``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.draft import write_snapshot
+from dsgmcmc.errors import InputError
+from dsgmcmc.manifest import Key, Manifest
+from dsgmcmc.ratings import Ratings
+from dsgmcmc.rundir import RunDirectory, versions
+from dsgmcmc.store import Snapshot
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+
+NAME = "index"
+_SPARSE = 16  # a direct table may have so many entries a name
+
+
+def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, comm: Any) -> None:
+    """Write the index of a run, unless it is there.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Locked by this process.
+    ratings : Ratings
+        What the run samples.
+    config_hash : str
+        Identity of the run's configuration.
+    comm : MPI.Comm
+        Of this process alone.
+    """
+    for left in run.path.glob(f"{NAME}.tmp-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    if (run.path / NAME).exists():
+        return
+
+    def header() -> dict[str, Any]:
+        hashes = {"config_hash": config_hash, "data_hash": ratings.digest}
+        about = {"versions": versions()}
+        return {"kind": "index", "chain": 0, "iteration": 0, "grid": 1, "state": {}, "about": about, **hashes}
+
+    write_snapshot(run.path, NAME, _blocks(ratings), header, comm)
+
+
+def _blocks(ratings: Ratings) -> dict[Key, Array]:
+    blocks: dict[Key, Array] = {}
+    counts = {"W": np.diff(ratings.row_indptr), "H": ratings.column_counts}
+    for factor, ids in (("W", ratings.row_ids()), ("H", ratings.col_ids())):
+        blocks[Key("ratings", factor, 0, "count")] = counts[factor]
+        if ids.dtype == np.int64:
+            blocks[Key("ids", factor, 0, "integers")] = ids
+            continue
+        encoded = [name.encode() for name in ids]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(name) for name in encoded], out=offsets[1:])
+        blocks[Key("ids", factor, 0, "text")] = np.frombuffer(b"".join(encoded), np.uint8)
+        blocks[Key("ids", factor, 0, "offsets")] = offsets
+    indptr, columns, _ = ratings.slab("test", 0, ratings.n_rows)
+    rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
+    blocks[Key("test", "W", 0, "rows")] = rows
+    blocks[Key("test", "W", 0, "columns")] = columns.astype(np.int32)
+    return blocks
+
+
+class Names:
+    """Original names of the rows of one factor, and where they stand.
+
+    Parameters
+    ----------
+    kind : {"user", "item"}
+        What they name; for messages.
+    ids : (n,) int64, or (n,) object array of str
+        In the order of the factor's rows.
+    """
+
+    def __init__(self, kind: str, ids: Array) -> None:
+        self.kind, self.ids = kind, ids
+        self.integers = ids.dtype == np.int64
+        self._table: Int32 | None = None
+        self._places: dict[str, int] = {}
+        if not self.integers:
+            self._places = {name: place for place, name in enumerate(ids.tolist())}
+            return
+        self._order = np.argsort(ids, kind="stable").astype(np.int32)
+        self._sorted = ids[self._order]
+        self._first = int(self._sorted[0])
+        extent = int(self._sorted[-1]) - self._first + 1
+        if extent <= _SPARSE * len(ids) + 1024:
+            self._table = np.full(extent, -1, np.int32)
+            self._table[ids - self._first] = np.arange(len(ids), dtype=np.int32)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def places(self, wanted: Sequence[Any] | Array) -> Int32:
+        """Rows of the factor that belong to names.
+
+        Parameters
+        ----------
+        wanted : (q,) int64 where names are integers, else (q,) of str
+
+        Returns
+        -------
+        (q,) int32
+            -1 for names that are unknown.
+
+        Raises
+        ------
+        InputError
+            If names are integers and `wanted` holds anything else.
+        """
+        if not self.integers:
+            get = self._places.get
+            values = wanted.tolist() if isinstance(wanted, np.ndarray) else list(wanted)
+            return np.array([get(str(name), -1) for name in values], np.int32)
+        numbers = self._numbers(wanted)
+        if self._table is not None:
+            offset = numbers - self._first
+            inside = (numbers >= self._first) & (offset < len(self._table)) & (offset >= 0)
+            return np.where(inside, self._table[np.where(inside, offset, 0)], np.int32(-1))
+        place = np.minimum(np.searchsorted(self._sorted, numbers), len(self.ids) - 1)
+        return np.where(self._sorted[place] == numbers, self._order[place], np.int32(-1))
+
+    def _numbers(self, wanted: Sequence[Any] | Array) -> Int64:
+        given = np.asarray(wanted)
+        if given.dtype.kind in "iu" or given.size == 0:
+            return given.astype(np.int64)
+        try:
+            numbers = np.array([int(value) for value in given.tolist()], np.int64)
+        except (TypeError, ValueError, OverflowError):
+            bad = next((value for value in given.tolist() if not _is_integer(value)), given)
+            raise InputError(f"{bad!r} cannot be the name of a {self.kind}: in this run they are integers") from None
+        if given.dtype.kind == "f" and (numbers != given).any():
+            bad = given[numbers != given][0]
+            raise InputError(f"{bad} cannot be the name of a {self.kind}: in this run they are integers")
+        return numbers
+
+
+def _is_integer(value: Any) -> bool:
+    try:
+        return -(2**63) <= int(value) < 2**63
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+class Index:
+    """The index of a run, read lazily.
+
+    Parameters
+    ----------
+    run : RunDirectory
+    transposed : bool
+        Whether the rows of W are items.
+
+    Raises
+    ------
+    InputError
+        If the run has none, or it is damaged.
+    """
+
+    def __init__(self, run: RunDirectory, transposed: bool) -> None:
+        path = run.path / NAME
+        if not path.is_dir():
+            raise InputError(f"{run.path} has no {NAME}: the run was stopped before it began; start it again")
+        self._snapshot = Snapshot(path)
+        #: Factor of the users and of the items.
+        self.factors = {"user": "H", "item": "W"} if transposed else {"user": "W", "item": "H"}
+        self._transposed = transposed
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it is of."""
+        return self._snapshot.manifest
+
+    def names(self, kind: str) -> Names:
+        """Names of the users or of the items."""
+        factor = self.factors[kind]
+        keys = set(self._snapshot.names())
+        if Key("ids", factor, 0, "integers") in keys:
+            return Names(kind, self._snapshot.read(Key("ids", factor, 0, "integers")))
+        text = self._snapshot.read(Key("ids", factor, 0, "text")).tobytes()
+        ends = self._snapshot.read(Key("ids", factor, 0, "offsets")).tolist()
+        names = [text[start:stop].decode() for start, stop in pairwise(ends)]
+        return Names(kind, np.array(names, dtype=object))
+
+    def counts(self, kind: str) -> Int64:
+        """(n,) int64: training ratings of every user or item."""
+        return self._snapshot.read(Key("ratings", self.factors[kind], 0, "count"))
+
+    def test_pairs(self) -> tuple[Int32, Int32]:
+        """Places of the users and the items of the test ratings, (q,) int32 each, in the order of the ratings file."""
+        rows, columns = (self._snapshot.read(Key("test", "W", 0, name)) for name in ("rows", "columns"))
+        return (columns, rows) if self._transposed else (rows, columns)
+
+    def verify(self) -> None:
+        """Check every checksum."""
+        self._snapshot.verify()

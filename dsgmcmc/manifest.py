@@ -1,0 +1,223 @@
+"""The manifest of a snapshot: what lies in it, where, and with which hashes. Plain JSON, checked when read.
+
+Its last member, ``sha256``, is the hash of the text before it: the manifest holds numbers of the chain itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from dsgmcmc.errors import InputError
+
+T = TypeVar("T")
+
+MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 1 << 30
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SHARD = re.compile(r"shard-[0-9]{5,}\.h5")
+
+
+class Key(NamedTuple):
+    """Name of a block: which object it belongs to, which factor and block of it, which field."""
+
+    object: str
+    factor: str
+    block: int
+    field: str
+
+    @property
+    def path(self) -> str:
+        """Name of the data set in the shard."""
+        return f"{self.object}/{self.factor}/{self.block:06d}/{self.field}"
+
+
+def _check_key(key: Key) -> Key:
+    if not all(_NAME.fullmatch(part) and part.strip(".") for part in (key.object, key.factor, key.field)):
+        raise ValueError("not the name of a block")
+    if key.block < 0:
+        raise ValueError("negative block")
+    return key
+
+
+def _check_shard(name: str) -> str:
+    if not _SHARD.fullmatch(name):
+        raise ValueError("not the name of a shard")
+    return name
+
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+ShardName = Annotated[str, AfterValidator(_check_shard)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
+
+
+class ShardEntry(_Strict):
+    """A file of the snapshot."""
+
+    file: ShardName
+    bytes: int = Field(ge=0)
+    sha256: Sha256
+
+
+class BlockEntry(_Strict):
+    """An array of the snapshot."""
+
+    key: Annotated[Key, AfterValidator(_check_key)]
+    shard: ShardName
+    shape: tuple[Annotated[int, Field(ge=0)], ...]
+    dtype: Annotated[str, Field(pattern=r"^(<[fi][48]|\|u1)$")]
+    sha256: Sha256
+
+
+class SmallArray(_Strict):
+    """A small replicated array; JSON keeps every bit of a float64."""
+
+    shape: tuple[Annotated[int, Field(ge=0)], ...]
+    values: list[float]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if math.prod(self.shape) != len(self.values):
+            raise ValueError(f"{len(self.values)} values do not have the shape {self.shape}")
+        return self
+
+    @classmethod
+    def of(cls, array: npt.ArrayLike) -> SmallArray:
+        """Make one from a float64 array."""
+        data = np.asarray(array, dtype=np.float64)
+        return cls(shape=data.shape, values=data.ravel().tolist())
+
+    def array(self) -> npt.NDArray[np.float64]:
+        """Give the float64 array back."""
+        return np.array(self.values, dtype=np.float64).reshape(self.shape)
+
+
+class Manifest(_Strict):
+    """Content of ``manifest.json``.
+
+    Attributes
+    ----------
+    kind : {"checkpoint", "draw", "posterior", "index"}
+        What the snapshot is of.
+    chain, iteration, grid : int
+        Chain, iterations made, and grid B of the run.
+    config_hash, data_hash : str
+        Identity of the configuration and of the ratings.
+    state : dict of str to SmallArray
+        Small arrays that are the same on all processes; part of the content digest.
+    about : dict
+        Facts that are not part of it: versions, seconds, number of processes.
+    """
+
+    format: Literal["dsgmcmc-snapshot"] = "dsgmcmc-snapshot"
+    version: Literal[1] = 1
+    kind: Literal["checkpoint", "draw", "posterior", "index"]
+    chain: int = Field(ge=0)
+    iteration: int = Field(ge=0)
+    grid: int = Field(ge=1)
+    config_hash: Sha256
+    data_hash: Sha256
+    state: dict[str, SmallArray]
+    about: dict[str, Any]
+    shards: list[ShardEntry]
+    blocks: list[BlockEntry]
+
+    @property
+    def saved_draws(self) -> set[int]:
+        """Iterations of the saved draws that belong to this checkpoint."""
+        kept = self.state.get("observer.kept")
+        return {int(number) for number in kept.values} if kept else set()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        shards = {shard.file for shard in self.shards}
+        if len(shards) < len(self.shards):
+            raise ValueError("shards has a file twice")
+        if len({entry.key for entry in self.blocks}) < len(self.blocks):
+            raise ValueError("blocks has a key twice")
+        unlisted = {entry.shard for entry in self.blocks} - shards
+        if unlisted:
+            raise ValueError(f"blocks lie in {min(unlisted)}, which is not among the shards")
+        return self
+
+
+_SEAL = re.compile(r',\n "sha256": "([0-9a-f]{64})"\n}\n')
+
+
+def seal(text: str) -> str:
+    """Append to the text of a JSON object the hash of what stands before."""
+    body = text.rstrip().removesuffix("}").rstrip()
+    return f'{body},\n "sha256": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}\n'
+
+
+def parse_manifest(text: str, path: Path) -> Manifest:
+    """Check the text of a manifest.
+
+    Raises
+    ------
+    InputError
+        Saying what is wrong with it.
+    """
+    body = text[: text.rfind(',\n "sha256"')]
+    if not _SEAL.fullmatch(text, len(body)) or seal(body) != text:
+        raise InputError(f"{path} is incomplete or damaged: it does not match its own checksum")
+    try:
+        return Manifest.model_validate_json(f"{body}}}")
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "its content"
+        raise InputError(f"{path} is not a snapshot this version reads: {where}: {first['msg']}") from error
+
+
+def seen_by_all(directory: Path, read: Callable[[], T]) -> T:
+    """Read from a directory that another host may just have renamed.
+
+    A network file system remembers for a while that a name was not there, or what it stood for; listing the directory
+    makes it look again.
+    """
+    try:
+        return read()
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ESTALE):
+            raise
+        list(directory.iterdir())
+        return read()
+
+
+def read_text(directory: Path) -> str:
+    """Read the text of the manifest of a snapshot directory.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it cannot be one.
+    """
+    path = directory / MANIFEST
+
+    def read() -> str:
+        if path.stat().st_size > MAX_MANIFEST_BYTES:
+            raise InputError(f"{path} is too large to be a manifest")
+        return path.read_text(encoding="utf-8")
+
+    try:
+        return seen_by_all(directory, read)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{directory} is not a complete snapshot: {error}") from error
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read and check the manifest of a snapshot directory; raises as `read_text` and `parse_manifest`."""
+    return parse_manifest(read_text(directory), directory / MANIFEST)

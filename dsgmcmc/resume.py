@@ -1,0 +1,139 @@
+"""Taking up a chain again from its newest complete checkpoint, on any number of processes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+
+from dsgmcmc.agreement import agree
+from dsgmcmc.errors import AgreedError, InputError
+from dsgmcmc.factor_world import FactorWorld
+from dsgmcmc.manifest import Key, Manifest, parse_manifest, read_text
+from dsgmcmc.observe import Observer
+from dsgmcmc.rundir import SERIES, RunDirectory, versions
+from dsgmcmc.store import Snapshot, clean, remove, step_name, steps
+
+log = logging.getLogger(__name__)
+
+
+class Resume:
+    """Reads the checkpoints of one chain.
+
+    Parameters
+    ----------
+    world : FactorWorld
+        Takes the state.
+    observer : Observer
+        Takes the accumulators.
+    run : RunDirectory
+        Where the snapshots lie.
+    data_hash : str
+        Identity of the ratings.
+    config_hashes : collection of str
+        Identities of the configurations whose checkpoints may be read.
+    """
+
+    def __init__(
+        self,
+        world: FactorWorld,
+        observer: Observer,
+        run: RunDirectory,
+        data_hash: str,
+        config_hashes: Collection[str],
+    ) -> None:
+        self._world, self._observer, self._run = world, observer, run
+        self._data_hash, self._config_hashes = data_hash, config_hashes
+        self._ring, self._chain = world.ring, world.chain
+        self._at_root = self._ring.rank == 0
+
+    def newest(self) -> Manifest | None:
+        """Take the state of the newest complete checkpoint; None if there is none. Collective.
+
+        What a run that was cut off wrote after it is removed.
+
+        Raises
+        ------
+        InputError
+            If there are checkpoints, but none can be read.
+        """
+        comm, parent = self._ring.comm, self._run.series("checkpoints", self._chain)
+        found = comm.bcast(steps(parent) if self._at_root else None, root=0)
+        for iteration in reversed(found):
+            try:
+                manifest = self._load(parent / step_name(iteration))
+            except InputError as error:
+                if self._at_root:
+                    log.warning("%s; falling back to the checkpoint before it", error)
+                    self._run.note("fell back", chain=self._chain, iteration=iteration, error=str(error))
+                continue
+            agree(comm, partial(self._tidy, manifest.iteration), "preparing to resume")
+            return manifest
+        if found:
+            raise AgreedError(f"no checkpoint in {parent} can be read; start again in a new directory")
+        agree(comm, partial(self._tidy, 0), "preparing to start")
+        return None
+
+    def _load(self, path: Path) -> Manifest:
+        comm, world = self._ring.comm, self._world
+        read = partial(read_text, path)
+        text = comm.bcast(agree(comm, read if self._at_root else lambda: "", f"reading {path}"), root=0)
+        manifest = agree(comm, partial(parse_manifest, text, path), f"reading {path}")
+        agree(comm, partial(self._check, manifest, path), f"reading {path}")
+        snapshot = Snapshot(path, manifest)
+        world.place(manifest.iteration)
+
+        def load() -> None:
+            for side in world.sides():
+                for name in world.layout.names:
+                    side[name][:] = snapshot.read(Key("state", side.factor, side.index, name))
+            for local, b in enumerate(self._ring.blocks):
+                world.squared_error[local] = snapshot.read(Key("state", "W", b, "squared_error"))
+            self._observer.load(snapshot)
+
+        agree(comm, load, f"reading {path}")
+        small = {name: value.array() for name, value in manifest.state.items()}
+        world.state = {name: value for name, value in small.items() if not name.startswith(("observer.", "chain."))}
+        return manifest
+
+    def _check(self, manifest: Manifest, path: Path) -> None:
+        if manifest.data_hash != self._data_hash:
+            raise InputError(f"{path} belongs to another run: its data_hash differs")
+        if manifest.config_hash not in self._config_hashes:
+            raise InputError(f"{path} belongs to another run: its config_hash differs")
+        found = (manifest.kind, manifest.chain, manifest.grid, step_name(manifest.iteration))
+        expected = ("checkpoint", self._chain, self._ring.grid, path.name)
+        if found != expected:
+            raise InputError(
+                f"{path} holds something else: (kind, chain, grid, name) are {found} in place of {expected}"
+            )
+
+    def _tidy(self, newest: int) -> None:
+        """Remove what a run that was cut off wrote after its newest checkpoint, or began to write."""
+        if not self._at_root:
+            return
+        for kind in SERIES:
+            parent = self._run.series(kind, self._chain)
+            clean(parent)
+            for iteration in steps(parent):
+                if iteration > newest:
+                    remove(parent / step_name(iteration))
+        self._run.cut_metrics(self._chain, newest)
+
+    def note(self, manifest: Manifest) -> None:
+        """Record that the chain goes on from a checkpoint, and warn if it was written by something else."""
+        if not self._at_root:
+            return
+        before, now = manifest.about.get("versions", {}), versions()
+        changes = {name: [before.get(name), now[name]] for name in now if before.get(name) != now[name]}
+        if changes:
+            text = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
+            log.warning(
+                "chain %d was sampled so far with something else (%s): it goes on, but not with the same bits as on "
+                "one machine",
+                self._chain,
+                text,
+            )
+        facts = {"processes": self._ring.size, **({"changes": changes} if changes else {})}
+        self._run.note("resumed", chain=self._chain, iteration=manifest.iteration, **facts)

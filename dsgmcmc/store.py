@@ -1,0 +1,178 @@
+"""Snapshots: blocks of arrays in a directory that is complete or not there at all.
+
+Format ``dsgmcmc-snapshot``, version 1: a directory of HDF5 shards, each written by one process and holding whole
+blocks (data set ``/OBJECT/FACTOR/BLOCK/FIELD``), and ``manifest.json`` (`dsgmcmc.manifest`), which says what lies
+where, with a SHA-256 of every block and every shard. It is written into ``NAME.tmp-XXXX``, synced, hashed by reading
+it back, agreed on by all processes, and renamed. A reader finds it whole, or says what is wrong with it, and never
+fills holes. Nothing in it is executed or unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.faults import fault
+from dsgmcmc.manifest import BlockEntry, Key, Manifest, read_manifest, seen_by_all
+
+Array = npt.NDArray[Any]
+Block = Array | Callable[[], Array]  # an array, or what makes it at the moment it is written
+KEEP_AT_LEAST = 2
+_STEP = re.compile(r"step-([0-9]{12,})(\.(?:tmp|trash)-[0-9a-f]{8})?")  # what this module names, and nothing else
+
+
+def block_hash(array: Array) -> str:
+    """SHA-256 of an array's type, shape and little-endian bytes in C order."""
+    data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    digest = hashlib.sha256(f"{data.dtype.str} {data.shape}\n".encode())
+    digest.update(data.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# ---------------------------------------------------------------------- reading
+
+
+class Snapshot:
+    """A snapshot, read block by block; every block is checked against its hash.
+
+    Parameters
+    ----------
+    path : Path
+        Its directory.
+    manifest : Manifest, optional
+        Its manifest, if it was read before (by another process).
+
+    Raises
+    ------
+    InputError
+        If it is incomplete, damaged, or of another version.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest | None = None) -> None:
+        self.path = path
+        self.manifest = manifest or read_manifest(path)
+        self._entries = {entry.key: entry for entry in self.manifest.blocks}
+
+    def names(self) -> Iterable[Key]:
+        """Keys of all blocks."""
+        return self._entries.keys()
+
+    def read(self, key: Key) -> Array:
+        """Read a block and check it.
+
+        Raises
+        ------
+        InputError
+            If it is missing, not what the manifest says, or stored anywhere but in the shard.
+        """
+        entry = self._entries.get(key)
+        if entry is None:
+            raise InputError(f"{self.path} has no block {key.path}")
+        shard = self.path / entry.shard
+
+        def read() -> Array:
+            with h5py.File(shard, "r", locking=False) as file:
+                return _read_plain(file, key.path, entry, shard.stat().st_size)
+
+        try:
+            array = seen_by_all(self.path, read)
+        except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
+            raise InputError(f"{shard} cannot be read: {error}") from error
+        if block_hash(array) != entry.sha256:
+            raise InputError(f"{shard} is damaged: {key.path} does not match its checksum")
+        return array
+
+    def verify(self) -> None:
+        """Check every shard and every block against its hash.
+
+        Raises
+        ------
+        InputError
+            Naming the first file or block that is wrong.
+        """
+        for shard in self.manifest.shards:
+            path = self.path / shard.file
+            if not path.is_file():
+                raise InputError(f"{path} is missing")
+            if path.stat().st_size != shard.bytes:
+                raise InputError(f"{path} has {path.stat().st_size} bytes; the manifest says {shard.bytes}")
+            if file_hash(path) != shard.sha256:
+                raise InputError(f"{path} is damaged: it does not match its checksum")
+        for key in self._entries:
+            self.read(key)
+
+
+def _read_plain(file: Any, name: str, entry: BlockEntry, file_bytes: int) -> Array:
+    """Read a data set that lies in this file in the plainest way, and refuse any other."""
+    where = ""
+    for part in name.split("/"):
+        where = f"{where}/{part}"
+        if not isinstance(file.get(where, getlink=True), h5py.HardLink):
+            raise ValueError(f"{where} is missing or a link elsewhere")
+    data = file[name]
+    if not isinstance(data, h5py.Dataset) or data.is_virtual or data.external:
+        raise ValueError(f"{name} is not stored in this file")
+    if data.shape != entry.shape or data.dtype.str != entry.dtype:
+        raise ValueError(f"{name} is {data.dtype.str} {data.shape}; the manifest says {entry.dtype} {entry.shape}")
+    if data.id.get_create_plist().get_nfilters() or data.nbytes > file_bytes:
+        raise ValueError(f"{name} is compressed or larger than its file")
+    array: Array = data[...]
+    return array
+
+
+# ---------------------------------------------------------------------- series of snapshots
+
+
+def step_name(iteration: int) -> str:
+    """Directory name of the snapshot after `iteration` iterations."""
+    return f"step-{iteration:012d}"
+
+
+def steps(parent: Path) -> list[int]:
+    """Iterations of the snapshots in a directory, oldest first; other names are ignored."""
+    if not parent.is_dir():
+        return []
+    found = [_STEP.fullmatch(path.name) for path in parent.iterdir() if path.is_dir()]
+    return sorted(int(match[1]) for match in found if match and not match[2])
+
+
+def remove(path: Path) -> None:
+    """Delete a snapshot so that no reader sees half of it."""
+    trash = path.with_name(f"{path.name}.trash-{secrets.token_hex(4)}")
+    fault("prune")
+    path.rename(trash)
+    fault("prune.trash")
+    shutil.rmtree(trash, ignore_errors=True)
+    fault("prune.done")
+
+
+def prune(parent: Path, keep: int) -> None:
+    """Keep the newest `keep` snapshots, at least `KEEP_AT_LEAST`."""
+    for iteration in steps(parent)[: -max(keep, KEEP_AT_LEAST)]:
+        remove(parent / step_name(iteration))
+
+
+def clean(parent: Path) -> None:
+    """Delete what an interrupted write or deletion left behind; unknown names stay."""
+    if not parent.is_dir():
+        return
+    for path in parent.iterdir():
+        match = _STEP.fullmatch(path.name)
+        if match and match[2]:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,89 @@
+"""The names of a run's users and items: where each stands, and that nothing depends on the ratings file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from runs import make_run
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.index import Names
+from dsgmcmc.ratings import open_ratings
+from dsgmcmc.results import open_run
+
+
+@pytest.mark.parametrize("ids", [[3, 1, 2], [-5, 10**18, 7], [0], list(range(100, 0, -3))])
+def test_integers_are_found_by_a_table_and_by_search(ids):
+    """Dense names take a table, sparse ones a search: both must give the same places, and -1 for others."""
+    names = Names("user", np.array(ids, np.int64))
+    assert names.places(np.array(ids)).tolist() == list(range(len(ids)))
+    others = [k for k in (min(ids) - 1, max(ids) + 1, -(2**63), 2**63 - 1, 4) if k not in ids]
+    assert names.places(np.array(others, np.int64)).tolist() == [-1] * len(others)
+    assert names.places([str(ids[0])]).tolist() == [0]
+
+
+def test_text_is_found_as_it_is():
+    """No trimming, no case folding: names are compared as the ratings file had them."""
+    names = Names("item", np.array(["a", "A", " a", "ä", "7"], dtype=object))
+    assert names.places(["A", "ä", "b", 7, ""]).tolist() == [1, 3, -1, 4, -1]
+
+
+@pytest.mark.parametrize("wrong", [["x"], [None], [1.5], [2**70], np.array([np.nan])])
+def test_names_that_cannot_be_are_refused(wrong):
+    """A wrong type is another fault than an unknown name: the message must say which."""
+    names = Names("user", np.array([1, 2], np.int64))
+    with pytest.raises(InputError, match="cannot be the name of a user"):
+        names.places(wrong)
+
+
+@pytest.mark.parametrize(("users", "items", "strings"), [(40, 18, False), (18, 40, False), (18, 40, True)])
+def test_a_run_knows_its_users_items_and_test_pairs(tmp_path, users, items, strings):
+    """From the run alone, transposed or not: the same names, counts and test ratings as in the data."""
+    made = make_run(tmp_path, users=users, items=items, strings=strings, iterations=60)
+    run = open_run(made.path)
+    with open_ratings(made.data) as ratings:
+        assert ratings.transposed == (items > users)
+        made.data.unlink()  # open still
+    rated = {(u, i): x for u, i, x in made.ratings.tolist()}
+    assert sorted(run.users.ids.tolist()) == sorted({u for u, _ in rated})
+    assert sorted(run.items.ids.tolist()) == sorted({i for _, i in rated})
+    found, test_items = run.test_pairs()
+    test = list(zip(run.users.ids[found].tolist(), run.items.ids[test_items].tolist(), strict=True))
+    np.testing.assert_allclose([rated[pair] for pair in test], run.test.rating, rtol=1e-6)
+    for kind, ids, place in (("user", run.users.ids, 0), ("item", run.items.ids, 1)):
+        training = [pair[place] for pair in rated if pair not in set(test)]
+        assert run.counts(kind).tolist() == [training.count(name) for name in ids.tolist()]
+
+
+def test_an_unfinished_run_says_so(tmp_path):
+    """Still burning in: there is no posterior, and the message tells how to go on."""
+    made = make_run(tmp_path, iterations=30)
+    with pytest.raises(InputError, match=r"no posterior yet.*--resume"):
+        open_run(made.path)
+
+
+def test_a_directory_that_is_no_run_is_refused(tmp_path):
+    """Also one that lost its index."""
+    with pytest.raises(InputError, match="not a run directory"):
+        open_run(tmp_path)
+    made = make_run(tmp_path, iterations=60)
+    (made.path / "index").rename(made.path / "elsewhere")
+    with pytest.raises(InputError, match="has no index"):
+        open_run(made.path)
+
+
+def test_a_damaged_draw_is_refused(tmp_path):
+    """One flipped bit in a draw is found before it is used."""
+    made = make_run(tmp_path, iterations=60)
+    shard = next((made.path / "draws" / "chain-0").rglob("shard-*.h5"))
+    data = bytearray(shard.read_bytes())
+    run = open_run(made.path)
+    iteration = int(shard.parent.name.removeprefix("step-"))
+    number = run.draws.index((0, iteration))
+    theta = run.draw(number).theta["user"][:1].tobytes()
+    place = bytes(data).find(theta)
+    assert place > 0
+    data[place] ^= 1
+    shard.write_bytes(bytes(data))
+    with pytest.raises(InputError, match="damaged"):
+        open_run(made.path).draw(number)
