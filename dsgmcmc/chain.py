@@ -1,0 +1,301 @@
+"""One chain on one group of processes: iterate, observe, checkpoint, stop.
+
+Which iterations are averaged, evaluated and saved follows from the iteration number alone; only the times of
+checkpoints may depend on the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.blocks import RatingBlocks
+from dsgmcmc.checkpoint import Checkpoints
+from dsgmcmc.config import RunConfig
+from dsgmcmc.control import Control
+from dsgmcmc.divergence import find_explosion
+from dsgmcmc.errors import DivergenceError
+from dsgmcmc.factor_world import FactorWorld
+from dsgmcmc.faults import fault
+from dsgmcmc.manifest import SmallArray
+from dsgmcmc.model import Model
+from dsgmcmc.noise import own_noise, start_weights
+from dsgmcmc.observe import Observer
+from dsgmcmc.policy import Policy
+from dsgmcmc.ratings import Ratings
+from dsgmcmc.resume import Resume
+from dsgmcmc.ring import Ring
+from dsgmcmc.rundir import RunDirectory
+from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.schedule import AtHome, Schedule
+from dsgmcmc.signals import Wish
+
+SMALLEST_SCALE = 2.0**-10  # of the step, below which halving does not help
+
+Report = Callable[[dict[str, Any]], None]
+
+log = logging.getLogger(__name__)
+
+
+class Chain:
+    """A chain of a run.
+
+    Parameters
+    ----------
+    config : RunConfig
+        Resolved configuration.
+    ratings : RatingBlocks
+        This process's ratings.
+    ring : Ring
+        The processes of this chain.
+    data : Ratings
+        The open ratings file.
+    run : RunDirectory
+        Where to save.
+    chain : int
+        Number of the chain.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        ratings: RatingBlocks,
+        ring: Ring,
+        data: Ratings,
+        run: RunDirectory,
+        chain: int,
+        control: Control,
+        policy: Policy,
+    ) -> None:
+        self.config, self.ring, self.run_directory, self.chain = config, ring, run, chain
+        self.control, self.policy = control, policy
+        self.total, self.burn_in = int(config.iterations), int(config.burn_in)
+        assert config.thin is not None, "the configuration is resolved"
+        self.thin, self.every = int(config.thin), int(config.evaluate_every)
+        self._ratings, self._own_noise = ratings, own_noise(config.noise, data.transposed)
+        self._hashes = {"config_hash": config.hash(), "data_hash": data.digest}
+        self._earlier_hashes: Collection[str] = ()
+        self.seconds_before = 0.0  # sampling time of earlier runs
+        self._begin = 0.0
+        self._make()
+
+    def _make(self) -> None:
+        """Make everything that changes while the chain runs, as it is before the first iteration."""
+        config, ring, ratings = self.config, self.ring, self._ratings
+        noise = None if config.noise_precision == "sampled" else float(config.noise_precision)
+        self.model = Model(config.rank, config.biases, config.prior, config.prior_precision, noise, self._own_noise)
+        self._scale_step(1.0)
+        self.world = FactorWorld(
+            ring,
+            ratings,
+            AtHome(ring.grid)
+            if self.sampler.sweeps
+            else Schedule(config.schedule, ratings.part_sizes.tolist(), config.seed, self.chain),
+            rank=config.rank,
+            biases=config.biases,
+            fields=self.sampler.fields,
+            scratch=self.sampler.scratch,
+            seed=config.seed,
+            chain=self.chain,
+            weighted=config.noise != "shared",
+        )
+        self.observer = Observer(self.world, config.rank, config.biases, config.save_draws)
+        go_on = self.policy.on_checkpoint_error == "continue"
+        self.checkpoints = Checkpoints(
+            self.world, self.observer, self.run_directory, self._hashes, config.keep_checkpoints, self.control, go_on
+        )
+        self.iteration = 0
+
+    def _scale_step(self, scale: float) -> None:
+        """Sample from here on with the configured step sizes times `scale`."""
+        settings = self.config.sampler_config
+        sizes = {name: getattr(settings, name) for name in ("step_size", "burn_in_step_size")}
+        scaled = {name: size * scale for name, size in sizes.items() if size is not None}
+        self.step_scale = scale
+        self.sampler = SAMPLERS[self.config.sampler_name](settings.model_copy(update=scaled), self.burn_in)
+
+    # ------------------------------------------------------------------ the loop
+
+    def start(self) -> None:
+        """Set the initial state. Collective."""
+        self.world.state = self.model.start(len(self.sampler.positions))
+        start_weights(self.world)
+        self.sampler.start(self.world, self.config.initial_sd)
+
+    def run(self, report: Report) -> Wish:
+        """Iterate to the end, or until all agree to stop, and save. Collective.
+
+        Returns
+        -------
+        Wish
+            Why the chain stopped.
+
+        Raises
+        ------
+        DivergenceError
+            If the chain diverges, and is not to go on with smaller steps.
+        WriteError
+            If something cannot be written, and the chain is not to go on without.
+        """
+        self._begin = perf_counter()
+        while True:
+            try:
+                with np.errstate(all="ignore"):  # a diverging chain is found by looking at it
+                    wish = self._iterate_to_the_end(report)
+            except DivergenceError as error:
+                self.checkpoints.settle()  # what is under way was sane
+                if self.policy.on_divergence != "halve" or self.step_scale <= SMALLEST_SCALE:
+                    raise
+                self._go_back(error)
+            else:
+                self.checkpoints.save_posterior(self.iteration, self.seconds)
+                self.checkpoints.close()
+                return wish
+
+    def _iterate_to_the_end(self, report: Report) -> Wish:
+        wish = Wish.GO_ON
+        every, _ = self.config.checkpoint_interval()
+        saved = -1
+        while self.iteration < self.total and wish < Wish.STOP:
+            fault("iteration")
+            self._iterate(report)
+            begin = self.ring.phases.enter()
+            wish, idle = self.control.ask(self.checkpoints.busy)
+            self.ring.phases.leave("reduce", begin)
+            if idle:
+                self.checkpoints.advance()
+            if wish == Wish.CHECKPOINT or (every and self.iteration % every == 0):
+                self.save(last=wish >= Wish.STOP or self.iteration >= self.total)
+                saved = self.iteration
+        log.debug("chain %d: stopping at iteration %d (%s)", self.chain, self.iteration, wish.name)
+        if saved != self.iteration:
+            self.save(last=True)
+        self.checkpoints.settle()
+        return wish
+
+    def save(self, last: bool = False) -> None:
+        """Begin to write a checkpoint and the draws that belong to it. Collective.
+
+        After the `last` one nothing may change before it is written, and the job fails without it.
+
+        Raises
+        ------
+        DivergenceError
+            If the state is senseless: earlier checkpoints stay.
+        """
+        self._check_finite(self.sampler.position(self.iteration - 1))
+        own = {} if self.step_scale == 1.0 else {"chain.step_scale": SmallArray.of(self.step_scale)}
+        self.checkpoints.save(self.iteration, self.seconds, own, last)
+
+    def resume(self, config_hashes: Collection[str] = ()) -> bool:
+        """Go on from the newest complete checkpoint; False if there is none. Collective.
+
+        Parameters
+        ----------
+        config_hashes : collection of str
+            Identities of this run's configuration before it was overridden.
+
+        Raises
+        ------
+        InputError
+            If there are checkpoints, but none can be read.
+        """
+        self._earlier_hashes = config_hashes
+        hashes = {self._hashes["config_hash"], *config_hashes}
+        data_hash = self._hashes["data_hash"]
+        source = Resume(self.world, self.observer, self.run_directory, data_hash, hashes)
+        manifest = source.newest()
+        if manifest is None:
+            return False
+        if manifest.iteration < self.total:
+            source.note(manifest)
+        self.iteration = manifest.iteration
+        self.seconds_before = float(manifest.about.get("seconds", 0.0))
+        if "chain.step_scale" in manifest.state:
+            self._scale_step(float(manifest.state["chain.step_scale"].array()))
+        return True
+
+    def _go_back(self, error: DivergenceError) -> None:
+        """Return to the last checkpoint, or to the start, with half the step. Collective."""
+        scale, diverged, seconds = self.step_scale / 2, self.iteration, self.seconds_before
+        self.checkpoints.close()
+        self._make()
+        if not self.resume(self._earlier_hashes):
+            self.start()
+        self.seconds_before = seconds
+        self._scale_step(scale)
+        if self.ring.rank == 0:
+            log.warning("%s. Going back to iteration %d with %g times the step", error, self.iteration, scale)
+            self.run_directory.note(
+                "step halved",
+                chain=self.chain,
+                iteration=self.iteration,
+                diverged_at=diverged,
+                step_scale=scale,
+                error=str(error),
+            )
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds since the first iteration began, all inclusive."""
+        return self.seconds_before + perf_counter() - self._begin
+
+    def _iterate(self, report: Report) -> None:
+        world, iteration = self.world, self.iteration
+        world.iteration = iteration
+        sweep = self.sampler.sweep_length(world)
+        if iteration % sweep == 0:
+            world.forget_errors()  # tau is drawn from the errors of one sweep, however rarely
+        position = self.sampler.position(iteration)
+        self.iteration = done = iteration + 1
+        sweeps, rest = divmod(done, sweep)
+        due = not rest and sweeps >= self.config.hyper_start and sweeps % self.config.hyper_every == 0
+        redraw = partial(self.model.draw, world, self.sampler.positions) if due else None
+        world.redraw = redraw if self.sampler.sweeps else None
+        self.sampler.step(world, iteration)
+        if redraw and not self.sampler.sweeps:
+            redraw()
+        is_draw = done > self.burn_in and (done - self.burn_in) % self.thin == 0
+        is_line = done % self.every == 0 or done == 1
+        if is_draw or is_line:
+            begin = self.ring.phases.enter()
+            self._check_finite(position)  # no draw of a diverged state is counted
+            self.observer.look(position, done, self.sampler.weight(world, iteration) if is_draw else None)
+            if is_line:
+                self._line(report)
+            self.ring.phases.leave("evaluate", begin)
+
+    def _line(self, report: Report) -> None:
+        """One line of metrics. Collective."""
+        world = self.world
+        errors = self.observer.errors()
+        tau = float(world.state["tau"][world.subchain])
+        line = {
+            "chain": self.chain,
+            "iteration": self.iteration,
+            "sweep": self.iteration / self.sampler.sweep_length(world),
+            "time_s": round(self.seconds, 4),
+            **errors,
+            "tau": tau,
+            **self.sampler.metrics(world),
+        }
+        if self.ring.rank == 0:
+            with self.run_directory.metrics_file(self.chain).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            report(line)
+
+    def _check_finite(self, position: str) -> None:
+        """Stop all processes if any block of a factor is no longer finite or has exploded. Collective."""
+        found = find_explosion(self.world, position)
+        if found:
+            raise DivergenceError(
+                f"chain {self.chain} diverged by iteration {self.iteration}: {found} at step size "
+                f"{self.sampler.weight(self.world, self.iteration - 1):.3g}. Use a smaller --step-size, or "
+                "--on-divergence halve; the last checkpoint is intact"
+            )

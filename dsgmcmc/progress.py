@@ -1,0 +1,65 @@
+"""What process 0 says while it samples: one live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from time import monotonic
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+
+PLAIN_SECONDS = 5.0
+
+
+class Progress:
+    """Shows the metrics of a chain as they come. Use as a context manager.
+
+    Parameters
+    ----------
+    iterations : int
+        Total number of iterations.
+    ratings : float
+        Ratings that an iteration uses.
+    """
+
+    def __init__(self, iterations: int, ratings: float) -> None:
+        self._iterations, self._ratings = iterations, ratings
+        console = Console(stderr=True)
+        self._live = Live(console=console, refresh_per_second=8, transient=False) if console.is_terminal else None
+        self._last = 0.0
+        self._from: tuple[int, float] | None = None
+
+    def __enter__(self) -> Progress:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        """Show a line of metrics."""
+        if self._from is None or line["iteration"] < self._from[0]:
+            self._from = (line["iteration"], line["time_s"])
+        text = self._text(line)
+        if self._live:
+            self._live.update(text)
+        elif monotonic() - self._last > PLAIN_SECONDS or line["iteration"] >= self._iterations:
+            self._last = monotonic()
+            print(text, file=sys.stderr, flush=True)
+
+    def _text(self, line: dict[str, Any]) -> str:
+        first, since = self._from or (0, 0.0)
+        done, elapsed = line["iteration"] - first, line["time_s"] - since
+        speed = done / elapsed if elapsed > 0 else 0.0
+        parts = [f"chain {line['chain']}", f"iteration {line['iteration']}/{self._iterations}"]
+        for name, label in (("rmse", "RMSE of this draw"), ("rmse_mean", "of the posterior mean")):
+            if line[name] is not None:
+                parts.append(f"{label} {line[name]:.4f}")
+        parts.append(f"tau {line['tau']:.3f}")
+        if speed:
+            left = (self._iterations - line["iteration"]) / speed
+            parts += [f"{speed * self._ratings / 1e6:.0f} M ratings/s", f"{left:.0f} s left"]
+        return "  ".join(parts)

@@ -1,0 +1,69 @@
+"""A thread that ends a job which has stopped getting on: MPI itself would wait for ever.
+
+Python's signal handlers do not run while the main thread waits inside MPI; a thread does.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+
+from dsgmcmc.errors import EXIT_ABORT
+
+TICKS = 20
+
+
+class Watchdog:
+    """Ends this process with status 70 if nobody calls `progress` for a time. Use as a context manager.
+
+    The time is counted in ticks of this process, so a job that was suspended as a whole and goes on is left alone.
+
+    Parameters
+    ----------
+    seconds : float
+        How long to wait; 0 never bites.
+    who : str
+        Name of this process, for the message.
+    """
+
+    def __init__(self, seconds: float, who: str) -> None:
+        self._seconds, self._who = seconds, who
+        self._beats = 0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        if self._seconds:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def progress(self) -> None:
+        """Say that this process is getting on."""
+        self._beats += 1
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._end.set()
+
+    def _watch(self) -> None:
+        seen, idle = self._beats, 0
+        while not self._end.wait(self._seconds / TICKS):
+            idle = idle + 1 if self._beats == seen else 0
+            seen = self._beats
+            if idle >= TICKS:
+                self._bite()
+
+    def _bite(self) -> None:
+        print(
+            f"dsgmcmc: {self._who} has not got on for {self._seconds:g} s and ends the job. It waits for a process or "
+            "a disk that does not answer; the last checkpoint is intact, go on with --resume. Its threads are at:",
+            file=sys.stderr,
+            flush=True,
+        )
+        faulthandler.dump_traceback(sys.stderr.fileno(), all_threads=True)
+        os._exit(EXIT_ABORT)

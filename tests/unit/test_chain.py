@@ -1,0 +1,215 @@
+"""A chain's own promises, on one process: when it draws, saves, falls back and gives up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from support import digest, metrics, sample, write_planted
+
+from dsgmcmc.agreement import agree
+from dsgmcmc.errors import DivergenceError, InputError
+from dsgmcmc.manifest import Key
+from dsgmcmc.rundir import RunDirectory
+from dsgmcmc.store import Snapshot, step_name, steps
+from dsgmcmc.verify import verify_run
+
+SELF = MPI.COMM_SELF
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
+
+
+def go(data: Path, out: Path, **settings: Any) -> Path:
+    """Sample and return the run directory."""
+    base: dict[str, Any] = {"sampler": {"name": "psgld"}, "rank": 3, "iterations": 40}
+    base |= {"burn_in": 8, "thin": 4, "evaluate_every": 4, "save_draws": 3}
+    assert sample(SELF, data, out, **{**base, **settings}) == 0
+    return out
+
+
+def checkpoint(out: Path, iteration: int) -> Path:
+    return out / "checkpoints" / "chain-0" / step_name(iteration)
+
+
+def saved(out: Path, kind: str = "checkpoints") -> list[int]:
+    return steps(out / kind / "chain-0")
+
+
+def spoil(snapshot: Path) -> None:
+    """Change one byte in the middle of a shard's data."""
+    shard = next(snapshot.glob("shard-*.h5"))
+    content = bytearray(shard.read_bytes())
+    content[-9] ^= 1
+    shard.write_bytes(content)
+
+
+# ---------------------------------------------------------------------- when parameters are drawn
+
+
+@pytest.mark.parametrize("sampler", ["psgld", "baoab"])
+def test_tau_is_drawn_from_one_sweep_however_rarely(data: Path, tmp_path: Path, sampler: str) -> None:
+    """Errors of several sweeps added up would divide tau by their number."""
+    taus = {}
+    for start, every in ((0, 1), (6, 1), (1, 3)):
+        section = {"name": sampler} | ({"step_size": 0.02} if sampler == "baoab" else {})
+        settings = {"hyper_start": start, "hyper_every": every, "sampler": section}
+        out = go(data, tmp_path / f"{start}-{every}", iterations="6sweeps", burn_in=0, evaluate_every=1, **settings)
+        taus[start, every] = metrics(out)[-1]["tau"]
+        assert metrics(out)[-1]["sweep"] == 6
+    # the chain has not moved far in six sweeps, and a draw of tau scatters by 12 %
+    assert taus[6, 1] == pytest.approx(taus[0, 1], rel=0.6)
+    assert taus[1, 3] == pytest.approx(taus[0, 1], rel=0.6)
+
+
+# ---------------------------------------------------------------------- divergence
+
+
+def test_a_diverged_state_is_never_saved(data: Path, tmp_path: Path) -> None:
+    """The message promises that the last checkpoint is intact, also where it is looked at rarely."""
+    settings: dict[str, Any] = {"evaluate_every": 1000, "checkpoint_every": 1, "burn_in": 100}
+    with pytest.raises(DivergenceError, match="chain 0 diverged by iteration"):
+        go(data, tmp_path / "run", sampler={"name": "sgld", "step_size": 60.0}, iterations=400, **settings)
+    kept = saved(tmp_path / "run")
+    assert kept
+    for iteration in kept:
+        snapshot = Snapshot(checkpoint(tmp_path / "run", iteration))
+        for key in snapshot.names():
+            if key.object == "state":
+                assert np.isfinite(snapshot.read(key)).all()
+
+
+def test_a_run_does_not_end_well_with_a_diverged_state(data: Path, tmp_path: Path) -> None:
+    """Although no line of metrics was due since."""
+    with pytest.raises(DivergenceError, match="smaller --step-size"):
+        go(data, tmp_path / "run", sampler={"name": "sgld", "step_size": 1e6}, iterations=10, evaluate_every=1000)
+    assert not (tmp_path / "run" / "summary.json").exists()
+
+
+# ---------------------------------------------------------------------- checkpoints and draws
+
+
+def test_checkpoints_are_kept_as_asked(data: Path, tmp_path: Path) -> None:
+    """Every so many iterations and at the end; the newest K stay."""
+    assert saved(go(data, tmp_path / "run", checkpoint_every=7, keep_checkpoints=3)) == [28, 35, 40]
+
+
+def test_draws_follow_from_the_number_of_iterations(data: Path, tmp_path: Path) -> None:
+    """Burn-in, thinning and what is kept do not know of checkpoints, nor of the end of the run."""
+    whole = go(data, tmp_path / "whole")
+    assert saved(whole, "draws") == [12, 20, 28, 36]
+    often = go(data, tmp_path / "often", checkpoint_every=3)
+    assert saved(often, "draws") == saved(whole, "draws")
+    assert digest(often) == digest(whole)
+
+
+def test_nothing_is_averaged_before_burn_in_ends(data: Path, tmp_path: Path) -> None:
+    """No posterior, no RMSE of its mean, and a summary that says so."""
+    out = go(data, tmp_path / "run", burn_in=100)
+    assert not (out / "posterior").exists()
+    assert all(line["rmse_mean"] is None for line in metrics(out))
+    assert all(line["rmse"] is not None for line in metrics(out))
+    assert json.loads((out / "summary.json").read_text())["rmse_mean"] is None
+
+
+@pytest.mark.parametrize("damage", ["shard", "manifest", "no text", "missing shard"])
+def test_a_damaged_checkpoint_is_passed_over_and_made_again(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    """The one before serves; draws that it needs are still there, although they were thinned out since."""
+    settings = {"checkpoint_every": 5, "save_draws": 2, "burn_in": 0, "thin": 1, "iterations": 22}
+    out = go(data, tmp_path / "run", **settings)
+    expected = digest(out)
+    newest = checkpoint(out, 22)
+    if damage == "shard":
+        spoil(newest)
+    elif damage == "manifest":
+        (newest / "manifest.json").write_text("{}")
+    elif damage == "no text":
+        (newest / "manifest.json").write_bytes(b"\xff\xfe\x00")
+    else:
+        next(newest.glob("shard-*.h5")).unlink()
+    assert sample(SELF, data, out, resume=True) == 0
+    assert "falling back to the checkpoint before it" in capsys.readouterr().err
+    assert digest(out) == expected
+    lines = metrics(out)
+    assert [line["iteration"] for line in lines] == [1, 4, 8, 12, 16, 20]
+
+
+def test_draws_thinned_out_since_come_back_with_an_older_checkpoint(data: Path, tmp_path: Path) -> None:
+    """Thinning must not delete draws that a checkpoint which can be fallen back to still counts on."""
+    settings = {"save_draws": 2, "burn_in": 0, "thin": 1, "checkpoint_every": 1, "iterations": 4}
+    out = go(data, tmp_path / "run", **settings)
+    before = go(data, tmp_path / "before", **{**settings, "iterations": 3})
+    shutil.rmtree(checkpoint(out, 4))
+    shutil.rmtree(out / "posterior")
+    shutil.rmtree(before / "posterior")
+    assert verify_run(RunDirectory(out)) == verify_run(RunDirectory(before))
+
+
+def test_a_missing_draw_is_found(data: Path, tmp_path: Path) -> None:
+    """`verify` knows from the newest checkpoint which draws there must be."""
+    out = go(data, tmp_path / "run")
+    shutil.rmtree(out / "draws" / "chain-0" / step_name(20))
+    with pytest.raises(InputError, match="20"):
+        digest(out)
+
+
+def test_without_a_readable_checkpoint_a_run_is_not_started_over(data: Path, tmp_path: Path) -> None:
+    """It would overwrite what the user may still save by hand."""
+    out = go(data, tmp_path / "run", checkpoint_every=20)
+    for iteration in saved(out):
+        spoil(checkpoint(out, iteration))
+    with pytest.raises(InputError, match=r"no checkpoint in .* can be read"):
+        sample(SELF, data, out, resume=True)
+    assert len(saved(out)) == 2
+
+
+def test_metrics_are_cut_back_to_the_checkpoint(data: Path, tmp_path: Path) -> None:
+    """A run that was killed had written lines, and perhaps half of one, that are made again."""
+    out = go(data, tmp_path / "run", checkpoint_every=20)
+    before = metrics(out)
+    shutil.rmtree(checkpoint(out, 40))
+    with (out / "metrics.jsonl").open("a") as file:
+        file.write('{"chain": 0, "iterat')
+    assert sample(SELF, data, out, resume=True) == 0
+    after = metrics(out)
+    assert [line["iteration"] for line in after] == [1, *range(4, 41, 4)]
+    for old, new in zip(before, after, strict=True):
+        assert {**old, "time_s": 0} == {**new, "time_s": 0}
+    times = [line["time_s"] for line in after]
+    assert times == sorted(times)
+
+
+def test_the_posterior_is_of_the_draws(data: Path, tmp_path: Path) -> None:
+    """Mean of the saved draws, where all are saved and of equal weight, is the posterior mean."""
+    sampler = {"name": "psgld", "burn_in_step_size": 0.04}
+    out = go(data, tmp_path / "run", save_draws=20, sampler=sampler)
+    posterior = Snapshot(out / "posterior" / "chain-0" / step_name(40))
+    numbers = saved(out, "draws")
+    assert numbers == list(range(12, 41, 4))
+    for factor in "WH":
+        draws = [
+            Snapshot(out / "draws" / "chain-0" / step_name(i)).read(Key("draw", factor, 2, "theta")) for i in numbers
+        ]
+        mean = posterior.read(Key("moments", factor, 2, "mean"))
+        variance = posterior.read(Key("moments", factor, 2, "variance"))
+        np.testing.assert_allclose(mean, np.mean(draws, axis=0), atol=1e-6)
+        np.testing.assert_allclose(variance, np.var(draws, axis=0), atol=1e-6)
+
+
+def test_agree_needs_no_message() -> None:
+    """An error without a text is still an error."""
+
+    def fail() -> None:
+        raise MemoryError
+
+    with pytest.raises(InputError, match="allocating: MemoryError"):
+        agree(SELF, fail, "allocating")

@@ -1,0 +1,111 @@
+"""What ``--dry-run`` says a run needs, against what it takes. Bytes that are sent: ``tests/mpi/test_world.py``."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+from support import sample, write_planted
+
+from dsgmcmc.blocks import RatingBlocks
+from dsgmcmc.config import RunConfig, build
+from dsgmcmc.costs import Costs
+from dsgmcmc.factor_world import FactorWorld
+from dsgmcmc.observe import Observer
+from dsgmcmc.ratings import open_ratings
+from dsgmcmc.ring import Ring
+from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.schedule import Schedule
+
+SETTINGS: dict[str, Any] = {"rank": 8, "grid": 5, "save_draws": 3}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Large enough for arrays to outweigh Python's objects."""
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5", rows=3000, columns=1000, share=0.05)
+
+
+def grown() -> int:
+    """Bytes allocated since the last call."""
+    now = tracemalloc.get_traced_memory()[0]
+    tracemalloc.clear_traces()
+    return now
+
+
+def allocate(data: Path, config: RunConfig) -> list[int]:
+    """Bytes of the ratings, of the state and of the accumulators of a chain on one process."""
+    ring = Ring(MPI.COMM_SELF, config.grid)
+    sampler = SAMPLERS[config.sampler_name](config.sampler_config, 0)
+    grown()
+    with open_ratings(data) as ratings:
+        blocks = RatingBlocks(ratings, ring, ratings.mean)
+        taken = [grown()]
+        world = FactorWorld(
+            ring,
+            blocks,
+            Schedule("shuffled", blocks.part_sizes.tolist(), 0, 0),
+            rank=config.rank,
+            biases=True,
+            fields=sampler.fields,
+            scratch=sampler.scratch,
+            seed=0,
+            chain=0,
+            weighted=config.noise != "shared",
+        )
+        taken.append(grown())
+        observer = Observer(world, config.rank, True, config.save_draws)
+        taken.append(grown())
+        assert observer.has_test
+    return taken
+
+
+@pytest.mark.parametrize("noise", ["shared", "both"])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_memory_is_what_was_said(data: Path, name: str, noise: str) -> None:
+    """Of the ratings, the state and the accumulators, on one process, to 15 %."""
+    config = build({**SETTINGS, "sampler": name, "noise": noise}).resolved()
+    with open_ratings(data) as ratings:
+        said = Costs.of(config, ratings, 1)
+    allocate(data, config)  # compiles the kernels
+    tracemalloc.start()
+    try:
+        taken = allocate(data, config)
+    finally:
+        tracemalloc.stop()
+    expected = [said.ratings_per_process, said.state_per_process, said.accumulators_per_process]
+    assert taken == pytest.approx(expected, rel=0.15)
+
+
+@pytest.mark.parametrize("noise", ["shared", "both"])
+@pytest.mark.parametrize("name", ["psgld", "hamcmc"])
+def test_disk_is_what_was_said(data: Path, tmp_path: Path, name: str, noise: str) -> None:
+    """Of a checkpoint; of the saved draws at most, and half of it at least."""
+    settings = {**SETTINGS, "sampler": {"name": name}, "noise": noise, "iterations": 7, "burn_in": 0, "thin": 1}
+    assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
+    with open_ratings(data) as ratings:
+        said = Costs.of(build(settings).resolved(), ratings, 1)
+    assert size(next((tmp_path / "run" / "checkpoints" / "chain-0").iterdir())) == pytest.approx(
+        said.checkpoint, rel=0.1
+    )
+    draws = sum(size(path) for path in (tmp_path / "run" / "draws" / "chain-0").iterdir())
+    assert 0.5 * said.saved_draws < draws < 1.1 * said.saved_draws
+
+
+def size(snapshot: Path) -> int:
+    return sum(path.stat().st_size for path in snapshot.glob("shard-*"))
+
+
+def test_shares_are_of_the_largest_process(data: Path) -> None:
+    """Five row blocks on two processes: one has three of them. Chains share the processes, and multiply the disk."""
+    with open_ratings(data) as ratings:
+        one, two, five = (Costs.of(build(SETTINGS).resolved(), ratings, processes) for processes in (1, 2, 5))
+        chains = Costs.of(build({**SETTINGS, "chains": 5}).resolved(), ratings, 5)
+    assert two.state_per_process == pytest.approx(0.6 * one.state_per_process, rel=1e-6)
+    assert five.accumulators_per_process == pytest.approx(0.2 * one.accumulators_per_process, rel=1e-6)
+    assert chains.state_per_process == one.state_per_process
+    assert chains.saved_draws == 5 * one.saved_draws
+    assert one.checkpoint == five.checkpoint

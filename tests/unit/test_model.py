@@ -1,0 +1,193 @@
+"""The draws of priors and noise against the laws that they are conditionals of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from scipy import stats
+from support import factor_world, write_planted
+
+from dsgmcmc.factor_world import FactorWorld
+from dsgmcmc.model import Model, PriorName, draw_normal_gamma, draw_normal_wishart
+
+ROWS, COLUMNS = 29, 17
+DRAWS = 4000
+# Of about 30 tests of exact laws at fixed seeds: a right law fails one in 10^5 times.
+P_VALUE = 1e-7
+
+
+def world_of(tmp_path: Path, model: Model, seed: int = 0) -> FactorWorld:
+    """World with a random state at a fixed squared error of 80, spread over its blocks."""
+    path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
+    world = factor_world(MPI.COMM_SELF, path, rank=model.rank, biases=model.biases, seed=seed)
+    world.state = model.start(1)
+    rng = np.random.default_rng(1)
+    for side in world.sides():
+        side["theta"][:] = rng.normal(0.3, 0.7, side["theta"].shape)
+    world.squared_error[:, 0] = [5.0, 15.0, 20.0, 40.0]
+    return world
+
+
+def draws_of(world: FactorWorld, model: Model) -> dict[str, np.ndarray]:
+    """Parameters drawn again and again from one state, (draws, ...) each."""
+    drawn: dict[str, list[np.ndarray]] = {name: [] for name in world.state}
+    for iteration in range(DRAWS):
+        world.iteration = iteration
+        model.draw(world, ("theta",))
+        for name, values in drawn.items():
+            values.append(world.state[name][0])
+    return {name: np.array(values) for name, values in drawn.items()}
+
+
+def factor(world: FactorWorld, name: str) -> np.ndarray:
+    """All rows of a factor, in float64."""
+    return np.concatenate([side["theta"] for side in world.sides() if side.factor == name]).astype(np.float64)
+
+
+# ---------------------------------------------------------------------- what is drawn in a run
+
+
+@pytest.mark.parametrize("prior", ["normal-gamma", "normal-wishart", "fixed"])
+def test_noise_and_bias_precision_have_their_gamma_laws(tmp_path: Path, prior: PriorName) -> None:
+    """Tau ~ Gamma(1 + N/2, 1 + SSE/2); the bias' precision ~ Gamma(1 + n/2, 5 + sum a^2 / 2), its mean stays 0."""
+    model = Model(rank=2, biases=True, prior=prior, prior_precision=2.0, noise_precision=None)
+    world = world_of(tmp_path, model)
+    drawn = draws_of(world, model)
+    tau = stats.gamma(1 + world.n_data / 2, scale=1 / (1 + 80 / 2))
+    assert stats.kstest(drawn["tau"], tau.cdf).pvalue > P_VALUE
+    for name, n in (("W", ROWS), ("H", COLUMNS)):
+        assert not drawn[f"{name}.mean"][:, 2].any()
+        precision = drawn[f"{name}.precision"]
+        if prior == "fixed":
+            assert (precision == 2.0).all()
+            continue
+        bias = precision[:, 2, 2] if prior == "normal-wishart" else precision[:, 2]
+        law = stats.gamma(1 + n / 2, scale=1 / (5 + (factor(world, name)[:, 2] ** 2).sum() / 2))
+        assert stats.kstest(bias, law.cdf).pvalue > P_VALUE
+        if prior == "normal-wishart":
+            assert not precision[:, 2, :2].any()
+            assert not precision[:, :2, 2].any()
+
+
+def test_normal_gamma_has_its_conditional_law(tmp_path: Path) -> None:
+    """Precision and mean of every column, from all rows of the factor: the marginals are Gamma and Student's t."""
+    model = Model(rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=3.0)
+    world = world_of(tmp_path, model)
+    drawn = draws_of(world, model)
+    assert (drawn["tau"] == 3.0).all()
+    for name, n in (("W", ROWS), ("H", COLUMNS)):
+        theta = factor(world, name)
+        for k in range(2):
+            x = theta[:, k]
+            rate = 5 + ((x - x.mean()) ** 2).sum() / 2 + n * x.mean() ** 2 / (2 * (n + 1))
+            precision = stats.gamma(1 + n / 2, scale=1 / rate)
+            assert stats.kstest(drawn[f"{name}.precision"][:, k], precision.cdf).pvalue > P_VALUE
+            spread = np.sqrt(rate / ((1 + n / 2) * (n + 1)))
+            mean = stats.t(2 + n, loc=n * x.mean() / (n + 1), scale=spread)
+            assert stats.kstest(drawn[f"{name}.mean"][:, k], mean.cdf).pvalue > P_VALUE
+
+
+def test_normal_wishart_has_its_conditional_moments(tmp_path: Path) -> None:
+    """E[Lambda] = (K + n) W*, E[m] = n xbar / (2 + n) and Cov[m] for W0 = I, nu0 = K, beta0 = 2."""
+    model = Model(rank=2, biases=False, prior="normal-wishart", prior_precision=1.0, noise_precision=3.0)
+    world = world_of(tmp_path, model)
+    drawn = draws_of(world, model)
+    for name, n in (("W", ROWS), ("H", COLUMNS)):
+        x = factor(world, name)
+        average, centred = x.mean(axis=0), x - x.mean(axis=0)
+        inverse = np.eye(2) + centred.T @ centred + 2 * n / (2 + n) * np.outer(average, average)
+        check_mean(drawn[f"{name}.precision"], (2 + n) * np.linalg.inv(inverse))
+        check_mean(drawn[f"{name}.mean"], n * average / (2 + n))
+        offset = drawn[f"{name}.mean"] - n * average / (2 + n)
+        # E[Lambda^-1] = W*^-1 / (nu* - K - 1)
+        check_mean(offset[:, :, None] * offset[:, None, :], inverse / (n - 1) / (2 + n))
+
+
+def check_mean(draws: np.ndarray, expected: np.ndarray) -> None:
+    """Independent draws have this mean, within 5 standard errors."""
+    z = (draws.mean(axis=0) - expected) / (draws.std(axis=0) / np.sqrt(len(draws)))
+    assert np.abs(z).max() < 5, z
+
+
+def test_draws_are_a_function_of_seed_and_iteration(tmp_path: Path) -> None:
+    """The same iteration draws the same parameters; another iteration or seed others."""
+    model = Model(rank=2, biases=True, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
+    found = []
+    for seed, iteration in ((0, 3), (0, 3), (0, 4), (1, 3)):
+        world = world_of(tmp_path / f"{len(found)}", model, seed)
+        world.iteration = iteration
+        model.draw(world, ("theta",))
+        found.append(float(world.state["tau"][0]))
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+
+
+def test_every_subchain_has_a_set_of_its_own(tmp_path: Path) -> None:
+    """Interleaved sub-chains are conditioned each on its own state, with one tau's worth of errors each."""
+    model = Model(rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
+    path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
+    world = factor_world(MPI.COMM_SELF, path, biases=False, fields=("a", "b"))
+    world.state = model.start(2)
+    for side in world.sides():
+        side["a"][:], side["b"][:] = 0.1, 10.0
+    model.draw(world, ("a", "b"))
+    assert world.state["tau"].shape == (2,)
+    for name in "WH":
+        mean = world.state[f"{name}.mean"]
+        assert (np.abs(mean[0] - 0.1) < 1).all()
+        assert (np.abs(mean[1] - 10) < 2).all()
+
+
+# ---------------------------------------------------------------------- the laws themselves
+
+
+def prior_and_data(kind: str, rng: np.random.Generator, n: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(m, Lambda, rows) from the joint law, written from its definition: 2 dimensions, n rows."""
+    if kind == "normal-gamma":
+        scales = rng.gamma(1.0, 1 / 5, 2)
+        mean, precision = rng.normal(0, 1 / np.sqrt(scales)), np.diag(scales)
+    else:
+        a = rng.standard_normal((2, 2))
+        precision = a.T @ a
+        mean = np.linalg.solve(np.linalg.cholesky(2 * precision).T, rng.standard_normal(2))
+    noise = np.linalg.solve(np.linalg.cholesky(precision).T, rng.standard_normal((2, n))).T
+    return mean, precision, mean + noise
+
+
+def functionals(mean: np.ndarray, precision: np.ndarray, rows: np.ndarray) -> list[float]:
+    average = rows.mean(axis=0)
+    return [
+        precision[0, 0],
+        precision[1, 1],
+        precision[0, 1] * np.sign(np.cov(rows.T)[0, 1]),
+        np.linalg.det(precision),
+        mean[0] * np.sign(average[0]),
+        abs(mean[0] - average[0]),
+        abs(mean[1]),
+        mean[0] * mean[1],
+        precision[0, 0] * (mean[0] - average[0]) ** 2,
+    ]
+
+
+@pytest.mark.parametrize("kind", ["normal-gamma", "normal-wishart"])
+def test_draws_are_exchangeable_with_the_prior_that_made_the_data(kind: str) -> None:
+    """Given the data, a draw and the truth have one law: no function of them is more often larger for either."""
+    rng = np.random.default_rng(3)
+    larger, compared = 0.0, 0.0
+    for _ in range(8000):
+        mean, precision, rows = prior_and_data(kind, rng)
+        n, average = len(rows), rows.mean(axis=0)
+        if kind == "normal-gamma":
+            drawn_mean, scales = draw_normal_gamma(average, (rows**2).sum(axis=0), n, rng)
+            drawn = np.diag(scales)
+        else:
+            drawn_mean, drawn = draw_normal_wishart(average, rows.T @ rows, n, rng)
+        ours = np.array(functionals(drawn_mean, drawn, rows))
+        truth = np.array(functionals(mean, precision, rows))
+        larger = larger + (ours > truth)
+        compared = compared + (ours != truth)
+    z = (larger - compared / 2) / np.sqrt(np.maximum(compared, 1) / 4)
+    assert np.abs(z).max() < 4.5, z
