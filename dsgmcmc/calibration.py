@@ -1,0 +1,73 @@
+"""Do the predictive distributions fit the test ratings? Coverage, scores, and errors by activity and popularity.
+
+The predictive distribution of a test rating is taken to be normal, with the mean and variance over all draws of all
+chains, noise included (`dsgmcmc.diagnostics`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from dsgmcmc import diagnostics
+from dsgmcmc.results import Run
+
+GROUPS = 5
+
+
+def calibration(run: Run) -> dict[str, Any]:
+    """Measure how well a run predicts its test ratings.
+
+    Returns
+    -------
+    dict
+        ``ratings`` (their number), ``rmse``, ``mae``, ``crps``, ``log_predictive_density``, ``coverage`` (of central
+        intervals, by level), ``predictive_sd`` (mean sd of the predictor), ``pit`` (20 counts of the probability
+        integral transform: flat if calibrated), ``by_activity`` and ``by_popularity`` (groups of users by their
+        training ratings, of items by theirs: ``from, to, ratings, rmse, coverage_90``).
+
+    Raises
+    ------
+    InputError
+        If the run had no test ratings.
+    """
+    test = run.test
+    variance = test.variance + test.noise_variance
+    places = dict(zip(("user", "item"), run.test_pairs(), strict=True))
+    numbers = (test.rating, test.mean, variance)
+    z = (test.rating - test.mean) / np.sqrt(variance)
+    return {
+        "ratings": len(test.rating),
+        "rmse": diagnostics.rmse(test.rating, test.mean),
+        "mae": diagnostics.mae(test.rating, test.mean),
+        "crps": diagnostics.crps(*numbers),
+        "log_predictive_density": diagnostics.log_predictive_density(*numbers),
+        "coverage": diagnostics.coverage(*numbers),
+        "predictive_sd": float(np.sqrt(test.variance).mean()),
+        "pit": np.histogram(ndtr(z), 20, (0, 1))[0].tolist(),
+        "by_activity": _groups(run.counts("user")[places["user"]], *numbers),
+        "by_popularity": _groups(run.counts("item")[places["item"]], *numbers),
+    }
+
+
+def _groups(counts: npt.NDArray[np.int64], *numbers: npt.NDArray[np.float64]) -> list[dict[str, Any]]:
+    """Cut test ratings into groups of about the same size by their row's number of training ratings."""
+    edges = np.unique(np.quantile(counts, np.linspace(0, 1, GROUPS + 1)).astype(np.int64))
+    group = np.clip(np.searchsorted(edges, counts, side="right") - 1, 0, max(len(edges) - 2, 0))
+    result = []
+    for g in np.unique(group).tolist():
+        inside = group == g
+        rating, mean, variance = (values[inside] for values in numbers)
+        result.append(
+            {
+                "from": int(counts[inside].min()),
+                "to": int(counts[inside].max()),
+                "ratings": int(inside.sum()),
+                "rmse": diagnostics.rmse(rating, mean),
+                "coverage_90": diagnostics.coverage(rating, mean, variance, (0.9,))[0.9],
+            }
+        )
+    return result

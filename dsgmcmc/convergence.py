@@ -1,0 +1,197 @@
+r"""Have the chains mixed? Rank-normalised R-hat, bulk and tail effective sample size [Vehtari 2021].
+
+Of what is identified, never of raw factors: likelihood and priors are unchanged when the latent dimensions are permuted
+or flip their signs (or are rotated, with a dense prior), so chains differ in their factors for ever and agree in all
+that can be observed. Looked at are
+
+- ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of own noise;
+- ``mean_product`` = sum_k m_k m'_k of the priors' means of users and items and, where the precisions are diagonal,
+  ``variance_product`` = sum_k 1 / (lambda_k lambda'_k): unchanged by permutations, signs, and scaling one side against
+  the other;
+- ``test_log_likelihood`` of all test ratings;
+- predictions of a fixed set of about 256 test pairs.
+
+The interleaved sub-chains of one chain (HAMCMC's) are measured as chains: their common trace has an autocorrelation
+like a comb, which the estimators of ESS misread as almost none from three sub-chains on.
+
+Draws of unequal weight are not a Markov chain's equally weighted draws: R-hat and ESS are withheld. Neither detects the
+bias of a stochastic-gradient sampler, whose chains agree on the wrong law as readily [Nemeth 2021, section 4].
+
+[Vehtari 2021] Rank-normalization, folding, and localization: an improved R-hat, Bayesian Analysis 16.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.drawn import KINDS
+from dsgmcmc.errors import InputError
+from dsgmcmc.results import Run
+from dsgmcmc.samplers import SAMPLERS
+
+Float64 = npt.NDArray[np.float64]
+
+RHAT_LIMIT, RHAT_SHARE, ESS_PER_CHAIN = 1.01, 0.05, 100
+LEAST_DRAWS = 4  # fewer say nothing about mixing
+BIAS_NOTE = (
+    "R-hat and ESS say whether the chains agree and how many independent draws they are worth; they do not detect the "
+    "bias of a stochastic-gradient sampler, on which chains agree as well [Nemeth 2021, section 4]. Calibration on "
+    "test ratings, and a run with a smaller step, do."
+)
+
+
+def scalar_traces(run: Run) -> dict[str, Float64]:
+    """Identified numbers of every draw.
+
+    Returns
+    -------
+    dict of str to (chains, draws) float64
+        Cut to the shortest chain, from its end.
+    """
+    traces = run.traces
+    length = min(len(trace["tau"]) for trace in traces)
+    biases, rank = run.config.biases, run.config.rank
+
+    def take(name: str) -> Float64:
+        return np.stack([trace[name][-length:] for trace in traces])
+
+    found = {"tau": take("tau")[..., 0]}
+    for kind in KINDS:
+        if biases:
+            found[f"{kind}_bias_precision"] = take(f"{kind}.precision")[..., rank]
+        if f"{kind}.nu" in traces[0]:
+            found[f"{kind}_nu"] = take(f"{kind}.nu")[..., 0]
+    means, precisions = ([take(f"{kind}.{what}")[..., :rank] for kind in KINDS] for what in ("mean", "precision"))
+    found["mean_product"] = (means[0] * means[1]).sum(axis=-1)
+    if run.config.prior != "normal-wishart":  # of a dense precision the trace has the diagonal
+        found["variance_product"] = (1 / (precisions[0] * precisions[1])).sum(axis=-1)
+    places, _, scores = run.followed()
+    if len(places):
+        found["test_log_likelihood"] = np.stack([score[-length:] for score in scores])
+    return {name: values for name, values in found.items() if values.std() > 0}  # what is fixed has no diagnostics
+
+
+def predictions(run: Run) -> tuple[npt.NDArray[np.int64], Float64]:
+    """Predictions of the test pairs that were followed.
+
+    Returns
+    -------
+    places : (m,) int64
+        Positions among the test ratings.
+    values : (chains, draws, m) float64
+        Cut to the shortest chain, from its end.
+    """
+    places, values, _ = run.followed()
+    length = min(map(len, values))
+    return places, np.stack([chain[-length:] for chain in values]).astype(np.float64)
+
+
+def draw_weights(run: Run) -> Float64:
+    """(chains, draws) float64: weights of the draws of `scalar_traces`."""
+    length = min(len(trace["weight"]) for trace in run.traces)
+    return np.stack([trace["weight"][-length:, 0] for trace in run.traces])
+
+
+def diagnose(run: Run) -> dict[str, Any]:
+    """Diagnose the chains of a run.
+
+    Returns
+    -------
+    dict
+        ``chains``, ``draws`` (of each), ``withheld`` (why there is no R-hat or ESS, or None), ``quantities`` (a list of
+        ``name, mean, sd, rhat, ess_bulk, ess_tail``), ``predictions`` (``pairs``, ``rhat`` and ``ess_bulk`` and
+        ``ess_tail`` of each), ``warnings``, ``note``. What cannot be told is None.
+
+    Raises
+    ------
+    InputError
+        If arviz-stats is not installed.
+    """
+    weights, traces = draw_weights(run), scalar_traces(run)
+    chains, draws = weights.shape
+    config, withheld = run.config, None
+    interleaved = len(SAMPLERS[config.sampler_name](config.sampler_config, 0).positions)
+    if not np.allclose(weights, weights[0, 0], rtol=1e-9):
+        withheld = (
+            "the draws have unequal weights (the step size changes after burn-in), and R-hat and ESS are of equally "
+            "weighted draws; the weights are in sample_stats of an export"
+        )
+    elif draws < LEAST_DRAWS * interleaved:
+        withheld = f"{draws} draws a chain are too few to say anything"
+    quantities = []
+    for name, values in traces.items():
+        average = np.average(values, weights=weights)
+        sd = np.sqrt(np.average((values - average) ** 2, weights=weights))
+        found = _measures(values[..., None], interleaved, withheld is not None)
+        numbers = {measure: None if x is None else float(x[0]) for measure, x in found.items()}
+        quantities.append({"name": name, "mean": float(average), "sd": float(sd), **numbers})
+    places, values = predictions(run)
+    of_pairs = _measures(values, interleaved, withheld is not None or not len(places))
+    result: dict[str, Any] = {
+        "chains": chains,
+        "draws": draws,
+        "withheld": withheld,
+        "quantities": quantities,
+        "predictions": {
+            "pairs": len(places),
+            **{measure: None if x is None else x.tolist() for measure, x in of_pairs.items()},
+        },
+    }
+    return {**result, "warnings": _warnings(result), "note": BIAS_NOTE}
+
+
+def apart(values: Float64, interleaved: int) -> Float64:
+    """Sub-chains as chains: (chains, draws, m) values to (chains * interleaved, draws // interleaved, m)."""
+    chains, draws, m = values.shape
+    whole = values[:, draws % interleaved :].reshape(chains, -1, interleaved, m)
+    return whole.swapaxes(1, 2).reshape(chains * interleaved, -1, m)
+
+
+def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, Float64 | None]:
+    """R-hat and both ESS of (chains, draws, m) values; R-hat needs two chains, not only sub-chains of one."""
+    if withheld:
+        return {"rhat": None, "ess_bulk": None, "ess_tail": None}
+    try:
+        from arviz_stats.base import array_stats
+    except ImportError as error:
+        raise InputError(
+            f"diagnostics need arviz-stats ({error}): install it with `pip install 'dsgmcmc[report]'`"
+        ) from error
+    axes, several = {"chain_axis": 0, "draw_axis": 1}, len(values) > 1
+    values = apart(values, interleaved)
+    return {
+        "rhat": np.asarray(array_stats.rhat(values, **axes)) if several else None,
+        "ess_bulk": np.asarray(array_stats.ess(values, **axes, method="bulk")),
+        "ess_tail": np.asarray(array_stats.ess(values, **axes, method="tail", prob=(0.05, 0.95))),
+    }
+
+
+def _warnings(found: dict[str, Any]) -> list[str]:
+    chains, several = found["chains"], found["predictions"]
+    warnings = []
+    if chains == 1:
+        warnings.append("one chain: no R-hat, which compares chains; sample several with --chains 4")
+    if found["withheld"]:
+        return [*warnings, f"no R-hat and no ESS: {found['withheld']}"]
+    limit = ESS_PER_CHAIN * chains
+    few = [q["name"] for q in found["quantities"] if min(q["ess_bulk"], q["ess_tail"]) < limit]
+    if several["ess_bulk"] is not None:
+        low = np.minimum(several["ess_bulk"], several["ess_tail"]) < limit
+        if low.any():
+            few.append(f"{low.mean():.0%} of the predictions")
+    if few:
+        warnings.append(
+            f"ESS below {ESS_PER_CHAIN} a chain: {', '.join(few)}; R-hat and tail quantiles of these are unsure: "
+            "sample longer (--resume --iterations)"
+        )
+    if several["rhat"] is not None:
+        share = float(np.mean(np.array(several["rhat"]) > RHAT_LIMIT))
+        if share > RHAT_SHARE:
+            warnings.append(
+                f"R-hat above {RHAT_LIMIT} for {share:.0%} of the predictions: the chains have not mixed; sample "
+                "longer, with a longer --burn-in"
+            )
+    return warnings

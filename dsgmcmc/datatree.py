@@ -1,0 +1,85 @@
+"""A run in ArviZ's schema: groups ``posterior``, ``sample_stats``, ``observed_data``, dims ``chain`` and ``draw``.
+
+Only what is identified, or names its dimension: the raw factors are in the other exports.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc import __version__
+from dsgmcmc.convergence import draw_weights, predictions, scalar_traces
+from dsgmcmc.drawn import KINDS
+from dsgmcmc.errors import InputError
+from dsgmcmc.results import Run
+
+
+def to_datatree(run: Run) -> Any:
+    """Return a run as ArviZ sees it.
+
+    Returns
+    -------
+    xarray.DataTree
+        ``posterior``: the quantities of `dsgmcmc.convergence`, the priors' means and precisions (by ``dimension``; not
+        comparable between chains) and ``prediction`` of the followed test pairs (by ``pair``), for all draws;
+        ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``; ``observed_data``:
+        ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``.
+
+    Raises
+    ------
+    InputError
+        If arviz-base is not installed.
+    """
+    try:
+        import arviz_base
+    except ImportError as error:
+        raise InputError(
+            f"this export needs arviz-base and h5netcdf ({error}): install them with `pip install 'dsgmcmc[report]'`"
+        ) from error
+    posterior: dict[str, Any] = dict(scalar_traces(run))
+    length = len(draw_weights(run)[0])
+    dims: dict[str, list[str]] = {}
+    for kind in KINDS:
+        for what in ("mean", "precision"):
+            name = f"{kind}_{what}"
+            posterior[name] = np.stack([trace[f"{kind}.{what}"][-length:] for trace in run.traces])
+            dims[name] = ["dimension"]
+    statistics = {
+        "weight": draw_weights(run),
+        "iteration": np.stack([trace["iteration"][-length:, 0] for trace in run.traces]).astype(np.int64),
+    }
+    if "test_log_likelihood" in posterior:
+        statistics["test_log_likelihood"] = posterior.pop("test_log_likelihood")
+    groups: dict[str, dict[str, Any]] = {"posterior": posterior, "sample_stats": statistics}
+    places, values = predictions(run)
+    coords: dict[str, Any] = {"dimension": np.arange(run.config.dimension)}
+    observed: dict[str, Any] = {"rating": np.zeros(0)}
+    if len(places):
+        users, items = run.test_pairs()
+        posterior["prediction"] = values
+        observed = {"rating": run.test.rating[places]}
+        constant = {"user": run.users.ids[users[places]], "item": run.items.ids[items[places]]}
+        groups["constant_data"] = {
+            name: ids if ids.dtype.kind == "i" else ids.astype(np.str_) for name, ids in constant.items()
+        }
+        dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
+    dims["rating"] = ["pair"]
+    coords["pair"] = places
+    groups["observed_data"] = observed
+    attributes = {
+        "inference_library": "dsgmcmc",
+        "inference_library_version": __version__,
+        "sampler": run.config.sampler_name,
+    }
+    return arviz_base.from_dict(
+        groups, coords=coords, dims=dims, attrs={"/": attributes, **dict.fromkeys(groups, attributes)}
+    )
+
+
+def write_netcdf(run: Run, out: Path) -> None:
+    """Write `to_datatree` as netCDF 4."""
+    tree = to_datatree(run)
+    tree.to_netcdf(out, engine="h5netcdf")

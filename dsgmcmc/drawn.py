@@ -1,0 +1,78 @@
+"""What a run drew: a saved draw, and the moments of a chain, by users and items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Source = Literal["auto", "draws", "moments"]
+
+KINDS = ("user", "item")
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Normal prior of a factor's rows: mean (D,) and covariance (D, D), float64."""
+
+    mean: Float64
+    covariance: Float64
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One saved draw.
+
+    Attributes
+    ----------
+    chain, iteration : int
+    theta : dict of kind to (n, D) float32
+        Factors of the users and of the items; the last column is the bias, if the model has biases.
+    tau : float
+        Precision of the noise.
+    weight : dict of kind to (n,) float32
+        Noise of its own: the variance of a rating is 1 / (tau weight_user weight_item). All 1 if the noise is shared.
+    prior : dict of kind to Prior
+    nu : dict of kind to float
+        Degrees of freedom of the prior of `weight`, where it is sampled.
+    """
+
+    chain: int
+    iteration: int
+    theta: dict[str, Float32]
+    tau: float
+    weight: dict[str, Float32]
+    prior: dict[str, Prior]
+    nu: dict[str, float]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the factors."""
+        return sum(array.nbytes for array in (*self.theta.values(), *self.weight.values()))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Posterior of one chain, as moments.
+
+    Attributes
+    ----------
+    mean, variance : dict of kind to (n, D) float32
+        Of every element of the factors over all draws of the chain.
+    weight : dict of kind to (n,) float32
+        Posterior mean of the noise weights.
+    noise_variance : float
+        Posterior mean of 1 / tau.
+    prior : dict of kind to Prior
+        Of a row never seen: the posterior mean of its prior's mean, and of its prior's variances.
+    """
+
+    mean: dict[str, Float32]
+    variance: dict[str, Float32]
+    weight: dict[str, Float32]
+    noise_variance: float
+    prior: dict[str, Prior]

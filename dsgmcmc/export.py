@@ -1,0 +1,184 @@
+"""A run in one file for other tools.
+
+**HDF5** (format ``dsgmcmc-export``, version 1; D columns: K factors, then the bias if attribute ``biases``):
+
+============================================  ============================================================
+``/users/ids``, ``/items/ids``                int64, or UTF-8 of variable length
+``/users/ratings``, ``/items/ratings``        (n,) int64: training ratings
+``/users/mean``, ``/users/variance``, items   (chains, n, D) float32: posterior moments of every chain
+``/draws/users``, ``/draws/items``            (draws, n, D) float32 or float16: the saved draws
+``/draws/{user,item}_weight``                 (draws, n) float32, where noise is not shared
+``/draws/{chain,iteration,weight,tau}``       (draws,): which draw it is, its weight (they sum to 1), its tau
+attributes                                    ``format version mean rank biases sampler data_hash``
+============================================  ============================================================
+
+A prediction is mean + users[i, :K] . items[j, :K] + users[i, K] + items[j, K] of one draw, or of one chain's means:
+never mix chains, whose latent dimensions differ.
+
+**Parquet**: a row for every user and item and chain (``side, id, chain, ratings``, then ``bias, bias_sd, factor_1,
+factor_1_sd ...``), or, of draws, for every draw (``side, id, chain, iteration, weight, tau, bias, factor_1 ...``).
+
+**netCDF**: `dsgmcmc.datatree`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.datatree import write_netcdf
+from dsgmcmc.drawn import KINDS
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest.pairs import write_query
+from dsgmcmc.ingest.session import default_memory, open_session
+from dsgmcmc.results import Run
+
+FORMAT, VERSION = "dsgmcmc-export", 1
+KINDS_OF_FILE = {".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
+
+
+def export(run: Run, out: Path, *, draws: bool = False, float16: bool = False, force: bool = False) -> None:
+    """Write a run to one file, which appears whole or not at all.
+
+    Parameters
+    ----------
+    run : Run
+    out : Path
+        Its suffix says what it will be: ``.h5``, ``.parquet`` or ``.nc``.
+    draws : bool
+        Of Parquet: draws instead of moments. HDF5 has both.
+    float16 : bool
+        Draws in half precision (HDF5).
+    force : bool
+        Replace `out`.
+
+    Raises
+    ------
+    InputError
+        If the format is unknown or has no such thing, or the file is there or cannot be written.
+    """
+    kind = KINDS_OF_FILE.get(out.suffix.lower())
+    if kind is None:
+        raise InputError(f"{out}: the format is told by the suffix: {', '.join(KINDS_OF_FILE)}")
+    if float16 and kind != "hdf5":
+        raise InputError(
+            "half precision is for the draws of an HDF5 export: other formats have none that all tools read"
+        )
+    if draws and kind != "parquet":
+        raise InputError("--draws chooses what a Parquet file holds: HDF5 has moments and draws, netCDF the traces")
+    if draws:
+        run.source("draws")
+    if out.exists() and not force:
+        raise InputError(f"{out} exists: give another name, or --force to replace it")
+    if not out.parent.is_dir():
+        raise InputError(f"the folder {out.parent} does not exist")
+    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+    try:
+        if kind == "hdf5":
+            _write_hdf5(run, temporary, np.dtype(np.float16 if float16 else np.float32))
+        elif kind == "netcdf":
+            write_netcdf(run, temporary)
+        else:
+            _write_parquet(run, out, draws)
+            return
+        os.replace(temporary, out)  # noqa: PTH105 (atomic)
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
+    with h5py.File(path, "w", libver="v110", locking=False) as file:
+        config = run.config
+        file.attrs.update(
+            format=FORMAT,
+            version=VERSION,
+            mean=run.mean,
+            rank=config.rank,
+            biases=config.biases,
+            sampler=config.sampler_name,
+            data_hash=str(run.facts.get("data_hash", "")),
+        )
+        for kind in KINDS:
+            ids = run.names(kind).ids
+            group = file.create_group(f"{kind}s")
+            group.create_dataset("ids", data=ids, dtype=ids.dtype if ids.dtype.kind == "i" else h5py.string_dtype())
+            group["ratings"] = run.counts(kind)
+            group["mean"] = np.stack([m.mean[kind] for m in run.moments])
+            group["variance"] = np.stack([m.variance[kind] for m in run.moments])
+        group = file.create_group("draws")
+        group["chain"] = np.array([chain for chain, _ in run.draws], np.int64)
+        group["iteration"] = np.array([iteration for _, iteration in run.draws], np.int64)
+        group["weight"] = run.draw_weights
+        tau = group.create_dataset("tau", len(run.draws), np.float64)
+        for number in range(len(run.draws)):
+            draw = run.draw(number)
+            tau[number] = draw.tau
+            for kind in KINDS:
+                _store(group, f"{kind}s", number, len(run.draws), draw.theta[kind], dtype)
+                if config.noise != "shared":
+                    _store(group, f"{kind}_weight", number, len(run.draws), draw.weight[kind], np.dtype(np.float32))
+
+
+def _store(group: Any, name: str, number: int, of: int, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
+    if number == 0:
+        group.create_dataset(name, (of, *array.shape), dtype)
+    group[name][number] = array
+
+
+def _write_parquet(run: Run, out: Path, draws: bool) -> None:
+    tables = _draw_tables(run) if draws else _moment_tables(run)
+    with open_session(out.parent, default_memory(), None, lambda stage, fraction: None) as (db, _):
+        for number, table in enumerate(tables):
+            db.register("block", table)
+            db.execute(
+                "INSERT INTO results SELECT * FROM block" if number else "CREATE TABLE results AS SELECT * FROM block"
+            )
+            db.unregister("block")
+        with tempfile.TemporaryDirectory(prefix=".dsgmcmc-export-", dir=out.parent) as scratch:
+            write_query(db, "SELECT * FROM results", out, Path(scratch))
+
+
+def _labels(run: Run, kind: str) -> dict[str, npt.NDArray[Any]]:
+    ids = run.names(kind).ids
+    if not (run.users.integers and run.items.integers):  # one column has one type
+        ids = ids.astype(str).astype(object)
+    return {"side": np.full(len(ids), kind, dtype=object), "id": ids}
+
+
+def _columns(run: Run) -> list[tuple[str, int]]:
+    """Name and column of what a row of theta has, the bias first."""
+    rank = run.config.rank
+    factors = [(f"factor_{k + 1}", k) for k in range(rank)]
+    return [("bias", rank), *factors] if run.config.biases else factors
+
+
+def _moment_tables(run: Run) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    for chain, m in zip(run.chains, run.moments, strict=True):
+        for kind in KINDS:
+            table = _labels(run, kind) | {"chain": np.full(len(m.mean[kind]), chain), "ratings": run.counts(kind)}
+            for name, k in _columns(run):
+                table[name] = np.ascontiguousarray(m.mean[kind][:, k])
+                table[f"{name}_sd"] = np.sqrt(np.ascontiguousarray(m.variance[kind][:, k]))
+            yield table
+
+
+def _draw_tables(run: Run) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    for number, (chain, iteration) in enumerate(run.draws):
+        draw = run.draw(number)
+        for kind in KINDS:
+            n = len(draw.theta[kind])
+            facts = {"chain": chain, "iteration": iteration, "weight": run.draw_weights[number], "tau": draw.tau}
+            table = _labels(run, kind) | {name: np.full(n, value) for name, value in facts.items()}
+            for name, k in _columns(run):
+                table[name] = np.ascontiguousarray(draw.theta[kind][:, k])
+            yield table

@@ -1,0 +1,134 @@
+r"""Users or items never seen: their exact posterior given each saved draw, without sampling anew.
+
+Given a draw, the ratings x of a new row depend on the other side alone through phi_j = (H_j, 1), so that its theta has
+the normal law [Salakhutdinov 2008, eq. 11]
+
+    precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
+    mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
+
+Over all saved draws this is the law of the new row given the old ratings, exact but for what the new ratings would say
+about everything else. Where new rows have noise of their own, g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) / 2) and
+theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.index import Names
+from dsgmcmc.predict import Rows
+from dsgmcmc.results import Run
+
+Float64 = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
+
+GIBBS = 10
+_OTHER = {"user": "item", "item": "user"}
+
+
+class FoldIn:
+    """New users (or items) of a run.
+
+    Parameters
+    ----------
+    run : Run
+        With saved draws.
+    kind : {"user", "item"}
+        What the new rows are.
+    names : Names
+        Their names; none is known to the run.
+    rows : (n,) int
+        The new row of each rating.
+    others : (n,) int32
+        Place of the item (or user) that it is of.
+    values : (n,) float
+        The ratings.
+    seed : int
+        Of the noise weights, where the model has them.
+
+    Raises
+    ------
+    InputError
+        If the run has no draws, or a name is known to it.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        kind: str,
+        names: Names,
+        rows: npt.NDArray[np.integer],
+        others: Int32,
+        values: npt.NDArray[np.floating],
+        seed: int = 0,
+    ) -> None:
+        run.source("draws")
+        known = names.ids[run.names(kind).places(names.ids) >= 0]
+        if len(known):
+            shown = ", ".join(map(str, known[:5].tolist()))
+            raise InputError(
+                f"{len(known)} of the new {kind}s are known to the run ({shown}): a fold-in is for those it has never "
+                "seen; sample again with the new ratings, or take these out"
+            )
+        self.run, self.kind, self.names, self.seed = run, kind, names, seed
+        order = np.argsort(rows, kind="stable")
+        self._others, self._values = others[order], values[order].astype(np.float64)
+        self._ends = np.searchsorted(rows[order], np.arange(len(names) + 1))
+        self._rows: dict[int, Rows] = {}
+
+    def rated(self, which: int) -> Int32:
+        """Places of what a new row rated."""
+        found: Int32 = self._others[self._ends[which] : self._ends[which + 1]]
+        return found
+
+    def rows(self, number: int, which: npt.NDArray[np.intp]) -> Rows:
+        """Laws of new rows at a saved draw.
+
+        Parameters
+        ----------
+        number : int
+            Position of the draw among the run's.
+        which : (q,) int
+            New rows.
+
+        Returns
+        -------
+        Rows
+            Means, covariances and 1 / g.
+        """
+        if number not in self._rows:
+            self._rows[number] = self._solve(number)
+        rows = self._rows[number]
+        return Rows(rows.mean[which], rows.covariance[which], rows.noise[which])
+
+    def _solve(self, number: int) -> Rows:
+        draw, other = self.run.draw(number), _OTHER[self.kind]
+        rank, biases = self.run.config.rank, self.run.config.biases
+        prior = draw.prior[self.kind]
+        precision = np.linalg.inv(prior.covariance)
+        n, d = len(self.names), len(prior.mean)
+        result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n))
+        nu = draw.nu.get(self.kind)
+        rng = np.random.default_rng([self.seed, number])
+        for row in range(n):
+            part = slice(self._ends[row], self._ends[row + 1])
+            theta = draw.theta[other][self._others[part]].astype(np.float64)
+            target = self._values[part] - self.run.mean
+            if biases:
+                target = target - theta[:, rank]
+                theta[:, rank] = 1.0
+            weight = draw.tau * draw.weight[other][self._others[part]].astype(np.float64)
+            gram, moment = (theta.T * weight) @ theta, theta.T @ (weight * target)
+            g = 1.0
+            for turn in range(GIBBS + 1 if nu is not None else 1):
+                lower = np.linalg.cholesky(precision + g * gram)
+                inverse = np.linalg.inv(lower)
+                mean = inverse.T @ (inverse @ (precision @ prior.mean + g * moment))
+                if nu is not None and turn < GIBBS:
+                    draw_of_theta = mean + inverse.T @ rng.standard_normal(d)
+                    squares = float(weight @ (target - theta @ draw_of_theta) ** 2)
+                    g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
+            result.mean[row], result.covariance[row], result.noise[row] = mean, inverse.T @ inverse, 1 / g
+        return result

@@ -1,0 +1,89 @@
+"""What a run found, read from its directory: no MPI, no ratings file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc import diagnostics
+from dsgmcmc.manifest import Key
+from dsgmcmc.rundir import RunDirectory
+from dsgmcmc.store import Snapshot, step_name, steps
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TestPredictions:
+    """Posterior predictions of the test ratings, all (q,) float64, in the order of the ratings file.
+
+    Attributes
+    ----------
+    rating : float64
+        What was observed.
+    mean, variance : float64
+        Of the predictor over the draws of all chains.
+    noise_variance : float64
+        Posterior mean of the noise variance of each rating.
+    """
+
+    rating: Float64
+    mean: Float64
+    variance: Float64
+    noise_variance: Float64
+
+
+def posteriors(run: RunDirectory) -> list[Snapshot]:
+    """Newest posterior of every chain that has made draws."""
+    found = []
+    for chain in run.chains():
+        parent = run.series("posterior", chain)
+        found += [Snapshot(parent / step_name(iteration)) for iteration in steps(parent)[-1:]]
+    return found
+
+
+def test_predictions(run: RunDirectory) -> TestPredictions | None:
+    """Predictions of the test ratings, pooled over chains; None if the run had no test ratings."""
+    pooled = []
+    for snapshot in posteriors(run):
+        blocks = sorted({key.block for key in snapshot.names() if key.object == "test"})
+        columns = {
+            name: np.concatenate([snapshot.read(Key("test", "W", b, name)) for b in blocks]).astype(np.float64)
+            for name in ("rating", "mean", "variance", "noise_variance")
+        }
+        pooled.append(columns)
+    if not pooled or not len(pooled[0]["rating"]):
+        return None
+    mean, within, noise = (
+        np.mean([columns[name] for columns in pooled], axis=0) for name in ("mean", "variance", "noise_variance")
+    )
+    between = np.var([columns["mean"] for columns in pooled], axis=0)
+    return TestPredictions(pooled[0]["rating"], mean, within + between, noise)
+
+
+def summarise(run: RunDirectory) -> dict[str, Any]:
+    """Accuracy and calibration of the posterior predictions of the test ratings.
+
+    Returns
+    -------
+    dict
+        ``rmse_mean``, ``mae_mean``, ``predictive_sd`` (mean posterior sd of the predictor), ``coverage`` of intervals
+        for a new rating by level, ``log_predictive_density``; null without test ratings; ``tau`` (posterior mean).
+    """
+    found = test_predictions(run)
+    taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
+    result: dict[str, Any] = {"tau": float(np.concatenate(taus).mean()) if taus else None}
+    if found is None:
+        return {"rmse_mean": None, "mae_mean": None, **result}
+    total = found.variance + found.noise_variance
+    return {
+        "rmse_mean": diagnostics.rmse(found.rating, found.mean),
+        "mae_mean": diagnostics.mae(found.rating, found.mean),
+        "predictive_sd": float(np.sqrt(found.variance).mean()),
+        "coverage": {str(k): v for k, v in diagnostics.coverage(found.rating, found.mean, total).items()},
+        "log_predictive_density": diagnostics.log_predictive_density(found.rating, found.mean, total),
+        **result,
+    }

@@ -1,0 +1,318 @@
+r"""Predictive distributions of single ratings.
+
+From **draws**: the mixture over the saved draws d of N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)), all of draw d,
+weighted as the draws are. Its mean and variance are exact for the mixture, its quantiles are those of the mixture
+itself, not of a normal with its moments. Of the predictor alone (``of_mean``) the components are points, and the
+quantiles those of the sample.
+
+From **moments**, where there are no draws: the elements of the factors are taken to be independent of each other,
+
+    E = mu + E a_i + E b_j + sum_k E W_ik E H_jk
+    Var = Var a_i + Var b_j + sum_k (E W_ik)^2 Var H_jk + Var W_ik (E H_jk)^2 + Var W_ik Var H_jk
+
+for every chain, pooled over chains, plus the posterior mean of the noise variance; quantiles as of a normal. This
+leaves out that factors covary, which makes the predictor's sd too large: on MovieLens 1M, intervals of 90 % held 92 %.
+
+A user or item that was never seen has its prior given each draw: exact for one of the pair, and for both the sum of the
+elements' variances as above. Its own noise weight is taken to be 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from dsgmcmc.drawn import KINDS, Draw, Moments, Source
+from dsgmcmc.errors import InputError
+from dsgmcmc.index import Names
+from dsgmcmc.kernels.mixture import cells_kernel, moments_kernel, summarise
+from dsgmcmc.results import Run
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
+
+UNKNOWN = -1
+_BLOCK = 8192  # pairs whose components are in memory together: they stay in the cache
+_RARE = 1024  # as many pairs with dense covariances
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one side at one draw: known up to a covariance.
+
+    Attributes
+    ----------
+    mean : (q, D) float64
+    covariance : (q, D, D) float64
+    noise : (q,) float64
+        1 / g of each.
+    """
+
+    mean: Float64
+    covariance: Float64
+    noise: Float64
+
+
+class Newcomers(Protocol):
+    """Users or items that the run did not see, with a law given each draw (`dsgmcmc.foldin`)."""
+
+    kind: str
+    names: Names
+
+    def rows(self, number: int, which: npt.NDArray[np.intp]) -> Rows:
+        """Rows of the newcomers `which` at the draw of that number."""
+
+    def rated(self, which: int) -> Int32:
+        """Places of what a newcomer rated."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is predicted.
+
+    Attributes
+    ----------
+    source : {"auto", "draws", "moments"}
+    of_mean : bool
+        The predictor alone, without the noise of a rating.
+    interval : float
+        Probability between the two quantiles.
+    clip : bool
+        Move means and quantiles into the range of the training ratings; sds stay as they are.
+    """
+
+    source: Source = "auto"
+    of_mean: bool = False
+    interval: float = 0.9
+    clip: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.interval < 1:
+            raise InputError(f"interval {self.interval}: expected a probability between 0 and 1")
+
+    @property
+    def levels(self) -> tuple[float, float]:
+        """Probabilities of the two quantiles."""
+        tail = round((1 - self.interval) / 2, 12)
+        return tail, 1 - tail
+
+    @property
+    def columns(self) -> tuple[str, str, str, str]:
+        """Names of what is predicted, such as ``mean, sd, q05, q95``."""
+        low, high = (f"q{np.format_float_positional(round(level, 10))[2:].ljust(2, '0')}" for level in self.levels)
+        return "mean", "sd", low, high
+
+
+class Predictor:
+    """Predicts ratings by the places of users and items.
+
+    Parameters
+    ----------
+    run : Run
+    options : Options
+    newcomers : Newcomers, optional
+        Places from the number of known ones on are theirs.
+
+    Raises
+    ------
+    InputError
+        If the run cannot give what is asked for.
+    """
+
+    def __init__(self, run: Run, options: Options, newcomers: Newcomers | None = None) -> None:
+        self.run, self.options, self.newcomers = run, options, newcomers
+        self.source = run.source(options.source)
+        if newcomers and self.source != "draws":
+            raise InputError(f"{run.path}: new rows are folded in given each draw, and only moments are asked for")
+        low, high = options.levels
+        self._z = float(ndtri(low)), float(ndtri(high))
+        rank, biases = run.config.rank, run.config.biases
+        self._biases, self._rank = biases, rank
+        if self.source == "draws":
+            self._cells = cells_kernel(rank, biases)
+            self._noise: dict[int, dict[str, Float32]] = {}
+        else:
+            self._moments = moments_kernel(rank, biases)
+            self._both = [
+                {kind: np.concatenate([m.mean[kind], m.variance[kind]], axis=1) for kind in KINDS} for m in run.moments
+            ]
+        if options.clip:
+            try:
+                self._range = float(run.facts["minimum"]), float(run.facts["maximum"])
+            except KeyError as error:
+                raise InputError(f"{run.path} does not know the range of its ratings: leave out clipping") from error
+
+    def __call__(self, users: Int32, items: Int32) -> Float32:
+        """Predict pairs.
+
+        Parameters
+        ----------
+        users, items : (q,) int32
+            Places; -1 for an unknown one, which has its prior.
+
+        Returns
+        -------
+        (q, 4) float32
+            Mean, sd and the two quantiles.
+        """
+        users, items = np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32)
+        predict = self._from_draws if self.source == "draws" else self._from_moments
+        out = np.empty((len(users), 4), np.float32)
+        for start in range(0, len(users), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            out[part] = predict(users[part], items[part])
+        out[:, [0, 2, 3]] += np.float32(self.run.mean)
+        if self.options.clip:
+            out[:, [0, 2, 3]] = np.clip(out[:, [0, 2, 3]], *self._range)
+        return out
+
+    def _special(self, users: Int32, items: Int32) -> tuple[npt.NDArray[np.intp], Int32, Int32]:
+        """Pairs with a side that is not a known row, and the places with 0 in its stead."""
+        strange_user = (users < 0) | (users >= len(self.run.users))
+        strange_item = (items < 0) | (items >= len(self.run.items))
+        which = np.flatnonzero(strange_user | strange_item)
+        zero = np.int32(0)
+        return which, np.where(strange_user, zero, users), np.where(strange_item, zero, items)
+
+    def places(self, kind: str, names: Any) -> Int32:
+        """Places of users or items by their names; -1 for those that neither the run nor the newcomers have."""
+        places = self.run.names(kind).places(names)
+        if self.newcomers and self.newcomers.kind == kind:
+            new = self.newcomers.names.places(names)
+            places = np.where(new >= 0, new + np.int32(len(self.run.names(kind))), places)
+        return places
+
+    # ------------------------------------------------------------------ from draws
+
+    def _from_draws(self, users: Int32, items: Int32) -> Float32:
+        centre, variance = self.components(users, items)
+        return summarise(centre, variance, self.run.draw_weights, self.options.levels, self._z)
+
+    def components(self, users: Int32, items: Int32) -> tuple[Float32, Float32]:
+        """Means, less the training mean, and variances of the mixture's components, (q, draws) float32 each."""
+        run = self.run
+        which, known_users, known_items = self._special(users, items)
+        centre = np.empty((len(users), len(run.draws)), np.float32)
+        variance = np.empty_like(centre)
+        for number in range(len(run.draws)):
+            draw = run.draw(number)
+            noise = self._noise.setdefault(number, {kind: np.reciprocal(draw.weight[kind]) for kind in KINDS})
+            scale = 0.0 if self.options.of_mean else 1 / draw.tau
+            theta = draw.theta
+            self._cells(
+                *(known_users, known_items, theta["user"], theta["item"], noise["user"], noise["item"]),
+                *(scale, number, centre, variance),
+            )
+            for start in range(0, len(which), _RARE):
+                some = which[start : start + _RARE]
+                rows = [
+                    self._draw_rows(number, draw, kind, places[some])
+                    for kind, places in (("user", users), ("item", items))
+                ]
+                centre[some, number], spread = self._join(*rows)
+                variance[some, number] = spread + scale * rows[0].noise * rows[1].noise
+        return centre, variance
+
+    def _draw_rows(self, number: int, draw: Draw, kind: str, places: Int32) -> Rows:
+        prior, n = draw.prior[kind], len(draw.theta[kind])
+        mean = np.tile(prior.mean, (len(places), 1))
+        covariance = np.tile(prior.covariance, (len(places), 1, 1))
+        noise = np.ones(len(places))
+        known = (places >= 0) & (places < n)
+        mean[known], covariance[known] = draw.theta[kind][places[known]], 0.0
+        noise[known] = self._noise[number][kind][places[known]]
+        new = places >= n
+        if new.any():
+            assert self.newcomers is not None
+            assert self.newcomers.kind == kind
+            rows = self.newcomers.rows(number, places[new].astype(np.intp) - n)
+            mean[new], covariance[new], noise[new] = rows.mean, rows.covariance, rows.noise
+        return Rows(mean, covariance, noise)
+
+    # ------------------------------------------------------------------ from moments
+
+    def _from_moments(self, users: Int32, items: Int32) -> Float32:
+        which, known_users, known_items = self._special(users, items)
+        means, variances = [], []
+        for m, both in zip(self.run.moments, self._both, strict=True):
+            mean, variance = np.empty(len(users), np.float32), np.empty(len(users), np.float32)
+            self._moments(known_users, known_items, both["user"], both["item"], mean, variance)
+            scale = 0.0 if self.options.of_mean else m.noise_variance
+            if scale:
+                variance += np.float32(scale) / (m.weight["user"][known_users] * m.weight["item"][known_items])
+            if len(which):
+                rows = [_moment_rows(m, kind, places[which]) for kind, places in (("user", users), ("item", items))]
+                mean[which], spread = self._join(*rows)
+                variance[which] = spread + scale * rows[0].noise * rows[1].noise
+            means.append(mean)
+            variances.append(variance)
+        mean = np.mean(means, axis=0)
+        sd = np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
+        return np.stack([mean, sd, mean + np.float32(self._z[0]) * sd, mean + np.float32(self._z[1]) * sd], axis=1)
+
+    # ------------------------------------------------------------------ two sides
+
+    def _join(self, user: Rows, item: Rows) -> tuple[Float64, Float64]:
+        """Mean and variance of the predictor of pairs whose rows are independent."""
+        k = self._rank
+        centre = (user.mean[:, :k] * item.mean[:, :k]).sum(axis=1)
+        across = [rows.mean.copy() for rows in (user, item)]  # what multiplies the other side
+        if self._biases:
+            centre += user.mean[:, k] + item.mean[:, k]
+            for side in across:
+                side[:, k] = 1.0
+        spread = np.einsum("qk,qkl,ql->q", across[1], user.covariance, across[1])
+        spread += np.einsum("qk,qkl,ql->q", across[0], item.covariance, across[0])
+        spread += np.einsum("qkl,qkl->q", user.covariance[:, :k, :k], item.covariance[:, :k, :k])
+        return centre, spread
+
+
+def _moment_rows(moments: Moments, kind: str, places: Int32) -> Rows:
+    prior = moments.prior[kind]
+    mean = np.tile(prior.mean, (len(places), 1))
+    variance = np.tile(np.diag(prior.covariance), (len(places), 1))
+    noise = np.ones(len(places))
+    known = places >= 0
+    mean[known], variance[known] = moments.mean[kind][places[known]], moments.variance[kind][places[known]]
+    noise[known] = 1 / moments.weight[kind][places[known]]
+    covariance = np.zeros((*variance.shape, variance.shape[1]))
+    diagonal = np.arange(variance.shape[1])
+    covariance[:, diagonal, diagonal] = variance
+    return Rows(mean, covariance, noise)
+
+
+def places_of(run: Run, kind: str, names: Any, *, refuse: bool = True) -> Int32:
+    """Places of users or items by their original names.
+
+    Parameters
+    ----------
+    run : Run
+    kind : {"user", "item"}
+    names : (q,) array or sequence
+    refuse : bool
+        Whether unknown names are an error.
+
+    Raises
+    ------
+    InputError
+        Naming the first five unknown ones.
+    """
+    places = run.names(kind).places(names)
+    if refuse:
+        unknown = np.flatnonzero(places < 0)
+        if len(unknown):
+            values = names.tolist() if isinstance(names, np.ndarray) else list(names)
+            raise unknown_names(kind, list(dict.fromkeys(values[k] for k in unknown.tolist())))
+    return places
+
+
+def unknown_names(kind: str, names: list[Any]) -> InputError:
+    """Say which users or items the run does not know."""
+    shown = ", ".join(str(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
+    plural = f"{len(names)} {kind}s are" if len(names) > 1 else f"one {kind} is"
+    return InputError(f"{plural} unknown to the run: {shown}")

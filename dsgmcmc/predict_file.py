@@ -1,0 +1,184 @@
+"""Predicts a file of pairs, in bounded memory, to a file that appears whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.agreement import agree
+from dsgmcmc.drawn import KINDS
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest import pairs as pairs_module
+from dsgmcmc.ingest.pairs import PairsTable, append_results, chunks, load_pairs, output_format, write_query
+from dsgmcmc.ingest.session import MINIMUM, default_memory, open_session
+from dsgmcmc.predict import Newcomers, Options, Predictor, unknown_names
+from dsgmcmc.results import Run
+
+Unknown = Literal["refuse", "prior", "nan"]
+_PREFIX = ".dsgmcmc-predict-"
+_QUERY = "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results"
+Int32 = npt.NDArray[np.int32]
+
+
+def predict_file(
+    run: Run,
+    pairs: str,
+    out: Path | None,
+    options: Options,
+    *,
+    unknown: Unknown = "refuse",
+    columns: dict[str, str] | None = None,
+    newcomers: Newcomers | None = None,
+    comm: Any = None,
+) -> dict[str, Any]:
+    """Predict a file of pairs. Collective, if `comm` is given.
+
+    Parameters
+    ----------
+    run : Run
+    pairs : str
+        CSV or Parquet; ``-`` reads standard input.
+    out : Path or None
+        CSV or Parquet, by the suffix; None writes CSV to standard output.
+    options : Options
+    unknown : {"refuse", "prior", "nan"}
+        Users and items that the run does not know: an error that names five, predictions from the prior, or empty.
+    columns : dict, optional
+        From `parse_pair_columns`.
+    newcomers : Newcomers, optional
+        Users or items that were folded in.
+    comm : MPI.Comm, optional
+        Processes that share the work; all see the same files.
+
+    Returns
+    -------
+    dict
+        ``pairs``, ``unknown`` (pairs with an unknown side), ``source``.
+
+    Raises
+    ------
+    InputError
+        If anything given is wrong; then nothing is written.
+    """
+    if comm is not None and comm.size > 1:
+        return _predict_together(comm, run, pairs, out, options, unknown, columns or {}, newcomers)
+    output_format(out)
+    predictor = Predictor(run, options, newcomers)
+    folder = out.parent if out else Path(tempfile.gettempdir())
+    with (
+        open_session(folder, default_memory(), None, lambda stage, fraction: None) as (db, _),
+        tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder) as scratch,
+    ):
+        table = load_pairs(db, pairs, columns or {}, Path(scratch))
+        number = strange = 0
+        for _, values, missing in _predictions(db, table, predictor, unknown, (0, 1)):
+            append_results(db, options.columns, values)
+            number, strange = number + len(values), strange + missing
+        write_query(db, _QUERY, out, Path(scratch))
+    return {"pairs": number, "unknown": strange, "source": predictor.source}
+
+
+def _predict_together(
+    comm: Any,
+    run: Run,
+    pairs: str,
+    out: Path | None,
+    options: Options,
+    unknown: Unknown,
+    columns: dict[str, str],
+    newcomers: Newcomers | None,
+) -> dict[str, Any]:
+    """Predict with several processes, chunk by chunk in turns; process 0 writes. Collective."""
+    at_root = comm.rank == 0
+    folder = out.parent if out else Path.cwd()  # all processes see it
+
+    def begin() -> str:
+        output_format(out)
+        if pairs == "-":
+            raise InputError("several processes cannot share standard input: give a file")
+        return tempfile.mkdtemp(prefix=_PREFIX, dir=folder) if at_root else ""
+
+    scratch = Path(comm.bcast(agree(comm, begin, "predict"), root=0))
+    with ExitStack() as stack:
+        if at_root:
+            stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+
+        def share() -> tuple[duckdb.DuckDBPyConnection, str, int, int]:
+            predictor = Predictor(run, options, newcomers)
+            memory = max(default_memory() // comm.size, MINIMUM)
+            db, _ = stack.enter_context(open_session(folder, memory, 1, lambda stage, fraction: None))
+            table = load_pairs(db, pairs, columns, scratch)
+            number = strange = 0
+            for k, values, missing in _predictions(db, table, predictor, unknown, (comm.rank, comm.size)):
+                np.save(scratch / f"{k}.npy", values, allow_pickle=False)
+                number, strange = number + len(values), strange + missing
+            return db, predictor.source, number, strange
+
+        db, source, number, strange = agree(comm, share, "predict")
+        number, strange = comm.allreduce(number), comm.allreduce(strange)
+
+        def write() -> None:
+            for k in range(-(-number // pairs_module.CHUNK)):
+                append_results(db, options.columns, np.load(scratch / f"{k}.npy", allow_pickle=False))
+            write_query(db, _QUERY, out, scratch)
+
+        agree(comm, write if at_root else lambda: None, "predict")
+    return {"pairs": number, "unknown": strange, "source": source}
+
+
+def _predictions(
+    db: duckdb.DuckDBPyConnection, table: PairsTable, predictor: Predictor, unknown: Unknown, share: tuple[int, int]
+) -> Iterator[tuple[int, npt.NDArray[np.float32], int]]:
+    """Predict every chunk of a table whose number is `share[0]` modulo `share[1]`.
+
+    Yields
+    ------
+    number : int
+        Of the chunk.
+    values : (q, 4) float32
+    unknown : int
+        Pairs with a side that the run does not know.
+    """
+    run, names = predictor.run, predictor.options.columns
+    taken = {name.lower() for name in table.columns} & set(names)
+    if taken:
+        raise InputError(f"{table.path} has a column {min(taken)!r}, as the predictions do: rename it")
+    if unknown == "refuse":
+        _refuse_unknown(db, table, predictor)
+    for k, found in enumerate(chunks(db, table, (run.users.integers, run.items.integers))):
+        if k % share[1] != share[0]:
+            continue
+        users, items = _places(predictor, found)
+        missing = (users < 0) | (items < 0)
+        values = predictor(users, items)
+        if unknown == "nan":
+            values[missing] = np.nan
+        yield k, values, int(missing.sum())
+
+
+def _places(predictor: Predictor, found: list[npt.NDArray[Any]]) -> tuple[Int32, Int32]:
+    users, items = (predictor.places(kind, ids) for kind, ids in zip(KINDS, found, strict=True))
+    return users, items
+
+
+def _refuse_unknown(db: duckdb.DuckDBPyConnection, table: PairsTable, predictor: Predictor) -> None:
+    """Raise for users or items that are unknown, before anything is predicted."""
+    missing: dict[str, Counter[Any]] = {kind: Counter() for kind in KINDS}
+    for found in chunks(db, table, (predictor.run.users.integers, predictor.run.items.integers)):
+        for kind, ids, places in zip(KINDS, found, _places(predictor, found), strict=True):
+            missing[kind].update(ids[places < 0].tolist())
+    messages = [str(unknown_names(kind, list(names))) for kind, names in missing.items() if names]
+    if messages:
+        raise InputError(
+            f"{table.path}: {'; '.join(messages)}. Take them out, or predict them with --unknown prior, or leave them "
+            "empty with --unknown nan"
+        )

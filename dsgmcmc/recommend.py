@@ -1,0 +1,234 @@
+r"""Recommendations: for each user the items with the highest scores, among those that the user has not rated.
+
+Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
+
+- ``mean``: E x
+- ``ucb``, ``lcb``: E x + z sd(x), E x - z sd(x): the upper bound explores, the lower is cautious
+- ``thompson``: x at one draw from the posterior, another for every user [Thompson 1933]
+
+E and sd are over the saved draws, or from moments by the approximation of `dsgmcmc.predict`. Thompson sampling takes a
+saved draw; from moments it takes every element from its own normal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.drawn import Source
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.scores import add_scores
+from dsgmcmc.predict import Newcomers
+from dsgmcmc.ratings import Ratings
+from dsgmcmc.results import Run
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
+By = Literal["mean", "ucb", "lcb", "thompson"]
+
+_CELLS = 1 << 20  # scores of a block of users: two such blocks stay in the cache
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How items are ranked.
+
+    Attributes
+    ----------
+    top : int
+        Items a user gets at most.
+    by : {"mean", "ucb", "lcb", "thompson"}
+    z : float
+        Sds that the bounds of ucb and lcb lie from the mean.
+    source : {"auto", "draws", "moments"}
+    seed : int
+        Of Thompson sampling.
+    """
+
+    top: int = 10
+    by: By = "mean"
+    z: float = 1.0
+    source: Source = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.top < 1:
+            raise InputError(f"top {self.top}: expected at least 1")
+        if not self.z >= 0:
+            raise InputError(f"z {self.z}: expected a number of sds, not below 0")
+
+
+class Rated:
+    """Which items each user rated in training.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Open ratings file of the run.
+    """
+
+    def __init__(self, ratings: Ratings) -> None:
+        indptr, indices, _ = ratings.slab("train", 0, ratings.n_rows)
+        self._indptr, self._indices = indptr, indices
+        if ratings.transposed:  # rows are items
+            rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
+            order = np.argsort(indices, kind="stable")
+            self._indptr = np.append(0, np.cumsum(ratings.column_counts))
+            self._indices = rows[order]
+
+    def of(self, user: int) -> Int32:
+        """Places of the items that a user rated."""
+        found: Int32 = self._indices[self._indptr[user] : self._indptr[user + 1]]
+        return found
+
+
+def recommend(
+    run: Run, users: Int32, ranking: Ranking, rated: Rated | None = None, newcomers: Newcomers | None = None
+) -> Iterator[tuple[Int32, Int32, Float32]]:
+    """Rank items for users, block by block.
+
+    Parameters
+    ----------
+    run : Run
+    users : (n,) int32
+        Places of users; from the number of known ones on, of `newcomers`.
+    ranking : Ranking
+    rated : Rated, optional
+        Leaves out what a known user rated.
+    newcomers : Newcomers, optional
+        Users that were folded in; they know what they rated.
+
+    Yields
+    ------
+    user, item : (m,) int32
+        Places, by user in the order given, best item first.
+    score : (m,) float32
+        In units of the ratings.
+    """
+    source = run.source(ranking.source)
+    scorer = (_DrawScores if source == "draws" else _MomentScores)(run, ranking, newcomers)
+    step = max(1, _CELLS // len(run.items))
+    known = len(run.users)
+    for start in range(0, len(users), step):
+        some = users[start : start + step]
+        scores = scorer.scores(some, start)
+        for local, user in enumerate(some.tolist()):
+            if user >= known and newcomers is not None:
+                scores[local, newcomers.rated(user - known)] = -np.inf
+            elif rated is not None and user < known:
+                scores[local, rated.of(user)] = -np.inf
+        yield _best(some, scores, ranking.top, np.float32(run.mean))
+
+
+def _best(users: Int32, scores: Float32, top: int, mean: np.float32) -> tuple[Int32, Int32, Float32]:
+    top = min(top, scores.shape[1])
+    some = np.argpartition(scores, -top, axis=1)[:, -top:]
+    found = np.take_along_axis(scores, some, axis=1)
+    order = np.lexsort((some, -found), axis=1)  # ties by place, so that they are the same everywhere
+    some, found = np.take_along_axis(some, order, axis=1), np.take_along_axis(found, order, axis=1)
+    open_to = np.isfinite(found)
+    return np.repeat(users, open_to.sum(axis=1)), some[open_to].astype(np.int32), found[open_to] + mean
+
+
+class _Scores:
+    def __init__(self, run: Run, ranking: Ranking, newcomers: Newcomers | None) -> None:
+        self.run, self.ranking, self.newcomers = run, ranking, newcomers
+        self.biases, self.rank = run.config.biases, run.config.rank
+
+    def bound(self, mean: Float32, variance: Float32) -> Float32:
+        """Score from mean and variance."""
+        sign = {"mean": 0.0, "ucb": 1.0, "lcb": -1.0}[self.ranking.by]
+        if not sign:
+            return mean
+        return (mean + np.float32(sign * self.ranking.z) * np.sqrt(np.maximum(variance, 0))).astype(np.float32)
+
+    def split(self, theta: Float32) -> tuple[Float32, Float32]:
+        """Factors and biases of rows of theta."""
+        if not self.biases:
+            return theta, np.zeros(len(theta), np.float32)
+        return theta[:, : self.rank], np.ascontiguousarray(theta[:, self.rank])
+
+
+class _DrawScores(_Scores):
+    def __init__(self, run: Run, ranking: Ranking, newcomers: Newcomers | None) -> None:
+        super().__init__(run, ranking, newcomers)
+        self._add = add_scores()
+
+    def scores(self, users: Int32, first: int) -> Float32:
+        """Scores (n, items) of users, the first of which is number `first` of all."""
+        if self.ranking.by == "thompson":
+            return self._thompson(users, first)
+        shape = (len(users), len(self.run.items))
+        mean, square = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        new = np.flatnonzero(users >= len(self.run.users))
+        for number, weight in enumerate(self.run.draw_weights.tolist()):
+            theta, covariance = self._rows(number, users)
+            items, item_bias = self.split(self.run.draw(number).theta["item"])
+            factors, bias = self.split(theta)
+            self._add(factors @ items.T, bias, item_bias, weight, mean, square)
+            if len(new) and self.ranking.by != "mean":
+                across = self.run.draw(number).theta["item"].copy()
+                if self.biases:
+                    across[:, self.rank] = 1.0
+                for local in new.tolist():
+                    square[local] += weight * ((across @ covariance[local]) * across).sum(axis=1)
+        return self.bound(mean, square - mean * mean)
+
+    def _rows(self, number: int, users: Int32) -> tuple[Float32, Float32]:
+        """Rows of users at a draw, and the covariances of those that were folded in."""
+        theta = self.run.draw(number).theta["user"]
+        known = users < len(theta)
+        rows: Float32 = theta[np.where(known, users, 0)]
+        if known.all():
+            return rows, np.zeros((0, 0, 0), np.float32)
+        assert self.newcomers is not None
+        found = self.newcomers.rows(number, users[~known].astype(np.intp) - len(theta))
+        covariance = np.zeros((len(users), theta.shape[1], theta.shape[1]), np.float32)
+        rows[~known], covariance[~known] = found.mean.astype(np.float32), found.covariance.astype(np.float32)
+        return rows, covariance
+
+    def _thompson(self, users: Int32, first: int) -> Float32:
+        draws = len(self.run.draws)
+        scores = np.empty((len(users), len(self.run.items)), np.float32)
+        rng = [np.random.default_rng([self.ranking.seed, 1 + first + local]) for local in range(len(users))]
+        chosen = np.array([r.choice(draws, p=self.run.draw_weights) for r in rng])
+        for number in np.unique(chosen).tolist():
+            which = np.flatnonzero(chosen == number)
+            theta, covariance = self._rows(number, users[which])
+            for local in np.flatnonzero(users[which] >= len(self.run.users)).tolist():
+                theta[local] = rng[which[local]].multivariate_normal(theta[local], covariance[local])
+            items, item_bias = self.split(self.run.draw(number).theta["item"])
+            factors, bias = self.split(theta)
+            scores[which] = factors @ items.T + bias[:, None] + item_bias
+        return scores
+
+
+class _MomentScores(_Scores):
+    def scores(self, users: Int32, first: int) -> Float32:
+        """Scores (n, items) of users; chains are pooled, as in `dsgmcmc.predict`."""
+        if self.ranking.by == "thompson":
+            return self._thompson(users, first)
+        means, variances = [], []
+        for m in self.run.moments:
+            (w, a), (h, b) = self.split(m.mean["user"][users]), self.split(m.mean["item"])
+            (vw, va), (vh, vb) = self.split(m.variance["user"][users]), self.split(m.variance["item"])
+            means.append(w @ h.T + a[:, None] + b)
+            variances.append((w * w) @ vh.T + vw @ (h * h + vh).T + va[:, None] + vb)
+        return self.bound(np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0))
+
+    def _thompson(self, users: Int32, first: int) -> Float32:
+        m = self.run.moments[self.ranking.seed % len(self.run.moments)]
+        rng = np.random.default_rng([self.ranking.seed, 0])
+        noise = rng.standard_normal(m.mean["item"].shape, np.float32)
+        item = (m.mean["item"] + np.sqrt(m.variance["item"]) * noise).astype(np.float32)
+        theta: Float32 = m.mean["user"][users]
+        for local in range(len(users)):
+            own = np.random.default_rng([self.ranking.seed, 1 + first + local])
+            theta[local] += np.sqrt(m.variance["user"][users[local]]) * own.standard_normal(theta.shape[1], np.float32)
+        (w, a), (h, b) = self.split(theta), self.split(item)
+        return (w @ h.T + a[:, None] + b).astype(np.float32)

@@ -1,0 +1,65 @@
+"""Recommendations by original names, and their files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.ingest.pairs import write_query
+from dsgmcmc.ingest.session import default_memory, open_session
+from dsgmcmc.predict import Newcomers
+from dsgmcmc.recommend import Ranking, Rated, recommend
+from dsgmcmc.results import Run
+
+Columns = dict[str, npt.NDArray[Any]]
+
+
+def recommendations(
+    run: Run,
+    users: npt.NDArray[np.int32],
+    ranking: Ranking,
+    rated: Rated | None = None,
+    *,
+    newcomers: Newcomers | None = None,
+    titles: dict[int, str] | None = None,
+) -> Iterator[Columns]:
+    """Rank items for users; parameters as of `recommend`.
+
+    Yields
+    ------
+    dict of str to (m,) array
+        Columns ``user_id, item_id, score, rank`` and, with `titles` (by place), ``item_name``; rank 1 is the best.
+    """
+    names = run.users.ids
+    if newcomers is not None:
+        names = np.concatenate([names, newcomers.names.ids])
+    for places, items, score in recommend(run, users, ranking, rated, newcomers):
+        first = np.flatnonzero(np.diff(places, prepend=-1))
+        lengths = np.diff(np.append(first, len(places)))
+        columns: Columns = {
+            "user_id": names[places],
+            "item_id": run.items.ids[items],
+            "score": score,
+            "rank": (np.arange(len(places)) - np.repeat(first, lengths) + 1).astype(np.int32),
+        }
+        if titles is not None:
+            columns["item_name"] = np.array([titles.get(item, "") for item in items.tolist()], dtype=object)
+        yield columns
+
+
+def write_recommendations(blocks: Iterator[Columns], out: Path) -> None:
+    """Write them to CSV or Parquet, by the suffix; the file appears whole or not at all."""
+    with open_session(out.parent, default_memory(), None, lambda stage, fraction: None) as (db, _):
+        for number, block in enumerate(blocks):
+            db.register("block", block)
+            db.execute(
+                "INSERT INTO results SELECT * FROM block" if number else "CREATE TABLE results AS SELECT * FROM block"
+            )
+            db.unregister("block")
+        with tempfile.TemporaryDirectory(prefix=".dsgmcmc-recommend-", dir=out.parent) as scratch:
+            write_query(db, "SELECT * FROM results", out, Path(scratch))

@@ -1,0 +1,112 @@
+"""What a report shows of a run, as numbers: read once, drawn by `dsgmcmc.report.page`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.calibration import calibration
+from dsgmcmc.convergence import diagnose, scalar_traces
+from dsgmcmc.errors import InputError
+from dsgmcmc.results import Run
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Content:
+    """A run's report as numbers.
+
+    Attributes
+    ----------
+    name : str
+        The run's directory.
+    run : Run
+    summary : dict
+        ``summary.json``.
+    metrics : dict of int to dict of str to array
+        By chain, the columns of ``metrics.jsonl``; null is NaN.
+    traces : dict of str to (chains, draws) array
+    convergence : dict
+        Of `dsgmcmc.convergence.diagnose`.
+    calibration : dict or None
+        Of `dsgmcmc.calibration.calibration`; None without test ratings.
+    z : (q,) float64
+        Standardised residuals of the test ratings.
+    """
+
+    name: str
+    run: Run
+    summary: dict[str, Any]
+    metrics: dict[int, dict[str, Float64]]
+    traces: dict[str, Float64]
+    convergence: dict[str, Any]
+    calibration: dict[str, Any] | None
+    z: Float64
+
+    @property
+    def advice(self) -> list[str]:
+        """What to know or do about this run, in words."""
+        advice = list(self.convergence["warnings"])
+        if self.calibration is None:
+            return [*advice, "no test ratings: nothing is known of accuracy and calibration (prepare --test-fraction)"]
+        inside = self.calibration["coverage"][0.9]
+        if abs(inside - 0.9) > 0.02:
+            what = "too wide" if inside > 0.9 else "too narrow"
+            advice.append(f"90 % intervals hold {inside:.1%} of the test ratings: predictive distributions are {what}")
+        phases = self.summary.get("phases", {})
+        total = sum(entry["mean"] for entry in phases.values())
+        waiting = sum(phases[name]["mean"] for name in ("exchange", "reduce") if name in phases)
+        if total and waiting > 0.3 * total:
+            advice.append(
+                f"{waiting / total:.0%} of the time went into exchange and reduction: fewer processes would do as well"
+            )
+        return advice
+
+
+def gather(run: Run, name: str) -> Content:
+    """Read all that the report shows of a run.
+
+    Raises
+    ------
+    InputError
+        If a file of the run is missing or cannot be read.
+    """
+    path = run.directory.summary_file
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}): the run was ended before it could write it") from error
+    metrics: dict[int, dict[str, Float64]] = {}
+    lines = run.directory.metrics()
+    for chain in sorted({line["chain"] for line in lines}):
+        own = [line for line in lines if line["chain"] == chain]
+        names = [key for key, value in own[0].items() if key != "chain" and not isinstance(value, str | list | dict)]
+        metrics[chain] = {
+            key: np.array([np.nan if line.get(key) is None else line[key] for line in own], np.float64) for key in names
+        }
+    has_test = len(run.test_pairs()[0]) > 0
+    z = np.zeros(0)
+    if has_test:
+        z = (run.test.rating - run.test.mean) / np.sqrt(run.test.variance + run.test.noise_variance)
+    return Content(
+        name=name,
+        run=run,
+        summary=summary,
+        metrics=metrics,
+        traces=scalar_traces(run),
+        convergence=diagnose(run),
+        calibration=calibration(run) if has_test else None,
+        z=z,
+    )
+
+
+def names_of(paths: list[Path]) -> list[str]:
+    """Short names of runs, unlike each other."""
+    short = [path.resolve().name for path in paths]
+    return [str(path) if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]

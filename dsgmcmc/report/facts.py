@@ -1,0 +1,71 @@
+"""Sections of a report that are of times and settings, and tables."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+from dsgmcmc.report.charts import Bar, bar_chart
+from dsgmcmc.report.content import Content
+
+PHASE_COLORS = ("#2563eb", "#0891b2", "#d97706", "#dc2626", "#9333ea", "#6b7280")
+
+
+def phases_section(runs: list[Content]) -> str:
+    """Wall time of every process by phase, and what went into communication."""
+    charts, rows = [], []
+    for run in runs:
+        phases = run.summary.get("phases", {})
+        entries = list(zip(phases, PHASE_COLORS * 4, strict=False))
+        by_process = [entry.get("by_process", [entry["mean"]]) for entry in phases.values()]
+        bars = []
+        for p in range(min((len(column) for column in by_process), default=0)):
+            parts = [(column[p], color) for column, (_, color) in zip(by_process, entries, strict=True)]
+            total = sum(value for value, _ in parts)
+            bars.append(Bar(f"process {p}", parts, f"{total:.1f} s"))
+        of = f", {run.name}" if len(runs) > 1 else ""
+        if bars:
+            charts.append(bar_chart(f"Wall time by phase{of}", bars[:64], "seconds", entries))
+        total = sum(entry["mean"] for entry in phases.values())
+        waiting = sum(phases[name]["mean"] for name in ("exchange", "reduce") if name in phases)
+        memory = max(run.summary.get("peak_rss_bytes") or [0])
+        rows.append(
+            (
+                run.name,
+                str(run.summary.get("processes", "")),
+                f"{run.summary.get('seconds_sampling', 0):.1f}",
+                f"{run.summary.get('ratings_per_second', 0) / 1e6:.1f}",
+                f"{waiting / total:.1%}" if total else "-",
+                f"{memory / 1e6:,.0f}",
+            )
+        )
+    heading = ("run", "processes", "seconds", "M ratings/s", "exchange and reduction", "peak MB a process")
+    return "".join(charts) + f'</div>{table(heading, rows)}<div class="charts">'
+
+
+def configuration_section(runs: list[Content]) -> str:
+    """Every setting of every run; marked where they differ."""
+    columns = []
+    for run in runs:
+        flat: dict[str, Any] = {}
+        for name, value in run.run.config.model_dump().items():
+            flat |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
+        flat |= {f"version of {k}": v for k, v in run.summary.get("versions", {}).items()}
+        flat["data"] = run.run.facts.get("data", "")
+        columns.append(flat)
+    rows = []
+    for name in dict.fromkeys(name for flat in columns for name in flat):
+        values = ["" if flat.get(name) is None else str(flat[name]) for flat in columns]
+        mark = ' class="differs"' if len(set(values)) > 1 else ' class="text"'
+        cells = "".join(f"<td{mark}>{html.escape(value)}</td>" for value in values)
+        rows.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
+    heading = "".join(f'<th style="text-align:left">{html.escape(run.name)}</th>' for run in runs)
+    return f'<div class="scroll"><table><tr><th>setting</th>{heading}</tr>{"".join(rows)}</table></div>'
+
+
+def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """HTML of a table; the first column is text, the others are numbers."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in heading)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'

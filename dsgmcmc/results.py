@@ -1,0 +1,317 @@
+"""A finished run, opened for use: names, draws and moments, each read when it is first needed. No MPI.
+
+Everything here speaks of users and items; which of them are the rows of W is known to `Index` alone.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.config import RunConfig
+from dsgmcmc.drawn import KINDS, Draw, Moments, Prior, Source
+from dsgmcmc.errors import InputError
+from dsgmcmc.index import Index, Names
+from dsgmcmc.manifest import Key, read_manifest
+from dsgmcmc.posterior import TestPredictions, posteriors, test_predictions
+from dsgmcmc.ratings import Ratings, open_ratings
+from dsgmcmc.rundir import RunDirectory
+from dsgmcmc.store import Snapshot, step_name, steps
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+
+CACHE_BYTES = 2 << 30  # draws that are kept in memory once they were read
+
+
+class Run:
+    """A run directory, opened for reading; see `open_run`.
+
+    Attributes
+    ----------
+    path : Path
+    mean : float
+        What was subtracted from the ratings.
+    config : RunConfig
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.directory = RunDirectory(Path(path))
+        self.path = self.directory.path
+        self.config: RunConfig = self.directory.config()
+        _, self.facts = self.directory.read_settings()
+        try:
+            self.mean = float(self.facts["mean"])
+            self._index = Index(self.directory, bool(self.facts["transposed"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{self.directory.settings_file} is damaged: {error}") from error
+        self._posteriors = posteriors(self.directory)
+        if not self._posteriors:
+            raise InputError(
+                f"{self.path} has no posterior yet: it is still burning in, or was ended before it could save one. Go "
+                f"on with `dsgmcmc sample {self.facts.get('data', 'DATA.h5')} --out {self.path} --resume`"
+            )
+        self._factor = self._index.factors
+        self._cache: dict[int, Draw] = {}
+        self._cached_bytes = 0
+
+    # ------------------------------------------------------------------ names
+
+    @cached_property
+    def users(self) -> Names:
+        """Original names of the users."""
+        return self._index.names("user")
+
+    @cached_property
+    def items(self) -> Names:
+        """Original names of the items."""
+        return self._index.names("item")
+
+    def names(self, kind: str) -> Names:
+        """Names of the users or of the items."""
+        return self.users if kind == "user" else self.items
+
+    def counts(self, kind: str) -> npt.NDArray[np.int64]:
+        """(n,) int64: training ratings of every user or item."""
+        return self._index.counts(kind)
+
+    def test_pairs(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Places of the users and the items of the test ratings, (q,) int32 each."""
+        return self._index.test_pairs()
+
+    @cached_property
+    def test(self) -> TestPredictions:
+        """Posterior predictions of the test ratings, in the order of `test_pairs`, pooled over chains.
+
+        Raises
+        ------
+        InputError
+            If the run had no test ratings.
+        """
+        found = test_predictions(self.directory)
+        if found is None:
+            raise InputError(f"{self.path} was sampled without test ratings (prepare --test-fraction 0?)")
+        return found
+
+    # ------------------------------------------------------------------ the posterior
+
+    @property
+    def chains(self) -> list[int]:
+        """Chains that have made draws."""
+        return [snapshot.manifest.chain for snapshot in self._posteriors]
+
+    @cached_property
+    def traces(self) -> list[dict[str, Float64]]:
+        """Of every chain, the number, weight and hyperparameters of all its draws: (draws, width) float64 by name.
+
+        Names are ``iteration``, ``weight``, ``tau``, and ``user.mean``, ``user.precision`` (of a dense prior its
+        diagonal), ``user.nu``, and the same for items.
+        """
+        result = []
+        for snapshot in self._posteriors:
+            keys = [key for key in snapshot.names() if key[:2] == ("trace", "run")]
+            result.append({self._label(key.field): snapshot.read(key) for key in keys})
+        return result
+
+    def _label(self, name: str) -> str:
+        factor, dot, rest = name.partition(".")
+        kind = {factor: kind for kind, factor in self._factor.items()}.get(factor)
+        return f"{kind}.{rest}" if dot and kind else name
+
+    def followed(self) -> tuple[npt.NDArray[np.int64], list[Float32], list[Float64]]:
+        """Test ratings that were predicted at every draw.
+
+        Returns
+        -------
+        places : (m,) int64
+            Positions among the test ratings.
+        predictions : list of (draws, m) float32, by chain
+        log_likelihood : list of (draws,) float64, by chain
+            Of all test ratings.
+        """
+        places: list[npt.NDArray[np.int64]] = []
+        predictions, scores = [], []
+        for number, snapshot in enumerate(self._posteriors):
+            start, parts, score = 0, [], []
+            for b in self._blocks(snapshot, "trace", "W"):
+                if number == 0:
+                    places.append(snapshot.read(Key("trace", "W", b, "followed")) + start)
+                    start += len(snapshot.read(Key("test", "W", b, "rating")))
+                parts.append(snapshot.read(Key("trace", "W", b, "prediction")))
+                score.append(snapshot.read(Key("trace", "W", b, "log_likelihood")))
+            predictions.append(np.concatenate(parts, axis=1))
+            scores.append(np.sum(score, axis=0))
+        return np.concatenate(places), predictions, scores
+
+    @staticmethod
+    def _blocks(snapshot: Snapshot, thing: str, factor: str) -> list[int]:
+        return sorted({key.block for key in snapshot.names() if key[:2] == (thing, factor)})
+
+    def _whole(self, snapshot: Snapshot, thing: str, kind: str, field: str) -> npt.NDArray[Any]:
+        """Read the rows of all blocks of the users or the items."""
+        factor = self._factor[kind]
+        blocks = self._blocks(snapshot, thing, factor)
+        return np.concatenate([snapshot.read(Key(thing, factor, b, field)) for b in blocks])
+
+    @cached_property
+    def moments(self) -> list[Moments]:
+        """Moments of every chain. Chains differ by rotations of the latent dimensions: never average their factors."""
+        return [
+            self._read_moments(snapshot, trace) for snapshot, trace in zip(self._posteriors, self.traces, strict=True)
+        ]
+
+    def _read_moments(self, snapshot: Snapshot, trace: dict[str, Float64]) -> Moments:
+        share = trace["weight"] / trace["weight"].sum()
+        weighted = any(key.field == "weight_mean" for key in snapshot.names())
+        prior = {}
+        for kind in KINDS:
+            variance = (share / trace[f"{kind}.precision"]).sum(axis=0)
+            prior[kind] = Prior((share * trace[f"{kind}.mean"]).sum(axis=0), np.diag(variance))
+        mean = {kind: self._whole(snapshot, "moments", kind, "mean") for kind in KINDS}
+        return Moments(
+            mean=mean,
+            variance={kind: self._whole(snapshot, "moments", kind, "variance") for kind in KINDS},
+            weight={
+                kind: self._whole(snapshot, "moments", kind, "weight_mean")[:, 0] if weighted else _ones(mean[kind])
+                for kind in KINDS
+            },
+            noise_variance=float((share / trace["tau"]).sum()),
+            prior=prior,
+        )
+
+    # ------------------------------------------------------------------ draws
+
+    @cached_property
+    def draws(self) -> list[tuple[int, int]]:
+        """Chain and iteration of every saved draw."""
+        found = []
+        for snapshot, trace in zip(self._posteriors, self.traces, strict=True):
+            chain, made = snapshot.manifest.chain, set(trace["iteration"][:, 0].astype(np.int64).tolist())
+            saved = set(steps(self.directory.series("draws", chain)))
+            series = self.directory.series("checkpoints", chain)
+            for iteration in steps(series)[-1:]:  # of the draws on disk, those that stand for the chain
+                saved &= read_manifest(series / step_name(iteration)).saved_draws
+            found += [(chain, iteration) for iteration in sorted(saved & made)]
+        return found
+
+    @cached_property
+    def draw_weights(self) -> Float64:
+        """(draws,) float64: weights of the saved draws in averages; they sum to 1."""
+        weights = []
+        for snapshot, trace in zip(self._posteriors, self.traces, strict=True):
+            by_iteration = dict(zip(trace["iteration"][:, 0].tolist(), trace["weight"][:, 0].tolist(), strict=True))
+            own = [by_iteration[iteration] for chain, iteration in self.draws if chain == snapshot.manifest.chain]
+            weights += [weight / sum(own) for weight in own]
+        total: Float64 = np.array(weights) / max(sum(weights), np.finfo(np.float64).tiny)
+        return total
+
+    def draw(self, number: int) -> Draw:
+        """Read a saved draw, or give it again.
+
+        Parameters
+        ----------
+        number : int
+            Position in `draws`.
+
+        Raises
+        ------
+        InputError
+            If it is damaged.
+        """
+        if number in self._cache:
+            return self._cache[number]
+        draw = self._read_draw(*self.draws[number])
+        if self._cached_bytes + draw.nbytes <= CACHE_BYTES:
+            self._cache[number] = draw
+            self._cached_bytes += draw.nbytes
+        return draw
+
+    def _read_draw(self, chain: int, iteration: int) -> Draw:
+        snapshot = Snapshot(self.directory.series("draws", chain) / step_name(iteration))
+        state = {self._label(name): value.array() for name, value in snapshot.manifest.state.items()}
+        theta = {kind: self._whole(snapshot, "draw", kind, "theta") for kind in KINDS}
+        weighted = any(key.field == "weight" for key in snapshot.names())
+        prior = {}
+        for kind in KINDS:
+            precision = state[f"{kind}.precision"]
+            covariance = np.diag(1 / precision) if precision.ndim == 1 else np.linalg.inv(precision)
+            prior[kind] = Prior(state[f"{kind}.mean"], covariance.astype(np.float64))
+        return Draw(
+            chain=chain,
+            iteration=iteration,
+            theta=theta,
+            tau=float(state["tau"]),
+            weight={
+                kind: self._whole(snapshot, "draw", kind, "weight")[:, 0] if weighted else _ones(theta[kind])
+                for kind in KINDS
+            },
+            prior=prior,
+            nu={kind: float(state[f"{kind}.nu"]) for kind in KINDS if f"{kind}.nu" in state},
+        )
+
+    def source(self, wanted: Source = "auto") -> Literal["draws", "moments"]:
+        """What predictions are made from: `wanted`, or draws if there are any.
+
+        Raises
+        ------
+        InputError
+            If draws are wanted and there are none.
+        """
+        if wanted == "draws" and not self.draws:
+            raise InputError(f"{self.path} has no saved draws (--save-draws 0?): only moments can be used")
+        if wanted == "auto":
+            return "draws" if self.draws else "moments"
+        return wanted
+
+    # ------------------------------------------------------------------ ratings
+
+    def open_ratings(self, path: Path | None = None) -> Ratings:
+        """Open the ratings file that the run sampled.
+
+        Parameters
+        ----------
+        path : Path, optional
+            Where it is, if it was moved.
+
+        Raises
+        ------
+        InputError
+            If it is not there, or holds other ratings.
+        """
+        given = path or Path(str(self.facts.get("data", "")))
+        if path is None and not given.is_file():
+            raise InputError(f"{given}, which {self.path} was sampled from, is not there: say with --data where it is")
+        ratings = open_ratings(given)
+        if ratings.digest != self.facts.get("data_hash"):
+            ratings.close()
+            raise InputError(f"{given} does not hold the ratings that {self.path} was sampled from (its hash differs)")
+        return ratings
+
+
+def _ones(like: Float32) -> Float32:
+    return np.ones(len(like), np.float32)
+
+
+def open_run(path: str | PathLike[str]) -> Run:
+    """Open a run directory for reading.
+
+    Parameters
+    ----------
+    path : path of a run directory
+
+    Returns
+    -------
+    Run
+        Names, moments and draws, read when they are first used.
+
+    Raises
+    ------
+    InputError
+        If it is not a run, or has no posterior yet, or is damaged.
+    """
+    return Run(path)

@@ -1,0 +1,137 @@
+"""Diagnostics of chains and calibration: against ArviZ's own, on runs that deserve and do not deserve warnings."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+from runs import make_run
+
+from dsgmcmc import diagnostics
+from dsgmcmc.calibration import calibration
+from dsgmcmc.convergence import RHAT_LIMIT, diagnose, predictions, scalar_traces
+from dsgmcmc.errors import InputError
+from dsgmcmc.predict import Options, Predictor
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("run"), chains=3).open()
+
+
+def test_measures_are_those_of_arviz_on_what_was_sampled(run):
+    """Chains and draws on the right axes: swapped ones give numbers, too."""
+    found = diagnose(run)
+    assert (found["chains"], found["draws"], found["withheld"]) == (3, 40, None)
+    tau = np.stack([trace["tau"][:, 0] for trace in run.traces])
+    by_name = {line["name"]: line for line in found["quantities"]}
+    assert by_name["tau"]["rhat"] == pytest.approx(array_stats.rhat(tau, chain_axis=0, draw_axis=1))
+    assert by_name["tau"]["ess_bulk"] == pytest.approx(array_stats.ess(tau, chain_axis=0, draw_axis=1))
+    assert by_name["tau"]["mean"] == pytest.approx(tau.mean())
+    assert len(found["predictions"]["rhat"]) == found["predictions"]["pairs"] == len(predictions(run)[0])
+
+
+def test_predictions_and_log_likelihood_are_those_of_the_draws(run):
+    """What the chain followed while it ran is what its saved draws say: here, all of them were kept."""
+    assert len(run.draws) == 3 * 40
+    places, values = predictions(run)
+    users, items = (side.astype(np.int32) for side in run.test_pairs())
+    centre, variance = Predictor(run, Options()).components(users, items)
+    centre = centre.T.reshape(3, 40, -1) + run.mean
+    np.testing.assert_allclose(values, centre[..., places], atol=2e-5)
+    squares = (centre - run.test.rating) ** 2 / variance.T.reshape(centre.shape)
+    expected = -0.5 * (squares + np.log(2 * np.pi * variance.T.reshape(centre.shape))).sum(axis=-1)
+    np.testing.assert_allclose(scalar_traces(run)["test_log_likelihood"], expected, rtol=1e-4)
+
+
+def test_weighted_log_likelihood_takes_each_ratings_noise(tmp_path):
+    """Noise of its own for users and items enters the log likelihood of the test ratings."""
+    run = make_run(tmp_path, noise="both", iterations=70).open()
+    users, items = run.test_pairs()
+    centre, variance = Predictor(run, Options()).components(users, items)
+    error = centre + run.mean - run.test.rating[:, None]
+    expected = -0.5 * (error**2 / variance + np.log(2 * np.pi * variance)).sum(axis=0)
+    np.testing.assert_allclose(scalar_traces(run)["test_log_likelihood"][0], expected, rtol=1e-4)
+    assert {"user_nu", "item_nu"} & set(scalar_traces(run))
+
+
+def test_factors_are_never_diagnosed(run):
+    """They are not identified: chains that sample the same law differ in them."""
+    names = {line["name"] for line in diagnose(run)["quantities"]}
+    assert names == {
+        *("tau", "user_bias_precision", "item_bias_precision", "mean_product", "variance_product"),
+        "test_log_likelihood",
+    }
+
+
+def test_chains_that_have_not_mixed_are_warned_of(run, monkeypatch):
+    """Shifted predictions of one chain must show in R-hat and in the warnings."""
+    places, values, scores = run.followed()
+    shifted = [values[0] + 1.0, *values[1:]]
+    monkeypatch.setattr(run, "followed", lambda: (places, shifted, scores))
+    found = diagnose(run)
+    assert np.mean(np.array(found["predictions"]["rhat"]) > RHAT_LIMIT) > 0.9
+    assert any("have not mixed" in warning for warning in found["warnings"])
+    assert any("ESS below 100 a chain" in warning for warning in found["warnings"])
+    assert "Nemeth 2021" in found["note"]
+
+
+def test_one_chain_has_no_r_hat_but_advice(tmp_path):
+    """R-hat of a chain split in halves would be a weaker statement under the same name."""
+    found = diagnose(make_run(tmp_path).open())
+    assert found["predictions"]["rhat"] is None
+    assert {line["rhat"] for line in found["quantities"]} == {None}
+    assert found["predictions"]["ess_bulk"] is not None
+    assert "--chains 4" in found["warnings"][0]
+
+
+def test_unequal_weights_withhold_everything(tmp_path):
+    """A decaying step: weights are reported, R-hat and ESS are not."""
+    sampler = {"name": "psgld", "decay": "polynomial"}
+    run = make_run(tmp_path, sampler=sampler, iterations=240, burn_in=60, thin=6, chains=2).open()
+    found = diagnose(run)
+    assert "unequal weights" in found["withheld"]
+    assert found["predictions"]["rhat"] is None
+    assert any("unequal weights" in warning for warning in found["warnings"])
+    assert np.ptp(run.draw_weights) > 0
+
+
+def test_calibration_is_that_of_the_test_ratings(run):
+    """Groups cover all test ratings; scores are those of `dsgmcmc.diagnostics`."""
+    found = calibration(run)
+    test = run.test
+    variance = test.variance + test.noise_variance
+    assert found["crps"] == diagnostics.crps(test.rating, test.mean, variance)
+    assert found["coverage"] == diagnostics.coverage(test.rating, test.mean, variance)
+    assert sum(found["pit"]) == found["ratings"] == len(test.rating)
+    users, items = run.test_pairs()
+    for name, counts in (("by_activity", run.counts("user")[users]), ("by_popularity", run.counts("item")[items])):
+        groups = found[name]
+        assert sum(group["ratings"] for group in groups) == len(test.rating)
+        assert all(a["to"] < b["from"] for a, b in pairwise(groups))
+        total = sum(group["ratings"] * group["rmse"] ** 2 for group in groups)
+        assert np.sqrt(total / len(test.rating)) == pytest.approx(found["rmse"])
+        first = groups[0]
+        inside = (counts >= first["from"]) & (counts <= first["to"])
+        assert first["rmse"] == pytest.approx(diagnostics.rmse(test.rating[inside], test.mean[inside]))
+
+
+def test_without_test_ratings_there_is_no_calibration(tmp_path):
+    """But hyperparameters are diagnosed all the same."""
+    from mpi4py import MPI
+    from runs import SETTINGS
+    from support import sample
+
+    from dsgmcmc.ingest import prepare_ratings
+
+    made = make_run(tmp_path, iterations=60)
+    prepare_ratings([str(tmp_path / "ratings.tsv")], tmp_path / "all.h5", test_fraction=0.0)
+    sample(MPI.COMM_SELF, tmp_path / "all.h5", tmp_path / "run2", **SETTINGS)
+    run = type(made)(tmp_path / "run2", made.data, made.users, made.items, made.ratings).open()
+    found = diagnose(run)
+    assert found["predictions"]["pairs"] == 0
+    assert "tau" in {line["name"] for line in found["quantities"]}
+    with pytest.raises(InputError, match="without test ratings"):
+        calibration(run)

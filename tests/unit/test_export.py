@@ -1,0 +1,128 @@
+"""Exports, read back by the tools that they are for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import duckdb
+import h5py
+import numpy as np
+import pytest
+import xarray
+from runs import Made, make_run
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.export import export
+from dsgmcmc.predict import Options, Predictor
+
+
+@pytest.fixture(scope="module", params=["integers", "text"])
+def made(request, tmp_path_factory) -> Made:
+    text = request.param == "text"
+    noise = "by-user" if text else "shared"
+    users, items = (18, 40) if text else (40, 18)
+    folder = tmp_path_factory.mktemp("run")
+    return make_run(folder, users=users, items=items, strings=text, noise=noise, chains=2)
+
+
+@pytest.mark.parametrize(("float16", "tolerance"), [(False, 1e-5), (True, 2e-2)])
+def test_hdf5_predicts_as_the_run_does(made, tmp_path, float16, tolerance):
+    """By the formula in the module's documentation, from the file alone."""
+    run, out = made.open(), tmp_path / "run.h5"
+    export(run, out, float16=float16)
+    user, item = 3, 7
+    with h5py.File(out, "r") as file:
+        assert (file.attrs["format"], file.attrs["version"]) == ("dsgmcmc-export", 1)
+        k = file.attrs["rank"]
+        ids = file["users/ids"].asstr()[:] if "Zo" in str(made.users[0]) else file["users/ids"][:]
+        assert ids.tolist() == run.users.ids.tolist()
+        w, h = (file[f"draws/{side}"][:, place].astype(float) for side, place in (("users", user), ("items", item)))
+        assert file["draws/users"].dtype == (np.float16 if float16 else np.float32)
+        x = file.attrs["mean"] + (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k] + h[:, k]
+        mean = file["draws/weight"][:] @ x
+        assert ("user_weight" in file["draws"]) == (run.config.noise != "shared")
+        np.testing.assert_array_equal(file["items/mean"][1], run.moments[1].mean["item"])
+        np.testing.assert_array_equal(file["users/ratings"][:], run.counts("user"))
+    expected = Predictor(run, Options())(np.int32([user]), np.int32([item]))[0, 0]
+    assert mean == pytest.approx(expected, abs=tolerance)
+
+
+def test_parquet_has_moments_or_draws_by_name(made, tmp_path):
+    """One row for each user and item and chain, or draw."""
+    run = made.open()
+    export(run, tmp_path / "moments.parquet")
+    rows = duckdb.read_parquet(str(tmp_path / "moments.parquet"))
+    assert rows.columns[:6] == ["side", "id", "chain", "ratings", "bias", "bias_sd"]
+    assert len(rows) == 2 * (len(run.users) + len(run.items))
+    name = run.items.ids[5]
+    found = rows.filter(f"side = 'item' AND chain = 1 AND id = {duckdb_literal(name)}").fetchnumpy()
+    assert found["bias"] == pytest.approx(run.moments[1].mean["item"][5, 3])
+    assert found["factor_2_sd"] ** 2 == pytest.approx(run.moments[1].variance["item"][5, 1], rel=1e-5)
+    export(run, tmp_path / "draws.parquet", draws=True)
+    rows = duckdb.read_parquet(str(tmp_path / "draws.parquet"))
+    assert len(rows) == len(run.draws) * (len(run.users) + len(run.items))
+    chain, iteration = run.draws[-1]
+    found = rows.filter(
+        f"side = 'item' AND id = {duckdb_literal(name)} AND chain = {chain} AND iteration = {iteration}"
+    )
+    assert found.fetchnumpy()["factor_3"] == pytest.approx(run.draw(len(run.draws) - 1).theta["item"][5, 2])
+
+
+def duckdb_literal(name: object) -> str:
+    return str(name) if isinstance(name, int | np.integer) else "'" + str(name) + "'"
+
+
+def test_netcdf_is_arviz_schema(made, tmp_path):
+    """Groups, dims and coordinates as ArviZ and xarray expect them; predictions agree with the run's own."""
+    run, out = made.open(), tmp_path / "run.nc"
+    export(run, out)
+    with xarray.open_datatree(out, engine="h5netcdf") as tree:
+        assert {"/posterior", "/sample_stats", "/observed_data", "/constant_data"} <= set(tree.groups)
+        posterior = tree["posterior"]
+        assert posterior["tau"].dims == ("chain", "draw")
+        assert posterior["prediction"].dims == ("chain", "draw", "pair")
+        assert tree["sample_stats"]["weight"].dims == ("chain", "draw")
+        pairs = posterior["pair"].values
+        np.testing.assert_allclose(tree["observed_data"]["rating"].values, run.test.rating[pairs])
+        mean = posterior["prediction"].mean(("chain", "draw")).values
+        np.testing.assert_allclose(mean, run.test.mean[pairs], atol=1e-4)
+        users = run.users.ids[run.test_pairs()[0][pairs]]
+        assert tree["constant_data"]["user"].values.tolist() == users.tolist()
+
+
+def test_arviz_reads_the_netcdf(made, tmp_path):
+    """ArviZ 0.23, in a process of its own: it warns of its successor when it is imported."""
+    export(made.open(), tmp_path / "run.nc")
+    code = (
+        "import sys, arviz\n"
+        "data = arviz.from_netcdf(sys.argv[1])\n"
+        "table = arviz.summary(data, var_names=['tau', 'mean_product'])\n"
+        "print(list(table.index), data.posterior.sizes['chain'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "run.nc")],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.stdout.strip() == "['tau', 'mean_product'] 2", done.stderr
+
+
+WRONG = [
+    ("run.xlsx", {}, "suffix"),
+    ("run.nc", {"float16": True}, "half precision"),
+    ("run.h5", {"draws": True}, "--draws"),
+    ("taken.h5", {}, "exists"),
+    ("no/folder/run.nc", {}, "does not exist"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "message"), WRONG)
+def test_what_cannot_be_is_refused_and_nothing_is_left(made, tmp_path, name, options, message):
+    """No partial output, and what was there stays."""
+    (tmp_path / "taken.h5").write_text("mine")
+    with pytest.raises(InputError, match=message):
+        export(made.open(), tmp_path / name, **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken.h5"]
+    assert (tmp_path / "taken.h5").read_text() == "mine"

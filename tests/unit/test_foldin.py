@@ -1,0 +1,145 @@
+"""New rows: against the conditional law written out by quadrature-free algebra, and against training with them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from runs import SETTINGS, make_run
+from support import sample
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.foldin import FoldIn
+from dsgmcmc.index import Names
+from dsgmcmc.ingest import prepare_ratings
+from dsgmcmc.predict import Options, Predictor
+from dsgmcmc.recommend import Ranking, recommend
+from dsgmcmc.results import open_run
+
+
+@pytest.fixture(scope="module", params=[(40, 18), (18, 40)], ids=["users are rows", "items are rows"])
+def run(request, tmp_path_factory):
+    users, items = request.param
+    return make_run(tmp_path_factory.mktemp("run"), users=users, items=items, iterations=70).open()
+
+
+def fold(run, kind: str = "user") -> FoldIn:
+    """Two new rows, with three ratings and with one."""
+    names = Names(kind, np.array([-1, -2], np.int64))
+    return FoldIn(run, kind, names, np.array([1, 0, 0, 0]), np.int32([2, 0, 5, 7]), np.array([3.0, 4.5, 2.0, 5.0]))
+
+
+@pytest.mark.parametrize("kind", ["user", "item"])
+def test_the_law_of_a_new_row_is_the_conditional_given_a_draw(run, kind):
+    """Joint normal of the row and its ratings, conditioned by the textbook formula, which inverts another matrix."""
+    folded = fold(run, kind)
+    other = {"user": "item", "item": "user"}[kind]
+    for number in (0, len(run.draws) - 1):
+        draw = run.draw(number)
+        rows = folded.rows(number, np.array([0, 1]))
+        for which, (places, x) in enumerate((([0, 5, 7], [4.5, 2.0, 5.0]), ([2], [3.0]))):
+            theta = draw.theta[other][places].astype(float)
+            phi = np.column_stack([theta[:, :3], np.ones(len(places))])
+            m, c = draw.prior[kind].mean, draw.prior[kind].covariance
+            gain = c @ phi.T @ np.linalg.inv(phi @ c @ phi.T + np.eye(len(places)) / draw.tau)
+            mean = m + gain @ (np.array(x) - run.mean - theta[:, 3] - phi @ m)
+            np.testing.assert_allclose(rows.mean[which], mean, atol=1e-8)
+            np.testing.assert_allclose(rows.covariance[which], c - gain @ phi @ c, atol=1e-8)
+
+
+def test_predictions_of_new_rows_carry_their_uncertainty(run):
+    """Mean and variance of the mixture, by sampling rows from their laws; one rating says less than three."""
+    folded, n = fold(run), len(run.users)
+    users, items = np.int32([n, n + 1, 3]), np.int32([4, 4, 4])
+    found = Predictor(run, Options(of_mean=True), folded)(users, items)
+    rng = np.random.default_rng(0)
+    for which in (0, 1):
+        values = []
+        for number in range(len(run.draws)):
+            law = folded.rows(number, np.array([which]))
+            w = rng.multivariate_normal(law.mean[0], law.covariance[0], 4000)
+            h = run.draw(number).theta["item"][4]
+            values.append(run.mean + w[:, :3] @ h[:3] + w[:, 3] + h[3])
+        values = np.concatenate(values)
+        assert found[which, 0] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
+        assert found[which, 1] == pytest.approx(values.std(), rel=0.03)
+        assert found[which, 2] == pytest.approx(np.quantile(values, 0.05), abs=0.06)
+    np.testing.assert_allclose(found[2], Predictor(run, Options(of_mean=True))(users[2:], items[2:])[0])
+
+
+def test_recommendations_for_new_users(run):
+    """Ranked by what is predicted, without what they rated; upper bounds contain the uncertainty of their rows."""
+    folded, n = fold(run), len(run.users)
+    predictor = Predictor(run, Options(of_mean=True), folded)
+    everything = np.arange(len(run.items), dtype=np.int32)
+    for by, sign in (("mean", 0.0), ("ucb", 1.5)):
+        ranking = Ranking(len(run.items), by, 1.5)
+        users, items, scores = next(iter(recommend(run, np.int32([n, n + 1]), ranking, newcomers=folded)))
+        for which, rated in ((0, {0, 5, 7}), (1, {2})):
+            own = users == n + which
+            assert set(items[own].tolist()) == set(everything.tolist()) - rated
+            values = predictor(np.full(len(everything), n + which, np.int32), everything)
+            np.testing.assert_allclose(scores[own], (values[:, 0] + sign * values[:, 1])[items[own]], atol=5e-3)
+
+
+def test_own_noise_of_new_users_is_inferred(tmp_path):
+    """A user whose ratings scatter has a wider predictive interval than one whose ratings fit."""
+    run = make_run(tmp_path, noise="by-user", iterations=100, users=60, items=40).open()
+    items = np.arange(30, dtype=np.int32)
+    steady = Predictor(run, Options())(np.full(30, 1, np.int32), items)[:, 0].astype(float)
+    wild = steady + np.where(np.arange(30) % 2, 3.0, -3.0)
+    rows, others = np.repeat([0, 1], 30), np.tile(items, 2)
+    names = Names("user", np.array([-1, -2], np.int64))
+    folded = FoldIn(run, "user", names, rows, others, np.concatenate([steady, wild]))
+    noise = np.mean([folded.rows(number, np.array([0, 1])).noise for number in range(len(run.draws))], axis=0)
+    assert noise[1] > 3 * noise[0]
+
+
+def test_fold_in_is_nearly_as_good_as_training(tmp_path):
+    """Users held out entirely: from half of their ratings the other half is predicted, by fold-in and by training.
+
+    On these planted ratings both must beat the items' means, and fold-in must be within 5 % of training.
+    """
+    made = make_run(tmp_path, users=160, items=60, iterations=60)
+    users = sorted({row[0] for row in made.ratings})
+    new = set(users[::5])
+    rng = np.random.default_rng(0)
+    shown = rng.random(len(made.ratings)) < 0.5
+    held = np.array([row[0] in new for row in made.ratings])
+    target = made.ratings[held & ~shown]
+    settings = {**SETTINGS, "iterations": 400, "burn_in": 100}
+    errors = {}
+    for name, chosen in (("without", ~held), ("with", ~held | shown)):
+        source = tmp_path / f"{name}.csv"
+        rows = "".join(f"{u},{i},{x}\n" for u, i, x in made.ratings[chosen])
+        source.write_text(f"user,item,rating\n{rows}", encoding="utf-8")
+        prepare_ratings([str(source)], tmp_path / f"{name}.h5", test_fraction=0.0)
+        assert sample(MPI.COMM_SELF, tmp_path / f"{name}.h5", tmp_path / name, **settings) == 0
+        run = open_run(tmp_path / name)
+        newcomers = None
+        if name == "without":
+            known = made.ratings[held & shown]
+            ids = np.array(sorted({row[0] for row in known}), np.int64)
+            rows_of = np.searchsorted(ids, known[:, 0].astype(np.int64))
+            places = run.items.places(known[:, 1].astype(np.int64))
+            newcomers = FoldIn(run, "user", Names("user", ids), rows_of, places, known[:, 2].astype(float))
+        predictor = Predictor(run, Options(), newcomers)
+        places = [predictor.places(kind, target[:, k].astype(np.int64)) for k, kind in enumerate(("user", "item"))]
+        assert min(place.min() for place in places) >= 0
+        found = predictor(*places)
+        x = target[:, 2].astype(float)
+        errors[name] = np.sqrt(np.mean((found[:, 0] - x) ** 2))
+        inside = np.mean((x >= found[:, 2]) & (x <= found[:, 3]))
+        assert 0.84 < inside < 0.96, (name, inside)
+    means = {i: made.ratings[~held & (made.ratings[:, 1] == i), 2].mean() for i in set(target[:, 1])}
+    naive = np.sqrt(np.mean([(means[i] - x) ** 2 for _, i, x in target]))
+    print(errors, naive)
+    assert errors["without"] < 0.85 * naive
+    assert errors["without"] < 1.05 * errors["with"]
+
+
+def test_known_names_are_refused(run):
+    """Their row is already there, and has seen other ratings."""
+    names = Names("user", run.users.ids[:2])
+    with pytest.raises(InputError, match="known to the run"):
+        FoldIn(run, "user", names, np.array([0, 1]), np.int32([0, 1]), np.array([1.0, 2.0]))

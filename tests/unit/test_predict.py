@@ -1,0 +1,169 @@
+"""Predictive distributions, against the mixture written out in NumPy and against what the chain itself recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from runs import Made, make_run
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.mixture import summarise
+from dsgmcmc.predict import Options, Predictor, places_of
+from dsgmcmc.results import Run
+
+CASES = {
+    "plain": {},
+    "transposed, own noise": {"users": 18, "items": 40, "strings": True, "noise": "both", "chains": 2},
+    "no biases, dense prior": {"biases": False, "prior": "normal-wishart", "sampler": {"name": "psgld"}, "thin": 6},
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def made(request, tmp_path_factory) -> Made:
+    settings = dict(CASES[request.param])
+    if "thin" in settings:
+        settings |= {"iterations": 400, "burn_in": 160}
+    return make_run(tmp_path_factory.mktemp("run"), **settings)
+
+
+def components(run: Run, u: int, i: int, noise: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances of the mixture for one pair, straight from the model's definition."""
+    centres, variances = [], []
+    for number in range(len(run.draws)):
+        draw = run.draw(number)
+        w, h = draw.theta["user"][u].astype(float), draw.theta["item"][i].astype(float)
+        k = run.config.rank
+        centres.append(run.mean + w[:k] @ h[:k] + w[k:].sum() + h[k:].sum())
+        precision = draw.tau * draw.weight["user"][u] * draw.weight["item"][i]
+        variances.append(1 / precision if noise else 0.0)
+    return np.array(centres), np.array(variances)
+
+
+def test_a_new_rating_is_the_mixture_over_draws(made):
+    """Mean, sd and both quantiles of sum_d w_d N(c_d, v_d): a normal with its moments would not have its quantiles."""
+    run = made.open()
+    rng = np.random.default_rng(0)
+    users, items = (rng.integers(0, n, 30).astype(np.int32) for n in (len(run.users), len(run.items)))
+    found = Predictor(run, Options(interval=0.98))(users, items)
+    weights = run.draw_weights
+    assert weights.sum() == pytest.approx(1)
+    for u, i, (mean, sd, low, high) in zip(users, items, found, strict=True):
+        c, v = components(run, u, i)
+        assert mean == pytest.approx(weights @ c, abs=2e-5)
+        assert sd == pytest.approx(np.sqrt(weights @ (v + (c - weights @ c) ** 2)), rel=1e-4)
+        for level, quantile in ((0.01, low), (0.99, high)):
+            assert weights @ norm.cdf((quantile - c) / np.sqrt(v)) == pytest.approx(level, abs=1e-5)
+
+
+def test_of_the_mean_leaves_out_the_noise(made):
+    """The predictor alone: sd and quantiles of the draws themselves."""
+    run = made.open()
+    found = Predictor(run, Options(of_mean=True, interval=0.5))(np.int32([4]), np.int32([2]))[0]
+    c, _ = components(run, 4, 2)
+    assert found[1] == pytest.approx(c.std(), rel=1e-3)
+    assert np.mean(c <= found[2]) == pytest.approx(0.25, abs=1 / len(c))
+    assert np.mean(c <= found[3]) == pytest.approx(0.75, abs=1 / len(c))
+
+
+def test_saved_draws_and_names_give_what_the_chain_recorded(made):
+    """By original names, from files, the draws that were kept predict as all draws did while the chain ran."""
+    run = made.open()
+    users, items = run.test_pairs()
+    names = run.users.ids[users].tolist(), run.items.ids[items].tolist()
+    found = Predictor(run, Options())(places_of(run, "user", names[0]), places_of(run, "item", names[1]))
+    drawn = len(run.traces[0]["tau"])
+    assert drawn >= len(run.draws) / len(run.chains)
+    exact = drawn * len(run.chains) == len(run.draws)
+    np.testing.assert_allclose(found[:, 0], run.test.mean, atol=1e-4 if exact else 0.15)
+    variance = run.test.variance + run.test.noise_variance
+    np.testing.assert_allclose(found[:, 1] ** 2, variance, rtol=1e-3 if exact else 0.3)
+
+
+def test_moments_follow_their_formula(made):
+    """Independent elements: written out for each chain, and pooled."""
+    run = made.open()
+    k = run.config.rank
+    means, variances = [], []
+    for m in run.moments:
+        w, h, vw, vh = (x[r].astype(float) for x in (m.mean, m.variance) for x, r in ((x["user"], 5), (x["item"], 3)))
+        means.append(run.mean + w[:k] @ h[:k] + w[k:].sum() + h[k:].sum())
+        product = (w**2 * vh + vw * h**2 + vw * vh)[:k].sum() + vw[k:].sum() + vh[k:].sum()
+        variances.append(product + m.noise_variance / (m.weight["user"][5] * m.weight["item"][3]))
+    mean, sd, low, high = Predictor(run, Options("moments"))(np.int32([5]), np.int32([3]))[0]
+    assert mean == pytest.approx(np.mean(means), abs=1e-4)
+    assert sd**2 == pytest.approx(np.mean(variances) + np.var(means), rel=1e-4)
+    assert [low, high] == pytest.approx([mean - 1.6448536 * sd, mean + 1.6448536 * sd], abs=1e-4)
+
+
+@pytest.mark.parametrize(("user", "item"), [(-1, 3), (2, -1), (-1, -1)])
+def test_the_unknown_have_their_prior(made, user, item):
+    """Against rows drawn from the prior of each saved draw."""
+    run = made.open()
+    rng = np.random.default_rng(1)
+    k, samples = run.config.rank, 4000
+    values = []
+    for number in range(len(run.draws)):
+        draw = run.draw(number)
+        rows = []
+        for kind, place in (("user", user), ("item", item)):
+            prior = draw.prior[kind]
+            new = rng.multivariate_normal(prior.mean, prior.covariance, samples)
+            rows.append(new if place < 0 else np.tile(draw.theta[kind][place], (samples, 1)))
+        w, h = rows
+        values.append((w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1))
+    values = run.mean + np.concatenate(values)
+    mean, sd = Predictor(run, Options(of_mean=True))(np.int32([user]), np.int32([item]))[0, :2]
+    assert mean == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
+    assert sd == pytest.approx(values.std(), rel=0.02)
+    from_moments = Predictor(run, Options("moments", of_mean=True))(np.int32([user]), np.int32([item]))[0]
+    assert from_moments[0] == pytest.approx(mean, abs=1.0)
+
+
+def test_clipping_moves_means_and_quantiles_but_not_sds(made):
+    """Into the range of the training ratings."""
+    run = made.open()
+    users, items = (grid.ravel().astype(np.int32) for grid in np.indices((len(run.users), len(run.items))))
+    free = Predictor(run, Options(interval=0.99))(users, items)
+    clipped = Predictor(run, Options(interval=0.99, clip=True))(users, items)
+    low, high = run.facts["minimum"], run.facts["maximum"]
+    assert free[:, 3].max() > high
+    np.testing.assert_allclose(clipped[:, 1], free[:, 1])
+    np.testing.assert_allclose(clipped[:, [0, 2, 3]], np.clip(free[:, [0, 2, 3]], low, high))
+
+
+def test_options_name_their_quantiles():
+    """Column names are part of the files that are written."""
+    assert Options().columns == ("mean", "sd", "q05", "q95")
+    assert Options(interval=0.95).columns == ("mean", "sd", "q025", "q975")
+    assert Options(interval=0.5).columns == ("mean", "sd", "q25", "q75")
+    for wrong in (0.0, 1.0, -1.0, float("nan")):
+        with pytest.raises(InputError, match="interval"):
+            Options(interval=wrong)
+
+
+def test_quantiles_of_awkward_mixtures():
+    """Far apart, of unlike widths and weights: where Newton's method alone would leave the distribution."""
+    rng = np.random.default_rng(2)
+    centre = rng.normal(0, 20, (200, 7)).astype(np.float32)
+    variance = (10.0 ** rng.uniform(-4, 4, (200, 7))).astype(np.float32)
+    weights = rng.dirichlet(np.full(7, 0.5))
+    levels = (0.003, 0.9)
+    found = summarise(centre, variance, weights, levels, tuple(norm.ppf(levels)))
+    for c, v, row in zip(centre.astype(float), variance.astype(float), found, strict=True):
+        for level, quantile in zip(levels, row[2:], strict=True):
+
+            def excess(x: float, level: float = level, c: np.ndarray = c, v: np.ndarray = v) -> float:
+                return float(weights @ norm.cdf((x - c) / np.sqrt(v)) - level)
+
+            exact = brentq(excess, c.min() - 1e4, c.max() + 1e4, xtol=1e-12)
+            assert abs(excess(quantile)) < 5e-5 or quantile == pytest.approx(exact, rel=1e-5)
+
+
+def test_draws_that_are_not_there_are_not_made_up(tmp_path):
+    """With no saved draws, auto takes moments, and asking for draws is an error."""
+    run = make_run(tmp_path, save_draws=0, iterations=60).open()
+    assert Predictor(run, Options()).source == "moments"
+    with pytest.raises(InputError, match="no saved draws"):
+        Predictor(run, Options("draws"))

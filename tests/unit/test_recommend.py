@@ -1,0 +1,149 @@
+"""Recommendations, against scores of all pairs that were predicted one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs import Made, make_run
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.index import Names
+from dsgmcmc.predict import Options, Predictor
+from dsgmcmc.recommend import Ranking, Rated, recommend
+from dsgmcmc.recommend_file import recommendations
+from dsgmcmc.results import Run
+from dsgmcmc.titles import read_titles
+
+
+@pytest.fixture(scope="module", params=[(40, 18), (18, 40)], ids=["users are rows", "items are rows"])
+def made(request, tmp_path_factory) -> Made:
+    users, items = request.param
+    return make_run(tmp_path_factory.mktemp("run"), users=users, items=items, chains=2)
+
+
+def rated_by(made: Made, run: Run) -> list[set[int]]:
+    """Places of the training items of every user, from the ratings under their names."""
+    test = set(zip(*(places.tolist() for places in run.test_pairs()), strict=True))
+    result: list[set[int]] = [set() for _ in range(len(run.users))]
+    for user, item, _ in made.ratings.tolist():
+        u, i = int(run.users.places([user])[0]), int(run.items.places([item])[0])
+        if (u, i) not in test:
+            result[u].add(i)
+    return result
+
+
+@pytest.mark.parametrize("source", ["draws", "moments"])
+@pytest.mark.parametrize(("by", "sign"), [("mean", 0), ("ucb", 2), ("lcb", -2)])
+def test_the_best_of_all_that_was_not_rated(made, source, by, sign):
+    """Blocked products and partial sorting give what predicting and sorting everything gives."""
+    run = made.open()
+    users = np.arange(len(run.users), dtype=np.int32)
+    with run.open_ratings() as ratings:
+        rated = Rated(ratings)
+    predictor = Predictor(run, Options(source, of_mean=True))
+    theirs = rated_by(made, run)
+    ranking = Ranking(top=4, by=by, z=2.0, source=source)
+    parts = list(recommend(run, users, ranking, rated))
+    found = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    for user in users.tolist():
+        values = predictor(np.full(len(run.items), user, np.int32), np.arange(len(run.items), dtype=np.int32))
+        score = values[:, 0] + sign * values[:, 1]
+        score[sorted(theirs[user])] = -np.inf
+        expected = np.argsort(-score, kind="stable")[:4]
+        own = found[0] == user
+        assert set(found[1][own].tolist()) == set(expected.tolist())
+        np.testing.assert_allclose(found[2][own], score[expected], atol=2e-3)
+
+
+def test_blocks_of_users_do_not_show(made, monkeypatch):
+    """What a user gets does not depend on who else is asked for, also with Thompson sampling's draws by position."""
+    run = made.open()
+    users = np.arange(len(run.users), dtype=np.int32)
+    for by in ("mean", "thompson"):
+        whole = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by)), strict=True)]
+        monkeypatch.setattr("dsgmcmc.recommend._CELLS", 3 * len(run.items))
+        cut = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by)), strict=True)]
+        monkeypatch.undo()
+        for a, b in zip(whole, cut, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+@pytest.mark.parametrize("source", ["draws", "moments"])
+def test_thompson_sampling_varies_with_the_seed_around_the_mean(made, source):
+    """Another seed, another draw; over many seeds the mean score of an item is its expectation."""
+    run = made.open()
+    user, n = np.zeros(1, np.int32), len(run.items)
+    scores = np.zeros((200, n))
+    for seed in range(200):
+        _, items, score = next(iter(recommend(run, user, Ranking(n, "thompson", source=source, seed=seed))))
+        scores[seed, items] = score
+    again = next(iter(recommend(run, user, Ranking(n, "thompson", source=source, seed=0))))
+    assert scores[0, again[1]].tolist() == again[2].astype(float).tolist()
+    values = Predictor(run, Options(source, of_mean=True))(np.zeros(n, np.int32), np.arange(n, dtype=np.int32))
+    error = np.abs(scores.mean(axis=0) - values[:, 0]) / (values[:, 1] / np.sqrt(200))
+    assert error.max() < 5
+    assert np.abs(scores.std(axis=0) / values[:, 1] - 1).max() < 0.35
+
+
+def test_named_columns(made):
+    """The columns of the file: original names, ranks from 1, titles."""
+    run = made.open()
+    users = np.int32([3, 0])
+    (block,) = recommendations(run, users, Ranking(3), titles={0: "zero"})
+    assert list(block) == ["user_id", "item_id", "score", "rank", "item_name"]
+    assert block["rank"].tolist() == [1, 2, 3, 1, 2, 3]
+    assert block["user_id"].tolist() == np.repeat(run.users.ids[users], 3).tolist()
+    titled = block["item_id"] == run.items.ids[0]
+    assert (block["item_name"] == np.where(titled, "zero", "")).all()
+    assert (np.diff(block["score"].reshape(2, 3), axis=1) <= 0).all()
+
+
+def test_other_ratings_than_the_runs_are_refused(made, tmp_path):
+    """Leaving out what somebody else rated would look right and be wrong."""
+    run = made.open()
+    other = make_run(tmp_path, users=30, items=20, iterations=60)
+    with pytest.raises(InputError, match="hash differs"):
+        run.open_ratings(other.data)
+    run.facts["data"] = str(tmp_path / "gone.h5")
+    with pytest.raises(InputError, match="--data"):
+        run.open_ratings()
+    run.open_ratings(made.data).close()
+
+
+@pytest.mark.parametrize("wrong", [{"top": 0}, {"z": -1.0}, {"z": float("nan")}])
+def test_senseless_rankings_are_refused(wrong):
+    """Before anything is read."""
+    with pytest.raises(InputError):
+        Ranking(**wrong)
+
+
+TITLES = {
+    "movies.dat": b"10::Caf\xe9 Noir (1995)::Drama\n11::B (1996)::War\n99::not there::X\n",
+    "u.item": b"10|Caf\xe9 Noir (1995)|01-Jan-1995||url|0\n11|B (1996)|x||url|1\n",
+    "movies.csv": 'movieId,title,genres\n10,"Café Noir (1995)",Drama\n11,B (1996),War\n'.encode(),
+    "mine.tsv": "name\tid\nCafé Noir (1995)\t10\nB (1996)\t11\n".encode(),
+}
+
+
+@pytest.mark.parametrize("name", TITLES)
+def test_titles_of_movielens_and_csv(name, tmp_path):
+    """All of MovieLens' formats, in their encodings."""
+    path = Path(tmp_path / name)
+    path.write_bytes(TITLES[name])
+    items = Names("item", np.array([11, 10, 12], np.int64))
+    assert read_titles(path, items) == {1: "Café Noir (1995)", 0: "B (1996)"}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"one column\nonly\n", b"movieId,genres\n10,x\n", b"77::nothing of ours::x\n"]
+)
+def test_titles_that_do_not_fit_are_refused(content, tmp_path):
+    """A wrong file must not look like one that happens to name nothing."""
+    path = tmp_path / "titles"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="titles"):
+        read_titles(path, Names("item", np.array([10, 11], np.int64)))
+    with pytest.raises(InputError, match="cannot be read"):
+        read_titles(tmp_path / "none", Names("item", np.array([10], np.int64)))
