@@ -1,0 +1,10 @@
+#!/usr/bin/env python3
+"""Make synthetic ratings: ``data/synthetic.py OUT ...`` is ``dsgmcmc synthetic OUT ...``."""
+
+import sys
+
+from dsgmcmc.cli import main
+
+if __name__ == "__main__":
+    sys.argv.insert(1, "synthetic")
+    main()

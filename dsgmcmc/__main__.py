@@ -1,0 +1,25 @@
+"""The ``dsgmcmc`` command, also ``python -m dsgmcmc``: what must happen before the heavy imports."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def main() -> None:
+    """Run the command line with one compute thread a process, unless the environment says otherwise."""
+    for variable in THREAD_VARIABLES:
+        os.environ.setdefault(variable, "1")
+    if sys.argv[1:2] == ["sample"]:  # a batch system's warning may come while NumPy and Numba are still loading
+        from dsgmcmc.signals import install_early
+
+        install_early()
+    from dsgmcmc.cli import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

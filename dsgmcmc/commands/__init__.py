@@ -1,0 +1,1 @@
+"""One Typer command a file; `dsgmcmc.cli` registers them."""

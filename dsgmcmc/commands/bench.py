@@ -1,0 +1,125 @@
+"""``dsgmcmc bench``: what this machine can do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dsgmcmc.errors import InputError
+
+bench = typer.Typer(no_args_is_help=True, help="Measure kernels, noise, the ring and whole runs on this machine.")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+RepeatsOption = Annotated[int, typer.Option(min=1, help="Repetitions; the median and quartiles are shown.")]
+
+
+@bench.command()
+def kernels(
+    rank: Annotated[str, typer.Option("--rank", "-K", help="Ranks, separated by commas.")] = "10,16,32,64,128",
+    repeats: RepeatsOption = 30,
+    as_json: JsonOption = False,
+) -> None:
+    """Ratings a second of the gradient kernel on one core, for several ranks."""
+    from dsgmcmc.bench import kernels as measure
+
+    _show("gradient kernel, one core", measure(_numbers(rank, "--rank"), repeats), as_json)
+
+
+@bench.command()
+def noise(repeats: RepeatsOption = 50, as_json: JsonOption = False) -> None:
+    """Nanoseconds per normal of the counter-based noise, and of NumPy's."""
+    from dsgmcmc.bench import noise as measure
+
+    _show("noise, one core", measure(repeats), as_json)
+
+
+@bench.command()
+def ring(
+    sizes: Annotated[str, typer.Option(help="Bytes, separated by commas.")] = "1000,10000,100000,1000000,10000000",
+    repeats: RepeatsOption = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """Latency and bandwidth of the exchange of blocks and of the ordered sum; start it under mpirun.
+
+    \b
+    Example:
+      mpirun -n 4 dsgmcmc bench ring --sizes 1000,1000000
+    """
+    from dsgmcmc import launch
+
+    wanted = _numbers(sizes, "--sizes")
+    comm = launch.world()
+    from dsgmcmc.bench import ring as measure
+
+    def work() -> int:
+        lines = measure(comm, wanted, repeats)
+        if comm.rank == 0:
+            _show(f"ring of {comm.size} process(es)", lines, as_json)
+        return 0
+
+    launch.run_parallel(comm, work)
+
+
+@bench.command()
+def sample(
+    data: Annotated[
+        Path | None, typer.Argument(metavar="[DATA.h5]", help="Ratings file; none: synthetic, more for more processes.")
+    ] = None,
+    processes: Annotated[str, typer.Option("--processes", "-n", help="Numbers of processes.")] = "1,2",
+    sampler: Annotated[str, typer.Option(help="Sampler.")] = "baoab",
+    rank: Annotated[int, typer.Option("--rank", "-K", min=1, help="Latent dimensions.")] = 32,
+    grid: Annotated[int, typer.Option(min=1, help="Blocks a side, the same for all.")] = 8,
+    iterations: Annotated[str, typer.Option(help="Length of a run.")] = "200sweeps",
+    repeats: RepeatsOption = 3,
+    as_json: JsonOption = False,
+) -> None:
+    """Timed runs with their phases on several numbers of processes, each started by mpirun.
+
+    With DATA.h5 the same data for all (strong scaling), without it a million synthetic ratings a process (weak
+    scaling). Efficiency is ratings a second and process, relative to the first line.
+
+    \b
+    Examples:
+      dsgmcmc bench sample ml-1m.h5 -n 1,2,4
+      dsgmcmc bench sample -n 1,2,4,8 --sampler psgld --json
+    """
+    from dsgmcmc.bench import scaling
+
+    options = ["--sampler", sampler, "--rank", str(rank), "--grid", str(grid), "--iterations", iterations]
+    title = f"{sampler}, K = {rank}, grid {grid}: {'strong' if data else 'weak'} scaling"
+    _show(title, scaling(data, _numbers(processes, "-n"), options, repeats), as_json)
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise InputError(f"{option} {text}: expected positive numbers separated by commas, such as 1,2,4")
+    return numbers
+
+
+def _show(title: str, lines: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"title": title, "lines": lines}, indent=1))
+        return
+    table = Table(title=title)
+    for name in lines[0]:
+        table.add_column(name.replace("_", " "), justify="right")
+    for line in lines:
+        table.add_row(*(_text(value) for value in line.values()))
+    Console().print(table)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return " - ".join(map(_text, value))
+    if isinstance(value, float):
+        return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    return "" if value is None else str(value)

@@ -1,0 +1,34 @@
+"""``dsgmcmc export``: a run for other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dsgmcmc.commands.predict import RunArgument
+
+
+def export(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="By the suffix: .h5, .parquet or .nc.")],
+    draws: Annotated[bool, typer.Option("--draws", help="Parquet: the saved draws instead of moments.")] = False,
+    float16: Annotated[bool, typer.Option("--float16", help="HDF5: draws in half precision.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
+) -> None:
+    """Write a run to one file: HDF5 or Parquet with factors by original names, or netCDF for ArviZ.
+
+    The netCDF has the groups posterior, sample_stats and observed_data, for `xarray.open_datatree` and ArviZ:
+    hyperparameters and predictions of test pairs, not raw factors, which no two chains have in common.
+
+    \b
+    Examples:
+      dsgmcmc export run -o run.h5 --float16
+      dsgmcmc export run -o factors.parquet
+      dsgmcmc export run -o run.nc
+    """
+    from dsgmcmc.export import export as write
+    from dsgmcmc.results import open_run
+
+    write(open_run(run), out, draws=draws, float16=float16, force=force)

@@ -1,0 +1,87 @@
+"""``dsgmcmc foldin``: users or items never seen, without sampling again."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dsgmcmc.commands.predict import ColumnsOption, IntervalOption, OutOption, RunArgument, Unknown
+from dsgmcmc.commands.recommend import By, ItemsOption, TopOption, show
+from dsgmcmc.errors import InputError
+
+
+class New(StrEnum):
+    """What a file of ratings brings that the run has not seen."""
+
+    users = "users"
+    items = "items"
+
+
+def foldin(
+    run: RunArgument,
+    ratings: Annotated[
+        Path, typer.Argument(metavar="NEW_RATINGS", help="Ratings of new users, in any format that prepare reads.")
+    ],
+    new: Annotated[New, typer.Option(help="What is new in NEW_RATINGS.")] = New.users,
+    pairs: Annotated[
+        str | None, typer.Option(metavar="PAIRS", help="Predict these pairs (CSV or Parquet), as predict does.")
+    ] = None,
+    top: TopOption = 10,
+    out: OutOption = None,
+    by: Annotated[By, typer.Option(help="Recommend by mean, confidence bound, or Thompson sampling.")] = By.mean,
+    z: Annotated[float, typer.Option("--z", min=0, help="Sds between the mean and a confidence bound.")] = 1.0,
+    items: ItemsOption = None,
+    of_mean: Annotated[bool, typer.Option("--of-mean", help="With --pairs: without the noise of a rating.")] = False,
+    interval: IntervalOption = 0.9,
+    clip: Annotated[bool, typer.Option("--clip", help="With --pairs: into the range of the ratings.")] = False,
+    unknown: Annotated[
+        Unknown, typer.Option(help="With --pairs: unknown names: refuse, predict from the prior, or leave empty.")
+    ] = Unknown.refuse,
+    columns: ColumnsOption = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of Thompson sampling and noise weights.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print recommendations as JSON.")] = False,
+) -> None:
+    """Recommend to users that the run has never seen, or predict for new users or items.
+
+    Their exact conditional posterior is worked out given each saved draw, so the uncertainty of few ratings shows.
+    With --pairs their ratings are predicted; without, new users get recommendations.
+
+    \b
+    Examples:
+      dsgmcmc foldin run new_users.csv --items ml-1m/movies.dat
+      dsgmcmc foldin run new_users.csv --top 20 -o top.csv
+      dsgmcmc foldin run new_items.csv --new items --pairs pairs.csv -o predicted.csv
+    """
+    import numpy as np
+
+    from dsgmcmc.foldin_file import fold_in_file
+    from dsgmcmc.ingest.pairs import output_format, parse_pair_columns
+    from dsgmcmc.predict import Options
+    from dsgmcmc.predict_file import predict_file
+    from dsgmcmc.recommend import Ranking
+    from dsgmcmc.recommend_file import recommendations, write_recommendations
+    from dsgmcmc.results import open_run
+    from dsgmcmc.titles import read_titles
+
+    output_format(out)
+    kind = "user" if new is New.users else "item"
+    if pairs is None and kind == "item":
+        raise InputError("--new items needs --pairs: recommendations are for users")
+    opened = open_run(run)
+    newcomers = fold_in_file(opened, ratings, kind, seed=seed)
+    if pairs is not None:
+        options = Options("draws", of_mean, interval, clip)
+        names = parse_pair_columns(columns)
+        predict_file(opened, pairs, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
+        return
+    ranking = Ranking(top, by.value, z, "draws", seed)
+    titles = read_titles(items, opened.items) if items else None
+    users = len(opened.users) + np.arange(len(newcomers.names), dtype=np.int32)
+    found = recommendations(opened, users, ranking, newcomers=newcomers, titles=titles)
+    if out is not None:
+        write_recommendations(found, out)
+    else:
+        show(found, as_json)

@@ -1,0 +1,103 @@
+"""``dsgmcmc predict``: the distribution of new ratings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dsgmcmc import launch
+from dsgmcmc.errors import EXIT_DONE
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="OUT", help="CSV or Parquet, by the suffix.  [default: CSV to stdout]"),
+]
+IntervalOption = Annotated[
+    float, typer.Option(help="Probability between the two quantiles: 0.9 gives q05 and q95.", show_default=True)
+]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(metavar="user=U,item=I", help="Names in the header, or positions from 1; detected by default."),
+]
+
+
+class From(StrEnum):
+    """What predictions are made from."""
+
+    auto = "auto"
+    draws = "draws"
+    moments = "moments"
+
+
+class Unknown(StrEnum):
+    """What is done with users and items that the run does not know."""
+
+    refuse = "refuse"
+    prior = "prior"
+    nan = "nan"
+
+
+FromOption = Annotated[
+    From, typer.Option("--from", help="Saved draws, or moments; auto takes draws where there are any.")
+]
+
+
+def predict(
+    run: RunArgument,
+    pairs: Annotated[str, typer.Argument(metavar="PAIRS", help="CSV or Parquet with users and items; - for stdin.")],
+    out: OutOption = None,
+    source: FromOption = From.auto,
+    of_mean: Annotated[
+        bool, typer.Option("--of-mean", help="The predictor alone, without the noise of a rating.")
+    ] = False,
+    interval: IntervalOption = 0.9,
+    clip: Annotated[
+        bool, typer.Option("--clip", help="Move means and quantiles into the range of the ratings.")
+    ] = False,
+    unknown: Annotated[
+        Unknown, typer.Option(help="Unknown users and items: refuse, predict from the prior, or leave empty.")
+    ] = Unknown.refuse,
+    columns: ColumnsOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON on stderr.")] = False,
+) -> None:
+    """Predict ratings: mean, sd and an interval of a new rating, noise included.
+
+    PAIRS has original user and item names. Its rows and columns are kept, in their order, and mean, sd and two
+    quantiles are added. From draws, these are of the mixture over the saved draws; from moments, of a normal
+    that leaves out how factors covary.
+
+    \b
+    Examples:
+      dsgmcmc predict run pairs.csv -o predicted.csv
+      dsgmcmc predict run pairs.parquet -o predicted.parquet --interval 0.5 --clip
+      mpirun -n 8 dsgmcmc predict run pairs.parquet -o predicted.parquet
+      printf 'user,item\\n1,1193\\n' | dsgmcmc predict run - --unknown prior
+    """
+    from dsgmcmc.agreement import agree
+    from dsgmcmc.ingest.pairs import parse_pair_columns
+    from dsgmcmc.predict import Options
+    from dsgmcmc.predict_file import predict_file
+    from dsgmcmc.results import open_run
+
+    options = Options(source.value, of_mean, interval, clip)
+    names = parse_pair_columns(columns)
+    if launch.together():
+        comm = launch.world()
+
+        def work() -> int:
+            opened = agree(comm, lambda: open_run(run), "predict")
+            done = predict_file(opened, pairs, out, options, unknown=unknown.value, columns=names, comm=comm)
+            if as_json and comm.rank == 0:
+                print(json.dumps(done), file=sys.stderr)
+            return EXIT_DONE
+
+        launch.run_parallel(comm, work)
+    done = predict_file(open_run(run), pairs, out, options, unknown=unknown.value, columns=names)
+    if as_json:
+        print(json.dumps(done), file=sys.stderr)

@@ -1,0 +1,170 @@
+"""``dsgmcmc prepare``: rating files in, one ratings file out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from dsgmcmc.errors import EXIT_INTERRUPTED
+
+if TYPE_CHECKING:
+    from dsgmcmc.ingest import Report, Summary
+
+
+class Split(StrEnum):
+    """How test ratings are chosen."""
+
+    random = "random"
+    temporal = "temporal"
+
+
+class Duplicates(StrEnum):
+    """What becomes of several ratings of one pair."""
+
+    error = "error"
+    first = "first"
+    last = "last"
+    mean = "mean"
+
+
+class Format(StrEnum):
+    """How the input is written."""
+
+    text = "text"
+    csv = "csv"
+    tsv = "tsv"
+    dat = "dat"
+    parquet = "parquet"
+    mtx = "mtx"
+    npz = "npz"
+
+
+def prepare(
+    ratings: Annotated[list[str], typer.Argument(metavar="RATINGS...", help="Files, folders or globs with ratings.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.h5", help="Ratings file to write.")],
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            help="How RATINGS are written; detected by default. text: delimiter detected; csv: comma; "
+            "tsv: tab; dat: '::'; mtx: MatrixMarket; npz: SciPy sparse."
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="user=U,item=I,rating=R[,timestamp=T]",
+            help="Names in the header, or positions from 1; detected by default.",
+        ),
+    ] = None,
+    test_fraction: Annotated[
+        float | None, typer.Option(help="Share of the ratings that becomes test ratings.", show_default="0.1")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the split, and of the order of rows and columns.")] = 0,
+    split: Annotated[
+        Split, typer.Option(help="Test ratings: drawn at random, or the latest by timestamp.")
+    ] = Split.random,
+    test: Annotated[
+        str | None, typer.Option(metavar="FILE", help="File with the test ratings, instead of a split.")
+    ] = None,
+    duplicates: Annotated[
+        Duplicates, typer.Option(help="Where a user rated an item more than once: refuse, or take which.")
+    ] = Duplicates.error,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory to stay within, e.g. 2GB.",
+            show_default="60 % of the machine's or of the cgroup's limit",
+        ),
+    ] = None,
+    temp_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where to spill what exceeds the memory.", show_default="the folder of OUT"),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, show_default="all that it may run on")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Make a ratings file from CSV, TSV, '::', Parquet, MatrixMarket or SciPy files.
+
+    Users and items may be numbers or any text. A folder may hold many files; one of MovieLens' is recognised.
+
+    For example:
+
+        dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5
+
+        dsgmcmc prepare ml-25m/ ml-25m.h5 --split temporal
+
+        dsgmcmc prepare 'parts/*.parquet' all.h5 --columns user=buyer,item=sku,rating=stars
+
+        dsgmcmc prepare u1.base u1.h5 --test u1.test
+    """
+    # a batch system's stop leaves no temporary files either
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    from dsgmcmc.ingest import parse_bytes, prepare_ratings
+
+    try:
+        with _progress() as report:
+            summary = prepare_ratings(
+                ratings,
+                out,
+                format=format,
+                columns=columns,
+                test_fraction=test_fraction,
+                seed=seed,
+                split=split.value,
+                test=test,
+                duplicates=duplicates,
+                memory=None if memory is None else parse_bytes(memory),
+                temp_dir=temp_dir,
+                threads=threads,
+                force=force,
+                report=report,
+            )
+    except KeyboardInterrupt:
+        print("dsgmcmc: interrupted", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if as_json:
+        print(json.dumps(summary.as_dict()))
+    else:
+        _show(summary)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Report]:
+    """Show a bar on standard error, if that is a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=1.0)
+        yield lambda stage, fraction: bar.update(task, description=stage, completed=fraction)
+
+
+def _show(summary: Summary) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    share = summary.test / summary.ratings
+    rows = "items (there are more of them than users)" if summary.transposed else "users"
+    for name, value in {
+        "users": f"{summary.users:,}",
+        "items": f"{summary.items:,}",
+        "ratings": f"{summary.ratings:,}, density {summary.density:.3%}",
+        "scale": f"{summary.minimum:g} to {summary.maximum:g}, mean {summary.mean:.4f}",
+        "training": f"{summary.train:,}",
+        "test": f"{summary.test:,} ({share:.1%})",
+        "rows are": rows,
+        "file": f"{summary.path}, {summary.bytes / 1e6:,.1f} MB",
+    }.items():
+        table.add_row(name, value)
+    Console(highlight=False).print(table)

@@ -1,0 +1,38 @@
+"""``dsgmcmc report``: pictures of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several are compared.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="[default: RUN/report.html of one run]")
+    ] = None,
+) -> None:
+    """Write one HTML file with error, traces, convergence, calibration, residuals, times and configuration.
+
+    The file needs nothing else, no network either.
+
+    \b
+    Examples:
+      dsgmcmc report run
+      dsgmcmc report run1 run2 -o comparison.html
+    """
+    from dsgmcmc.errors import InputError
+    from dsgmcmc.report import write_report
+
+    if out is None:
+        if len(runs) > 1:
+            raise InputError("for several runs, say where the report goes: --out FILE.html")
+        out = runs[0] / "report.html"
+        if not runs[0].is_dir():
+            raise InputError(f"{runs[0]} is not a run directory")
+    elif not out.parent.is_dir():
+        raise InputError(f"the folder {out.parent} does not exist")
+    write_report(runs, out)
+    print(out)

