@@ -1,0 +1,22 @@
+"""Fixtures that every kind of test shares."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def datasets() -> Path:
+    """Folder with ml-100k and ml-1m; the research licence forbids committing them."""
+    folder = Path(os.environ.get("DSGMCMC_DATASETS", ROOT.parent / "shared" / "datasets"))
+    if not (folder / "ml-100k" / "u.data").exists():
+        reason = f"no MovieLens data in {folder}; set DSGMCMC_DATASETS"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return folder

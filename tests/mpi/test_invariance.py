@@ -1,0 +1,124 @@
+"""The chain does not know the machine: equal bits for any number of processes, in one go or resumed.
+
+Run at 1, 2, 3 and 4 processes; everything is compared with what one process makes in one go.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+from support import digest, metrics, sample
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.store import steps
+
+pytestmark = pytest.mark.mpi
+SCHEDULES = ("shuffled", "cyclic", "random")
+PRIORS = ("fixed", "normal-gamma", "normal-wishart")
+NOISES = ("shared", "by-user", "both")
+BASE: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 4, "thin": 3, "evaluate_every": 4, "save_draws": 2}
+STEPS = {"baoab": 0.02}  # the default is for real data, not for 250 ratings
+
+
+def settings_of(sampler: str, **more: Any) -> dict[str, Any]:
+    section = {"name": sampler} | ({"step_size": STEPS[sampler]} if sampler in STEPS else {})
+    return {**BASE, "sampler": section, "iterations": 17, **more}
+
+
+def compare(comm: MPI.Comm, together, data: Path, folder: Path, settings: dict[str, Any], stops: list[int]) -> None:
+    """One go on one process against all processes in several goes, the last of them on one process less."""
+    failures = []
+    if comm.rank == 0:
+        failures.append(sample(MPI.COMM_SELF, data, folder / "one", **settings))
+    comm.Barrier()
+    for number, iterations in enumerate(stops):
+        fewer = comm.size > 1 and number == len(stops) - 1 > 0
+        group = comm.Split(int(fewer and comm.rank == comm.size - 1), comm.rank)
+        if not (fewer and comm.rank == comm.size - 1):
+            more = {"iterations": iterations} if number else {**settings, "iterations": iterations}
+            failures.append(sample(group, data, folder / "many", resume=number > 0, **more))
+        comm.Barrier()
+    with together():
+        assert not any(failures)
+        if comm.rank == 0:
+            assert digest(folder / "many") == digest(folder / "one")
+
+
+@pytest.mark.parametrize(("schedule", "prior"), list(product(SCHEDULES, PRIORS)))
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_number_of_processes_and_resuming(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, schedule: str, prior: str
+) -> None:
+    """All samplers, schedules and priors; stopped within a sweep. One and two processes make a third of them each."""
+    number = list(product(SCHEDULES, PRIORS)).index((schedule, prior))
+    if comm.size < 3 and (number + number // 3 + list(SAMPLERS).index(sampler)) % 3 != comm.size % 3:
+        pytest.skip("made by three and four processes")
+    noise = NOISES[(number + number // 3) % 3] if list(SAMPLERS).index(sampler) % 2 == 0 else "shared"
+    settings = settings_of(sampler, schedule=schedule, prior=prior, noise=noise)
+    compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
+
+
+@pytest.mark.parametrize("grid", [4, 7, 8])
+@pytest.mark.parametrize("biases", [True, False])
+def test_grids_with_and_without_biases(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, grid: int, biases: bool
+) -> None:
+    """Grids that the processes divide and do not divide."""
+    settings = settings_of("psgld", grid=grid, biases=biases, center=biases)
+    compare(comm, together, data, mpi_tmp_path, settings, [17])
+
+
+@pytest.mark.parametrize("chains", [2, 3])
+def test_chains_share_the_processes(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, chains: int) -> None:
+    """As many groups as chains, or chains in turn where there are fewer processes."""
+    compare(comm, together, data, mpi_tmp_path, settings_of("psgld", chains=chains), [9, 17])
+    with together():
+        if comm.rank == 0:
+            for run in ("one", "many"):
+                lines = [(line["chain"], line["iteration"]) for line in metrics(mpi_tmp_path / run)]
+                assert lines == [(c, n) for c in range(chains) for n in (1, 4, 8, 12, 16)]
+
+
+def test_chains_are_unlike(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
+    """Two chains of one seed are two samples, not one sample twice."""
+    sample(comm, data, mpi_tmp_path / "run", **settings_of("psgld", chains=2))
+    with together():
+        taus: dict[int, list[float]] = {0: [], 1: []}
+        for line in metrics(mpi_tmp_path / "run"):
+            taus[line["chain"]].append(line["rmse"])
+        assert len(taus[0]) == len(taus[1]) == 5
+        assert all(a != b for a, b in zip(taus[0], taus[1], strict=True))
+
+
+def test_times_of_checkpoints_do_not_matter(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
+    """Saving every second iteration changes no bit of the draws, the posterior or the last state."""
+    settings = settings_of("psgld")
+    rare, often = mpi_tmp_path / "rare", mpi_tmp_path / "often"
+    sample(comm, data, rare, **settings)
+    sample(comm, data, often, **settings, checkpoint_every=2, keep_checkpoints=3)
+    with together():
+        if comm.rank == 0:
+            assert digest(rare) == digest(often)
+            assert steps(often / "checkpoints" / "chain-0") == [14, 16, 17]
+
+
+def test_an_unreadable_run_is_refused_by_all_alike(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
+    """All processes raise the one error that process 0 found, and none is left waiting."""
+    sample(comm, data, mpi_tmp_path / "run", **settings_of("psgld"))
+    comm.Barrier()
+    if comm.rank == 0:
+        for shard in (mpi_tmp_path / "run").glob("checkpoints/chain-0/*/shard-*"):
+            shard.write_bytes(b"")
+    comm.Barrier()
+    message = ""
+    try:
+        sample(comm, data, mpi_tmp_path / "run", resume=True)
+    except InputError as error:
+        message = str(error)
+    with together():
+        assert "can be read" in message

@@ -1,0 +1,176 @@
+"""The ring: column blocks get where the next part needs them, sums have one order, errors are everybody's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from dsgmcmc.errors import AgreedError, InputError
+from dsgmcmc.partition import column_of, owner, row_of
+from dsgmcmc.ring import Ring
+
+pytestmark = pytest.mark.mpi
+GRIDS = (4, 5, 7)
+
+
+def length(c: int) -> int:
+    return 3 + c  # unlike lengths: a block in the wrong buffer does not fit
+
+
+def block(c: int) -> np.ndarray:
+    return np.arange(length(c), dtype=np.float32) + 100 * c
+
+
+def here(ring: Ring, part: int) -> list[int]:
+    return [column_of(b, part, ring.grid) for b in ring.blocks]
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_blocks_move_between_any_two_parts(comm: MPI.Comm, together, grid: int) -> None:
+    """Whatever the schedule: every block arrives whole, those that may stay keep their buffer."""
+    ring = Ring(comm, grid)
+    for part in range(grid):
+        for after in range(grid):
+            columns = {c: block(c) for c in here(ring, part)}
+            move = ring.move(columns, part, after, length)
+            order = list(move.order)
+            for b in order:
+                move.depart(column_of(b, part, grid))
+            arrived = move.finish()
+            with together():
+                assert sorted(order) == list(ring.blocks)
+                leaving = [
+                    owner(row_of(column_of(b, part, grid), after, grid), comm.size, grid) != comm.rank for b in order
+                ]
+                assert leaving == sorted(leaving, reverse=True), "those that leave are worked on first"
+                assert sorted(arrived) == sorted(here(ring, after))
+                for c, buffer in arrived.items():
+                    np.testing.assert_array_equal(buffer, block(c))
+                    assert c not in columns or buffer is columns[c]
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_a_tour_shows_every_row_block_every_column_block(comm: MPI.Comm, together, grid: int) -> None:
+    """Once each, in an order that depends on the row block alone, and accumulators come home with what all added."""
+    ring = Ring(comm, grid)
+    home = {c: np.zeros(length(c), np.float32) for c in ring.blocks}
+    seen: dict[int, list[int]] = {b: [] for b in ring.blocks}
+    for b, c, buffer in ring.tour(home, length, come_home=True):
+        buffer *= 2
+        buffer += b + 1
+        seen[b].append(c)
+    with together():
+        for b, order in seen.items():
+            assert order == [(b + step) % grid for step in range(grid)]
+        for c, buffer in home.items():
+            expected = 0.0
+            for step in range(grid):
+                expected = 2 * expected + row_of(c, step, grid) + 1
+            assert (buffer == expected).all()
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_tour_may_end_early(comm: MPI.Comm, together, steps: int) -> None:
+    """After one step every row block has seen the column block of its own number."""
+    ring = Ring(comm, 5)
+    home = {c: block(c) for c in ring.blocks}
+    found = [(b, c, buffer.copy()) for b, c, buffer in ring.tour(home, length, steps=steps)]
+    with together():
+        assert sorted((b, c) for b, c, _ in found) == sorted(
+            (b, (b + s) % 5) for b in ring.blocks for s in range(steps)
+        )
+        for _, c, buffer in found:
+            np.testing.assert_array_equal(buffer, block(c))
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int) -> None:
+    """Partials are added in block order at the root, whose result all get; their own order would differ in bits."""
+    ring = Ring(comm, grid)
+    rng = np.random.default_rng(0)
+    everything = rng.standard_normal((grid, 3)) * 10.0 ** rng.integers(-8, 8, (grid, 3))
+    total = ring.total(everything[ring.blocks.start : ring.blocks.stop])
+    ran = []
+
+    def finish(partials: np.ndarray) -> np.ndarray:
+        ran.append(comm.rank)
+        return np.array([partials[-1, 0], float(len(partials))])
+
+    result = ring.reduce(everything[ring.blocks.start : ring.blocks.stop], finish, 2)
+    with together():
+        assert total.tobytes() == everything.sum(axis=0).tobytes()
+        assert result.tolist() == [everything[-1, 0], grid]
+        assert ran == ([0] if comm.rank == 0 else []), "only the root computes what follows from a sum"
+
+
+def test_more_processes_than_blocks_are_refused(comm: MPI.Comm, together) -> None:
+    """With the grid that would do."""
+    with together():
+        if comm.size == 1:
+            Ring(comm, 1)
+        else:
+            with pytest.raises(InputError, match=f"--grid {2 * comm.size}"):
+                Ring(comm, comm.size - 1)
+
+
+# ---------------------------------------------------------------------- agreement
+
+
+def test_an_error_of_one_process_is_raised_on_all(comm: MPI.Comm, together) -> None:
+    """One message, which names the process and what went wrong; the others did their work in vain."""
+    last = comm.size - 1
+
+    def work() -> str:
+        if comm.rank == last:
+            raise OSError(28, "No space left on device")
+        return "done"
+
+    with together():  # agree communicates, but alike on all processes
+        pass
+    try:
+        result, message = Ring(comm, comm.size).agree(work, "writing x"), ""
+    except AgreedError as error:
+        result, message = "", str(error)
+    with together():
+        assert result == ""
+        assert message.startswith("writing x: ")
+        assert message.count("No space left on device") == 1
+        assert (f"process {last} of {comm.size}" in message) == (comm.size > 1)
+
+
+def test_equal_errors_are_said_once_and_unlike_ones_each(comm: MPI.Comm, together) -> None:
+    """A thousand processes that miss one file need one line."""
+    messages = []
+    for text in ("the same", f"of {comm.rank}"):
+
+        def work(text: str = text) -> None:
+            raise InputError(text)
+
+        try:
+            Ring(comm, comm.size).agree(work, "reading")
+        except AgreedError as error:
+            messages.append(str(error))
+    with together():
+        assert messages[0] == "reading: the same"
+        assert messages[1] == "reading: " + "; ".join(f"of {rank}" for rank in range(comm.size))
+
+
+def test_without_errors_everyone_gets_its_own_result(comm: MPI.Comm, together) -> None:
+    """Agreement exchanges errors, not results."""
+    result = Ring(comm, comm.size).agree(lambda: comm.rank, "working")
+    with together():
+        assert result == comm.rank
+
+
+def test_a_programming_error_is_not_agreed_on(comm: MPI.Comm, together) -> None:
+    """It aborts the job where it happens; here it happens on all."""
+    with together():
+        pass
+    caught = False
+    try:
+        Ring(comm, comm.size).agree(lambda: {}["x"], "working")
+    except KeyError:
+        caught = True
+    with together():
+        assert caught

@@ -1,0 +1,295 @@
+"""Exact Gibbs sampling of the posterior that ``dsgmcmc`` samples: the oracle of the statistical tests.
+
+Target: x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)); mu is the training mean (0 if not centred).
+theta_i = (W_i, a_i) has D = K + 1 columns, or D = K without biases. One sweep draws, in this order,
+
+- theta of all rows, then of all columns: N(P^-1 v, P^-1) with f_j = (H_j, 1), w_ij = tau g_i g'_j,
+  P = Lambda + sum_j w_ij f_j f_j^T and v = Lambda m + sum_j w_ij (x_ij - mu - b_j) f_j
+  [Salakhutdinov 2008, eq. 11-13];
+- their priors N(m, Lambda^-1): ``fixed``, ``normal-gamma`` or ``normal-wishart`` (see `draw_prior`);
+- g_i ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2), SSE_i weighted by g'; then g' alike; nu, where it is
+  sampled, before g with g integrated out;
+- tau ~ Gamma(1 + N / 2, rate 1 + SSE / 2), SSE weighted by g g'.
+
+One process, double precision, written to be checked rather than to be fast. As a command:
+``OPENBLAS_NUM_THREADS=1 python tests/reference/gibbs.py RATINGS.h5 --rank 32 --sweeps 400 --out result.npz``
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from scipy.special import gammaln
+from scipy.stats import wishart
+
+from dsgmcmc import diagnostics
+from dsgmcmc.ratings import PARTS, open_ratings
+
+NU_GRID = 2.0 ** np.arange(2, 10.5, 0.5)
+"""Prior support of a sampled nu, equally likely each; from 4 on 1 / g has a variance."""
+
+NOISY_SIDES = {"shared": (), "by-user": (0,), "by-item": (1,), "both": (0, 1)}
+"""Which sides have their own g, rows being users."""
+
+
+class Model(NamedTuple):
+    """What is sampled; ``tau`` and ``nu`` None means sampled, ``precision`` serves the fixed prior."""
+
+    rank: int
+    prior: str = "normal-gamma"
+    biases: bool = True
+    tau: float | None = None
+    noise: str = "shared"
+    nu: float | None = 8.0
+    precision: float = 1.0
+
+
+class View(NamedTuple):
+    """The ratings seen from one side: entity ``own[r]`` rated ``other[r]``, sorted by ``own``."""
+
+    indptr: np.ndarray
+    own: np.ndarray
+    other: np.ndarray
+    order: np.ndarray  # position of each rating in the row-wise order
+
+
+@dataclasses.dataclass
+class State:
+    """Everything that a sweep draws; lists hold rows, then columns."""
+
+    theta: list[np.ndarray]  # (n, D) each
+    prior: list[tuple[np.ndarray, np.ndarray]]  # mean (D,) and precision (D, D) each
+    g: list[np.ndarray]  # (n,) each
+    nu: list[float]
+    tau: float
+
+
+@dataclasses.dataclass
+class GibbsResult:
+    """Posterior summaries; arrays over ``test`` are in its row-wise order, draws are those after burn-in."""
+
+    rmse_mean: float  # of the posterior mean prediction
+    rmse_trace: np.ndarray  # (draws,) the same after each draw
+    tau: np.ndarray  # (draws,)
+    nu: np.ndarray  # (draws, 2)
+    mean: np.ndarray  # (n_test,) posterior mean of the predictor
+    sd: np.ndarray  # (n_test,) posterior sd of the predictor, without noise
+    noise_variance: np.ndarray  # (n_test,) posterior mean of 1 / (tau g_i g'_j)
+    W_mean: np.ndarray  # (I, D)
+    H_mean: np.ndarray  # (J, D)
+    row_noise: np.ndarray  # (I,) posterior mean of g
+    column_noise: np.ndarray  # (J,) posterior mean of g'
+
+
+@numba.njit(parallel=True, cache=True)
+def draw_rows(indptr, other, targets, weights, features, precision, shift, z):
+    """Draw theta of every row given the other side; all arrays float64, ``z`` (n, D) standard normal."""
+    out = np.empty_like(z)
+    for i in numba.prange(len(z)):
+        chosen = other[indptr[i] : indptr[i + 1]]
+        f = np.empty((len(chosen), z.shape[1]))
+        wf = np.empty_like(f)
+        v = shift.copy()
+        for r in range(len(chosen)):
+            weight, target = weights[indptr[i] + r], targets[indptr[i] + r]
+            for k in range(z.shape[1]):
+                f[r, k] = features[chosen[r], k]
+                wf[r, k] = weight * f[r, k]
+                v[k] += wf[r, k] * target
+        lower = np.linalg.cholesky(precision + np.dot(f.T, wf))
+        x = out[i]
+        for k in range(len(v)):  # x = L^-1 v
+            x[k] = (v[k] - np.dot(lower[k, :k], x[:k])) / lower[k, k]
+        for k in range(len(v) - 1, -1, -1):  # x = L^-T (x + z): mean P^-1 v, covariance P^-1
+            total = x[k] + z[i, k]
+            for m in range(k + 1, len(v)):
+                total -= lower[m, k] * x[m]
+            x[k] = total / lower[k, k]
+    return out
+
+
+@numba.njit(parallel=True, cache=True)
+def dots(left, right, rows, columns):
+    """left[rows[r]] . right[columns[r]] for every r."""
+    out = np.empty(len(rows))
+    for r in numba.prange(len(rows)):
+        total = 0.0
+        for k in range(left.shape[1]):
+            total += left[rows[r], k] * right[columns[r], k]
+        out[r] = total
+    return out
+
+
+def predictor(theta, rank: int, rows, columns) -> np.ndarray:
+    """W_i . H_j + a_i + b_j at every (rows[r], columns[r]), as one dot product of (W, a, 1) and (H, 1, b)."""
+    W, H = theta
+    ones = [np.ones((len(side), W.shape[1] - rank)) for side in theta]
+    return dots(np.hstack([W, ones[0]]), np.hstack([H[:, :rank], ones[1], H[:, rank:]]), rows, columns)
+
+
+def views(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> list[View]:
+    """Both views of ratings that are sorted by row; rows and columns are (N,) int64."""
+    order = np.argsort(columns, kind="stable")
+    pairs = ((rows, columns, np.arange(len(rows))), (columns[order], rows[order], order))
+    starts = [np.searchsorted(own, np.arange(n + 1)) for (own, _, _), n in zip(pairs, shape, strict=True)]
+    return [View(indptr, *pair) for indptr, pair in zip(starts, pairs, strict=True)]
+
+
+def draw_prior(theta: np.ndarray, model: Model, rng) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (D,) and precision (D, D) of one side's prior given its theta.
+
+    ``normal-gamma``: lambda_k ~ Gamma(1, rate 5), m_k ~ N(0, 1 / lambda_k) [Nemeth 2021, 6.3].
+    ``normal-wishart``, on the K factors: Lambda ~ W(I, K), m ~ N(0, (2 Lambda)^-1) [Salakhutdinov 2008,
+    eq. 7 and 14]. A bias has m = 0 under every prior, and lambda ~ Gamma(1, rate 5) under these two.
+    """
+    n, D = theta.shape
+    K = model.rank
+    mean, precision = np.zeros(D), model.precision * np.eye(D)
+    if model.prior == "fixed":
+        return mean, precision
+    W, centre = theta[:, :K], theta[:, :K].mean(axis=0)
+    if model.prior == "normal-gamma":
+        rate = 5 + ((W - centre) ** 2).sum(axis=0) / 2 + n * centre**2 / (2 * (n + 1))
+        scales = rng.gamma(1 + n / 2, 1 / rate)
+        mean[:K] = rng.normal(n * centre / (n + 1), 1 / np.sqrt((n + 1) * scales))
+        precision[:K, :K] = np.diag(scales)
+    else:
+        spread = (W - centre).T @ (W - centre) + 2 * n / (2 + n) * np.outer(centre, centre)
+        drawn = wishart.rvs(K + n, np.linalg.inv(np.eye(K) + spread), random_state=rng)
+        precision[:K, :K] = drawn = np.reshape(drawn, (K, K))
+        mean[:K] = rng.multivariate_normal(n * centre / (2 + n), np.linalg.inv((2 + n) * drawn))
+    if model.biases:
+        precision[K, K] = rng.gamma(1 + n / 2, 1 / (5 + (theta[:, K] ** 2).sum() / 2))
+    return mean, precision
+
+
+def draw_noise(state: State, squared: np.ndarray, sides: list[View], model: Model, rng) -> None:
+    """Draw nu, g of each side and tau in place, given the squared error of every training rating."""
+    for side, view in enumerate(sides):
+        if side not in NOISY_SIDES[model.noise]:
+            continue
+        n = np.diff(view.indptr)
+        sse = np.bincount(view.own, squared[view.order] * state.g[1 - side][view.other], len(n))
+        if model.nu is None:
+            half = NU_GRID[:, None] / 2
+            log_p = gammaln(half + n / 2) - gammaln(half) + half * np.log(half)
+            log_p = (log_p - (half + n / 2) * np.log(half + state.tau * sse / 2)).sum(axis=1)
+            p = np.exp(log_p - log_p.max())
+            state.nu[side] = rng.choice(NU_GRID, p=p / p.sum())
+        state.g[side] = rng.gamma((state.nu[side] + n) / 2, 2 / (state.nu[side] + state.tau * sse))
+    if model.tau is None:
+        total = squared @ (state.g[0][sides[0].own] * state.g[1][sides[0].other])
+        state.tau = rng.gamma(1 + len(squared) / 2, 1 / (1 + total / 2))
+
+
+def sweep(state: State, residuals: np.ndarray, sides: list[View], model: Model, rng) -> None:
+    """Draw everything once, in place; ``residuals`` (N,) are the ratings minus mu, in row-wise order."""
+    for side, view in enumerate(sides):
+        features = state.theta[1 - side].copy()
+        targets = residuals[view.order]
+        if model.biases:
+            targets = targets - features[view.other, model.rank]
+            features[:, model.rank] = 1
+        weights = state.tau * state.g[side][view.own] * state.g[1 - side][view.other]
+        mean, precision = state.prior[side]
+        z = rng.standard_normal(state.theta[side].shape)
+        state.theta[side] = draw_rows(
+            view.indptr, view.other, targets, weights, features, precision, precision @ mean, z
+        )
+    state.prior = [draw_prior(theta, model, rng) for theta in state.theta]
+    errors = residuals - predictor(state.theta, model.rank, sides[0].own, sides[0].other)
+    draw_noise(state, errors**2, sides, model, rng)
+
+
+def start(model: Model, shape: tuple[int, int], rng) -> State:
+    """Make the first state: theta ~ N(0, 0.1^2), everything else 1."""
+    D = model.rank + model.biases
+    return State(
+        theta=[0.1 * rng.standard_normal((n, D)) for n in shape],
+        prior=[(np.zeros(D), model.precision * np.eye(D)) for _ in shape],
+        g=[np.ones(n) for n in shape],
+        nu=[model.nu or NU_GRID[-1]] * 2,
+        tau=model.tau or 1.0,
+    )
+
+
+def gibbs(
+    train, test, shape, *, rank, prior="normal-gamma", biases=True, centre=True, tau=None, noise="shared",
+    nu=8.0, sweeps=300, burn_in=50, seed=0, n_threads=1,
+) -> GibbsResult:  # fmt: skip
+    """Sample the posterior given ``train`` and predict ``test``, each (indptr, indices, values) in CSR."""
+    numba.set_num_threads(n_threads)
+    model, rng = Model(rank, prior, biases, tau, noise, nu), np.random.default_rng(seed)
+    (rows, columns, values), (test_rows, test_columns, test_values) = (
+        (np.repeat(np.arange(shape[0]), np.diff(p)), np.asarray(i, np.int64), np.asarray(x, np.float64))
+        for p, i, x in (train, test)
+    )
+    mu = values.mean() if centre else 0.0
+    sides, state = views(rows, columns, shape), start(model, shape, rng)
+    sums, traces = None, []
+    for number in range(sweeps):
+        sweep(state, values - mu, sides, model, rng)
+        if number < burn_in:
+            continue
+        prediction = mu + predictor(state.theta, rank, test_rows, test_columns)
+        variance = 1 / (state.tau * state.g[0][test_rows] * state.g[1][test_columns])
+        draw = [prediction, prediction**2, variance, *state.theta, *state.g]
+        sums = draw if sums is None else [total + x for total, x in zip(sums, draw, strict=True)]
+        rmse = diagnostics.rmse(test_values, sums[0] / (len(traces) + 1))
+        traces.append((rmse, state.tau, *state.nu))
+    mean, square, noise_variance, *rest = (total / len(traces) for total in sums)
+    sd, trace = np.sqrt(np.maximum(square - mean**2, 0)), np.array(traces)
+    return GibbsResult(trace[-1, 0], trace[:, 0], trace[:, 1], trace[:, 2:], mean, sd, noise_variance, *rest)
+
+
+def from_ratings(path: str | Path):
+    """``train, test, shape`` of a ratings file, as `gibbs` takes them."""
+    with open_ratings(path) as file:
+        train, test = (file.slab(part, 0, file.n_rows) for part in PARTS)
+        return train, test, (file.n_rows, file.n_cols)
+
+
+def main() -> None:
+    """Run the reference on a ratings file and print what a sampler's run is compared with."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("ratings", type=Path)
+    parser.add_argument("--rank", type=int, default=32)
+    parser.add_argument("--prior", default="normal-gamma", choices=("fixed", "normal-gamma", "normal-wishart"))
+    parser.add_argument("--noise", default="shared", choices=NOISY_SIDES)
+    parser.add_argument("--nu", type=float, default=8.0, help="0: sampled")
+    parser.add_argument("--tau", type=float, help="default: sampled")
+    parser.add_argument("--no-biases", dest="biases", action="store_false")
+    parser.add_argument("--no-center", dest="centre", action="store_false")
+    parser.add_argument("--sweeps", type=int, default=400)
+    parser.add_argument("--burn-in", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--n-threads", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="write every array of the result here (.npz)")
+    options = vars(parser.parse_args())
+    path, out, options["nu"] = options.pop("ratings"), options.pop("out"), options["nu"] or None
+    train, test, shape = from_ratings(path)
+    with open_ratings(path) as file:
+        if file.transposed:  # rows are items
+            options["noise"] = {"by-user": "by-item", "by-item": "by-user"}.get(options["noise"], options["noise"])
+    began = time.perf_counter()
+    result = gibbs(train, test, shape, **options)
+    seconds = time.perf_counter() - began
+    variance = result.sd**2 + result.noise_variance
+    covered = diagnostics.coverage(test[2], result.mean, variance)
+    print(f"rmse_mean {result.rmse_mean:.4f}  mae {diagnostics.mae(test[2], result.mean):.4f}", end="  ")
+    print(f"tau {result.tau.mean():.4f}  nu {result.nu.mean(axis=0)}  sd {result.sd.mean():.4f}")
+    print("coverage", {level: round(share, 4) for level, share in covered.items()}, end="  ")
+    print(f"lpd {diagnostics.log_predictive_density(test[2], result.mean, variance):.4f}", end="  ")
+    print(f"crps {diagnostics.crps(test[2], result.mean, variance):.4f}  {seconds:.1f} s")
+    if out:
+        np.savez_compressed(out, **dataclasses.asdict(result))
+
+
+if __name__ == "__main__":
+    main()

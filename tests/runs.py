@@ -1,0 +1,61 @@
+"""Small finished runs for tests of what is done with a posterior: planted ratings under original names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from support import planted, sample
+
+from dsgmcmc.ingest import prepare_ratings
+from dsgmcmc.results import Run, open_run
+
+SETTINGS: dict[str, Any] = {
+    "sampler": {"name": "baoab"},
+    "rank": 3,
+    "grid": 3,
+    "iterations": 120,
+    "burn_in": 40,
+    "thin": 2,
+    "evaluate_every": 20,
+    "save_draws": 40,
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A run, and the ratings under their original names that it was made from."""
+
+    path: Path
+    data: Path
+    users: list[Any]
+    items: list[Any]
+    ratings: np.ndarray
+
+    def open(self) -> Run:
+        """Open it afresh."""
+        return open_run(self.path)
+
+
+def make_run(folder: Path, *, users: int = 40, items: int = 18, strings: bool = False, **settings: Any) -> Made:
+    """Sample planted ratings of `users` x `items`; the file is transposed where there are more items.
+
+    Names are integers with gaps, or text with spaces, quotes and letters beyond ASCII.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    i, j, x = planted(users, items, share=0.6, seed=3)
+    user_names = [f"Zoë, no. {k}" if strings else 7 * k + 3 for k in range(users)]
+    item_names = [f'item "{k}"' if strings else 1000 - 11 * k for k in range(items)]
+    source = folder / "ratings.tsv"
+    lines = [f"{user_names[a]}\t{item_names[b]}\t{c}".replace('"', '""') for a, b, c in zip(i, j, x, strict=True)]
+    if strings:
+        lines = ["\t".join(f'"{field}"' for field in line.split("\t")) for line in lines]
+    source.write_text("user\titem\trating\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    data = folder / "ratings.h5"
+    prepare_ratings([str(source)], data, test_fraction=0.2)
+    assert sample(MPI.COMM_SELF, data, folder / "run", **{**SETTINGS, **settings}) == 0
+    named = [[user_names[a] for a in i], [item_names[b] for b in j], x.tolist()]
+    return Made(folder / "run", data, user_names, item_names, np.array(named, dtype=object).T)

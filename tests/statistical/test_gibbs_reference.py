@@ -1,0 +1,220 @@
+"""The reference Gibbs sampler itself: everything statistical leans on it, so it is held to exact answers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from scipy.special import digamma
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "reference"))
+
+import gibbs
+
+from dsgmcmc import diagnostics
+
+pytestmark = pytest.mark.statistical
+
+# Factors whose scales are sampled have heavy tails; weak data (a small tau) keep the test's chain mixing.
+MODELS = {
+    "fixed": gibbs.Model(rank=2, prior="fixed", biases=False, tau=2.0),
+    "biases, sampled tau": gibbs.Model(rank=1, prior="fixed"),
+    "normal-gamma": gibbs.Model(rank=2, tau=0.002),
+    "normal-wishart": gibbs.Model(rank=2, prior="normal-wishart", tau=0.02),
+    "noise by item": gibbs.Model(rank=1, prior="fixed", noise="by-item", nu=6.0),
+    "noise by both, sampled nu": gibbs.Model(rank=1, prior="fixed", noise="both", nu=None),
+}
+NOISY_SIDES = {"shared": (), "by-user": (0,), "by-item": (1,), "both": (0, 1)}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Problems here are too small to share."""
+    numba.set_num_threads(1)
+
+
+def prior_of_a_side(model: gibbs.Model, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draw mean and precision of one side, from the model's definition and not from the sampler."""
+    K, D = model.rank, model.rank + model.biases
+    mean, precision = np.zeros(D), model.precision * np.eye(D)
+    if model.prior == "normal-gamma":
+        scales = rng.exponential(1 / 5, K)
+        mean[:K], precision[:K, :K] = rng.normal(0, scales**-0.5), np.diag(scales)
+    if model.prior == "normal-wishart":
+        a = rng.standard_normal((K, K))  # a^T a is W(I, K)
+        precision[:K, :K] = a.T @ a
+        mean[:K] = np.linalg.solve(np.linalg.cholesky(2 * precision[:K, :K]).T, rng.standard_normal(K))
+    if model.prior != "fixed" and model.biases:
+        precision[K, K] = rng.exponential(1 / 5)
+    return mean, precision
+
+
+def factors_given(mean: np.ndarray, precision: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw n rows of N(mean, precision^-1)."""
+    root = np.linalg.cholesky(precision)
+    return mean + np.linalg.solve(root.T, rng.standard_normal((len(mean), n))).T
+
+
+def test_rows_given_the_other_side():
+    """One row's draw has the mean and covariance of the Gaussian conditional, formed densely."""
+    rng = np.random.default_rng(0)
+    n, D, copies = 6, 3, 40_000
+    features, targets, weights = rng.normal(size=(n, D)), rng.normal(size=n), rng.gamma(2.0, size=n)
+    root = rng.normal(size=(D, D))
+    precision, shift = root @ root.T, rng.normal(size=D)
+    posterior = precision + features.T @ np.diag(weights) @ features
+    mean = np.linalg.solve(posterior, shift + features.T @ (weights * targets))
+    draws = gibbs.draw_rows(
+        np.arange(copies + 1) * n,
+        np.tile(np.arange(n), copies),
+        np.tile(targets, copies),
+        np.tile(weights, copies),
+        features,
+        precision,
+        shift,
+        rng.standard_normal((copies, D)),
+    )
+    white = (draws - mean) @ np.linalg.cholesky(posterior)
+    assert np.all(np.abs(white.mean(axis=0)) < 5 / np.sqrt(copies))
+    assert np.all(np.abs(white.T @ white / copies - np.eye(D)) < 5 * np.sqrt(2 / copies))
+
+
+def test_predictor():
+    """The predictor adds both biases to the factors' product, with and without bias columns."""
+    W, H = np.array([[1.0, 2.0, 0.5]]), np.array([[3.0, -1.0, 0.25], [0.0, 1.0, 4.0]])
+    rows, columns = np.array([0, 0]), np.array([0, 1])
+    assert gibbs.predictor([W, H], 2, rows, columns).tolist() == [1.0 + 0.75, 2.0 + 4.5]
+    assert gibbs.predictor([W, H], 3, rows, columns).tolist() == [1.0 + 0.125, 2.0 + 2.0]
+
+
+@pytest.mark.parametrize("prior", ["normal-gamma", "normal-wishart"])
+def test_prior_given_the_factors(prior):
+    """Prior, then factors, then the conditional draw of the prior leaves the prior's exact moments.
+
+    Draws are independent here, so that an error of a few percent in a rate or a shape shows.
+    """
+    model, rng, n, draws = gibbs.Model(rank=2, prior=prior), np.random.default_rng(2), 3, 12_000
+    found = []
+    for _ in range(draws):
+        mean, precision = prior_of_a_side(model, rng)
+        mean, precision = gibbs.draw_prior(factors_given(mean, precision, n, rng), model, rng)
+        white = np.linalg.cholesky(precision[:2, :2]).T @ mean[:2]
+        found.append([np.log(np.linalg.det(precision[:2, :2])), np.log(precision[2, 2]), *white, *white**2])
+        assert mean[2] == 0
+    log_exponential = digamma(1) - np.log(5)
+    log_det = 2 * log_exponential
+    m_variance = 1.0
+    if prior == "normal-wishart":
+        log_det = digamma(1) + digamma(0.5) + 2 * np.log(2)
+        m_variance = 0.5
+    expected = [log_det, log_exponential, 0, 0, m_variance, m_variance]
+    z = (np.mean(found, axis=0) - expected) / (np.std(found, axis=0) / np.sqrt(draws))
+    assert np.max(np.abs(z)) < 5, z
+
+
+def ratings(shape: tuple[int, int], share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of each observed pair, sorted by row; row 0 and column 0 have no rating."""
+    seen = np.random.default_rng(seed).random(shape) < share
+    seen[0] = seen[:, 0] = False
+    return np.nonzero(seen)
+
+
+def draw_from_prior(model: gibbs.Model, shape: tuple[int, int], rng: np.random.Generator) -> gibbs.State:
+    """Draw every parameter from its prior."""
+    state = gibbs.start(model, shape, rng)
+    for side, n in enumerate(shape):
+        state.prior[side] = prior_of_a_side(model, rng)
+        state.theta[side] = factors_given(*state.prior[side], n, rng)
+        if side in NOISY_SIDES[model.noise]:
+            state.nu[side] = model.nu or rng.choice(gibbs.NU_GRID)
+            state.g[side] = rng.gamma(state.nu[side] / 2, 2 / state.nu[side], n)
+    if model.tau is None:
+        state.tau = rng.exponential(1.0)
+    return state
+
+
+def functions(state: gibbs.State, residuals: np.ndarray) -> np.ndarray:
+    """Quantities with finite variance under priors whose factors and data have none."""
+    values = [np.log(state.tau), state.tau, np.tanh(residuals[0]), np.log1p(residuals[-1] ** 2)]
+    for (mean, precision), theta in zip(state.prior, state.theta, strict=True):
+        scales = np.diag(precision)
+        values += [*np.log(scales), *np.tanh(mean), *np.log1p(mean**2), np.tanh(precision[0, -1])]
+        values += [
+            *np.tanh(theta[0]),
+            *np.tanh(theta[-1]),
+            *np.log1p(theta[0] ** 2),
+            *np.log1p(theta[-1] ** 2),
+        ]
+        values += [np.log1p(theta[1, 0] ** 2) * np.log1p(theta[2, 0] ** 2)]
+    for nu, g in zip(state.nu, state.g, strict=True):
+        values += [np.log(nu), *np.log(g[:3]), g[-1], g[1] * g[2]]
+    return np.array(values)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_joint_distribution(name):
+    """Every conditional draw matches the stated model, by "Getting it right" [Geweke 2004].
+
+    If data are drawn anew given the parameters between sweeps, the parameters keep their prior; one wrong
+    rate, shape or weight in any conditional shifts some moment. Standard errors come from batch means.
+    """
+    model, shape, rng = MODELS[name], (5, 4), np.random.default_rng(1)
+    rows, columns = ratings(shape, 0.5, seed=3)
+    sides = gibbs.views(rows, columns, shape)
+
+    def data(state: gibbs.State) -> np.ndarray:
+        sd = 1 / np.sqrt(state.tau * state.g[0][rows] * state.g[1][columns])
+        signal = sum(state.theta[0][rows, k] * state.theta[1][columns, k] for k in range(model.rank))
+        if model.biases:
+            signal = signal + state.theta[0][rows, -1] + state.theta[1][columns, -1]
+        return signal + sd * rng.standard_normal(len(rows))
+
+    independent, chained = [], []
+    for _ in range(10_000):
+        state = draw_from_prior(model, shape, rng)
+        independent.append(functions(state, data(state)))
+    for _ in range(24_000):
+        residuals = data(state)
+        gibbs.sweep(state, residuals, sides, model, rng)
+        chained.append(functions(state, residuals))
+    batches = np.array(chained).reshape(60, -1, len(chained[0])).mean(axis=1)
+    error = np.sqrt(batches.var(axis=0, ddof=1) / len(batches) + np.var(independent, axis=0) / len(independent))
+    difference = batches.mean(axis=0) - np.mean(independent, axis=0)
+    z = difference / np.maximum(error, 1e-9)  # what the model holds constant differs by rounding only
+    print(name, z)
+    assert np.max(np.abs(z)) < 5, z
+
+
+def test_planted_data_are_recovered():
+    """On ratings drawn from the model the whole sampler finds signal, tau, each user's noise and nu.
+
+    The posterior mean's error is bounded by a few parameters' worth of noise; 60 ratings a user tell the
+    noisy users from the quiet ones; and threads do not change the draws.
+    """
+    rng, shape, rank = np.random.default_rng(5), (300, 200), 2
+    W, H = rng.normal(size=(shape[0], rank)), rng.normal(size=(shape[1], rank))
+    g = rng.gamma(3.0, 1 / 3, shape[0])
+    signal = 3 + W @ H.T + rng.normal(size=(shape[0], 1))
+    values = signal + 0.5 * rng.standard_normal(shape) / np.sqrt(g)[:, None]
+    part = rng.random(shape)
+    train, test = (as_csr(chosen, values) for chosen in (part < 0.3, part > 0.9))
+    options = {"rank": rank, "noise": "by-user", "nu": None, "sweeps": 120, "burn_in": 40}
+    result = gibbs.gibbs(train, test, shape, **options)
+    truth = signal[part > 0.9]
+    assert diagnostics.rmse(truth, result.mean) < 0.5 * np.sqrt(1 / 8)
+    assert abs(np.mean(((truth - result.mean) / result.sd) ** 2) - 1) < 0.1
+    assert np.corrcoef(np.log(g), np.log(result.row_noise))[0, 1] > 0.9
+    assert abs(result.tau.mean() * 0.5**2 - 1) < 0.15
+    assert 4 <= result.nu[:, 0].mean() < 9
+    assert np.all(result.column_noise == 1)
+    assert result.rmse_mean == pytest.approx(diagnostics.rmse(test[2], result.mean), rel=1e-12)
+    threaded = gibbs.gibbs(train, test, shape, **options, n_threads=min(2, numba.config.NUMBA_NUM_THREADS))
+    assert np.array_equal(threaded.mean, result.mean)
+
+
+def as_csr(chosen: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Indptr, indices and values of the chosen cells."""
+    return np.append(0, np.cumsum(chosen.sum(axis=1))), np.nonzero(chosen)[1], values[chosen]

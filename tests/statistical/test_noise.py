@@ -1,0 +1,118 @@
+"""The noise is standard normal and independent, at fixed seeds.
+
+Every bound is a quantile of the statistic's own law, at levels so small that all the tests together would
+fail by chance for one seed in a few hundred.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.philox import NoiseKey, normals
+
+pytestmark = pytest.mark.statistical
+
+MANY = 1 << 30
+
+
+def draw(n: int, first=0, seed=11, chain=0, purpose=0, iteration=0, factor=0) -> np.ndarray:
+    out = np.empty(n, np.float32)
+    normals(out, first, seed, chain, purpose, iteration, factor)
+    return out
+
+
+def test_moments():
+    """Protects the law's shape: moments 1 to 8 of 2^30 normals within 4.5 standard errors."""
+    names = [f"m{p}" for p in range(1, 9)]
+    body = ["m1 = z", "m2 = z * z", "m3 = m2 * z", "m4 = m2 * m2"]
+    body += ["m5 = m4 * z", "m6 = m4 * m2", "m7 = m6 * z", "m8 = m4 * m4"]
+    formula = Formula("\n".join(body), fields=("x",), sums=tuple(names))
+    x = np.zeros((1 << 14, 64), np.float32)
+    total = np.zeros(8)
+    for iteration in range(MANY // x.size):
+        sums = formula.apply({"x": x}, noise=NoiseKey(0, 11, 0, 0, iteration, 0))
+        total += [sums[name] for name in names]
+    double_factorial = {p: float(np.prod(np.arange(p - 1, 0, -2))) if p % 2 == 0 else 0.0 for p in range(1, 17)}
+    for p in range(1, 9):
+        error = np.sqrt((double_factorial[2 * p] - double_factorial[p] ** 2) / MANY)
+        assert abs(total[p - 1] / MANY - double_factorial[p]) < 4.5 * error, p
+
+
+def test_tails():
+    """Protects the tails: as many of 2^30 normals beyond 4.5 to 6 as there should be, on either side."""
+    thresholds = np.array([4.5, 5, 5.5, 6], np.float32)
+    counts = np.zeros((2, 4), int)
+    for iteration in range(MANY // (1 << 20)):
+        z = draw(1 << 20, iteration=iteration, seed=12)
+        for side, extreme in enumerate((z[z > 4.5], -z[z < -4.5])):
+            counts[side] += (extreme[:, None] > thresholds).sum(0)
+    for side in counts:
+        for count, threshold in zip(side, thresholds, strict=True):
+            mean = MANY * stats.norm.sf(float(threshold))
+            assert stats.poisson.cdf(count, mean) > 1e-4
+            assert stats.poisson.sf(count - 1, mean) > 1e-4
+
+
+def test_kolmogorov_smirnov_and_anderson_darling():
+    """Protects the distribution function as a whole, and its tails more sharply, on 10^6 normals."""
+    z = np.sort(draw(1_000_000, first=12345, seed=13).astype(float))
+    n = len(z)
+    assert stats.kstest(z, "norm").pvalue > 1e-3
+    weights = 2 * np.arange(1, n + 1) - 1
+    square = -n - np.mean(weights * (stats.norm.logcdf(z) + stats.norm.logsf(z[::-1])))
+    assert square < 5.97  # upper 0.1 % point of Anderson and Darling's statistic for a law without parameters
+
+
+NEIGHBOURS = [
+    ({}, {"first": 1}),
+    ({}, {"first": 15}),
+    ({}, {"first": 16}),
+    ({}, {"first": 32}),
+    ({}, {"first": 48}),
+    ({}, {"first": 64}),
+    ({}, {"first": 1 << 36}),
+    ({}, {"seed": 12}),
+    ({}, {"seed": 11 + (1 << 32)}),
+    ({}, {"chain": 1}),
+    ({}, {"purpose": 1}),
+    ({}, {"iteration": 1}),
+    ({}, {"iteration": 1 << 32}),
+    ({}, {"factor": 1}),
+    ({"purpose": 1}, {"factor": 1}),
+    ({"chain": 1}, {"iteration": 1}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), NEIGHBOURS)
+def test_neighbours_are_uncorrelated(one, other):
+    """Protects independence across elements, rows, seeds, chains, purposes, iterations and factors.
+
+    The correlation of z, of z^2 (Box-Muller pairs share a radius, not a square) and of sin(3z) with the
+    neighbour's, each within 4.5 standard errors.
+    """
+    n = 1 << 20
+    a, b = draw(n, **one).astype(float), draw(n, **other).astype(float)
+    for f in (lambda z: z, np.square, lambda z: np.sin(3 * z)):
+        for g in (lambda z: z, np.square):
+            assert abs(np.corrcoef(f(a), g(b))[0, 1]) < 4.5 / np.sqrt(n)
+
+
+def test_box_muller_pairs_fill_the_plane():
+    """Protects the pairing: angle and radius of the two normals of one counter pair are independent uniforms."""
+    z = draw(1 << 22, seed=14).reshape(-1, 2, 2, 16)
+    sine, cosine = z[:, :, 0].ravel().astype(float), z[:, :, 1].ravel().astype(float)
+    angle = np.arctan2(sine, cosine) / (2 * np.pi) % 1
+    radius = np.exp(-(sine**2 + cosine**2) / 2)
+    table, _, _ = np.histogram2d(angle, radius, bins=64, range=((0, 1), (0, 1)))
+    assert stats.chisquare(table.ravel()).pvalue > 1e-3
+
+
+def test_rows_are_independent():
+    """Protects whole rows: the correlations of 64 columns over 65,536 rows are those of independent normals."""
+    n, D = 1 << 16, 64
+    z = draw(n * D, seed=15).reshape(n, D).astype(float)
+    upper = np.corrcoef(z.T)[np.triu_indices(D, 1)]
+    assert stats.chi2.sf(n * np.sum(upper**2), len(upper)) > 1e-3

@@ -1,0 +1,279 @@
+"""What tests of several kinds share: a small ratings file, and commands that cannot outlive their test."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from mpi4py import MPI
+
+from dsgmcmc.blocks import RatingBlocks
+from dsgmcmc.factor_world import FactorWorld
+from dsgmcmc.factors import Field
+from dsgmcmc.job import Job
+from dsgmcmc.ratings import open_ratings, write_ratings
+from dsgmcmc.ring import Ring
+from dsgmcmc.rundir import RunDirectory
+from dsgmcmc.schedule import AtHome, Schedule, ScheduleName
+from dsgmcmc.verify import verify_run
+
+#: Generous: the machine may be busy, and the first run compiles its kernels.
+TIMEOUT = 240.0
+
+#: More processes than cores, also as root; harmless to MPI libraries that do not read it.
+MPI_ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+
+
+# ---------------------------------------------------------------------- ratings
+
+
+def planted(
+    rows: int = 29, columns: int = 17, share: float = 0.5, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ratings of two planted dimensions, biases and noise of sd 0.5, popular rows and columns more often.
+
+    Returns
+    -------
+    rows, columns : (n,) int64, sorted by row, then column; the last row and the last column have none
+    values : (n,) float32
+    """
+    rng = np.random.default_rng(seed)
+    popular = np.outer(rng.beta(2, 2, rows), rng.beta(2, 2, columns))
+    seen = rng.random((rows, columns)) < popular * share / popular.mean()
+    seen[-1], seen[:, -1] = False, False
+    i, j = np.nonzero(seen)
+    w, h = rng.normal(size=(rows, 2)), rng.normal(size=(columns, 2))
+    x = 3.5 + (w @ h.T)[i, j] + rng.normal(0, 0.5, rows)[i] + rng.normal(0, 0.5, columns)[j]
+    return i, j, (x + rng.normal(0, 0.5, len(i))).astype(np.float32)
+
+
+def csr(n_rows: int, i: np.ndarray, j: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compressed sparse rows of ratings that are sorted by row, then column."""
+    indptr = np.searchsorted(i, np.arange(n_rows + 1)).astype(np.int64)
+    return indptr, j.astype(np.int32), x.astype(np.float32)
+
+
+def write_planted(
+    path: Path, rows: int = 29, columns: int = 17, share: float = 0.5, test: float = 0.2, seed: int = 0
+) -> Path:
+    """Write a ratings file of `planted` ratings, a `test` fraction of which is held out."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    i, j, x = planted(rows, columns, share, seed)
+    held = np.random.default_rng(seed + 1).random(len(i)) < test
+    parts = [csr(rows, i[chosen], j[chosen], x[chosen]) for chosen in (~held, held)]
+    write_ratings(path, *parts, np.arange(rows), np.arange(columns), seed=seed, source="planted")
+    return path
+
+
+# ---------------------------------------------------------------------- inside this process
+
+
+def write_synthetic(path: Path, n_users: int, n_items: int, n: int) -> int:
+    """Write about `n` ratings as CSV, popularity skewed; return their exact number."""
+    rng = np.random.default_rng(0)
+    per_user = round(n / n_users)
+    total = 0
+    cells = np.array(
+        [f"{item * 7 + 1},{k / 2:.1f},964982703\n" for item in range(n_items) for k in range(1, 11)], object
+    )
+    with path.open("w") as file:
+        file.write("userId,movieId,rating,timestamp\n")
+        for user in range(n_users):
+            items = np.unique((rng.random(per_user) ** 1.5 * n_items).astype(np.int64))
+            parts = cells[items * 10 + rng.integers(0, 10, len(items))]
+            prefix = f"{user * 3 + 1},"
+            file.write(prefix + prefix.join(parts.tolist()))
+            total += len(items)
+    return total
+
+
+def factor_world(
+    comm: MPI.Comm,
+    path: Path,
+    grid: int = 4,
+    schedule: ScheduleName | Literal["home"] = "shuffled",
+    rank: int = 2,
+    biases: bool = True,
+    fields: tuple[Field | str, ...] = ("theta",),
+    scratch: tuple[str, ...] = ("g",),
+    seed: int = 0,
+    weighted: bool = False,
+    frozen: frozenset[str] = frozenset(),
+) -> FactorWorld:
+    """Build the factorisation of a ratings file, centred at the training mean, on all of `comm`. Collective."""
+    ring = Ring(comm, grid)
+    with open_ratings(path) as ratings:
+        blocks = RatingBlocks(ratings, ring, ratings.mean)
+    order = AtHome(grid) if schedule == "home" else Schedule(schedule, blocks.part_sizes.tolist(), seed, 0)
+    return FactorWorld(
+        ring,
+        blocks,
+        order,
+        rank=rank,
+        biases=biases,
+        fields=tuple(Field(field) if isinstance(field, str) else field for field in fields),
+        scratch=scratch,
+        seed=seed,
+        chain=0,
+        weighted=weighted,
+        frozen=frozen,
+    )
+
+
+def sample(comm: MPI.Comm, data: Path, out: Path, resume: bool = False, **settings: Any) -> int:
+    """``dsgmcmc sample`` on the processes of `comm`; the exit status. Collective."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
+    try:
+        return Job(comm, data, out, settings, None, [], resume).run()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+# ---------------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended."""
+
+    command: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+    def expect(self, code: int = 0) -> Result:
+        """Fail with the command's output unless it ended with `code`."""
+        assert self.code == code, f"{self} ended with {self.code} instead of {code}\n{self.out}\n{self.err}"
+        return self
+
+    def __str__(self) -> str:
+        return " ".join(self.command)
+
+
+class Running:
+    """A command in a session of its own; all that is left of it is killed at the end. A context manager."""
+
+    def __init__(self, command: Sequence[str | Path], env: dict[str, str] | None = None) -> None:
+        self.command = tuple(str(part) for part in command)
+        # Python's copy of the environment: an MPI library in this process may have changed the real one
+        environment = {**os.environ, **MPI_ENVIRONMENT, **(env or {})}
+        self.process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        kill_session(self.process.pid)
+        self.process.communicate()
+
+    def wait(self, timeout: float = TIMEOUT) -> Result:
+        """Wait for the end; fail if it does not come in time."""
+        try:
+            out, err = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            kill_session(self.process.pid)
+            out, err = self.process.communicate()
+            raise AssertionError(f"{' '.join(self.command)} hung for {timeout} s\n{out}\n{err}") from None
+        return Result(self.command, self.process.returncode, out, err)
+
+    def wait_for(self, path: Path, lines: int, timeout: float = TIMEOUT) -> None:
+        """Wait until a file has so many lines."""
+        end = time.monotonic() + timeout
+        while not (path.exists() and path.read_bytes().count(b"\n") >= lines):
+            assert time.monotonic() < end, f"{path} had not {lines} lines after {timeout} s"
+            if self.process.poll() is not None:
+                result = self.wait()
+                raise AssertionError(f"{result} ended before {path} had {lines} lines\n{result.err}")
+            time.sleep(0.01)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the command itself, not to its children."""
+        self.process.send_signal(number)
+
+
+def kill_session(session: int) -> None:
+    """Kill all processes of a session, also those that left its process group."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+        except (OSError, IndexError):
+            continue  # it ended meanwhile
+
+
+def run(*command: str | Path, env: dict[str, str] | None = None, timeout: float = TIMEOUT) -> Result:
+    """Run a command to its end."""
+    with Running(command, env) as running:
+        return running.wait(timeout)
+
+
+def dsgmcmc(*arguments: str | Path, processes: int | None = None) -> tuple[str, ...]:
+    """Command line of ``dsgmcmc``, under ``mpirun`` if `processes` are given."""
+    launcher: tuple[str, ...] = ()
+    if processes is not None:
+        beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        mpirun = shutil.which("mpirun", path=beside)
+        assert mpirun, "these tests need an mpirun"
+        launcher = (mpirun, "-n", str(processes))
+    return (*launcher, sys.executable, "-m", "dsgmcmc", *map(str, arguments))
+
+
+def digest(run_directory: Path) -> str:
+    """Content digest of a run, all of whose checksums hold."""
+    return verify_run(RunDirectory(run_directory))
+
+
+def metrics(run_directory: Path) -> list[dict[str, Any]]:
+    """Lines of a run's ``metrics.jsonl``."""
+    text = (run_directory / "metrics.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# ---------------------------------------------------------------------- faults
+
+
+def injected(*faults: str) -> dict[str, str]:
+    """Environment in which these faults happen; see `dsgmcmc.faults`."""
+    return {"DSGMCMC_FAULT": ";".join(faults)}
+
+
+def rank_pid(running: Running, rank: int, timeout: float = TIMEOUT) -> int:
+    """Process id of an MPI process of a command, as soon as it exists."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        for environ in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                variables = environ.read_bytes().split(b"\0")
+                session = int((environ.parent / "stat").read_text().rpartition(")")[2].split()[3])
+            except OSError:
+                continue  # it ended meanwhile
+            if session == running.process.pid and f"OMPI_COMM_WORLD_RANK={rank}".encode() in variables:
+                return int(environ.parent.name)
+        assert running.process.poll() is None, f"ended before it had a process {rank}: {running.wait()}"
+        time.sleep(0.01)
+    raise AssertionError(f"no process {rank} after {timeout} s")
