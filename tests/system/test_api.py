@@ -1,0 +1,245 @@
+"""The Python API as notebooks, scripts and scikit-learn use it."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+from mpi4py import MPI
+from runs import make_run
+from support import dsgmcmc, planted, run
+
+import dsgmcmc as package
+from dsgmcmc import BPMF, api, open_run
+from dsgmcmc.errors import InputError
+from dsgmcmc.ingest import prepare_ratings
+
+SHORT = {"rank": 2, "sampler": "baoab", "iterations": 80, "burn_in": 30, "options": {"grid": 2, "evaluate_every": 20}}
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    """Users, items and ratings of planted factors."""
+    return planted(30, 20, 0.6)
+
+
+@pytest.fixture(scope="module")
+def model(ratings) -> BPMF:
+    i, j, x = ratings
+    return BPMF(**SHORT, test_fraction=0.1).fit(np.column_stack([i, j]), x)
+
+
+class Frame:
+    """What a data frame is to the estimator: labelled columns."""
+
+    def __init__(self, **columns):
+        self._columns = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+
+def test_every_form_of_ratings_gives_the_same_model(ratings, model, tmp_path):
+    """Pairs with y, triples, a data frame in any order of columns, a sparse matrix, a file: the same draws."""
+    i, j, x = ratings
+    pairs = np.column_stack([i, j])[:40]
+    expected = model.predict(pairs)
+    text = tmp_path / "ratings.csv"
+    text.write_text(
+        "user,item,rating\n" + "".join(f"{a},{b},{c!r}\n" for a, b, c in zip(i, j, x.tolist(), strict=True))
+    )
+    prepared = tmp_path / "ratings.h5"
+    prepare_ratings([str(text)], prepared, test_fraction=0.1, seed=0)
+    forms = [
+        np.column_stack([i, j, x]),
+        Frame(rating=x, movieId=j, userId=i),
+        scipy.sparse.csr_matrix((x, (i, j))),
+        text,
+        str(prepared),
+    ]
+    for form in forms:
+        again = BPMF(**SHORT, test_fraction=0.1).fit(form)
+        np.testing.assert_array_equal(again.predict(pairs), expected)
+        assert again.rmse_ == model.rmse_
+
+
+def test_fitted_attributes(model, ratings):
+    """By scikit-learn's conventions, with an underscore."""
+    i, j, x = ratings
+    assert sorted(model.users_.tolist()) == sorted(set(i.tolist()))
+    assert sorted(model.items_.tolist()) == sorted(set(j.tolist()))
+    assert model.n_features_in_ == 2
+    assert model.mean_ == pytest.approx(x.mean(), abs=0.1)
+    assert 0.4 < model.rmse_ < x.std()
+    assert model.run_.draws
+
+
+def test_predictions_and_their_uncertainty(model, ratings):
+    """Means fit, sds are of new ratings, intervals hold what they say."""
+    i, j, x = ratings
+    pairs = np.column_stack([i, j])
+    mean, sd = model.predict(pairs, return_std=True)
+    np.testing.assert_array_equal(model.predict(pairs), mean)
+    assert model.score(pairs, x) > 0.5
+    assert model.score(pairs, x) == pytest.approx(1 - ((x - mean) ** 2).sum() / ((x - x.mean()) ** 2).sum())
+    assert (sd > 0.2).all()
+    low, high = model.predict_interval(pairs, 0.8)
+    assert 0.72 < np.mean((x >= low) & (x <= high)) < 0.95  # these were trained on
+    unknown = model.predict([[999, 3]], return_std=True)
+    assert unknown[1][0] > sd.mean()
+    with pytest.raises(InputError, match="999"):
+        model.set_params(unknown="refuse").predict([[999, 3]])
+    model.set_params(unknown="prior")
+
+
+def test_recommendations(model, ratings):
+    """What was not rated, best first, as columns."""
+    user = int(ratings[0][0])
+    found = model.recommend([user], n=3)
+    assert list(found) == ["user_id", "item_id", "score", "rank"]
+    assert found["rank"].tolist() == [1, 2, 3]
+    assert not set(model.recommend([user], n=3, include_rated=True)["item_id"]) <= set(found["item_id"])
+    with pytest.raises(InputError, match="unknown"):
+        model.recommend([12345])
+
+
+def test_names_that_are_text(ratings):
+    """Rows of text and numbers together keep their text."""
+    i, j, x = ratings
+    pairs = [[f"user {a}", int(b)] for a, b in zip(i, j, strict=True)]
+    model = BPMF(**SHORT).fit(np.array(pairs, dtype=object), x)
+    assert model.users_.tolist()[0].startswith("user ")
+    assert model.items_.dtype == np.int64
+    np.testing.assert_allclose(model.predict(pairs[:3]), model.predict(np.array(pairs[:3], dtype=object)))
+    assert model.rmse_ is None
+
+
+def test_warm_start_goes_on_and_is_the_same_as_one_run(ratings, model):
+    """Bit for bit: resumed chains are those that were never interrupted."""
+    i, j, x = ratings
+    pairs = np.column_stack([i, j])
+    part = BPMF(**{**SHORT, "iterations": 50}, test_fraction=0.1, warm_start=True).fit(pairs, x)
+    whole = part.set_params(iterations=80).fit(pairs, x)
+    np.testing.assert_array_equal(whole.predict(pairs), model.predict(pairs))
+
+
+def test_the_run_directory_and_the_seed(ratings, tmp_path):
+    """out= keeps the run for the command line; random_state is the seed; a second fit does not overwrite it."""
+    i, j, x = ratings
+    pairs = np.column_stack([i, j])
+    one = BPMF(**SHORT, out=tmp_path / "run", random_state=5).fit(pairs, x)
+    two = BPMF(**SHORT, random_state=np.random.RandomState(1)).fit(pairs, x)
+    assert open_run(tmp_path / "run").config.seed == 5
+    assert not np.array_equal(one.predict(pairs), two.predict(pairs))
+    with pytest.raises(InputError, match="not empty"):
+        one.fit(pairs, x)
+
+
+def test_n_jobs_starts_mpirun_and_changes_nothing(ratings, model):
+    """Two processes, the same bits."""
+    i, j, x = ratings
+    pairs = np.column_stack([i, j])
+    both = BPMF(**SHORT, test_fraction=0.1, n_jobs=2).fit(pairs, x)
+    np.testing.assert_array_equal(both.predict(pairs), model.predict(pairs))
+
+
+def test_comm_samples_in_this_process(ratings, model, tmp_path):
+    """Under mpirun there are processes already; here there is one."""
+    i, j, x = ratings
+    pairs = np.column_stack([i, j])
+    own = BPMF(**SHORT, test_fraction=0.1, comm=MPI.COMM_SELF, out=tmp_path / "run").fit(pairs, x)
+    np.testing.assert_array_equal(own.predict(pairs), model.predict(pairs))
+    with pytest.raises(InputError, match="out="):
+        BPMF(**SHORT, comm=MPI.COMM_SELF).fit(pairs, x)
+
+
+def test_scikit_learn_takes_it(ratings):
+    """clone, get_params, set_params, cross_val_score: without scikit-learn being needed to import."""
+    from sklearn.base import clone, is_regressor
+    from sklearn.model_selection import KFold, cross_val_score
+
+    i, j, x = ratings
+    model = clone(BPMF(**SHORT))
+    assert model.get_params() == BPMF(**SHORT).get_params()
+    assert is_regressor(model)
+    scores = cross_val_score(
+        model,
+        np.column_stack([i, j]),
+        x,
+        cv=KFold(4, shuffle=True, random_state=0),
+        scoring="neg_root_mean_squared_error",
+    )
+    assert (-scores < x.std()).all()
+    with pytest.raises(ValueError, match="no parameter 'depth'"):
+        model.set_params(depth=3)
+    assert repr(BPMF(rank=4, chains=2)) == "BPMF(rank=4, chains=2)"
+
+
+BAD = [
+    (np.zeros((3, 4)), None, r"\(n, 3\)"),
+    (np.zeros((3, 2)), [1, 2], "3 pairs"),
+    (np.zeros((0, 2)), [], "no ratings"),
+    ([[1, 2], [3, 4]], [1.0, float("nan")], "NaN"),
+    ([[1, 2], [3, 4]], ["a", "b"], "numbers"),
+    ([[1.5, 2], [3, 4]], [1, 2], "integers or text"),
+    (np.array([["a", None], ["b", "c"]], dtype=object), [1, 2], "item is missing"),
+    ([[1, 2], [1, 2], [3, 4]], [1, 2, 3], "--duplicates"),
+    ("nowhere.csv", None, "does not exist"),
+    ("nowhere.h5", None, "does not exist"),
+]
+
+
+@pytest.mark.parametrize(("X", "y", "message"), BAD)
+def test_bad_ratings_are_refused(X, y, message):
+    """With the reason, before anything is sampled."""
+    with pytest.raises(InputError, match=message):
+        BPMF(**SHORT).fit(X, y)
+
+
+def test_bad_parameters_are_refused(ratings):
+    """Those of the sampler too, whose process says what is wrong."""
+    i, j, x = ratings
+    pairs = np.column_stack([i, j])
+    for parameters, message in (
+        ({"sampler": "gibs"}, "gibs"),
+        ({"rank": 0}, "rank"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"options": {"gird": 2}}, "gird"),
+    ):
+        with pytest.raises(InputError, match=message):
+            BPMF(**{**SHORT, **parameters}).fit(pairs, x)
+    with pytest.raises(InputError, match="not fitted"):
+        BPMF().predict([[1, 2]])
+
+
+def test_the_examples_in_the_docstrings():
+    """They are what people copy."""
+    found = doctest.testmod(api)
+    assert found.attempted > 5
+    assert found.failed == 0
+
+
+def test_importing_the_package_is_light():
+    """No numerical libraries until something is used, and scikit-learn never."""
+    code = "import sys, dsgmcmc\nprint([m for m in ('numpy', 'numba', 'mpi4py') if m in sys.modules])\n"
+    code += "from dsgmcmc import BPMF\nBPMF()\n"
+    code += "print([m for m in ('sklearn', 'mpi4py.MPI', 'arviz_base') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
+    assert done.stdout.splitlines() == ["[]", "[]"]
+    with pytest.raises(AttributeError):
+        _ = package.nothing
+
+
+def test_open_run_reads_lazily(tmp_path):
+    """Moments and draws by original names, from what the command line sampled."""
+    made = make_run(tmp_path)
+    opened = open_run(made.path)
+    place = opened.items.places([made.items[3]])[0]
+    assert opened.moments[0].mean["item"][place].shape == (4,)
+    assert opened.draw(0).theta["user"].shape == (len(opened.users), 4)
+    run(*dsgmcmc("info", made.path)).expect(0)

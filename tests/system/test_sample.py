@@ -1,0 +1,197 @@
+"""Whole runs as users start them: ``mpirun``, signals, resuming, chains."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import tomllib
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+from support import Running, digest, dsgmcmc, metrics, run, sample, write_planted
+from tiny import alone, command, content
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.store import steps
+
+SCHEDULES = ("shuffled", "cyclic", "random")
+PRIORS = ("fixed", "normal-gamma", "normal-wishart")
+#: The default is for real data, not for 250 ratings.
+SMALL_STEPS = {"baoab": {"step_size": 0.02}}
+
+# ---------------------------------------------------------------------- the invariant
+
+EACH = [(name, SCHEDULES[i % 3], PRIORS[(i + 1) % 3], 2 + i % 3) for i, name in enumerate(SAMPLERS)]
+
+
+@pytest.mark.parametrize(("sampler", "schedule", "prior", "processes"), EACH)
+def test_the_chain_does_not_know_the_number_of_processes(
+    data: Path, tmp_path: Path, sampler: str, schedule: str, prior: str, processes: int
+) -> None:
+    """Every sampler, schedule and prior; all combinations, in one process group each, are in ``tests/mpi``."""
+    settings = {"iterations": 23, "sampler": sampler, "schedule": schedule, "prior": prior}
+    run(*command(data, tmp_path / "many", processes, **settings)).expect(0)
+    assert digest(tmp_path / "many") == alone(data, tmp_path / "one", **settings)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "processes", "later"), [(name, 2 + (i == 0), 2 if i == 0 else None) for i, name in enumerate(SAMPLERS)]
+)
+def test_a_run_stopped_by_usr1_and_resumed_elsewhere_is_the_same(
+    data: Path, tmp_path: Path, sampler: str, processes: int, later: int | None
+) -> None:
+    """Status 75 and a checkpoint at whatever iteration it was; any other number of processes goes on from there."""
+    settings = {"iterations": 400, "sampler": sampler, "grid": 7, **SMALL_STEPS.get(sampler, {})}
+    out = tmp_path / "run"
+    with Running(command(data, out, processes, **settings)) as running:
+        running.wait_for(out / "metrics.jsonl", 3)
+        running.signal(signal.SIGUSR1)
+        running.wait().expect(75)
+    (stopped,) = steps(out / "checkpoints" / "chain-0")
+    assert 8 <= stopped < 400
+    assert not (out / "lock").exists()
+    run(*dsgmcmc("sample", data, "--out", out, "--resume", processes=later)).expect(0)
+    assert digest(out) == alone(data, tmp_path / "one", **settings)
+
+
+def test_sigterm_and_ctrl_c_to_a_process_end_with_a_checkpoint(data: Path, tmp_path: Path) -> None:
+    """Status 75 for a batch system's warning, 130 for the user's; both can be resumed."""
+    out = tmp_path / "run"
+    settings = {"iterations": 100_000, "evaluate_every": 50}
+    for number, code in ((signal.SIGTERM, 75), (signal.SIGINT, 130)):
+        before = len(metrics(out)) if out.exists() else 0
+        with Running(command(data, out, None, "--resume", **settings)) as running:
+            running.wait_for(out / "metrics.jsonl", before + 2)
+            running.signal(number)
+            running.wait().expect(code)
+    iterations = [line["iteration"] for line in metrics(out)]
+    assert iterations == sorted(set(iterations))
+    assert steps(out / "checkpoints" / "chain-0")[-1] < 100_000
+
+
+def test_a_killed_run_goes_on_from_its_last_checkpoint(data: Path, tmp_path: Path) -> None:
+    """Nothing of it needs to be cleaned up by hand, also not its lock."""
+    out = tmp_path / "run"
+    settings = {"iterations": 600, "checkpoint_every": 20}
+    with Running(command(data, out, **settings)) as running:
+        running.wait_for(out / "metrics.jsonl", 20)
+        running.signal(signal.SIGKILL)
+        running.wait().expect(-signal.SIGKILL)
+    assert steps(out / "checkpoints" / "chain-0")
+    run(*dsgmcmc("sample", data, "--out", out, "--resume", processes=2)).expect(0)
+    assert digest(out) == alone(data, tmp_path / "one", **settings)
+
+
+def test_a_second_run_in_the_same_directory_is_refused(data: Path, tmp_path: Path) -> None:
+    """While the first one lives, and it is not disturbed."""
+    out = tmp_path / "run"
+    with Running(command(data, out, iterations=1_000_000)) as running:
+        running.wait_for(out / "metrics.jsonl", 2)
+        second = run(*dsgmcmc("sample", data, "--out", out, "--resume")).expect(2)
+        assert "is in use" in second.err
+        assert "Traceback" not in second.err
+        running.signal(signal.SIGUSR1)
+        running.wait().expect(75)
+
+
+# ---------------------------------------------------------------------- resuming
+
+
+def test_a_finished_run_is_left_as_it_is(data: Path, finished: Path) -> None:
+    """Status 0 at once, on any number of processes: one batch script serves every submission."""
+    before = content(finished)
+    for processes in (None, 3):
+        run(*dsgmcmc("sample", data, "--out", finished, "--resume", processes=processes)).expect(0)
+        assert content(finished) == before
+
+
+def test_resume_with_nothing_to_resume_starts(data: Path, tmp_path: Path) -> None:
+    """Also in a directory that exists and is empty."""
+    (tmp_path / "run").mkdir()
+    run(*command(data, tmp_path / "run", None, "--resume", iterations=20)).expect(0)
+    assert digest(tmp_path / "run") == alone(data, tmp_path / "one", iterations=20)
+
+
+def test_more_iterations_continue_a_finished_run(data: Path, tmp_path: Path) -> None:
+    """--iterations is the total, and the longer run is the one that would have been made at once."""
+    out = tmp_path / "run"
+    short = alone(data, out, iterations=13)
+    run(*dsgmcmc("sample", data, "--out", out, "--resume", "--iterations", "33")).expect(0)
+    assert digest(out) == alone(data, tmp_path / "long", iterations=33) != short
+    assert tomllib.loads((out / "run.toml").read_text())["iterations"] == 33
+    assert json.loads((out / "summary.json").read_text())["iterations"] == 33
+    assert metrics(out)[-1]["iteration"] == 32
+
+
+def test_a_step_size_given_as_an_option_survives(data: Path, tmp_path: Path) -> None:
+    """What is not given on resuming comes from the run; giving the same again is no change."""
+    step = ("--step-size", "0.01")
+    run(*command(data, tmp_path / "run", None, *step, iterations=11)).expect(0)
+    resume = ("sample", data, "--out", tmp_path / "run", "--resume", "--iterations")
+    run(*dsgmcmc(*resume, "12", *step)).expect(0)
+    run(*dsgmcmc(*resume, "13")).expect(0)
+
+
+def test_a_chain_does_not_change_its_settings_or_data(data: Path, tmp_path: Path, finished: Path) -> None:
+    """Refused by name, before anything is touched."""
+    before = content(finished)
+    for settings, words in (
+        ({"seed": 1}, "seed: 0 in the run, 1 asked for"),
+        ({"rank": 4, "grid": 4}, "rank: 3 in the run, 4 asked for"),
+        ({"sampler": {"name": "sgld"}}, "'name': 'sgld'"),
+        ({"sampler": {"alpha": 0.5}}, "'alpha': 0.5"),
+        ({"biases": False}, "biases: True in the run, False asked for"),
+    ):
+        with pytest.raises(InputError, match=re.escape(words)):
+            sample(MPI.COMM_SELF, data, finished, resume=True, **settings)
+    other = write_planted(tmp_path / "other.h5", seed=5)
+    result = run(*dsgmcmc("sample", other, "--out", finished, "--resume", processes=2)).expect(2)
+    assert f"sampled from other ratings than {other}" in result.err
+    assert "Traceback" not in result.err
+    assert content(finished) == before
+
+
+# ---------------------------------------------------------------------- chains
+
+
+def test_a_job_goes_on_when_only_some_chains_are_finished(data: Path, tmp_path: Path) -> None:
+    """One process made chain 0 and was stopped in chain 1; two processes finish: one of them has nothing to do."""
+    settings = {"iterations": 2000, "chains": 2, "evaluate_every": 20, "checkpoint_every": 2000}
+    out = tmp_path / "run"
+    with Running(command(data, out, **settings)) as running:
+        running.wait_for(out / "metrics-chain-1.jsonl", 2)
+        running.signal(signal.SIGUSR1)
+        running.wait().expect(75)
+    assert steps(out / "checkpoints" / "chain-0") == [2000]
+    assert steps(out / "checkpoints" / "chain-1")[-1] < 2000
+    run(*dsgmcmc("sample", data, "--out", out, "--resume", processes=2)).expect(0)
+    assert digest(out) == alone(data, tmp_path / "one", **settings)
+    lines = [(line["chain"], line["iteration"]) for line in metrics(out)]
+    assert lines == [(chain, n) for chain in range(2) for n in (1, *range(20, 2001, 20))]
+
+
+def test_a_failure_of_one_chain_ends_the_job_with_its_message(data: Path, tmp_path: Path) -> None:
+    """The processes of the other chain must not wait for ever, and the message must not be lost."""
+    out = tmp_path / "run"
+    (out / "draws").mkdir(parents=True)
+    (out / "draws" / "chain-1").touch()  # where a directory should be
+    result = run(*command(data, out, 2, "--resume", iterations=200, chains=2), timeout=60)
+    assert result.code not in (0, 75)
+    assert "chain-1" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_chain_that_cannot_be_resumed_ends_the_job_with_its_message(data: Path, tmp_path: Path) -> None:
+    """On all processes, once, without a traceback, whatever the other chains do; nothing is overwritten."""
+    out = tmp_path / "run"
+    alone(data, out, iterations=20, chains=2)
+    for shard in (out / "checkpoints" / "chain-1").glob("*/shard-*"):
+        shard.write_bytes(b"")
+    resume = ("--resume", "--iterations", "30")
+    result = run(*dsgmcmc("sample", data, "--out", out, *resume, processes=3), timeout=60).expect(2)
+    assert result.err.count("no checkpoint in") == 1
+    assert "Traceback" not in result.err
+    assert steps(out / "checkpoints" / "chain-1") == [20]
