@@ -1,0 +1,260 @@
+"""Section 4.1 of [Simsekli 2016] by the samplers of this package: a linear Gaussian model with a known posterior.
+
+    python tests/benchmarks/hamcmc_linear_gaussian.py --out figures
+
+theta ~ N(0, I), x_n ~ N(a_n . theta, 10), n = 1 .. 1000, the a_n correlated; gradients from N / 100 data drawn with
+replacement; steps (a / t)^0.51. SGLD, PSGLD, HAMCMC with M = 2 and 3, and, as in the paper, SGRLD with the constant
+metric (sum a a^T / 10 + I)^-1, which is the posterior covariance: what the others can hope for. Every method is tuned
+over 21 settings: 21 steps, or 7 steps and 3 values of lambda.
+
+Writes ``hamcmc_scatter.png`` (figure 1 of the paper: D = 2, 20,000 iterations, the second half shown, tuned for the
+divergence of the draws' Gaussian from the posterior) and ``hamcmc_error.png`` (figure 2: error of the posterior mean
+for D = 10 and 100, tuned for that error), and prints what they show. Seconds are CPU seconds of the whole loop, in
+which Python's share is large at these dimensions. Half an hour of one core; needs matplotlib (the extra `report`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from math import sqrt
+from pathlib import Path as FilePath
+from time import process_time
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
+from dsgmcmc.samplers.psgld import PSGLD, PSGLDConfig
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
+from dsgmcmc.schedule import StepSize
+from dsgmcmc.vector_world import VectorWorld, sample
+from dsgmcmc.world import World
+
+N, VARIANCE, BATCH, POWER = 1000, 10.0, 10, 0.51
+ITERATIONS = 20_000
+#: Settings to try: first step, in units of 1 / the largest curvature in the metric, and lambda, in units of its own.
+STEPS = [(step, 0.0) for step in np.geomspace(0.01, 10.0, 21)]
+STEPS_AND_LAMBDAS = list(product(np.geomspace(0.03, 10.0, 7), (0.003, 0.03, 0.3)))
+
+
+class LinearGaussian:
+    """Posterior of theta; a `dsgmcmc.vector_world.Target`."""
+
+    def __init__(self, dimension: int, iterations: int, seed: int) -> None:
+        rng = np.random.default_rng(dimension)  # the same data for every seed
+        rotation, _ = np.linalg.qr(rng.standard_normal((dimension, dimension)))
+        scales = np.geomspace(1.0, 0.1, dimension)  # standard deviations of the a_n along their axes
+        self.a = rng.standard_normal((N, dimension)) * scales @ rotation.T
+        self.x = self.a @ rng.standard_normal(dimension) + rng.normal(0, sqrt(VARIANCE), N)
+        self.batches = np.random.default_rng([1, seed]).integers(0, N, (iterations, BATCH))
+        self.precision = self.a.T @ self.a / VARIANCE + np.eye(dimension)
+        self.mean = np.linalg.solve(self.precision, self.a.T @ self.x / VARIANCE)
+        self.dimension, self.n_data = dimension, N
+        self.curvature = np.full(dimension, np.linalg.norm(self.precision, 2))
+        self.prior_mean, self.prior_precision = np.zeros(dimension), np.ones(dimension)
+
+    def gradient(self, theta: np.ndarray, iteration: int | None) -> np.ndarray:
+        """Gradient on an iteration's data."""
+        chosen = slice(None) if iteration is None else self.batches[iteration]
+        a, x = self.a[chosen], self.x[chosen]
+        return (theta @ a.T - x) @ a * (N / len(x) / VARIANCE)
+
+
+NOISE = Formula("n = z", fields=("n",))
+
+
+class SGRLD(Sampler[StepSize]):
+    """SGLD in a constant dense metric G^-1, for which Gamma vanishes [Patterson 2013]; `step_size` is eps."""
+
+    Config = StepSize
+    scratch = ("g", "n")
+
+    def __init__(self, config: StepSize, burn_in: int, metric: np.ndarray) -> None:
+        super().__init__(config, burn_in)
+        self.metric, self.root = metric, np.linalg.cholesky(metric)
+
+    def step(self, world: World, iteration: int) -> None:
+        """Theta <- theta - eps G^-1 grad U~ + sqrt(2 eps) G^-1/2 z."""
+        eps = self.config.step(iteration, world.grid, self.burn_in)
+        for block in world.visit(send=True):
+            block.gradient("theta", "g")
+            for side in block.sides:
+                side.update(NOISE)
+                side["theta"][:] += sqrt(2 * eps) * side["n"] @ self.root.T - eps * side["g"] @ self.metric
+
+
+def decay(step: float) -> dict[str, Any]:
+    """Settings of a step `step` (1 + t)^-0.51 for t = 0, 1 ...: the paper's (a / t)^0.51, a = step^(1 / 0.51)."""
+    return {"step_size": step, "decay": "polynomial", "decay_sweeps": 1.0, "decay_power": POWER}
+
+
+def psgld(target: LinearGaussian, step: float, other: float) -> PSGLD:
+    """Build PSGLD; `other` is lambda in units of the typical sqrt v, the root mean square of a datum's gradient."""
+    v = np.sqrt(np.mean((target.a * target.x[:, None]) ** 2) / BATCH) / VARIANCE
+    eps = step * v * (1 + other) / target.curvature[0]
+    return PSGLD(PSGLDConfig(**decay(eps * N), burn_in_step_size=eps * N, lambda_n=other * v * N, adapt="always"), 0)
+
+
+def hamcmc(memory: int) -> Callable[[LinearGaussian, float, float], HAMCMC]:
+    """Build HAMCMC; `other` is trust: lambda in units of the largest curvature."""
+
+    def build(target: LinearGaussian, step: float, other: float) -> HAMCMC:
+        return HAMCMC(HAMCMCConfig(memory=memory, trust=other, **decay(step)), 0)
+
+    return build
+
+
+@dataclass(frozen=True)
+class Method:
+    """A sampler, how to build it from a step and lambda, and what to try."""
+
+    build: Callable[[LinearGaussian, float, float], Sampler[Any]]
+    grid: list[tuple[float, float]]
+    colour: str
+
+
+METHODS = {
+    "SGLD": Method(lambda target, step, _: SGLD(SGLDConfig(**decay(step)), 0), STEPS, "tab:blue"),
+    "PSGLD": Method(psgld, STEPS_AND_LAMBDAS, "tab:orange"),
+    "HAMCMC, M=2": Method(hamcmc(2), STEPS_AND_LAMBDAS, "tab:green"),
+    "HAMCMC, M=3": Method(hamcmc(3), STEPS_AND_LAMBDAS, "tab:red"),
+    "SGRLD": Method(
+        lambda target, step, _: SGRLD(StepSize(**decay(step)), 0, np.linalg.inv(target.precision)), STEPS, "tab:gray"
+    ),
+}
+
+
+@dataclass
+class Path:
+    """What a run leaves: its second half, and the error of the mean of all draws, weighted by step, on the way."""
+
+    draws: np.ndarray
+    at: np.ndarray
+    error: np.ndarray
+    seconds: np.ndarray
+
+
+def run(method: Method, dimension: int, settings: tuple[float, float], seed: int) -> tuple[Path, LinearGaussian]:
+    """Run a method from theta = 0; a path that diverges has infinite errors."""
+    target = LinearGaussian(dimension, ITERATIONS, seed)
+    sampler = method.build(target, *settings)
+    world = VectorWorld(target, sampler, seed=seed)
+    at = np.unique(np.geomspace(10, ITERATIONS, 60).astype(int))
+    draws = np.empty((ITERATIONS // 2, dimension))
+    total, weight = np.zeros(dimension), 0.0
+    errors, seconds = np.full(len(at), np.inf), np.full(len(at), np.inf)
+    begin = process_time()
+    with np.errstate(all="ignore"):
+        for t, theta in enumerate(sample(world, sampler, ITERATIONS, sd=0.0)):
+            w = sampler.weight(world, t)
+            total, weight = total + w * theta[0], weight + w
+            if t >= ITERATIONS // 2:
+                draws[t - ITERATIONS // 2] = theta[0]
+            number = np.searchsorted(at, t + 1)
+            if at[number] == t + 1:
+                errors[number] = np.linalg.norm(total / weight - target.mean)
+                seconds[number] = process_time() - begin
+                if not errors[number] < 1e6:
+                    errors[number:] = np.inf
+                    break
+    return Path(draws, at, errors, seconds), target
+
+
+def last_error(path: Path, target: LinearGaussian) -> float:
+    """Error of the mean of all draws."""
+    return float(path.error[-1])
+
+
+def divergence(path: Path, target: LinearGaussian) -> float:
+    """Kullback-Leibler divergence of the Gaussian with the draws' moments from the posterior."""
+    if not np.isfinite(path.error[-1]):
+        return np.inf
+    covariance = np.cov(path.draws.T) @ target.precision
+    offset = path.draws.mean(axis=0) - target.mean
+    _, log = np.linalg.slogdet(covariance)
+    return float(0.5 * (np.trace(covariance) + offset @ target.precision @ offset - target.dimension - log))
+
+
+def tune(
+    method: Method, dimension: int, loss: Callable[[Path, LinearGaussian], float], seeds: int
+) -> tuple[float, float]:
+    """Settings of the grid with the least mean loss over some seeds, which are not those of the figures."""
+    losses = [
+        np.mean([loss(*run(method, dimension, settings, 101 + seed)) for seed in range(seeds)])
+        for settings in method.grid
+    ]
+    return method.grid[int(np.argmin(losses))]
+
+
+def scatter(out: FilePath) -> None:
+    """Draw figure 1: the second half of the draws for D = 2, over the posterior's 1, 2 and 3 sigma ellipses."""
+    figure, panels = plt.subplots(1, len(METHODS), figsize=(3 * len(METHODS), 3), sharex=True, sharey=True)
+    circle = np.stack([np.cos(angles := np.linspace(0, 2 * np.pi, 200)), np.sin(angles)])
+    print("D = 2: divergence of the draws' Gaussian from the posterior, 5 seeds")
+    for panel, (name, method) in zip(panels, METHODS.items(), strict=True):
+        settings = tune(method, 2, divergence, 2)
+        paths = [run(method, 2, settings, seed) for seed in range(5)]
+        found = [divergence(*each) for each in paths]
+        describe(name, settings, f"{np.mean(found):.3f}, {min(found):.3f} to {max(found):.3f}")
+        path, target = paths[0]
+        panel.plot(*path.draws.T, ".", ms=1, alpha=0.3, color=method.colour, rasterized=True)
+        ellipse = np.linalg.cholesky(np.linalg.inv(target.precision)) @ circle
+        for sigma in (1, 2, 3):
+            panel.plot(*(target.mean[:, None] + sigma * ellipse), "k", lw=0.8)
+        panel.set_title(f"{name}\ndivergence {np.mean(found):.2f}", fontsize=10)
+    reach = 4 * np.sqrt(np.diag(np.linalg.inv(target.precision)))
+    panels[0].set(xlim=target.mean[0] + [-reach[0], reach[0]], ylim=target.mean[1] + [-reach[1], reach[1]])
+    figure.tight_layout()
+    figure.savefig(out / "hamcmc_scatter.png", dpi=80)
+
+
+def errors(out: FilePath) -> None:
+    """Draw figure 2: error of the posterior mean for D = 10 and 100, geometric mean over 10 seeds."""
+    figure, panels = plt.subplots(2, 2, figsize=(9, 6.5), sharey="row")
+    for row, dimension in zip(panels, (10, 100), strict=True):
+        print(f"D = {dimension}: error of the posterior mean after {ITERATIONS} iterations, 10 seeds; CPU seconds")
+        for name, method in METHODS.items():
+            settings = tune(method, dimension, last_error, 4)
+            paths = [run(method, dimension, settings, seed)[0] for seed in range(10)]
+            error = np.exp(np.mean([np.log(path.error) for path in paths], axis=0))
+            seconds = np.mean([path.seconds for path in paths], axis=0)
+            spread = np.std([np.log(path.error[-1]) for path in paths]) / sqrt(len(paths))
+            describe(name, settings, f"{error[-1]:.3f} +- {spread:.0%}; {seconds[-1]:.1f} s")
+            row[0].loglog(paths[0].at, error, color=method.colour, label=name)
+            row[1].loglog(seconds, error, color=method.colour, label=name)
+        row[0].set_ylabel(f"D = {dimension}: error of the mean")
+    panels[1, 0].set_xlabel("iterations")
+    panels[1, 1].set_xlabel("CPU seconds")
+    panels[0, 0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(out / "hamcmc_error.png", dpi=80)
+
+
+def describe(name: str, settings: tuple[float, float], found: str) -> None:
+    """Print a line."""
+    step, other = settings
+    text = f"first step {step:.3g}" + (f", lambda {other:g}" if other else "")
+    print(f"  {name:14}{text:32}{found}", flush=True)
+
+
+def main() -> None:
+    """Tune, run, draw."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=FilePath, required=True, help="folder for the figures")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    scatter(options.out)
+    errors(options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Section 4.3 of [Simsekli 2016]: DSGLD, PSGLD and HAMCMC on MovieLens, distributed matrix factorisation.
+
+    python tests/benchmarks/hamcmc_movielens.py ml-1m.h5 --out figures
+
+K = 10, all variances 1, no biases, a 4 x 4 grid, parts drawn at random, constant steps, burn-in 50 iterations, M = 2,
+10 % of the ratings held out; once with the ratings as they are, as printed in the paper, and once centred at their
+mean. DSGLD is SGLD on blocks. Every method is tried with 12 settings, 12 steps or 4 steps and 3 values of its lambda;
+the one with the least RMSE of the posterior mean prediction after 1,000 iterations is run again with other seeds: RMSE
+against iterations and against seconds, all inclusive, also the evaluation. Runs are those of ``dsgmcmc sample`` on one
+process. HAMCMC is shown with gamma I, as in the paper, and with the diagonal metric.
+
+Writes ``hamcmc_movielens.png`` and prints a table. Quarter of an hour; needs matplotlib (the extra `report`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+ITERATIONS, BURN_IN, SEEDS = 1000, 50, 3
+MODEL = [
+    *("--rank=10", "--no-biases", "--prior=fixed", "--prior-precision=1", "--noise-precision=1"),
+    *("--grid=4", "--schedule=random", f"--iterations={ITERATIONS}", f"--burn-in={BURN_IN}"),
+    *("--thin=3", "--evaluate-every=10", "--save-draws=0"),
+]
+CENTRES = {"ratings as printed": "--no-center", "centred": "--center"}
+Lines = list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Method:
+    """Options of a sampler, and what to try: steps, and values of a second setting."""
+
+    options: tuple[str, ...]
+    steps: tuple[float, ...]
+    setting: str = ""
+    values: tuple[float, ...] = (0.0,)
+
+    def trials(self) -> list[list[str]]:
+        """Options of every trial."""
+        return [
+            [*self.options, f"--step-size={step}", *([f"--set=sampler.{self.setting}={value}"] if self.setting else [])]
+            for step, value in product(self.steps, self.values)
+        ]
+
+
+ADAPTIVE = ((0.03, 0.07, 0.15, 0.3), "lambda_n", (3.0, 9.0, 30.0))
+METHODS = {
+    "DSGLD": Method(("--sampler=sgld",), tuple(np.geomspace(0.05, 8.0, 12).round(3).tolist())),
+    "PSGLD": Method(("--sampler=psgld", "--set=sampler.adapt=always"), *ADAPTIVE),
+    "HAMCMC": Method(("--sampler=hamcmc",), (0.5, 1.2, 2.8, 6.4), "trust", (1.0, 0.2, 0.03)),
+    "HAMCMC, diagonal": Method(("--sampler=hamcmc", "--set=sampler.metric=diagonal"), *ADAPTIVE),
+}
+
+
+def run(data: Path, options: list[str], seed: int) -> Lines:
+    """Lines of metrics of a run; none if it diverged."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        command = [sys.executable, "-m", "dsgmcmc", "sample", data, "--out", out, *MODEL, *options, f"--seed={seed}"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        if "diverged" in ended.stderr:
+            return []
+        if ended.returncode:
+            raise SystemExit(f"{' '.join(map(str, command))} ended with {ended.returncode}\n{ended.stderr}")
+        lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def tune(data: Path, method: Method, centre: str) -> list[str]:
+    """Options of the trial with the least RMSE of the mean prediction in the end, on two seeds; none may diverge."""
+    trials = method.trials()
+    losses = []
+    for trial in trials:
+        ends = [run(data, [*trial, centre], seed) for seed in (100, 101)]
+        losses.append(np.mean([lines[-1]["rmse_mean"] if lines else np.inf for lines in ends]))
+    return trials[int(np.argmin(losses))]
+
+
+def main() -> None:
+    """Tune, run, draw."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data", type=Path, help="ratings file made by `dsgmcmc prepare`")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the figure")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    figure, panels = plt.subplots(2, 2, figsize=(9, 6.5), sharey="row")
+    for row, (title, centre) in zip(panels, CENTRES.items(), strict=True):
+        print(
+            f"{title}: RMSE of the mean prediction after {ITERATIONS} iterations, {SEEDS} seeds; of the last state; s"
+        )
+        for colour, (name, method) in enumerate(METHODS.items()):
+            best = tune(arguments.data, method, centre)
+            runs = [run(arguments.data, [*best, centre], seed) for seed in range(SEEDS)]
+            ends = [lines[-1] for lines in runs if lines]
+            mean, state, seconds = (np.mean([end[key] for end in ends]) for key in ("rmse_mean", "rmse", "time_s"))
+            text = f"  {name:18}{mean:.4f}  {state:.4f}  {seconds:5.1f} s  {' '.join(best)}"
+            print(text + (f"  ({SEEDS - len(ends)} diverged)" if len(ends) < SEEDS else ""), flush=True)
+            for number, lines in enumerate(runs):
+                shown = [line for line in lines if line["rmse_mean"] is not None]
+                rmse = [line["rmse_mean"] for line in shown]
+                for panel, key in zip(row, ("iteration", "time_s"), strict=True):
+                    x = [line[key] for line in shown]
+                    panel.plot(x, rmse, color=f"C{colour}", lw=1, label=None if number else name)
+        row[0].set(ylabel=f"{title}: RMSE", ylim=(0.84, 0.96))
+    panels[1, 0].set_xlabel("iterations")
+    panels[1, 1].set_xlabel("seconds, all inclusive")
+    panels[0, 0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(arguments.out / "hamcmc_movielens.png", dpi=80)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Run one rival on a split in plain arrays: python rivals_run.py NAME SPLIT.npz RESULT.npz RANK THREADS.
+
+Runs in the rivals' environment, without dsgmcmc. Writes the curve of (seconds, RMSE of the mean prediction), the test
+predictions and, where the tool has them, their standard deviations.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+
+import numpy as np
+from scipy import sparse
+
+BURN_IN, DRAWS = 20, 80
+
+
+def load(path):
+    """The split: shape, mean, and (rows, columns, values) of both parts."""
+    with np.load(path) as arrays:
+        parts = [[arrays[f"{part}_{name}"] for name in ("rows", "columns", "values")] for part in ("train", "test")]
+        return tuple(int(n) for n in arrays["shape"]), float(arrays["mean"]), *parts
+
+
+def smurff(shape, mean, train, test, rank, threads):
+    """SMURFF's BPMF with its adaptive noise, the better of its noise models here; on centred ratings."""
+    import smurff as package
+
+    matrices = [sparse.coo_matrix((v.astype(float) - mean, (r, c)), shape=shape).tocsc() for r, c, v in (train, test)]
+    session = package.TrainSession(
+        priors=["normal", "normal"],
+        num_latent=rank,
+        num_threads=threads,
+        burnin=BURN_IN,
+        nsamples=DRAWS,
+        seed=1,
+        verbose=0,
+    )
+    session.addTrainAndTest(*matrices, package.AdaptiveNoise(1.0, 10.0))
+    curve = []
+    begin = perf_counter()
+    session.init()
+    step = 0
+    while session.step():
+        step += 1
+        if step > BURN_IN:
+            curve.append((perf_counter() - begin, session.getStatus().rmse_avg))
+    found = {tuple(p.coords): (p.pred_avg, p.var) for p in session.getTestPredictions()}
+    pairs = np.array([found[r, c] for r, c in zip(test[0].tolist(), test[1].tolist(), strict=True)])
+    return {"curve": curve, "mean": pairs[:, 0] + mean, "tau": np.nan}
+
+
+def myfm(shape, mean, train, test, rank, threads):
+    """MyFM's Gibbs sampler for factorisation machines on the two one-hot encodings; one core."""
+    from myfm import MyFMGibbsRegressor
+
+    def encode(r, c, _):
+        both = np.stack([r, c + shape[0]], axis=1).ravel()
+        return sparse.csr_matrix((np.ones(len(both)), both, np.arange(0, len(both) + 1, 2)), shape=(len(r), sum(shape)))
+
+    inputs, targets = encode(*test), test[2]
+    curve, total, begin = [], np.zeros(len(targets)), perf_counter()
+
+    def watch(step, fm, hyper, history):
+        if step >= BURN_IN:
+            total[:] += fm.predict_score(inputs, [])
+            curve.append((perf_counter() - begin, np.sqrt(np.mean((total / (step - BURN_IN + 1) - targets) ** 2))))
+        return False, None
+
+    model = MyFMGibbsRegressor(rank=rank, random_seed=1)
+    groups = [shape[0], shape[1]]
+    model.fit(encode(*train), train[2], n_iter=BURN_IN + DRAWS, n_kept_samples=1, group_shapes=groups, callback=watch)
+    return {"curve": curve, "mean": total / DRAWS, "tau": np.nan}
+
+
+def libmf(shape, mean, train, test, rank, threads):
+    """LIBMF, a point estimate by SGD; one run for every length, the best of them counts."""
+    from libmf.mf import MF
+
+    data = np.stack([*train[:2], train[2]], axis=1).astype(np.float32)
+    curve, best = [], (np.inf, None)
+    for epochs in (5, 10, 15, 20, 30, 40):
+        model = MF(k=rank, nr_threads=threads, nr_iters=epochs, quiet=True, lambda_p2=0.05, lambda_q2=0.05)
+        begin = perf_counter()
+        model.fit(data)
+        seconds = perf_counter() - begin
+        # its own predict() pairs rows and columns wrongly (libmf 0.9.2), so the factors are multiplied here
+        prediction = np.sum(model.p_factors()[test[0]] * model.q_factors()[test[1]], axis=1)
+        prediction = np.where(np.isnan(prediction), mean, prediction)
+        rmse = np.sqrt(np.mean((prediction - test[2]) ** 2))
+        curve.append((seconds, rmse))
+        best = min(best, (rmse, prediction), key=lambda pair: pair[0])
+    return {"curve": curve, "mean": best[1], "tau": np.nan}
+
+
+if __name__ == "__main__":
+    name, split, result, rank, threads = sys.argv[1:]
+    np.savez(result, **{"smurff": smurff, "myfm": myfm, "libmf": libmf}[name](*load(split), int(rank), int(threads)))
