@@ -1,0 +1,64 @@
+# shellcheck shell=bash
+# Sourced by the scripts beside it: the virtual environment, and what Open MPI has to be told.
+#
+# DSGMCMC_VENV   the virtual environment, by default .venv in the repository
+# PYTHON         the Python that it is made with, by default python3
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv=${DSGMCMC_VENV:-$root/.venv}
+
+say() { printf '\n== %s\n' "$*" >&2; }
+
+fail() {
+  printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+  exit 2
+}
+
+# make_environment EXTRAS: have the package with these extras (comma-separated) installed and first on the PATH.
+# What was installed is noted in the environment, so that this takes no time when nothing has changed.
+make_environment() {
+  local python=${PYTHON:-python3} note=$venv/.dsgmcmc-installed extras=$1
+  if ! environment_has "$extras" "$note"; then
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+      fail "Python 3.11 or later is needed, $python is not: set PYTHON=/path/to/python3"
+    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+      fail "$python cannot make virtual environments: on Debian and Ubuntu, apt-get install python3-venv, then run this again"
+    say "Installing dsgmcmc into $venv (a minute or two)"
+    "$python" -m venv "$venv"
+    [ ! -r "$note" ] || extras=$extras,$(cut -d' ' -f2 "$note")
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "${root}[$extras]" ||
+      fail "pip could not install dsgmcmc[$extras]: see above"
+    printf '%s %s\n' "$(requirements)" "$extras" >"$note"
+  fi
+  export PATH=$venv/bin:$PATH
+}
+
+requirements() { cksum <"$root/pyproject.toml" | tr ' ' -; }
+
+# environment_has EXTRAS NOTE
+environment_has() {
+  local wanted checksum installed
+  [ -r "$2" ] || return 1
+  read -r checksum installed <"$2"
+  [ "$checksum" = "$(requirements)" ] || return 1
+  for wanted in ${1//,/ }; do
+    [[ ,$installed, == *,$wanted,* ]] || return 1
+  done
+  "$venv/bin/python" -c 'import dsgmcmc' 2>/dev/null # fails where the repository was moved
+}
+
+# tell_open_mpi PROCESSES: what its mpirun does not assume. Variables that are set already stay.
+tell_open_mpi() {
+  if [ "$(id -u)" -eq 0 ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  fi
+  # the machine has other work, too: wait without spinning, and bind no process, for every job would take the same cores
+  export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
+  export PRTE_MCA_hwloc_default_binding_policy=${PRTE_MCA_hwloc_default_binding_policy:-none}
+  if [ "$1" -gt "$(usable_cores)" ]; then
+    export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+  fi
+}
+
+# Cores by affinity, or fewer where the container's or the job's quota is less.
+usable_cores() { python -c 'from dsgmcmc.machine import usable_cores; print(usable_cores())'; }

