@@ -17,12 +17,26 @@ import dsgmcmc
 from dsgmcmc import machine
 from dsgmcmc.__main__ import THREAD_VARIABLES
 from dsgmcmc.launch import LAUNCHER_SIZES
-from dsgmcmc.probes import Failure, attempt, probe_alone, probe_files, probe_kernels, probe_mpi, probe_two
+from dsgmcmc.probes import (
+    Failure,
+    attempt,
+    probe_alone,
+    probe_files,
+    probe_kernels,
+    probe_mpi,
+    probe_single_copy,
+    probe_two,
+)
 
 OPENMPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 #: Variables that say: a batch job, or a process that a launcher started.
 JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", *LAUNCHER_SIZES)
+#: Beginnings of the variables that steer how MPI libraries communicate.
+COMMUNICATION = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "MPIR_CVAR_", "I_MPI_", "FI_", "UCX_")
+#: What says that this is a container, and which kind.
+CONTAINERS = {"Docker": "/.dockerenv", "Podman": "/run/.containerenv", "Apptainer": "/.singularity.d"}
 LEAST_MEMORY = 1 << 30  # bytes; interpreter and libraries take 0.2 GB of it for each process
+LEAST_SHARED = 256 << 20  # bytes of /dev/shm; Docker's 64 MB are too few for more than a few processes
 
 Level = Literal["ok", "warning", "error"]
 
@@ -62,7 +76,11 @@ def examine(launch: bool = True) -> list[Finding]:
     list of Finding
         Sampling can work if none of them is an error.
     """
-    return [_python(), *_mpi(launch), _launcher_variables(), _files(), *_kernels(), _threads(), _cores(), _memory()]
+    return [
+        *(_python(), *_mpi(launch), _launcher_variables()),
+        *(_communication(), _shared_memory(), _single_copy()),
+        *(_files(), *_kernels(), _threads(), _cores(), _memory()),
+    ]
 
 
 # ---------------------------------------------------------------------- MPI
@@ -149,6 +167,40 @@ def permissive() -> dict[str, str]:
     """Environment in which Open MPI starts two processes for anybody and on one core."""
     allowed = dict.fromkeys(OPENMPI_AS_ROOT, "1")
     return allowed | {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_mpi_yield_when_idle": "1"}
+
+
+# ---------------------------------------------------------------------- communication
+
+
+def _communication() -> Finding:
+    found = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(COMMUNICATION)]
+    container = next((name for name, mark in CONTAINERS.items() if Path(mark).exists()), None)
+    place = [] if container is None else [f"in a container ({container})"]
+    return Finding("Communication", "ok", ", ".join(place + found) or "no settings: the MPI library chooses")
+
+
+def _shared_memory() -> Finding:
+    """Messages between the processes of a host pass through files here."""
+    try:
+        usage = shutil.disk_usage("/dev/shm")
+    except OSError as error:
+        advice = "MPI libraries pass the messages of a host through it: mount a tmpfs there"
+        return Finding("Shared memory", "warning", f"no /dev/shm: {error.strerror}", advice)
+    found = f"/dev/shm has {usage.free / 1e6:,.0f} MB free"
+    if usage.free < LEAST_SHARED:
+        advice = "start the container with --shm-size=1g, or remove what lies in /dev/shm"
+        return Finding("Shared memory", "warning", found, advice)
+    return Finding("Shared memory", "ok", found)
+
+
+def _single_copy() -> Finding:
+    """Whether long messages between the processes of a host are copied once or twice; they arrive in any case."""
+    answer = attempt(probe_single_copy)
+    if isinstance(answer, Failure):
+        advice = "if MPI reports errors of process_vm_readv: export OMPI_MCA_smsc=^cma (Open MPI)"
+        found = f"a process may not read another's memory (CMA: {answer.reason}); messages are copied twice"
+        return Finding("Single copy", "warning", found, advice)
+    return Finding("Single copy", "ok", "processes may read each other's memory (CMA): messages are copied once")
 
 
 # ---------------------------------------------------------------------- everything else

@@ -58,6 +58,13 @@ def world() -> Any:
     return comm
 
 
+def processes_here(comm: Any) -> Any:
+    """Make a communicator of the processes on this host; the caller frees it. Collective."""
+    from mpi4py import MPI
+
+    return comm.Split_type(MPI.COMM_TYPE_SHARED)
+
+
 def oversubscription(comm: Any) -> str:
     """Say whether the processes have fewer cores than they need anywhere; empty if all is well. Collective.
 
@@ -66,9 +73,7 @@ def oversubscription(comm: Any) -> str:
     str
         At process 0: a warning about the worst host.
     """
-    from mpi4py import MPI
-
-    here = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    here = processes_here(comm)
     mine = os.sched_getaffinity(0)
     cores = len(set().union(*here.allgather(mine)))
     quota = cpu_quota()

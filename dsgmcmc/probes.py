@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.launch import world
 
 TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system takes a while
+PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, ctypes.c_ulong(-1)  # of linux/prctl.h
 #: Vector instructions that the kernels profit from, widest first.
 VECTOR_FEATURES = ("avx512f", "avx2", "avx", "sve", "neon")
 
@@ -110,6 +112,32 @@ def probe_two() -> None:
         raise InputError("a message arrived damaged")
     if comm.rank == 0:
         print(json.dumps({"bytes": sent.nbytes}))
+
+
+def probe_single_copy() -> None:
+    """Read a sibling's memory by process_vm_readv, which the sibling has allowed, as MPI libraries do."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    secret = ctypes.create_string_buffer(b"dsgmcmc", 8)  # fork gives both children the same address
+    ready, allowed = os.pipe()
+    sibling = os.fork()
+    if sibling == 0:
+        libc.prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0)
+        secret.value = b"shared"
+        os.write(allowed, b"!")
+        signal.pause()
+    os.read(ready, 1)
+    reader = os.fork()
+    if reader == 0:
+        copy = ctypes.create_string_buffer(8)
+        pieces = [(ctypes.c_size_t * 2)(ctypes.addressof(buffer), 8) for buffer in (copy, secret)]
+        size = libc.process_vm_readv(sibling, pieces[0], 1, pieces[1], 1, 0)
+        os._exit(0 if size == 8 and copy.value == b"shared" else ctypes.get_errno() or 1)
+    status = os.waitstatus_to_exitcode(os.waitpid(reader, 0)[1])
+    os.kill(sibling, signal.SIGKILL)
+    os.waitpid(sibling, 0)
+    if status != 0:
+        raise InputError(os.strerror(status))
+    print("{}")
 
 
 def probe_files() -> None:

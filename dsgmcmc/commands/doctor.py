@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dsgmcmc.errors import EXIT_FAILURE
+
+if TYPE_CHECKING:
+    from dsgmcmc.doctor import Finding
 
 COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": typer.colors.RED}
 
@@ -17,25 +22,45 @@ def doctor(
     launch: Annotated[
         bool, typer.Option("--launch/--no-launch", help="Whether to start MPI processes; login nodes may forbid it.")
     ] = True,
+    out: Annotated[
+        Path, typer.Option(help="Under a launcher: the folder of a run, to see whether all processes share it.")
+    ] = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
     """Look at what sampling needs on this machine, and say what to do about what is missing.
 
-    Ends with status 1 if sampling cannot work. On a login node:
+    Ends with status 1 if sampling cannot work. On a login node, and on all the hosts of a job:
 
         dsgmcmc doctor --no-launch
+
+        mpirun -n 64 dsgmcmc doctor --out /scratch/me/runs
     """
     from dsgmcmc.doctor import examine
+    from dsgmcmc.launch import run_parallel, together, world
 
-    findings = examine(launch)
+    if not (launch and together()):
+        raise typer.Exit(_tell(examine(launch), as_json))
+    comm = world()
+
+    def work() -> int:
+        from dsgmcmc.hosts import compare
+
+        findings = compare(comm, out)
+        return int(comm.bcast(_tell(findings, as_json) if comm.rank == 0 else None))
+
+    run_parallel(comm, work)
+
+
+def _tell(findings: Sequence[Finding], as_json: bool) -> int:
+    """Print findings; return the exit status."""
     problems = sum(finding.level == "error" for finding in findings)
     if as_json:
         print(json.dumps({"can_sample": not problems, "findings": [asdict(finding) for finding in findings]}, indent=1))
     else:
         for finding in findings:
             level = typer.style(f"{finding.level:8}", fg=COLOURS[finding.level])
-            typer.echo(f"{level} {finding.name:13} {finding.found}")
+            typer.echo(f"{level} {finding.name:15} {finding.found}")
             if finding.advice:
-                typer.echo(f"{'':22} -> {finding.advice}")
+                typer.echo(f"{'':24} -> {finding.advice}")
         typer.echo("Sampling can work here." if not problems else f"Sampling cannot work here: {problems} error(s).")
-    raise typer.Exit(EXIT_FAILURE if problems else 0)
+    return EXIT_FAILURE if problems else 0

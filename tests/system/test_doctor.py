@@ -19,6 +19,9 @@ EVERYTHING = {
     "MPI library",
     "MPI start",
     "Launcher",
+    "Communication",
+    "Shared memory",
+    "Single copy",
     "HDF5",
     "Kernels",
     "Kernel cache",
@@ -73,19 +76,29 @@ def test_no_launch_initialises_nothing():
     assert "not tried" in findings["MPI start"]["found"]
 
 
-def test_under_a_launcher_no_second_one_is_started():
-    """An mpirun inside an mpirun takes the outer one's variables for its own."""
-    _, findings = doctor(PMI_SIZE="2")
-    assert "not tried" in findings["MPI start"]["found"]
-    assert "PMI_SIZE=2" in findings["Launcher"]["found"]
-
-
 def test_an_unsafe_kernel_cache_is_an_error(tmp_path):
     """Sampling would refuse such a folder, so doctor must not pass it."""
     tmp_path.chmod(0o777)
     status, findings = doctor("--no-launch", DSGMCMC_CACHE_DIR=str(tmp_path))
     assert status == 1
     assert str(tmp_path) in findings["Kernels"]["found"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_the_little_shared_memory_of_a_container_is_a_warning():
+    """Docker gives 64 MB, with which MPI fails later and unclearly."""
+    script = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@" doctor --no-launch --json'
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-m", "dsgmcmc"]
+    answer = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=300).stdout)
+    finding = next(finding for finding in answer["findings"] if finding["name"] == "Shared memory")
+    assert finding["level"] == "warning"
+    assert "--shm-size" in finding["advice"]
+
+
+def test_what_steers_communication_is_shown():
+    """A variable that somebody set long ago is the first thing to look at when messages are slow."""
+    _, findings = doctor("--no-launch", OMPI_MCA_btl_tcp_if_include="eth1")
+    assert "OMPI_MCA_btl_tcp_if_include=eth1" in findings["Communication"]["found"]
 
 
 def test_many_threads_are_a_warning_only():

@@ -1,0 +1,117 @@
+"""What processes that a launcher started together find of each other: hosts, versions, a shared folder."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.doctor import Finding, examine
+from dsgmcmc.launch import oversubscription, processes_here
+from dsgmcmc.rundir import versions
+
+PING = 1 << 20  # bytes that every process sends to its neighbour
+
+
+def compare(comm: Any, folder: Path) -> list[Finding]:
+    """Look at every host, and at what the processes must have in common. Collective.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        All processes of the launch.
+    folder : Path
+        Where a run is to be written; it need not exist.
+
+    Returns
+    -------
+    list of Finding
+        At process 0: all findings of its own host, those of other hosts that are not well or not the same, and how
+        the processes fit together. Elsewhere none.
+    """
+    here = processes_here(comm)
+    local = examine(launch=False) if here.rank == 0 else []
+    everyone = comm.gather((platform.node(), here.rank == 0, local, versions()))
+    here.Free()
+    crowded = oversubscription(comm)
+    exchange = _exchange(comm)
+    shared = _shared(comm, folder)
+    if comm.rank != 0:
+        return []
+    hosts = {name: found for name, leads, found, _ in everyone if leads}
+    own = next(iter(hosts))
+    findings = [finding for finding in hosts.pop(own) if finding.name != "MPI start"]
+    for host, others in hosts.items():
+        findings += [Finding(f"{f.name} of {host}", f.level, f.found, f.advice) for f in others if f.level != "ok"]
+    names = [name for name, _, _, _ in everyone]
+    findings.append(Finding("Hosts", "ok", ", ".join(f"{host} ({names.count(host)})" for host in dict.fromkeys(names))))
+    findings.append(exchange)
+    findings += _differences([(name, found) for name, _, _, found in everyone])
+    fit = Finding("Processes", "warning" if crowded else "ok", crowded or "no host has more of them than cores")
+    return [*findings, fit, shared]
+
+
+def _exchange(comm: Any) -> Finding:
+    """Send to the next process and receive from the one before, as the ring does. Collective."""
+    sent, received = np.full(PING, comm.rank % 251, np.uint8), np.full(PING, 255, np.uint8)
+    before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    comm.Sendrecv(sent, after, recvbuf=received, source=before)
+    damaged = [rank for rank, bad in enumerate(comm.allgather(bool((received != before % 251).any()))) if bad]
+    if damaged:
+        return Finding("MPI start", "error", f"messages to processes {damaged} arrived damaged", "check the network")
+    return Finding("MPI start", "ok", f"{comm.size} processes, each sent {PING:,} bytes to the next")
+
+
+def _differences(everyone: list[tuple[str, dict[str, str]]]) -> Iterator[Finding]:
+    """Compare what the bits of a chain depend on."""
+    different = False
+    for what in everyone[0][1]:
+        where: dict[str, list[str]] = {}
+        for host, found in everyone:
+            where.setdefault(found[what], []).append(host)
+        if len(where) == 1:
+            continue
+        different = True
+        text = "; ".join(f"{value} on {', '.join(dict.fromkeys(hosts))}" for value, hosts in where.items())
+        if what == "cpu":
+            advice = "the last bits of draws depend on the kind of CPU: ask for nodes of one kind if they must repeat"
+            yield Finding("CPU", "warning", text, advice)
+        else:
+            yield Finding(f"{what} version", "error", text, "give every host the same environment")
+    if not different:
+        facts = ", ".join(f"{name} {value}" for name, value in everyone[0][1].items())
+        yield Finding("Same everywhere", "ok", facts)
+
+
+def _shared(comm: Any, folder: Path) -> Finding:
+    """Every process writes a file into a folder that process 0 makes, and process 0 looks for all. Collective."""
+    place = folder.absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    probe, reason = "", ""
+    if comm.rank == 0:
+        try:
+            probe = tempfile.mkdtemp(prefix=".dsgmcmc-doctor-", dir=place)
+        except OSError as error:
+            reason = str(error)
+    made, reason, place = comm.bcast((probe, reason, place))
+    if not made:
+        return Finding("Run directory", "error", f"{place} cannot be written: {reason}", "choose another folder")
+    files = [Path(made) / str(rank) for rank in range(comm.size)]
+    with contextlib.suppress(OSError):
+        files[comm.rank].touch()
+    names = comm.gather(platform.node())
+    if comm.rank != 0:
+        return Finding("Run directory", "ok", "")
+    missing = {name for name, file in zip(names, files, strict=True) if not file.exists()}
+    shutil.rmtree(made, ignore_errors=True)
+    if missing:
+        found = f"{place} is not shared: what {', '.join(sorted(missing))} wrote there did not arrive at {names[0]}"
+        return Finding("Run directory", "error", found, "write the run to a file system that all hosts share (--out)")
+    return Finding("Run directory", "ok", f"{place}: all processes can write there, and see the same files")
