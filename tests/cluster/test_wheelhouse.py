@@ -1,0 +1,77 @@
+"""Installation on nodes without a network: the commands of launch/README.md, with the network really cut."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+from support import MPI_ENVIRONMENT, write_planted
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+TIMEOUT = 600
+
+
+def blocks() -> list[str]:
+    """Shell blocks of the section about nodes without a network."""
+    text = (ROOT / "launch" / "README.md").read_text(encoding="utf-8")
+    section = text.split("### Nodes without a network")[1].split("\n## ")[0]
+    return re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+
+
+def shell(script: str, folder: Path, *before: str, **environment: str) -> str:
+    """Run lines as their reader would, stopping at the first that fails; what they printed."""
+    process = subprocess.run(
+        [*before, "bash", "-euo", "pipefail", "-c", script],
+        cwd=folder,
+        env={**os.environ, **MPI_ENVIRONMENT, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert process.returncode == 0, f"{script}\n{process.stdout}"
+    return process.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can cut the network of a process (unshare --net)")
+@pytest.mark.timeout(2 * TIMEOUT)
+def test_the_wheelhouse_is_all_that_a_node_needs(tmp_path: Path) -> None:
+    """A cluster's user gets one attempt without a network: all wheels are there, mpi4py is of the module's MPI."""
+    missing = [name for name in ("gcc", "unshare") if shutil.which(name) is None]
+    if missing:
+        assert not os.environ.get("CI"), f"not installed: {missing}"
+        pytest.skip(f"not installed: {missing}")
+    collect, install = blocks()
+    source = tmp_path / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".venv*", ".git", "runs", "downloads"))
+    shell(collect, source)
+
+    # the module: an MPI in a folder of its own, as far from the environment as a cluster's
+    module = tmp_path / "module"
+    module.mkdir()
+    for tool in ("mpicc", "mpirun", "opal_wrapper"):
+        if (SCRIPTS / tool).exists():
+            module.joinpath(tool).symlink_to(SCRIPTS / tool)
+    home = tmp_path / "home"
+    home.mkdir()
+    loaded = f"module() {{ export PATH={module}:$PATH; }}\n"
+    offline = ("unshare", "--net")
+    clean = {"HOME": str(home), "PIP_CACHE_DIR": str(tmp_path / "none"), "PIP_FIND_LINKS": ""}
+    # unoptimised, because the compiler would take minutes over the layer between Python and MPI
+    said = shell(loaded + install, source, *offline, **clean, CFLAGS="-O0 -g0")
+    assert "Sampling can work here" in said
+
+    python = home / "dsgmcmc" / "bin" / "python"
+    libraries = (home / "dsgmcmc").glob("lib/python3*/site-packages/mpi4py/MPI*.so")
+    assert [path.name.count(".") for path in libraries] == [2], "a wheel's, which has one for every kind of MPI"
+    data = write_planted(tmp_path / "r.h5")
+    up = f"ip link set lo up 2>/dev/null || true; {module}/mpirun -n 2 {python.parent}/dsgmcmc"
+    said = shell(f"{up} sample {data} --out run --rank 2 --iterations 8 --grid 2", tmp_path, *offline, HOME=str(home))
+    assert "on 2 process(es)" in said
