@@ -24,6 +24,7 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.faults import fault
 from dsgmcmc.manifest import BlockEntry, Key, Manifest, read_manifest, seen_by_all
+from dsgmcmc.plain import check_size, plain_dataset
 
 Array = npt.NDArray[Any]
 Block = Array | Callable[[], Array]  # an array, or what makes it at the moment it is written
@@ -88,7 +89,7 @@ class Snapshot:
 
         def read() -> Array:
             with h5py.File(shard, "r", locking=False) as file:
-                return _read_plain(file, key.path, entry, shard.stat().st_size)
+                return _read_entry(file, entry, shard.stat().st_size)
 
         try:
             array = seen_by_all(self.path, read)
@@ -118,20 +119,14 @@ class Snapshot:
             self.read(key)
 
 
-def _read_plain(file: Any, name: str, entry: BlockEntry, file_bytes: int) -> Array:
-    """Read a data set that lies in this file in the plainest way, and refuse any other."""
-    where = ""
-    for part in name.split("/"):
-        where = f"{where}/{part}"
-        if not isinstance(file.get(where, getlink=True), h5py.HardLink):
-            raise ValueError(f"{where} is missing or a link elsewhere")
-    data = file[name]
-    if not isinstance(data, h5py.Dataset) or data.is_virtual or data.external:
-        raise ValueError(f"{name} is not stored in this file")
+def _read_entry(file: Any, entry: BlockEntry, file_bytes: int) -> Array:
+    """Read a block that lies in this file as the manifest says, and refuse any other."""
+    data = plain_dataset(file, entry.key.path)
     if data.shape != entry.shape or data.dtype.str != entry.dtype:
-        raise ValueError(f"{name} is {data.dtype.str} {data.shape}; the manifest says {entry.dtype} {entry.shape}")
-    if data.id.get_create_plist().get_nfilters() or data.nbytes > file_bytes:
-        raise ValueError(f"{name} is compressed or larger than its file")
+        raise ValueError(
+            f"{entry.key.path} is {data.dtype.str} {data.shape}; the manifest says {entry.dtype} {entry.shape}"
+        )
+    check_size(data, file_bytes)
     array: Array = data[...]
     return array
 

@@ -13,6 +13,7 @@ import duckdb
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.ingest.watch import Report, Watch
+from dsgmcmc.machine import memory_limit
 
 _OVERHEAD = 200_000_000  # bytes of Python, its libraries and the arrays
 _PER_THREAD = 80_000_000  # bytes with which a thread of DuckDB sorts and joins
@@ -32,27 +33,8 @@ def parse_bytes(text: str) -> int:
 
 
 def default_memory() -> int:
-    """Return 60 % of what this process may use: the least of the machine's memory and its cgroups' limits."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        _, controllers, name = line.split(":", 2)
-        if controllers == "":
-            root, file = Path("/sys/fs/cgroup"), "memory.max"
-        elif "memory" in controllers.split(","):
-            root, file = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"
-        else:
-            continue
-        own = root / name.lstrip("/")
-        for folder in (own, *own.parents):
-            try:
-                limits.append(int((folder / file).read_text()))  # "max" is no limit
-            except (OSError, ValueError):
-                continue
-    return int(0.6 * min(limits))
+    """Return 60 % of the bytes that this process may use."""
+    return int(0.6 * memory_limit())
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.plain import check_size, plain_dataset
 from dsgmcmc.ratings.format import (
     FORMAT,
     MAX_ID_BYTES,
@@ -214,7 +215,6 @@ class Ratings:
             raise self._wrong("content_sha256 is not a SHA-256")
         self._indptr: dict[str, Int64] = {}
         for part, nnz in zip(PARTS, (self.nnz, self.nnz_test), strict=True):
-            self._group(part)
             self._dataset(f"{part}/indices", nnz, np.int32)
             self._dataset(f"{part}/values", nnz, np.float32)
             indptr: Int64 = self._dataset(f"{part}/indptr", self.n_rows + 1, np.int64)[:]
@@ -226,7 +226,6 @@ class Ratings:
         if not inside.all() or int(self._column_counts.sum()) != self.nnz:
             raise self._wrong(f"/train/column_counts does not add up to {self.nnz}")
         for side, n in (("rows", self.n_rows), ("cols", self.n_cols)):
-            self._group(side)
             self._dataset(f"{side}/ids", n, None)
 
     def _attributes(self) -> dict[str, Any]:
@@ -243,31 +242,19 @@ class Ratings:
             found[name] = value.decode() if kind is str else kind(value)
         return found
 
-    def _hard_link(self, name: str, kind: type) -> Any:
-        if not isinstance(self._file.get(name, getlink=True), h5py.HardLink):
-            raise self._wrong(f"/{name} is missing, or a link elsewhere")
-        found = self._file[name]
-        if not isinstance(found, kind):
-            raise self._wrong(f"/{name} is not a {kind.__name__.lower()}")
-        return found
-
-    def _group(self, name: str) -> None:
-        self._hard_link(name, h5py.Group)
-
     def _dataset(self, name: str, length: int, dtype: type | None) -> Any:
         """Return a data set of (`length`,) `dtype` (None: identifiers) that is stored in this file."""
-        data = self._hard_link(name, h5py.Dataset)
-        if dtype is None:
-            wrong = data.dtype != np.int64 and not (data.dtype.kind == "S" and data.dtype.itemsize <= MAX_ID_BYTES)
-        else:
-            wrong = data.dtype != dtype
-        if data.shape != (length,) or wrong:
-            raise self._wrong(f"/{name} has shape {data.shape} and type {data.dtype}")
-        if data.is_virtual or data.external or data.chunks or data.id.get_create_plist().get_nfilters():
-            raise self._wrong(f"/{name} is not stored in this file, plainly and in one piece")
-        offset, stored = data.id.get_offset(), data.id.get_storage_size()
-        if data.nbytes and (offset is None or stored != data.nbytes or offset + stored > self._size):
-            raise self._wrong(f"/{name} declares {data.nbytes} bytes, the file has {self._size}: cut short?")
+        try:
+            data = plain_dataset(self._file, name)
+            if dtype is None:
+                wrong = data.dtype != np.int64 and not (data.dtype.kind == "S" and data.dtype.itemsize <= MAX_ID_BYTES)
+            else:
+                wrong = data.dtype != dtype
+            if data.shape != (length,) or wrong:
+                raise ValueError(f"/{name} has shape {data.shape} and type {data.dtype}")
+            check_size(data, self._size)
+        except ValueError as error:
+            raise self._wrong(str(error)) from error
         return data
 
 

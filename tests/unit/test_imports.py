@@ -21,7 +21,7 @@ PURE = ["partition.py", "schedule.py", *(name for name in FILES if name.startswi
 #: The parallel side of the package; what else needs a communicator is given one.
 MPI_ALLOWED = {"ring.py", "control.py", "job.py", "launch.py", "probes.py"}
 #: Those who own a file format, and the versions in a run's settings.
-HDF5_ALLOWED = {"ratings/reader.py", "ratings/writer.py", "store.py", "draft.py", "rundir.py", "export.py"}
+HDF5_ALLOWED = {"ratings/reader.py", "ratings/writer.py", "store.py", "draft.py", "rundir.py", "export.py", "plain.py"}
 MAX_LINES = 330
 
 

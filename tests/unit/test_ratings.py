@@ -211,7 +211,7 @@ WRONG_STRUCTURE = {
     "no test": (lambda f, d: f.__delitem__("test"), "/test is missing"),
     "no values": (lambda f, d: f.__delitem__("train/values"), "/train/values is missing"),
     "a group": (lambda f, d: (f.__delitem__("train/values"), f.create_group("train/values")), "not a dataset"),
-    "a data set": (lambda f, d: (f.__delitem__("test"), f.create_dataset("test", data=1)), "not a group"),
+    "a data set": (lambda f, d: (f.__delitem__("test"), f.create_dataset("test", data=1)), "/test/indices is missing"),
     "soft link": (soft_link, "link elsewhere"),
     "external link": (external_link, "link elsewhere"),
     "virtual": (virtual, "not stored in this file"),
