@@ -53,8 +53,11 @@ say "Tests of several processes"
 for processes in 1 2 3 4; do
   test_with_processes openmpi "$processes"
 done
-test_with_library mpich 2 4
+test_with_library mpich 3
 test_with_library intelmpi 3
-say "All other tests"
-DSGMCMC_OTHER_MPIRUN=$venv-mpich/bin/mpirun "${pytest[@]}" --timeout=600 --durations=10 || failed=1
+say "Tests of one process"
+"${pytest[@]}" tests/unit tests/statistical --numprocesses="$(usable_cores)" --dist=loadfile --timeout=600 || failed=1
+say "Tests of whole commands, and on clusters"
+DSGMCMC_OTHER_MPIRUN=$venv-mpich/bin/mpirun "${pytest[@]}" tests --ignore=tests/unit --ignore=tests/statistical \
+  --ignore=tests/mpi --timeout=600 --durations=10 || failed=1
 exit "$failed"
