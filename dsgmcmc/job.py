@@ -43,6 +43,9 @@ from dsgmcmc.signals import Signals, Wish, installed
 from dsgmcmc.summary import Times, saved_result, write_summary
 from dsgmcmc.watchdog import Watchdog
 
+#: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
+CROWDED = 3
+
 log = logging.getLogger(__name__)
 
 
@@ -106,6 +109,14 @@ class Job:
             if config.grid > ratings.n_cols:
                 raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.data}")
             check_counts(config, ratings.column_counts)
+            sides = ratings.n_rows + ratings.n_cols
+            if config.rank * sides > CROWDED * ratings.nnz:
+                log.warning(
+                    "%s numbers of the factors for %s training ratings: the data hardly tell noise from factors, so "
+                    "tau may be far too large; try --rank %d",
+                    *(f"{n:,}" for n in (config.rank * sides, ratings.nnz)),
+                    max(1, ratings.nnz // sides),
+                )
         groups = min(self.comm.size, config.chains)
         largest = -(-self.comm.size // groups)
         if largest > config.grid:

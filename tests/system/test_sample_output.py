@@ -122,6 +122,15 @@ def test_bad_settings_end_in_one_clear_line(
     assert not (tmp_path / "run").exists()
 
 
+def test_more_factors_than_the_data_tell_of_are_said(data: Path, tmp_path: Path) -> None:
+    """A first try on a small file at the default rank ends with a tau ten times too large, as exact Gibbs does."""
+    rank_2, rank_32 = (
+        run(*command(data, tmp_path / str(rank), None, iterations=4, rank=rank)).expect(0) for rank in (2, 32)
+    )
+    assert "try --rank" in rank_32.err
+    assert "try --rank" not in rank_2.err
+
+
 def test_bad_files_end_in_one_clear_line(data: Path, tmp_path: Path) -> None:
     """Ratings that are none, and a directory that holds something else."""
     (tmp_path / "text.h5").write_text("user,item,rating\n")
