@@ -185,15 +185,14 @@ def _describe_run(run: Any) -> dict[str, Any]:
     from dsgmcmc.store import steps
 
     settings, facts = run.read_settings()
+    checkpoints = {chain: steps(run.series("checkpoints", chain)) for chain in run.chains()}
     chains = {
-        f"chain_{chain}": {
-            "checkpoints": steps(run.series("checkpoints", chain)),
-            "saved_draws": len(steps(run.series("draws", chain))),
-        }
-        for chain in run.chains()
+        f"chain_{chain}": {"checkpoints": found, "saved_draws": len(steps(run.series("draws", chain)))}
+        for chain, found in checkpoints.items()
     }
+    saved = sum(max(found, default=0) for found in checkpoints.values())
     summary = json.loads(run.summary_file.read_text(encoding="utf-8")) if run.summary_file.exists() else None
-    return {"settings": settings, "run": facts, **chains, "summary": summary}
+    return {"settings": settings, "run": facts, **chains, "checkpointed_iterations": saved, "summary": summary}
 
 
 def _text(value: Any) -> str:
