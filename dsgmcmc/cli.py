@@ -12,6 +12,7 @@ from dsgmcmc.commands.export import export
 from dsgmcmc.commands.fetch import fetch
 from dsgmcmc.commands.foldin import foldin
 from dsgmcmc.commands.inspect import info, verify
+from dsgmcmc.commands.launch_script import launch_script
 from dsgmcmc.commands.predict import predict
 from dsgmcmc.commands.prepare import prepare
 from dsgmcmc.commands.recommend import recommend
@@ -33,6 +34,7 @@ app.command()(report)
 app.command()(info)
 app.command()(verify)
 app.command()(doctor)
+app.command()(launch_script)
 app.add_typer(bench, name="bench")
 
 

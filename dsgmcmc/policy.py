@@ -86,7 +86,7 @@ class Policy:
         return time.monotonic() - since_start + parse_walltime(self.max_walltime)
 
 
-def parse_walltime(text: str) -> float:
+def parse_walltime(text: str, option: str = "--max-walltime") -> float:
     """Seconds of ``90s``, ``10min``, ``1h``, ``2d``, ``HH:MM:SS`` or ``D-HH:MM:SS``.
 
     Raises
@@ -102,5 +102,6 @@ def parse_walltime(text: str) -> float:
     elif match := _SPAN.fullmatch(text):
         seconds = float(match[1]) * _SECONDS[match[2]]
     if seconds <= 0:
-        raise InputError(f"--max-walltime {text}: expected a time like 90s, 10min, 1h, 23:50:00, or auto")
+        more = ", or auto" if option == "--max-walltime" else ""
+        raise InputError(f"{option} {text}: expected a time like 90s, 10min, 1h, 23:50:00{more}")
     return seconds

@@ -13,13 +13,13 @@ import pytest
 from support import Running, digest, dsgmcmc, run, write_planted
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = [*sorted((ROOT / "launch").glob("*.sh")), ROOT / ".ci" / "run"]
+SCRIPTS = [*sorted((ROOT / "launch").glob("*.s[hb]*")), ROOT / ".ci" / "run"]
 
 
 def test_scripts_are_free_of_known_mistakes():
     """Unquoted paths and lost exit codes show on other people's machines only."""
     shellcheck = Path(sys.executable).parent / "shellcheck"
-    assert len(SCRIPTS) >= 5
+    assert len(SCRIPTS) >= 9
     run(shellcheck, "--external-sources", *SCRIPTS).expect(0)
 
 

@@ -155,6 +155,7 @@ def test_commands_without_mpi(blocked, tmp_path):
         ["export", run, "--out", str(tmp_path / "run.parquet")],
         ["report", run],
         ["doctor", "--help"],
+        ["launch-script", "slurm"],
         ["bench", "--help"],
     ]
     assert {arguments[0] for arguments in every} == set(typer.main.get_command(app).commands)

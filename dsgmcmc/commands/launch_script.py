@@ -1,0 +1,87 @@
+"""``dsgmcmc launch-script``: a job script for a batch system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dsgmcmc.batch import JobScript
+from dsgmcmc.errors import InputError
+
+
+def launch_script(
+    kind: Annotated[str, typer.Argument(metavar="slurm|pbs|lsf|flux", help="Batch system.", show_default=False)],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Further options of `dsgmcmc sample`.")
+    ] = None,
+    nodes: Annotated[int, typer.Option(help="Machines.")] = JobScript.nodes,
+    processes: Annotated[int, typer.Option(help="Processes on each machine.")] = JobScript.processes,
+    time: Annotated[str, typer.Option(help="Time limit of the job: 12:00:00, 90min, 2d.")] = JobScript.time,
+    warning: Annotated[
+        str, typer.Option(metavar="TIME", help="Before the limit the run gets so long for its last checkpoint.")
+    ] = JobScript.warning,
+    queue: Annotated[str | None, typer.Option("--queue", "--partition", help="Queue or partition.")] = None,
+    account: Annotated[str | None, typer.Option(help="Account, project or bank.")] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory of one machine, such as 32G.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the job and of its log.")] = JobScript.name,
+    launcher: Annotated[
+        str, typer.Option(metavar="mpirun|srun", help="What starts the processes; srun with Slurm only.")
+    ] = JobScript.launcher,
+    module: Annotated[list[str] | None, typer.Option(help="Module to load; may be repeated.")] = None,
+    environment: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Virtual environment with dsgmcmc in it.")
+    ] = None,
+    image: Annotated[str | None, typer.Option(metavar="FILE.sif", help="Apptainer image with dsgmcmc in it.")] = None,
+    data: Annotated[str, typer.Option(metavar="DATA.h5", help="Ratings file.")] = JobScript.data,
+    run: Annotated[str, typer.Option(metavar="RUN", help="Run directory.")] = JobScript.run,
+    requeue: Annotated[
+        bool, typer.Option("--requeue/--no-requeue", help="Whether the job goes on by itself after its time limit.")
+    ] = JobScript.requeue,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to FILE.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+) -> None:
+    """Write a job script for Slurm, PBS, LSF or Flux.
+
+    The job samples until shortly before its time limit, writes a checkpoint and goes on in the next job, until all
+    iterations are made. Without --module, --environment or --image it uses the environment that it is submitted from.
+
+    \b
+    Examples:
+      dsgmcmc launch-script slurm --nodes 4 --processes 32 --time 12:00:00 --out job.sbatch
+      dsgmcmc launch-script slurm --launcher srun --module openmpi --environment ~/dsgmcmc -- --rank 64
+      dsgmcmc launch-script pbs --queue long --data ml.h5 --run runs/a -- --grid 64 --iterations 5000sweeps
+      dsgmcmc launch-script lsf --image dsgmcmc.sif --no-requeue | bsub
+    """
+    script = JobScript(
+        kind,
+        nodes=nodes,
+        processes=processes,
+        time=time,
+        warning=warning,
+        queue=queue,
+        account=account,
+        memory=memory,
+        name=name,
+        launcher=launcher,
+        modules=tuple(module or ()),
+        environment=environment,
+        image=image,
+        data=data,
+        run=run,
+        options=tuple(options or ()),
+        requeue=requeue,
+    ).render()
+    if out is None:
+        print(script, end="")
+        return
+    try:
+        with out.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(script)
+        out.chmod(0o755)
+    except FileExistsError as error:
+        raise InputError(f"{out} exists: give another name, or --force to replace it") from error
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error}") from error
+    print(f"{out}: a job script for {kind}; what it does stands at its top")
