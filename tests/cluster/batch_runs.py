@@ -1,0 +1,51 @@
+"""What the tests of job scripts share: small ratings, a script for them, and the digest that a run must have."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+from support import digest, dsgmcmc, injected, run, sample, write_planted
+
+SETTINGS: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 6, "thin": 3, "save_draws": 3, "evaluate_every": 4}
+#: What makes an iteration last, so that a job can be stopped in the middle, on fast and on slow machines.
+SLOW = injected("iteration=sleep:0.1,at=*")
+
+
+def prepare(folder: Path) -> Path:
+    """Have ratings in a folder that jobs are submitted from; their script, run and logs will lie there, too."""
+    write_planted(folder / "ratings.h5", rows=200, columns=120)  # the default sampler's step is too large for fewer
+    return folder
+
+
+def write_script(kind: str, folder: Path, *options: str, iterations: int) -> Path:
+    """Job script for two processes, as `dsgmcmc launch-script` writes it."""
+    path = folder / f"job.{kind}"
+    settings = [
+        f"--{name.replace('_', '-')}={value}" for name, value in (SETTINGS | {"iterations": iterations}).items()
+    ]
+    command = ("launch-script", kind, "--processes=2", "--out", path, *options, "--", "--sampler=psgld", *settings)
+    run(*dsgmcmc(*command)).expect(0)
+    return path
+
+
+@functools.cache
+def expected(iterations: int) -> str:
+    """Digest of such a run, made in one go by this process."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = prepare(Path(name))
+        settings = SETTINGS | {"iterations": iterations, "sampler": {"name": "psgld"}}
+        assert sample(MPI.COMM_SELF, folder / "ratings.h5", folder / "run", **settings) == 0
+        return digest(folder / "run")
+
+
+def not_getting_on(folder: Path, python: str) -> Path:
+    """Make a folder with a `dsgmcmc` whose sampling is stopped before its first checkpoint; else it is the real one."""
+    program = folder / "bin" / "dsgmcmc"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\n[ "$1" != sample ] || exit 75\nexec "{python}" -m dsgmcmc "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    return program.parent

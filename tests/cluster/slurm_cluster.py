@@ -1,0 +1,173 @@
+"""A Slurm of one machine for the tests: its own munged, slurmctld and slurmd, and nothing of them left afterwards."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from support import TIMEOUT, Result, kill_session, run
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel", "squeue")
+SYSTEM_PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin{os.pathsep}/usr/local/sbin"
+#: A requeued job waits until its credential cannot be valid any more: cred_expire, by default 120 s.
+CONFIGURATION = """
+ClusterName=dsgmcmc-test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmdPort={port_of_slurmd}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket,cred_expire=10
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=sched_interval=1,bf_interval=1
+# more processors than there are, so that jobs of several tests need not wait for each other
+SlurmdParameters=config_overrides
+# by its real name, else Open MPI's processes under srun do not see that they share a machine
+NodeName={host} NodeAddr=127.0.0.1 CPUs=16
+PartitionName=main Nodes=ALL Default=YES
+"""
+
+
+def missing() -> str:
+    """Why there can be no Slurm here; empty if there can."""
+    absent = [name for name in PROGRAMS if not shutil.which(name, path=SYSTEM_PATH)]
+    if absent:
+        return f"no {', '.join(absent)}: on Debian, apt-get install slurm-wlm munge libpmix-dev"
+    if not ctypes.util.find_library("pmix"):
+        return "no libpmix.so, which srun --mpi=pmix loads: on Debian, apt-get install libpmix-dev"
+    return "" if os.getuid() == 0 else "slurmd starts jobs as root only"
+
+
+class Slurm:
+    """A running Slurm. A context manager."""
+
+    def __init__(self) -> None:
+        # not pytest's folder: a socket's path must be short
+        self.folder = Path(tempfile.mkdtemp(prefix="dsgmcmc-slurm-"))
+        self.environment = {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": SYSTEM_PATH}
+        self._daemons: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Slurm:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if (self.folder / "slurm.conf").exists() and all(daemon.poll() is None for daemon in self._daemons):
+            self.command("scancel", "--state=PENDING")
+            self.command("scancel", "--full", "--signal=KILL", "--state=RUNNING")
+        for daemon in reversed(self._daemons):
+            kill_session(daemon.pid)
+            daemon.wait()
+        # what slurmd has started is in sessions of its own
+        mark = f"SLURM_CONF={self.environment['SLURM_CONF']}".encode()
+        for environ in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if mark in environ.read_bytes().split(b"\0"):
+                    os.kill(int(environ.parent.name), signal.SIGKILL)
+            except OSError:
+                continue  # it ended meanwhile
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self) -> None:
+        for name in ("state", "spool"):
+            (self.folder / name).mkdir()
+        key = self.folder / "munge.key"
+        key.touch(0o600)
+        key.write_bytes(os.urandom(128))
+        ports = dict(zip(("port", "port_of_slurmd"), _free_ports(2), strict=True))
+        text = CONFIGURATION.format(host=socket.gethostname().partition(".")[0], folder=self.folder, **ports)
+        (self.folder / "slurm.conf").write_text(text, encoding="utf-8")
+        files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        options = [f"--{option}={self.folder}/munge.{name}" for option, name in files.items()]
+        self._daemon("munged", "--foreground", "--force", *options)
+        self._until(lambda: (self.folder / "munge.socket").exists())
+        self._daemon("slurmctld", "-D", "-c")
+        self._until(lambda: "is UP" in self.command("scontrol", "ping").out)
+        self._daemon("slurmd", "-D")
+        self._until(lambda: "idle" in self.command("sinfo", "--noheader", "--format=%T").out)
+
+    def _daemon(self, name: str, *options: str) -> None:
+        with (self.folder / f"{name}.out").open("wb") as out:
+            self._daemons.append(
+                subprocess.Popen(
+                    [str(shutil.which(name, path=SYSTEM_PATH)), *options],
+                    env={**os.environ, **self.environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
+
+    def _until(self, condition) -> None:
+        end = time.monotonic() + 60
+        while not condition():
+            ended = [daemon.args for daemon in self._daemons if daemon.poll() is not None]
+            if ended or time.monotonic() > end:
+                raise AssertionError(f"Slurm does not start; ended: {ended}\n{self._logs()}")
+            time.sleep(0.1)
+
+    def _logs(self) -> str:
+        return "\n".join(f"{path.name}:\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.out"))
+
+    def command(self, *command: str | Path, env: dict[str, str] | None = None) -> Result:
+        """Run a command of this Slurm to its end."""
+        return run(*command, env={**self.environment, **(env or {})})
+
+    # ------------------------------------------------------------------ jobs
+
+    def submit(self, folder: Path, script: Path, *options: str, env: dict[str, str] | None = None) -> str:
+        """Submit a job from a folder; return its number."""
+        done = self.command("sbatch", f"--chdir={folder}", "--parsable", *options, script, env=env).expect(0)
+        return done.out.strip()
+
+    def job(self, number: str) -> dict[str, str]:
+        """What Slurm knows of a job."""
+        shown = self.command("scontrol", "--oneliner", "show", "job", number).expect(0).out
+        return dict(re.findall(r"(\S+?)=(\S*)", shown))
+
+    def wait(self, number: str, folder: Path, state: str, timeout: float = TIMEOUT) -> dict[str, str]:
+        """Wait until a job is in a state; fail with its log if it ends in another."""
+        end = time.monotonic() + timeout
+        while (found := self.job(number))["JobState"] != state:
+            over = found["JobState"] in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL")
+            if over or time.monotonic() > end:
+                raise AssertionError(f"job {number} is not {state}: {found}\n{log(folder)}\n{self._logs()}")
+            time.sleep(0.3)
+        return found
+
+
+def log(folder: Path) -> str:
+    """Everything that the jobs of a folder have logged."""
+    return "\n".join(path.read_text() for path in sorted(folder.glob("*.log")))
+
+
+def _free_ports(number: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(number)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

@@ -1,0 +1,153 @@
+"""Job scripts on a real Slurm of one machine, which these tests start and stop (slurm_cluster.py)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from batch_runs import SLOW, expected, not_getting_on, prepare, write_script
+from slurm_cluster import SYSTEM_PATH, Slurm, log, missing
+from support import digest, dsgmcmc, run
+
+ROOT = Path(__file__).resolve().parents[2]
+ITERATIONS = 1000
+script = partial(write_script, "slurm", iterations=ITERATIONS)
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    reason = missing()
+    if reason:
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with Slurm() as running:
+        # jobs have the environment of the submission, with the tests' dsgmcmc and mpirun
+        running.environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{SYSTEM_PATH}"
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return prepare(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def limited(slurm, tmp_path_factory) -> tuple[str, Path]:
+    """A job whose time limit is too short. It takes more than a minute, so the other tests run meanwhile.
+
+    A minute is Slurm's shortest limit. It looks at them every 30 s and warns at the last look that is early enough,
+    here 20 to 50 s after a start.
+    """
+    folder = prepare(tmp_path_factory.mktemp("limited"))
+    job = script(folder, "--time=1min", "--warning=10s", slow_once(folder))
+    return slurm.submit(folder, job), folder
+
+
+def slow_once(folder: Path) -> str:
+    """Option that makes the first job of a folder so slow that it is stopped, and not those that go on with its run."""
+    activate = folder / "environment" / "bin" / "activate"
+    activate.parent.mkdir(parents=True)
+    (fault,) = SLOW.items()
+    activate.write_text(f"[ -e was-slow ] || {{ touch was-slow; export {'='.join(map(shlex.quote, fault))}; }}\n")
+    return f"--environment={activate.parent.parent}"
+
+
+def sampling(slurm: Slurm, number: str, folder: Path) -> None:
+    """Wait until a job has made a few iterations."""
+    slurm.wait(number, folder, "RUNNING")
+    metrics, end = folder / "run" / "metrics.jsonl", time.monotonic() + 100
+    while not metrics.exists() or metrics.read_bytes().count(b"\n") < 2:
+        assert time.monotonic() < end, log(folder)
+        time.sleep(0.1)
+
+
+def test_the_shipped_script_samples(limited, slurm, folder):
+    """The README's `sbatch launch/slurm.sbatch` with nothing changed but the number of processes: mpirun, defaults."""
+    number = slurm.submit(folder, ROOT / "launch" / "slurm.sbatch", "--ntasks-per-node=2")
+    slurm.wait(number, folder, "COMPLETED")
+    assert re.search(rf"== .* job {number}, start 1 on .*: run, from iteration 0$", log(folder), re.MULTILINE)
+    run(*dsgmcmc("sample", folder / "ratings.h5", "--out", folder / "alone")).expect(0)
+    assert digest(folder / "run") == digest(folder / "alone")
+
+
+def test_srun_with_pmix_samples(slurm, folder):
+    """Slurm's own launcher starts processes that know of each other."""
+    number = slurm.submit(folder, script(folder, "--launcher=srun"))
+    slurm.wait(number, folder, "COMPLETED")
+    assert "on 2 process(es)" in log(folder)
+    assert digest(folder / "run") == expected(ITERATIONS)
+
+
+def test_a_bare_srun_is_refused(slurm, folder):
+    """It starts processes that do not know of each other, and would overwrite each other's run."""
+    job = folder / "job.sbatch"
+    job.write_text("#!/bin/bash\n#SBATCH --output=job.log\nsrun dsgmcmc sample ratings.h5 --out run\n")
+    number = slurm.submit(folder, job, "--ntasks=2")
+    assert slurm.wait(number, folder, "FAILED")["ExitCode"] == "2:0"
+    assert "With Slurm use `srun --mpi=pmix`" in log(folder)
+    assert not (folder / "run").exists()
+
+
+def test_a_signal_to_the_batch_script_requeues(slurm, folder):
+    """`scancel --batch --signal=USR1` stops a run at any time, also under srun; it goes on where it was."""
+    number = slurm.submit(folder, script(folder, "--launcher=srun", slow_once(folder)))
+    sampling(slurm, number, folder)
+    slurm.command("scancel", "--batch", "--signal=USR1", number).expect(0)
+    done = slurm.wait(number, folder, "COMPLETED")
+    assert done["Restarts"] == "1"
+    assert "requeueing the job" in log(folder)
+    assert digest(folder / "run") == expected(ITERATIONS)
+
+
+def test_without_requeueing_the_command_to_go_on_is_printed_and_works(slurm, folder):
+    """Where a site or the user has switched it off: sbatch --no-requeue."""
+    number = slurm.submit(folder, script(folder, slow_once(folder)), "--no-requeue")
+    sampling(slurm, number, folder)
+    slurm.command("scancel", "--batch", "--signal=USR1", number).expect(0)
+    assert slurm.wait(number, folder, "FAILED")["ExitCode"] == "1:0"
+    (command,) = re.findall(r"== .* to go on: (.*)", log(folder))
+    assert command == f"cd {folder} && sbatch {folder / 'job.slurm'}"
+    again = slurm.command("bash", "-c", command).expect(0).out.split()[-1]
+    slurm.wait(again, folder, "COMPLETED")
+    assert digest(folder / "run") == expected(ITERATIONS)
+
+
+def test_a_run_that_does_not_get_on_is_not_requeued(slurm, folder):
+    """Else a job whose limit is too short, or whose disk is full, would start for ever."""
+    path = f"{not_getting_on(folder, sys.executable)}{os.pathsep}{slurm.environment['PATH']}"
+    number = slurm.submit(folder, script(folder), env={"PATH": path})
+    done = slurm.wait(number, folder, "FAILED")
+    assert (done["ExitCode"], done["Restarts"]) == ("1:0", "0")
+    assert "no newer checkpoint than at the start" in log(folder)
+    assert "to go on: " in log(folder)
+
+
+def test_a_signal_before_the_run_listens_is_not_lost(slurm, folder):
+    """The warning may come as soon as a job starts, when the launcher would be killed by it."""
+    number = slurm.submit(folder, script(folder, slow_once(folder)))
+    end = time.monotonic() + 100
+    while "start 1 on" not in log(folder):
+        assert time.monotonic() < end, slurm.job(number)
+        time.sleep(0.01)
+    slurm.command("scancel", "--batch", "--signal=USR1", number).expect(0)
+    done = slurm.wait(number, folder, "COMPLETED")
+    assert done["Restarts"] == "1", log(folder)
+
+
+def test_the_time_limit_requeues_until_all_is_sampled(limited, slurm):
+    """Slurm warns, the run writes a checkpoint, the job requeues itself and goes on: the same bits as in one go."""
+    number, folder = limited
+    done = slurm.wait(number, folder, "COMPLETED")
+    assert done["Restarts"] == "1", log(folder)
+    starts = re.findall(rf"job {number}, start (\d) on .* from iteration (\d+)", log(folder))
+    assert [start for start, _ in starts] == ["1", "2"]
+    assert 0 == int(starts[0][1]) < int(starts[1][1]) < ITERATIONS
+    assert digest(folder / "run") == expected(ITERATIONS)
