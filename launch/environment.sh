@@ -56,7 +56,7 @@ tell_open_mpi() {
   export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
   export PRTE_MCA_hwloc_default_binding_policy=${PRTE_MCA_hwloc_default_binding_policy:-none}
   if [ "$1" -gt "$(usable_cores)" ]; then
-    export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+    export PRTE_MCA_rmaps_default_mapping_policy=${PRTE_MCA_rmaps_default_mapping_policy:-:oversubscribe}
   fi
 }
 

@@ -13,7 +13,12 @@ import pytest
 from support import Running, digest, dsgmcmc, run, write_planted
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = [*sorted((ROOT / "launch").glob("*.s[hb]*")), ROOT / ".ci" / "run"]
+SCRIPTS = [
+    *sorted((ROOT / "launch").glob("*.s[hb]*")),
+    *sorted((ROOT / "docker").glob("cluster-*")),
+    *sorted((ROOT / "tests").glob("*/*.sh")),
+    ROOT / ".ci" / "run",
+]
 
 
 def test_scripts_are_free_of_known_mistakes():

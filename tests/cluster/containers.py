@@ -1,0 +1,143 @@
+"""A cluster of containers of the tests' own, as docker/README.md starts one; nothing of it is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from support import Result, Running, run
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "docker" / "README.md"
+WORKERS = 3
+#: Who works in the containers: Docker's usual first user where the tests run as root, else who runs them.
+UID = os.getuid() or 1000
+BUILD_TIMEOUT = 900.0
+
+
+def find_compose() -> tuple[str, ...] | None:
+    """Compose v2, else Debian's docker-compose; None without either."""
+    for command in (("docker", "compose"), ("docker-compose",)):
+        if shutil.which(command[0]) and run(*command, "version").code == 0:
+            return command
+    return None
+
+
+def what_is_missing() -> str:
+    """Why no containers can be started here; empty if they can."""
+    if not shutil.which("docker"):
+        return "no docker command"
+    answer = run("docker", "version")
+    if answer.code != 0:
+        return f"no Docker engine answers: {answer.err.strip()}"
+    return "" if find_compose() else "neither Compose v2 nor docker-compose"
+
+
+def readme_commands() -> list[str]:
+    """The commands of the first block of docker/README.md, which start a cluster and sample on it."""
+    block = re.search(r"^```sh\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert block
+    return [line for line in block[1].replace("\\\n", " ").splitlines() if line.strip()]
+
+
+class Cluster:
+    """The cluster of docker/compose.yaml under a name of its own.
+
+    Parameters
+    ----------
+    work : Path
+        Empty folder that the containers see as /work.
+    """
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.name = f"dsgmcmc-test-{secrets.token_hex(4)}"
+        self.image = self.name
+        os.chown(work, UID, -1)
+        self._compose = find_compose() or ()
+        self._env = {
+            "COMPOSE_PROJECT_NAME": self.name,
+            "DSGMCMC_WORK": str(work),
+            "DSGMCMC_UID": str(UID),
+            "DSGMCMC_IMAGE": self.image,
+        }
+
+    def close(self) -> None:
+        """Remove containers, network, volume and image."""
+        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "1")
+        run("docker", "image", "rm", "--force", self.image)
+
+    def left(self) -> str:
+        """What there still is of it."""
+        label = f"label=com.docker.compose.project={self.name}"
+        containers, networks, volumes = (
+            docker(*words, "--quiet", "--filter", label)
+            for words in (("container", "ls", "--all"), ("network", "ls"), ("volume", "ls"))
+        )
+        return containers + networks + volumes + docker("image", "ls", "--quiet", self.image)
+
+    # ------------------------------------------------------------------ commands
+
+    def type(self, line: str) -> Result:
+        """Run a line of the README in the folder docker; there is no terminal, and Compose may be the older one."""
+        line = line.replace("docker compose", " ".join(self._compose)).replace(" exec ", " exec -T ")
+        return run("bash", "-c", f"cd '{ROOT / 'docker'}' && {line}", env=self._env, timeout=BUILD_TIMEOUT)
+
+    def compose(self, *arguments: str) -> Result:
+        """Run Compose with these arguments."""
+        return run(*self._compose, "--file", ROOT / "docker" / "compose.yaml", *arguments, env=self._env)
+
+    def up(self) -> None:
+        """Have the head and all workers, whatever was done to them."""
+        self.compose("up", "--detach", "--scale", f"worker={WORKERS}").expect(0)
+
+    def head(self, *command: str) -> Result:
+        """Run a command in the head."""
+        return run("docker", "exec", self.containers("head")[0], *command)
+
+    @contextmanager
+    def starting(self, *command: str) -> Iterator[Running]:
+        """Start a command in the head; at the end nothing is left of it in any container."""
+        head = self.containers("head")[0]
+        try:
+            with Running(("docker", "exec", head, *command)) as running:
+                yield running
+        finally:  # the daemons of a killed mpirun end by themselves
+            run("docker", "exec", head, "pkill", "-KILL", "-x", "prterun")
+
+    # ------------------------------------------------------------------ what there is
+
+    def containers(self, service: str | None = None) -> list[str]:
+        """Ids of the running containers."""
+        filters = [f"label=com.docker.compose.project={self.name}"]
+        filters += [f"label=com.docker.compose.service={service}"] if service else []
+        return docker("ps", "--quiet", *(word for one in filters for word in ("--filter", one))).split()
+
+    def processes(self) -> dict[str, list[tuple[int, str]]]:
+        """User id and command line of every process, by container."""
+        found = {}
+        for container in self.containers():
+            rows = docker("top", container, "-eo", "pid,uid,args").splitlines()[1:]
+            found[container] = [(int(row.split()[1]), row.split(maxsplit=2)[2]) for row in rows]
+        return found
+
+    def disconnect(self, container: str) -> None:
+        """Take a container's network away, without a word to anybody who talks with it."""
+        for network in self.inspect(container)["NetworkSettings"]["Networks"]:
+            docker("network", "disconnect", network, container)
+
+    def inspect(self, container: str) -> dict[str, Any]:
+        """All that the engine knows of a container."""
+        return dict(json.loads(docker("inspect", container))[0])
+
+
+def docker(*arguments: str) -> str:
+    """Output of a docker command that must succeed."""
+    return run("docker", *arguments).expect(0).out
