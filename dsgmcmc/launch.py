@@ -81,11 +81,12 @@ def oversubscription(comm: Any) -> str:
         cores = max(1, min(cores, int(quota)))
     given = {name: int(os.environ[name]) for name in THREAD_VARIABLES if os.environ.get(name, "").isdigit()}
     threads = max(given.values(), default=1)
+    yielding = os.environ.get("OMPI_MCA_mpi_yield_when_idle") == "1"  # noqa: SIM112
     text = ""
     if here.size > cores:
         text = (
-            f"{here.size} processes share {cores} core(s) of {platform.node()}: they wait for each other. Start fewer, "
-            "or set OMPI_MCA_mpi_yield_when_idle=1 (Open MPI) so that waiting costs less"
+            f"{here.size} processes share {cores} core(s) of {platform.node()}: they wait for each other. Start fewer"
+            + ("" if yielding else ", or set OMPI_MCA_mpi_yield_when_idle=1 (Open MPI) so that waiting costs less")
         )
     elif here.size * threads > cores:
         name = max(given, key=given.__getitem__)

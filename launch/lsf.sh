@@ -54,6 +54,9 @@ say() { printf '== %s %s\n' "$(date '+%F %T')" "$*"; }
 # Iterations in the newest checkpoints of all chains; nothing before the first.
 saved() { "${program[@]}" info "$run" --json 2>/dev/null | sed -n 's/^ "checkpointed_iterations": \([0-9]*\).*/\1/p'; }
 
+# Whether all iterations were made: Open MPI's mpirun was seen to end with status 0 after it had lost a machine.
+complete() { "${program[@]}" info "$run" --json 2>/dev/null | grep -q '^ "complete": true'; }
+
 # Ask for a checkpoint and the end. Until the run holds its lock, its processes may not listen yet, and would be killed.
 stop() {
   until [ -e "$run/lock" ] || ! kill -0 "$job" 2>/dev/null; do sleep 1; done
@@ -81,6 +84,10 @@ while [ -z "$status" ] || [ -n "$warned" ]; do # a trapped signal ends wait, too
 done
 after=$(saved) || true
 say "ended with status $status at iteration ${after:-0}"
+if [ "$status" -eq 0 ] && ! complete; then
+  say "but not all iterations were made. To go on: $again"
+  exit 1
+fi
 [ "$status" -eq 75 ] || exit "$status"
 
 # 75: stopped on request, with a checkpoint. Only a run that gets on may start itself again.

@@ -191,8 +191,10 @@ def _describe_run(run: Any) -> dict[str, Any]:
         for chain, found in checkpoints.items()
     }
     saved = sum(max(found, default=0) for found in checkpoints.values())
+    complete = saved >= settings["chains"] * settings["iterations"]
     summary = json.loads(run.summary_file.read_text(encoding="utf-8")) if run.summary_file.exists() else None
-    return {"settings": settings, "run": facts, **chains, "checkpointed_iterations": saved, "summary": summary}
+    progress = {"checkpointed_iterations": saved, "complete": complete}
+    return {"settings": settings, "run": facts, **chains, **progress, "summary": summary}
 
 
 def _text(value: Any) -> str:

@@ -42,10 +42,11 @@ def expected(iterations: int) -> str:
         return digest(folder / "run")
 
 
-def not_getting_on(folder: Path, python: str) -> Path:
-    """Make a folder with a `dsgmcmc` whose sampling is stopped before its first checkpoint; else it is the real one."""
+def not_getting_on(folder: Path, python: str, status: int = 75) -> Path:
+    """Make a folder with a `dsgmcmc` whose sampling ends before its first checkpoint; else it is the real one."""
     program = folder / "bin" / "dsgmcmc"
     program.parent.mkdir(exist_ok=True)
-    program.write_text(f'#!/bin/sh\n[ "$1" != sample ] || exit 75\nexec "{python}" -m dsgmcmc "$@"\n', encoding="utf-8")
+    text = f'#!/bin/sh\n[ "$1" != sample ] || exit {status}\nexec "{python}" -m dsgmcmc "$@"\n'
+    program.write_text(text, encoding="utf-8")
     program.chmod(0o755)
     return program.parent

@@ -174,6 +174,16 @@ def test_a_run_that_does_not_get_on_is_not_requeued(batch):
 
 
 @pytest.mark.parametrize("batch", ["pbs"], indirect=True)
+def test_status_0_of_a_run_that_is_not_complete_is_a_failure(batch):
+    """Open MPI's mpirun was seen to end so after it had lost a machine; the job would count as done."""
+    not_getting_on(batch.home, sys.executable, status=0)
+    with batch.start(batch.script(iterations=40)) as running:
+        result = running.wait()
+    assert result.code == 1, batch.log(result)
+    assert "not all iterations were made. To go on: cd " in batch.log(result)
+
+
+@pytest.mark.parametrize("batch", ["pbs"], indirect=True)
 def test_pbs_is_warned_by_the_script_itself(batch):
     """PBS sends nothing before the walltime is over, which the script therefore asks for."""
     with batch.start(batch.script("--warning=90s", iterations=100000), STUB_WALLTIME="00:01:36", **SLOW) as running:
