@@ -55,9 +55,13 @@ for processes in 1 2 3 4; do
 done
 test_with_library mpich 3
 test_with_library intelmpi 3
+# side_by_side FOLDER...: whole files of tests side by side, one for each core
+side_by_side() { "${pytest[@]}" "$@" --numprocesses="$(usable_cores)" --dist=loadfile --timeout=600 || failed=1; }
+
 say "Tests of one process"
-"${pytest[@]}" tests/unit tests/statistical --numprocesses="$(usable_cores)" --dist=loadfile --timeout=600 || failed=1
-say "Tests of whole commands, and on clusters"
-DSGMCMC_OTHER_MPIRUN=$venv-mpich/bin/mpirun "${pytest[@]}" tests --ignore=tests/unit --ignore=tests/statistical \
-  --ignore=tests/mpi --timeout=600 --durations=10 || failed=1
+side_by_side tests/unit tests/statistical
+say "Tests of whole commands"
+DSGMCMC_OTHER_MPIRUN=$venv-mpich/bin/mpirun side_by_side tests/system --durations=10
+say "Tests on clusters"
+"${pytest[@]}" tests/cluster --timeout=600 --durations=10 || failed=1
 exit "$failed"
