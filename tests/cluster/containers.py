@@ -62,6 +62,7 @@ class Cluster:
         self.image = self.name
         os.chown(work, UID, -1)
         self._compose = find_compose() or ()
+        self._stages_before = stages()
         self._env = {
             "COMPOSE_PROJECT_NAME": self.name,
             "DSGMCMC_WORK": str(work),
@@ -72,7 +73,7 @@ class Cluster:
     def close(self) -> None:
         """Remove containers, network, volume and image."""
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "1")
-        run("docker", "image", "rm", "--force", self.image)
+        run("docker", "image", "rm", "--force", self.image, *(stages() - self._stages_before))
 
     def left(self) -> str:
         """What there still is of it."""
@@ -81,7 +82,8 @@ class Cluster:
             docker(*words, "--quiet", "--filter", label)
             for words in (("container", "ls", "--all"), ("network", "ls"), ("volume", "ls"))
         )
-        return containers + networks + volumes + docker("image", "ls", "--quiet", self.image)
+        images = docker("image", "ls", "--quiet", self.image).split()
+        return containers + networks + volumes + " ".join({*images} | (stages() - self._stages_before))
 
     # ------------------------------------------------------------------ commands
 
@@ -136,6 +138,11 @@ class Cluster:
     def inspect(self, container: str) -> dict[str, Any]:
         """All that the engine knows of a container."""
         return dict(json.loads(docker("inspect", container))[0])
+
+
+def stages() -> set[str]:
+    """Images of build stages, which builders before BuildKit keep."""
+    return set(docker("image", "ls", "--quiet", "--filter", "label=dsgmcmc.stage=build").split())
 
 
 def docker(*arguments: str) -> str:
