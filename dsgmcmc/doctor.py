@@ -112,11 +112,8 @@ def _mpi(launch: bool) -> Iterator[Finding]:
             f"{' and '.join(installed)} are installed here, and the later one has overwritten the other's mpirun",
             "pip uninstall them, then install one of them again",
         )
-    started_by = [name for name in LAUNCHER_SIZES if os.environ.get(name, "1") != "1"]
     if not launch:
         yield Finding("MPI start", "ok", "not tried (--no-launch)")
-    elif started_by:
-        yield Finding("MPI start", "ok", f"not tried: a launcher started this process ({started_by[0]})")
     else:
         yield from _start(answer["library"])
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,8 +36,7 @@ import numpy.typing as npt
 from dsgmcmc.datatree import write_netcdf
 from dsgmcmc.drawn import KINDS
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest.pairs import write_query
-from dsgmcmc.ingest.session import default_memory, open_session
+from dsgmcmc.ingest.pairs import write_blocks
 from dsgmcmc.results import Run
 
 FORMAT, VERSION = "dsgmcmc-export", 1
@@ -87,7 +85,7 @@ def export(run: Run, out: Path, *, draws: bool = False, float16: bool = False, f
         elif kind == "netcdf":
             write_netcdf(run, temporary)
         else:
-            _write_parquet(run, out, draws)
+            write_blocks(_draw_tables(run) if draws else _moment_tables(run), out)
             return
         os.replace(temporary, out)  # noqa: PTH105 (atomic)
     except OSError as error:
@@ -133,19 +131,6 @@ def _store(group: Any, name: str, number: int, of: int, array: npt.NDArray[Any],
     if number == 0:
         group.create_dataset(name, (of, *array.shape), dtype)
     group[name][number] = array
-
-
-def _write_parquet(run: Run, out: Path, draws: bool) -> None:
-    tables = _draw_tables(run) if draws else _moment_tables(run)
-    with open_session(out.parent, default_memory(), None, lambda stage, fraction: None) as (db, _):
-        for number, table in enumerate(tables):
-            db.register("block", table)
-            db.execute(
-                "INSERT INTO results SELECT * FROM block" if number else "CREATE TABLE results AS SELECT * FROM block"
-            )
-            db.unregister("block")
-        with tempfile.TemporaryDirectory(prefix=".dsgmcmc-export-", dir=out.parent) as scratch:
-            write_query(db, "SELECT * FROM results", out, Path(scratch))
 
 
 def _labels(run: Run, kind: str) -> dict[str, npt.NDArray[Any]]:

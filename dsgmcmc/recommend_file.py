@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.ingest.pairs import write_query
-from dsgmcmc.ingest.session import default_memory, open_session
 from dsgmcmc.predict import Newcomers
 from dsgmcmc.recommend import Ranking, Rated, recommend
 from dsgmcmc.results import Run
@@ -50,16 +46,3 @@ def recommendations(
         if titles is not None:
             columns["item_name"] = np.array([titles.get(item, "") for item in items.tolist()], dtype=object)
         yield columns
-
-
-def write_recommendations(blocks: Iterator[Columns], out: Path) -> None:
-    """Write them to CSV or Parquet, by the suffix; the file appears whole or not at all."""
-    with open_session(out.parent, default_memory(), None, lambda stage, fraction: None) as (db, _):
-        for number, block in enumerate(blocks):
-            db.register("block", block)
-            db.execute(
-                "INSERT INTO results SELECT * FROM block" if number else "CREATE TABLE results AS SELECT * FROM block"
-            )
-            db.unregister("block")
-        with tempfile.TemporaryDirectory(prefix=".dsgmcmc-recommend-", dir=out.parent) as scratch:
-            write_query(db, "SELECT * FROM results", out, Path(scratch))

@@ -58,11 +58,11 @@ def foldin(
     import numpy as np
 
     from dsgmcmc.foldin_file import fold_in_file
-    from dsgmcmc.ingest.pairs import output_format, parse_pair_columns
+    from dsgmcmc.ingest.pairs import output_format, parse_pair_columns, write_blocks
     from dsgmcmc.predict import Options
     from dsgmcmc.predict_file import predict_file
     from dsgmcmc.recommend import Ranking
-    from dsgmcmc.recommend_file import recommendations, write_recommendations
+    from dsgmcmc.recommend_file import recommendations
     from dsgmcmc.results import open_run
     from dsgmcmc.titles import read_titles
 
@@ -82,6 +82,6 @@ def foldin(
     users = len(opened.users) + np.arange(len(newcomers.names), dtype=np.int32)
     found = recommendations(opened, users, ranking, newcomers=newcomers, titles=titles)
     if out is not None:
-        write_recommendations(found, out)
+        write_blocks(found, out)
     else:
         show(found, as_json)

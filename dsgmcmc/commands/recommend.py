@@ -69,10 +69,10 @@ def recommend(
     """
     import numpy as np
 
-    from dsgmcmc.ingest.pairs import output_format
+    from dsgmcmc.ingest.pairs import output_format, write_blocks
     from dsgmcmc.predict import places_of
     from dsgmcmc.recommend import Ranking, Rated
-    from dsgmcmc.recommend_file import recommendations, write_recommendations
+    from dsgmcmc.recommend_file import recommendations
     from dsgmcmc.results import open_run
     from dsgmcmc.titles import read_titles
 
@@ -94,7 +94,7 @@ def recommend(
             rated = Rated(ratings)
     found = recommendations(opened, users, ranking, rated, titles=titles)
     if out is not None:
-        write_recommendations(found, out)
+        write_blocks(found, out)
     else:
         show(found, as_json)
 

@@ -9,7 +9,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.ingest.load import scalar
+from dsgmcmc.ingest.session import default_memory, open_session
 from dsgmcmc.ingest.sources import NAMES, decode_head, read_head, split_line
 
 CHUNK = 1_000_000  # pairs in NumPy arrays at a time
@@ -299,3 +300,15 @@ def identifier(name: str) -> str:
 def literal(text: str) -> str:
     """Quote a text."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def write_blocks(blocks: Iterable[Mapping[str, Array]], out: Path) -> None:
+    """Write columns that come block by block, all with the same names, to CSV or Parquet; see `write_query`."""
+    with open_session(out.parent, default_memory(), None, lambda stage, fraction: None) as (db, _):
+        for number, block in enumerate(blocks):
+            db.register("block", block)
+            db.execute(
+                "INSERT INTO results SELECT * FROM block" if number else "CREATE TABLE results AS SELECT * FROM block"
+            )
+            db.unregister("block")
+        write_query(db, "SELECT * FROM results", out, out.parent)

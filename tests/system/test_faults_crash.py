@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import Running, digest, dsgmcmc, injected, rank_pid, run, sample, write_planted
+from support import Running, digest, dsgmcmc, injected, rank_pid, run, sample
 
 from dsgmcmc.store import Snapshot, step_name, steps
 
@@ -27,11 +27,6 @@ SETTINGS: dict[str, Any] = {
 FOREVER = 10_000_000
 STEP = 0.02  # so few ratings bear no larger one for long
 SAMPLER = {"name": "psgld", "step_size": STEP, "burn_in_step_size": STEP}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
 
 
 def command(data: Path, out: Path, processes: int | None, *more: str, iterations: int = FOREVER) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import Running, digest, dsgmcmc, injected, metrics, run, sample, write_planted
+from support import Running, digest, dsgmcmc, injected, metrics, run, sample
 
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.job import Job
@@ -34,11 +34,6 @@ SETTINGS: dict[str, Any] = {
 }
 STEP = 0.02  # so few ratings bear no larger one for long
 SAMPLER = {"name": "psgld", "step_size": STEP, "burn_in_step_size": STEP}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
 
 
 @pytest.fixture(scope="module")

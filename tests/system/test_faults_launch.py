@@ -11,14 +11,9 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import digest, dsgmcmc, injected, run, sample, write_planted
+from support import digest, dsgmcmc, injected, run, sample
 
 SETTINGS: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 6, "thin": 3, "evaluate_every": 20, "iterations": 60}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
 
 
 def command(data: Path, out: Path, processes: int | None, *more: str, **settings: Any) -> tuple[str, ...]:
