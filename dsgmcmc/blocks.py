@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.faults import fault
-from dsgmcmc.kernels.predict import split_columns
+from dsgmcmc.kernels.prediction import split_columns
 from dsgmcmc.partition import block_bounds
 from dsgmcmc.ratings import Ratings
 from dsgmcmc.ratings.format import row_slabs

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dsgmcmc.blocks import TestRows
 from dsgmcmc.factors import Side
-from dsgmcmc.kernels.predict import predict_kernel
+from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.manifest import Key
 from dsgmcmc.store import Block, Snapshot
 

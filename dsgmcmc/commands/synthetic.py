@@ -40,7 +40,7 @@ def synthetic(
         dsgmcmc synthetic large.parquet --rows 138493 --cols 26744 --ratings 20000000
     """
     from dsgmcmc import diagnostics
-    from dsgmcmc.synthetic import Options, best_prediction, chunks, generate, truth_path
+    from dsgmcmc.data.synthetic.generate import Options, best_prediction, chunks, generate, truth_path
 
     options = Options(rows, cols, ratings, rank, noise, noise_spread, half_stars, seed)
     console = Console(stderr=True)

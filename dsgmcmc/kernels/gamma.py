@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.kernels import cache
+from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.philox import NoiseKey, _rounds, noise_words
 
 Float64 = npt.NDArray[np.float64]
@@ -66,12 +66,12 @@ def weigh(indptr, indices, weight_w, weight_h, sums_w, sums_h):
 @functools.cache
 def _module() -> Any:
     words = "uint64, " * 5
-    return cache.compile_source(
+    return jit.compile_source(
         "gamma",
         _SOURCE.format(
             attempts=ATTEMPTS,
-            gammas=cache.decorator(f"void(float64[::1], float64[::1], int64, {words[:-2]})", '{"contract"}'),
-            weigh=cache.decorator(
+            gammas=jit.decorator(f"void(float64[::1], float64[::1], int64, {words[:-2]})", '{"contract"}'),
+            weigh=jit.decorator(
                 "void(int64[::1], int32[::1], float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])"
             ),
         ),

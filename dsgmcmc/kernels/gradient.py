@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from dsgmcmc.kernels import cache
+from dsgmcmc.kernels import jit
 
 UNROLLED = 128
 """Ranks above go through their columns in blocks: unrolled, they would take tens of seconds to compile."""
@@ -59,7 +59,7 @@ def gradient_kernel(K: int, biases: bool, weighted: bool = False) -> Callable[..
     rows = _unrolled(K, biases, weighted) if K <= UNROLLED else _blocked(K, biases, weighted)
     source = _function(K, weighted, rows)
     name = f"gradient_{K}{'_biases' if biases else ''}{'_weighted' if weighted else ''}"
-    kernel: Callable[..., float] = cache.compile_source(name, source).gradient
+    kernel: Callable[..., float] = jit.compile_source(name, source).gradient
     return kernel
 
 
@@ -67,7 +67,7 @@ def _function(K: int, weighted: bool, rows: list[str]) -> str:
     """Source of the kernel around the lines for one row."""
     floats = "float32[:, ::1], " * 4
     weights = "float32[::1], float32[::1], float64[::1], float64[::1], " if weighted else ""
-    decorator = cache.decorator(f"float64(int64[::1], int32[::1], float32[::1], {floats}{weights}float64)")
+    decorator = jit.decorator(f"float64(int64[::1], int32[::1], float32[::1], {floats}{weights}float64)")
     extra = "weight_w, weight_h, sse_w, sse_h, " if weighted else ""
     lines = [
         f'"""Rank {K}."""',

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dsgmcmc.kernels import cache
+from dsgmcmc.kernels import jit
 
 _EXTENT, _PER_UNIT = 9, 256  # linear interpolation errs by less than 5e-7
 #: (4609,) float64: the standard normal distribution function on [-9, 9].
@@ -162,8 +162,8 @@ def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
         "void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1], float32[::1], float64, int64, "
         "float32[:, ::1], float32[:, ::1])"
     )
-    source = _CELLS.format(decorator=cache.decorator(signature), K=K, biases=_BOTH_BIASES.format(K=K) if biases else "")
-    kernel: Callable[..., None] = cache.compile_source(f"cells_{K}", source).cells
+    source = _CELLS.format(decorator=jit.decorator(signature), K=K, biases=_BOTH_BIASES.format(K=K) if biases else "")
+    kernel: Callable[..., None] = jit.compile_source(f"cells_{K}", source).cells
     return kernel
 
 
@@ -179,7 +179,7 @@ def moments_kernel(K: int, biases: bool) -> Callable[..., None]:
     """
     D = K + int(biases)
     source = _MOMENTS.format(
-        decorator=cache.decorator(
+        decorator=jit.decorator(
             "void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1], float32[::1])"
         ),
         K=K,
@@ -187,7 +187,7 @@ def moments_kernel(K: int, biases: bool) -> Callable[..., None]:
         biases=f" + (both_w[i, {K}] + both_h[j, {K}])" if biases else "",
         bias_variances=f" + (both_w[i, {D + K}] + both_h[j, {D + K}])" if biases else "",
     )
-    kernel: Callable[..., None] = cache.compile_source(f"moments_{K}", source).moments
+    kernel: Callable[..., None] = jit.compile_source(f"moments_{K}", source).moments
     return kernel
 
 
@@ -225,6 +225,6 @@ def _summary_module() -> Any:
         "float32[:, ::1])"
     )
     source = _SUMMARY.format(
-        helper=cache.helper(), decorator=cache.decorator(signature), extent=_EXTENT, per_unit=_PER_UNIT
+        helper=jit.helper(), decorator=jit.decorator(signature), extent=_EXTENT, per_unit=_PER_UNIT
     )
-    return cache.compile_source("mixture", source)
+    return jit.compile_source("mixture", source)

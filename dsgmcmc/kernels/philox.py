@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgmcmc.kernels import cache
+from dsgmcmc.kernels import jit
 
 uint32, uint64, int32, int64, float32 = np.uint32, np.uint64, np.int32, np.int64, np.float32
 
@@ -169,7 +169,7 @@ def _pair(x: str, y: str, word: int) -> str:
 
 
 TRANSFORM = "\n\n".join(
-    cache.helper('{"contract"}') + "\n" + inspect.getsource(function)
+    jit.helper('{"contract"}') + "\n" + inspect.getsource(function)
     for function in (radius, quadrant, angle, sine, cosine, turned)
 )
 """Source of the transform. Of the fast-math flags only `contract`, so that the bits do not depend on the kernel
@@ -243,19 +243,19 @@ def groups_module() -> str:
     Compiled once and linked into them, which saves each of them a second of compilation.
     """
     signature = "void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)"
-    decorator = cache.decorator(signature, '{"contract"}')
-    return cache.compile_source("philox_groups", TRANSFORM + _GROUPS.replace("{decorator}", decorator)).__name__
+    decorator = jit.decorator(signature, '{"contract"}')
+    return jit.compile_source("philox_groups", TRANSFORM + _GROUPS.replace("{decorator}", decorator)).__name__
 
 
 @functools.cache
 def _module() -> Any:
     source = _KERNELS.format(
         groups=groups_module(),
-        normals=cache.decorator("void(float32[::1], int64, uint64, uint64, uint64, uint64, uint64)"),
-        words=cache.decorator("void(uint32[:, ::1], uint32[::1], uint32[:, ::1])"),
+        normals=jit.decorator("void(float32[::1], int64, uint64, uint64, uint64, uint64, uint64)"),
+        words=jit.decorator("void(uint32[:, ::1], uint32[::1], uint32[:, ::1])"),
         rounds=_rounds(f"x0, x1, x2, x3 = {', '.join(f'uint64(counter[i, {w}])' for w in range(4))}", 8),
     )
-    return cache.compile_source("philox", source)
+    return jit.compile_source("philox", source)
 
 
 def normals(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from dsgmcmc.kernels import cache
+from dsgmcmc.kernels import jit
 
 _SOURCE = '''\
 {decorator}
@@ -31,7 +31,5 @@ def add_scores() -> Callable[..., None]:
         `score`, `mean`, `square` (n, m) float32, `row_bias` (n,), `column_bias` (m,) float32, `weight` float.
     """
     signature = "void(float32[:, ::1], float32[::1], float32[::1], float64, float32[:, ::1], float32[:, ::1])"
-    kernel: Callable[..., None] = cache.compile_source(
-        "scores", _SOURCE.format(decorator=cache.decorator(signature))
-    ).add
+    kernel: Callable[..., None] = jit.compile_source("scores", _SOURCE.format(decorator=jit.decorator(signature))).add
     return kernel

@@ -19,9 +19,9 @@ from mpi4py import MPI
 
 from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.config import build
+from dsgmcmc.data.synthetic.generate import Options, generate
 from dsgmcmc.ratings import open_ratings
 from dsgmcmc.ring import Ring
-from dsgmcmc.synthetic import Options, generate
 
 
 def prepared(folder: Path, millions: int) -> Path:

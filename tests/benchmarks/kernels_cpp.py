@@ -26,7 +26,7 @@ import numpy as np
 
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.kernels.predict import split_columns
+from dsgmcmc.kernels.prediction import split_columns
 
 RANKS = (10, 16, 32, 64, 128)
 ROWS, COLUMNS, RATINGS, GRID = 6040, 3706, 900_000, 4

@@ -11,10 +11,10 @@ from gibbs import from_ratings, gibbs
 from support import dsgmcmc, run
 
 from dsgmcmc import posterior
+from dsgmcmc.data.synthetic.generate import Options, generate
 from dsgmcmc.index import Index
 from dsgmcmc.manifest import Key
 from dsgmcmc.rundir import RunDirectory
-from dsgmcmc.synthetic import Options, generate
 
 pytestmark = pytest.mark.statistical
 RANK, SIGMA = 4, 0.8

@@ -11,11 +11,11 @@ import pytest
 
 SCRIPT = """
 import sys
-from dsgmcmc.kernels import cache
-source = cache.decorator("float64(float64)") + "\\ndef double(x):\\n    return x + x\\n"
+from dsgmcmc.kernels import jit
+source = jit.decorator("float64(float64)") + "\\ndef double(x):\\n    return x + x\\n"
 if len(sys.argv) > 1:
     source = source.replace("x + x", sys.argv[1])
-module = cache.compile_source("double", source)
+module = jit.compile_source("double", source)
 stats = module.double.stats
 print(module.double(21.0), sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), module.__file__)
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.kernels import cache
+from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.philox import TRANSFORM, normals, philox4x32
 
 # Random123 1.14, tests/kat_vectors: counter, key and result of philox4x32 with 10 rounds.
@@ -125,8 +125,8 @@ def transform(word, radii, sines, cosines):
         sines[i] = turned(c if odd else s, quarter)
         cosines[i] = turned(s if odd else c, quarter + uint32(1))
 '''
-    decorator = cache.decorator("void(uint32[::1], float32[::1], float32[::1], float32[::1])")
-    kernel = cache.compile_source("transform", TRANSFORM + source.format(decorator=decorator)).transform
+    decorator = jit.decorator("void(uint32[::1], float32[::1], float32[::1], float32[::1])")
+    kernel = jit.compile_source("transform", TRANSFORM + source.format(decorator=decorator)).transform
 
     def run(word: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         out = np.empty((3, len(word)), np.float32)

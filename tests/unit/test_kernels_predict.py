@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dsgmcmc.kernels.predict import predict_kernel, split_columns
+from dsgmcmc.kernels.prediction import predict_kernel, split_columns
 
 
 @pytest.mark.parametrize(("K", "biases"), [(1, False), (10, True), (33, True), (512, False)])

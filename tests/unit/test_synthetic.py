@@ -1,4 +1,4 @@
-"""Synthetic ratings: the promises of ``dsgmcmc.synthetic`` and ``dsgmcmc.sparsity``."""
+"""Synthetic ratings: the promises of ``dsgmcmc.data.synthetic.generate`` and ``dsgmcmc.data.synthetic.sparsity``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, gamma
 
-from dsgmcmc import sparsity, synthetic
+from dsgmcmc.data.synthetic import generate as synthetic
+from dsgmcmc.data.synthetic import sparsity
+from dsgmcmc.data.synthetic.generate import Options
 from dsgmcmc.errors import InputError
-from dsgmcmc.synthetic import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Options(rows=400, cols=250, ratings=12_000, rank=3, seed=4)

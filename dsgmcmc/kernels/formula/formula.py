@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgmcmc.kernels import cache
-from dsgmcmc.kernels.expressions import Assignments, parse
-from dsgmcmc.kernels.formula_source import Layout, formula_source
+from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.formula.codegen import Layout, formula_source
+from dsgmcmc.kernels.formula.parser import Assignments, parse
 from dsgmcmc.kernels.philox import NoiseKey, noise_words
 
 Array = NDArray[Any]
@@ -190,7 +190,7 @@ class Formula:
                 noise="z" in self._body.read,
                 dtype=dtype.name,
             )
-            kernel = cache.compile_source("formula", formula_source(layout)).formula
+            kernel = jit.compile_source("formula", formula_source(layout)).formula
             self._kernels[dtype.char, prior] = kernel
         return kernel
 

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from dsgmcmc.kernels import cache
+from dsgmcmc.kernels import jit
 
 FUNCTIONS = {"sqrt": 1, "abs": 1, "minimum": 2, "maximum": 2, "exp": 1, "log": 1}
 """Functions of a formula and how many arguments they take."""
@@ -44,7 +44,7 @@ def _log(x):
 
 def functions(dtype: str) -> str:
     """Source of the functions that formulas call; minimum and maximum keep a NaN."""
-    return _SOURCE.format(helper=cache.helper(), dtype=dtype)
+    return _SOURCE.format(helper=jit.helper(), dtype=dtype)
 
 
 @dataclass

@@ -9,7 +9,7 @@ where g = g' = 1, or with a noise spread nu, g_i, g'_j ~ Gamma(nu / 2, rate nu /
 rounded to the nearest of 0.5, 1, ... 5. Of half-star ratings the best possible prediction is therefore not the
 predictor but E[rounded | truth], see `best_prediction`.
 
-Who rates what follows `dsgmcmc.sparsity` and does not depend on factors: ratings are missing at random. A
+Who rates what follows `dsgmcmc.data.synthetic.sparsity`, whatever the factors: ratings are missing at random. A
 user's ratings are some seconds apart.
 
 Everything is drawn user by user in chunks: memory grows with rows and columns, not with ratings. A file is
@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from dsgmcmc.data.synthetic.sparsity import item_weights, marginals
 from dsgmcmc.errors import InputError
-from dsgmcmc.sparsity import item_weights, marginals
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -191,7 +191,7 @@ def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[
 
 def chunks(options: Options, truth: Truth) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
     """Draw users (from 0, ascending), items (from 0), ratings and timestamps of some ratings at a time."""
-    from dsgmcmc.kernels.distinct import distinct_kernel
+    from dsgmcmc.data.synthetic.distinct import distinct_kernel
 
     activity, popularity = marginals(options.rows, options.cols, options.ratings, _generator(options, 3))
     order = _generator(options, 1).permutation(options.cols).astype(np.int32)

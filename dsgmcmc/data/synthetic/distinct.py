@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgmcmc.kernels import cache
+from dsgmcmc.kernels import jit
 
 _SOURCE = '''\
 {decorator}
@@ -70,6 +70,6 @@ def distinct_kernel() -> Draw:
         average. Uniforms are SplitMix64 [Steele 2014] from `seed` (uint64).
     """
     signature = "void(uint64, int64, int64[::1], int32[::1], int64, float64[::1], int32[::1], int32[::1])"
-    module = cache.compile_source("distinct", _SOURCE.format(decorator=cache.decorator(signature, "False")))
+    module = jit.compile_source("distinct", _SOURCE.format(decorator=jit.decorator(signature, "False")))
     draw: Draw = module.draw
     return draw

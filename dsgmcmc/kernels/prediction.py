@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgmcmc.kernels import cache
+from dsgmcmc.kernels import jit
 
 _PREDICT = '''\
 {decorator}
@@ -78,11 +78,11 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
     if not 1 <= K <= 512:
         raise ValueError(f"rank K = {K} is outside 1 to 512")
     source = _PREDICT.format(
-        decorator=cache.decorator("void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1])"),
+        decorator=jit.decorator("void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1])"),
         K=K,
         biases=f" + (theta_w[i, {K}] + theta_h[j, {K}])" if biases else "",
     )
-    kernel: Callable[..., None] = cache.compile_source(f"predict_{K}", source).predict
+    kernel: Callable[..., None] = jit.compile_source(f"predict_{K}", source).predict
     return kernel
 
 
@@ -141,9 +141,9 @@ def split_columns(
 
 @functools.cache
 def _split_module() -> Any:
-    count = cache.decorator("void(int64[::1], int32[::1], int32[::1], int64[:, ::1])")
-    fill = cache.decorator(
+    count = jit.decorator("void(int64[::1], int32[::1], int32[::1], int64[:, ::1])")
+    fill = jit.decorator(
         "void(int64[::1], int32[::1], float32[::1], int32[::1], int64[::1], int64[:, ::1], int64[::1], "
         "float64, int32[::1], float32[::1])"
     )
-    return cache.compile_source("split", _SPLIT.format(count=count, fill=fill))
+    return jit.compile_source("split", _SPLIT.format(count=count, fill=fill))

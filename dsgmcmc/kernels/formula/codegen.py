@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dsgmcmc.kernels import cache
-from dsgmcmc.kernels.expressions import Assignments, functions
+from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.formula.parser import Assignments, functions
 from dsgmcmc.kernels.philox import groups_module
 
 CHUNK = 2048
@@ -80,7 +80,7 @@ def _signature(layout: Layout) -> list[str]:
     arguments += [(f"_total_{name}", "float64[::1]") for name in (*layout.column_sums, *layout.row_totals)]
     arguments += [("_sums", "float64[::1]")] if layout.sums else []
     names, types = zip(*arguments, strict=True)
-    return [cache.decorator(f"void({', '.join(types)})"), f"def formula({', '.join(names)}):"]
+    return [jit.decorator(f"void({', '.join(types)})"), f"def formula({', '.join(names)}):"]
 
 
 def _setup(layout: Layout) -> list[str]:
