@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+from dsgmcmc.parallel.machine import THREAD_VARIABLES
 
 
 def main() -> None:
@@ -13,7 +13,7 @@ def main() -> None:
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
     if sys.argv[1:2] == ["sample"]:  # a batch system's warning may come while NumPy and Numba are still loading
-        from dsgmcmc.signals import install_early
+        from dsgmcmc.parallel.signals import install_early
 
         install_early()
     from dsgmcmc.cli import main as command_line

@@ -13,10 +13,10 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.agreement import agree
 from dsgmcmc.errors import InputError
 from dsgmcmc.estimator import Estimator
 from dsgmcmc.fitting import prepare_data, sample_apart, seed_of
+from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.predict import Options, Predictor, places_of
 from dsgmcmc.recommend import By, Ranking, Rated
 from dsgmcmc.recommend_file import recommendations

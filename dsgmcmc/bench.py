@@ -90,7 +90,7 @@ def ring(comm: Any, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
 
     Every process sends one block on and receives one, as in a sweep; the sum is of one block's partials a process.
     """
-    from dsgmcmc.ring import Ring
+    from dsgmcmc.parallel.ring import Ring
 
     lines = []
     here = Ring(comm, comm.size)

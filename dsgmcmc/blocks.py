@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.faults import fault
 from dsgmcmc.kernels.prediction import split_columns
-from dsgmcmc.partition import block_bounds
+from dsgmcmc.parallel.faults import fault
+from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.ratings import Ratings
 from dsgmcmc.ratings.format import row_slabs
 
 if TYPE_CHECKING:
-    from dsgmcmc.ring import Ring  # which loads MPI
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]

@@ -22,19 +22,19 @@ from dsgmcmc.control import Control
 from dsgmcmc.divergence import find_explosion
 from dsgmcmc.errors import DivergenceError
 from dsgmcmc.factor_world import FactorWorld
-from dsgmcmc.faults import fault
 from dsgmcmc.manifest import SmallArray
 from dsgmcmc.model import Model
 from dsgmcmc.noise import own_noise, start_weights
 from dsgmcmc.observe import Observer
+from dsgmcmc.parallel.faults import fault
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.schedule import AtHome, Schedule
+from dsgmcmc.parallel.signals import Wish
 from dsgmcmc.policy import Policy
 from dsgmcmc.ratings import Ratings
 from dsgmcmc.resume import Resume
-from dsgmcmc.ring import Ring
 from dsgmcmc.rundir import RunDirectory
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.schedule import AtHome, Schedule
-from dsgmcmc.signals import Wish
 
 SMALLEST_SCALE = 2.0**-10  # of the step, below which halving does not help
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.agreement import agree
 from dsgmcmc.control import Control
 from dsgmcmc.draft import Draft
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.manifest import Key, SmallArray, read_manifest
 from dsgmcmc.observe import Observer
+from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.rundir import RunDirectory, versions
 from dsgmcmc.store import prune, remove, step_name, steps
 

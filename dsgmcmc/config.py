@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from dsgmcmc.errors import InputError
 from dsgmcmc.model import PriorName
 from dsgmcmc.noise import NoiseName
+from dsgmcmc.parallel.schedule import ScheduleName, StepSize
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.schedule import ScheduleName, StepSize
 
 _SPAN = re.compile(r"(\d+)\s*sweeps?")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h)")

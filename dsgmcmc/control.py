@@ -8,8 +8,8 @@ from time import monotonic, sleep
 import numpy as np
 from mpi4py import MPI
 
-from dsgmcmc.signals import Signals, Wish
-from dsgmcmc.watchdog import Watchdog
+from dsgmcmc.parallel.signals import Signals, Wish
+from dsgmcmc.parallel.watchdog import Watchdog
 
 MARGIN = 3.0  # seconds between the last write and the end of the wall time: summary, MPI's and the launcher's end
 POLL = 0.005  # seconds between two looks at a write

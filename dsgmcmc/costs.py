@@ -10,7 +10,7 @@ import numpy as np
 from dsgmcmc.config import RunConfig
 from dsgmcmc.factors import Layout
 from dsgmcmc.likelihood import WEIGHT_FIELDS
-from dsgmcmc.partition import owner
+from dsgmcmc.parallel.partition import owner
 from dsgmcmc.ratings import Ratings
 from dsgmcmc.samplers import SAMPLERS
 

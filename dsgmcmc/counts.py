@@ -8,7 +8,7 @@ from dsgmcmc.config import RunConfig
 from dsgmcmc.errors import InputError
 from dsgmcmc.factors import Layout
 from dsgmcmc.likelihood import WEIGHT_FIELDS
-from dsgmcmc.partition import Int64, block_bounds
+from dsgmcmc.parallel.partition import Int64, block_bounds
 from dsgmcmc.samplers import SAMPLERS
 
 MAX_COUNT = 2**31 - 1

@@ -6,7 +6,7 @@ import numpy as np
 
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.partition import column_of
+from dsgmcmc.parallel.partition import column_of
 
 SQUARES = Formula("square = x * x", fields=("x",), sums=("square",))
 EXPLODED = 1e6  # mean square of a factor's elements; sane ones are below 10

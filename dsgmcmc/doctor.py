@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 import dsgmcmc
-from dsgmcmc import machine
-from dsgmcmc.__main__ import THREAD_VARIABLES
-from dsgmcmc.launch import LAUNCHER_SIZES
+from dsgmcmc.parallel import machine
+from dsgmcmc.parallel.launch import LAUNCHER_SIZES
+from dsgmcmc.parallel.machine import THREAD_VARIABLES
 from dsgmcmc.probes import (
     Failure,
     attempt,

@@ -19,10 +19,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dsgmcmc.agreement import agree
 from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.faults import fault
 from dsgmcmc.manifest import MANIFEST, BlockEntry, Key, Manifest, ShardEntry, seal
+from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.faults import fault
 from dsgmcmc.store import Block, Snapshot, block_hash, file_hash
 
 MAX_WRITERS = 64

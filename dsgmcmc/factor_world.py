@@ -15,11 +15,11 @@ from dsgmcmc.factors import Field, Layout, Side
 from dsgmcmc.holdings import Holdings
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.likelihood import WEIGHT_FIELDS, Likelihood
-from dsgmcmc.partition import column_of
-from dsgmcmc.schedule import Schedule
+from dsgmcmc.parallel.partition import column_of
+from dsgmcmc.parallel.schedule import Schedule
 
 if TYPE_CHECKING:
-    from dsgmcmc.ring import Ring  # which loads MPI
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]

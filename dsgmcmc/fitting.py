@@ -14,7 +14,7 @@ import numpy as np
 import tomli_w
 
 from dsgmcmc.errors import EXIT_USAGE, InputError
-from dsgmcmc.machine import usable_cores
+from dsgmcmc.parallel.machine import usable_cores
 from dsgmcmc.triples import read_triples
 
 

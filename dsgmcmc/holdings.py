@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.factors import Layout, Side
-from dsgmcmc.partition import column_of
+from dsgmcmc.parallel.partition import column_of
 
 if TYPE_CHECKING:
     from dsgmcmc.world import World

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.doctor import Finding, examine
-from dsgmcmc.launch import oversubscription, processes_here
+from dsgmcmc.parallel.launch import oversubscription, processes_here
 from dsgmcmc.rundir import versions
 
 PING = 1 << 20  # bytes that every process sends to its neighbour

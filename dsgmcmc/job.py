@@ -12,7 +12,6 @@ from typing import Any
 import tomli_w
 from mpi4py import MPI
 
-from dsgmcmc.agreement import agree
 from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.chain import Chain
 from dsgmcmc.config import FREE, OVERRIDABLE, RunConfig, build, parse_assignments, read_toml
@@ -29,19 +28,20 @@ from dsgmcmc.errors import (
     WriteError,
 )
 from dsgmcmc.index import write_index
-from dsgmcmc.launch import oversubscription
 from dsgmcmc.lock import Lock
 from dsgmcmc.logs import start_logs
-from dsgmcmc.machine import cpu_name
-from dsgmcmc.partition import chain_group
+from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.launch import oversubscription
+from dsgmcmc.parallel.machine import cpu_name
+from dsgmcmc.parallel.partition import chain_group
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.signals import Signals, Wish, installed
+from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.policy import Policy
 from dsgmcmc.progress import Progress
 from dsgmcmc.ratings import open_ratings
-from dsgmcmc.ring import Ring
 from dsgmcmc.rundir import RunDirectory, versions
-from dsgmcmc.signals import Signals, Wish, installed
 from dsgmcmc.summary import Times, saved_result, write_summary
-from dsgmcmc.watchdog import Watchdog
 
 #: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
 CROWDED = 3

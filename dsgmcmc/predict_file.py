@@ -14,12 +14,12 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.agreement import agree
 from dsgmcmc.drawn import KINDS
 from dsgmcmc.errors import InputError
 from dsgmcmc.ingest import pairs as pairs_module
 from dsgmcmc.ingest.pairs import PairsTable, append_results, chunks, load_pairs, output_format, write_query
 from dsgmcmc.ingest.session import MINIMUM, default_memory, open_session
+from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.predict import Newcomers, Options, Predictor, unknown_names
 from dsgmcmc.results import Run
 

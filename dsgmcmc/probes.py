@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.launch import world
+from dsgmcmc.parallel.launch import world
 
 TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system takes a while
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, ctypes.c_ulong(-1)  # of linux/prctl.h

@@ -7,11 +7,11 @@ from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
-from dsgmcmc.agreement import agree
 from dsgmcmc.errors import AgreedError, InputError
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.manifest import Key, Manifest, parse_manifest, read_text
 from dsgmcmc.observe import Observer
+from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.rundir import SERIES, RunDirectory, versions
 from dsgmcmc.store import Snapshot, clean, remove, step_name, steps
 

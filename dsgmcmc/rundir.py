@@ -32,7 +32,7 @@ import tomli_w
 import dsgmcmc
 from dsgmcmc.config import RunConfig, build
 from dsgmcmc.errors import InputError
-from dsgmcmc.machine import cpu_name
+from dsgmcmc.parallel.machine import cpu_name
 
 SERIES = ("checkpoints", "draws", "posterior")
 

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.faults import fault
 from dsgmcmc.manifest import BlockEntry, Key, Manifest, read_manifest, seen_by_all
+from dsgmcmc.parallel.faults import fault
 from dsgmcmc.plain import check_size, plain_dataset
 
 Array = npt.NDArray[Any]

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.agreement import agree
 from dsgmcmc.config import RunConfig
 from dsgmcmc.errors import WriteError
-from dsgmcmc.phases import PHASES, Phases
+from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.posterior import summarise
 from dsgmcmc.rundir import RunDirectory, versions, write_whole
 from dsgmcmc.samplers import SAMPLERS

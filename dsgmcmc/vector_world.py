@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.factors import Field, Layout, Side
-from dsgmcmc.phases import Phases
+from dsgmcmc.parallel.schedule import StepSize
+from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.schedule import StepSize
 
 Float64 = npt.NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.factors import Side
-from dsgmcmc.phases import Phases
+from dsgmcmc.parallel.timers import Phases
 
 Float64 = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]

@@ -21,10 +21,10 @@ from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.factors import Field
 from dsgmcmc.job import Job
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.schedule import AtHome, Schedule, ScheduleName
 from dsgmcmc.ratings import open_ratings, write_ratings
-from dsgmcmc.ring import Ring
 from dsgmcmc.rundir import RunDirectory
-from dsgmcmc.schedule import AtHome, Schedule, ScheduleName
 from dsgmcmc.verify import verify_run
 
 #: Generous: the machine may be busy, and the first run compiles its kernels.
@@ -258,7 +258,7 @@ def metrics(run_directory: Path) -> list[dict[str, Any]]:
 
 
 def injected(*faults: str) -> dict[str, str]:
-    """Environment in which these faults happen; see `dsgmcmc.faults`."""
+    """Environment in which these faults happen; see `dsgmcmc.parallel.faults`."""
     return {"DSGMCMC_FAULT": ";".join(faults)}
 
 

@@ -50,7 +50,7 @@ def ring(
     Example:
       mpirun -n 4 dsgmcmc bench ring --sizes 1000,1000000
     """
-    from dsgmcmc import launch
+    from dsgmcmc.parallel import launch
 
     wanted = _numbers(sizes, "--sizes")
     comm = launch.world()

@@ -36,7 +36,7 @@ def doctor(
         mpirun -n 64 dsgmcmc doctor --out /scratch/me/runs
     """
     from dsgmcmc.doctor import examine
-    from dsgmcmc.launch import run_parallel, together, world
+    from dsgmcmc.parallel.launch import run_parallel, together, world
 
     if not (launch and together()):
         raise typer.Exit(_tell(examine(launch), as_json))

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from dsgmcmc import launch
 from dsgmcmc.errors import EXIT_DONE
+from dsgmcmc.parallel import launch
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 OutOption = Annotated[
@@ -79,8 +79,8 @@ def predict(
       mpirun -n 8 dsgmcmc predict run pairs.parquet -o predicted.parquet
       printf 'user,item\\n1,1193\\n' | dsgmcmc predict run - --unknown prior
     """
-    from dsgmcmc.agreement import agree
     from dsgmcmc.ingest.pairs import parse_pair_columns
+    from dsgmcmc.parallel.agreement import agree
     from dsgmcmc.predict import Options
     from dsgmcmc.predict_file import predict_file
     from dsgmcmc.results import open_run

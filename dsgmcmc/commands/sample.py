@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dsgmcmc import launch
-from dsgmcmc.agreement import agree
+from dsgmcmc.parallel import launch
+from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.policy import Policy
 
 

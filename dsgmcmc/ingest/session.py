@@ -13,7 +13,7 @@ import duckdb
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.ingest.watch import Report, Watch
-from dsgmcmc.machine import memory_limit
+from dsgmcmc.parallel.machine import memory_limit
 
 _OVERHEAD = 200_000_000  # bytes of Python, its libraries and the arrays
 _PER_THREAD = 80_000_000  # bytes with which a thread of DuckDB sorts and joins

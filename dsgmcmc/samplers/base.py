@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsgmcmc.factors import PURPOSE_START, Field
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.schedule import StepSize
+from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.world import World
 
 C = TypeVar("C", bound=StepSize)

@@ -53,9 +53,9 @@ from pydantic import Field, model_validator
 from dsgmcmc.errors import InputError
 from dsgmcmc.factors import Field as StateField
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.bfgs import Products, coefficients
-from dsgmcmc.schedule import StepSize
 from dsgmcmc.world import World
 
 Float64 = npt.NDArray[np.float64]

@@ -23,8 +23,8 @@ from pydantic import Field
 
 from dsgmcmc.factors import Field as StateField
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.schedule import StepSize
 from dsgmcmc.world import World
 
 UPDATE = Formula(

@@ -17,8 +17,8 @@ from math import sqrt
 from pydantic import Field
 
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.schedule import StepSize
 from dsgmcmc.world import World
 
 UPDATE = Formula("theta = theta - eps * g + noise * z", fields=("theta", "g"), scalars=("eps", "noise"))

@@ -20,8 +20,8 @@ from mpi4py import MPI
 from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.config import build
 from dsgmcmc.data.synthetic.generate import Options, generate
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.ratings import open_ratings
-from dsgmcmc.ring import Ring
 
 
 def prepared(folder: Path, millions: int) -> Path:

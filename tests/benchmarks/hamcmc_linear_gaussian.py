@@ -31,11 +31,11 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.samplers.psgld import PSGLD, PSGLDConfig
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
-from dsgmcmc.schedule import StepSize
 from dsgmcmc.vector_world import VectorWorld, sample
 from dsgmcmc.world import World
 

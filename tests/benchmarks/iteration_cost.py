@@ -27,11 +27,11 @@ from dsgmcmc.config import RunConfig, build
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model import Model
-from dsgmcmc.partition import column_of
+from dsgmcmc.parallel.partition import column_of
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.schedule import AtHome, Schedule
 from dsgmcmc.ratings import open_ratings
-from dsgmcmc.ring import Ring
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.schedule import AtHome, Schedule
 
 CASES: dict[str, dict[str, Any]] = {
     "sgld": {"name": "sgld"},

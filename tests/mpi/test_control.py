@@ -6,7 +6,7 @@ import pytest
 from mpi4py import MPI
 
 from dsgmcmc.control import Control
-from dsgmcmc.signals import Signals, Wish
+from dsgmcmc.parallel.signals import Signals, Wish
 
 pytestmark = pytest.mark.mpi
 

@@ -7,8 +7,8 @@ import pytest
 from mpi4py import MPI
 
 from dsgmcmc.errors import AgreedError, InputError
-from dsgmcmc.partition import column_of, owner, row_of
-from dsgmcmc.ring import Ring
+from dsgmcmc.parallel.partition import column_of, owner, row_of
+from dsgmcmc.parallel.ring import Ring
 
 pytestmark = pytest.mark.mpi
 GRIDS = (4, 5, 7)

@@ -13,7 +13,7 @@ from dsgmcmc import draft
 from dsgmcmc.draft import write_snapshot
 from dsgmcmc.errors import InputError
 from dsgmcmc.manifest import Key
-from dsgmcmc.partition import blocks_of
+from dsgmcmc.parallel.partition import blocks_of
 from dsgmcmc.store import Snapshot
 
 pytestmark = pytest.mark.mpi

@@ -14,11 +14,11 @@ from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.config import build
 from dsgmcmc.costs import Costs
 from dsgmcmc.factor_world import FactorWorld
-from dsgmcmc.partition import column_of
+from dsgmcmc.parallel.partition import column_of
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.schedule import ScheduleName
 from dsgmcmc.ratings import open_ratings
-from dsgmcmc.ring import Ring
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.schedule import ScheduleName
 
 pytestmark = pytest.mark.mpi
 SCHEDULES: tuple[ScheduleName, ...] = ("shuffled", "cyclic", "random")

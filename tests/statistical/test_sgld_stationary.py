@@ -19,9 +19,9 @@ from mpi4py import MPI
 from support import csr, factor_world
 
 from dsgmcmc.factor_world import FactorWorld
+from dsgmcmc.parallel.schedule import ScheduleName
 from dsgmcmc.ratings import write_ratings
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
-from dsgmcmc.schedule import ScheduleName
 
 pytestmark = pytest.mark.statistical
 

@@ -117,7 +117,7 @@ def test_a_slow_process_changes_nothing_and_is_named(data: Path, tmp_path: Path)
 LARGE = """
 import numpy as np
 from mpi4py import MPI
-from dsgmcmc.ring import Ring
+from dsgmcmc.parallel.ring import Ring
 
 ring = Ring(MPI.COMM_WORLD, 2)
 n, mine = 600_000_000, ring.rank

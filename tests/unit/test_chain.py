@@ -12,9 +12,9 @@ import pytest
 from mpi4py import MPI
 from support import digest, metrics, sample, write_planted
 
-from dsgmcmc.agreement import agree
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.manifest import Key
+from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.rundir import RunDirectory
 from dsgmcmc.store import Snapshot, step_name, steps
 from dsgmcmc.verify import verify_run

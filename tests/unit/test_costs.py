@@ -15,10 +15,10 @@ from dsgmcmc.config import RunConfig, build
 from dsgmcmc.costs import Costs
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.observe import Observer
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.ratings import open_ratings
-from dsgmcmc.ring import Ring
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.schedule import Schedule
 
 SETTINGS: dict[str, Any] = {"rank": 8, "grid": 5, "save_draws": 3}
 

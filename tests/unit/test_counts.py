@@ -8,7 +8,7 @@ import pytest
 from dsgmcmc.config import build
 from dsgmcmc.counts import MAX_COUNT, check_counts
 from dsgmcmc.errors import InputError
-from dsgmcmc.partition import block_bounds
+from dsgmcmc.parallel.partition import block_bounds
 
 
 def equal(columns: int) -> np.ndarray:

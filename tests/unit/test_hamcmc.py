@@ -21,7 +21,7 @@ from dsgmcmc.factors import PURPOSE_STEP
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.manifest import Key
 from dsgmcmc.model import Model
-from dsgmcmc.partition import column_of
+from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.store import Snapshot, step_name, steps
 from dsgmcmc.vector_world import VectorWorld

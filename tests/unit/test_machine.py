@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dsgmcmc.machine import affinity, cpu_quota, memory_limit, usable_cores
+from dsgmcmc.parallel.machine import affinity, cpu_quota, memory_limit, usable_cores
 
 MACHINE_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

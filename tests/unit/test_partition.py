@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dsgmcmc.partition import block_bounds, blocks_of, chain_group, column_of, owner, row_of
+from dsgmcmc.parallel.partition import block_bounds, blocks_of, chain_group, column_of, owner, row_of
 
 
 @pytest.mark.parametrize("grid", range(1, 25))

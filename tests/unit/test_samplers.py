@@ -26,9 +26,9 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.manifest import Key, _check_key
 from dsgmcmc.model import Model
 from dsgmcmc.noise import start_weights
+from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.schedule import StepSize
 from dsgmcmc.world import World
 
 GRID = 4

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from dsgmcmc.agreement import agree
 from dsgmcmc.errors import InputError
-from dsgmcmc.faults import fault
-from dsgmcmc.partition import blocks_of, column_of, owner, row_of
-from dsgmcmc.phases import Phases
+from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.faults import fault
+from dsgmcmc.parallel.partition import blocks_of, column_of, owner, row_of
+from dsgmcmc.parallel.timers import Phases
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]

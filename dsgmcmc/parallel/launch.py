@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from dsgmcmc.__main__ import THREAD_VARIABLES
 from dsgmcmc.errors import (
     EXIT_ABORT,
     EXIT_FAILURE,
@@ -19,7 +18,7 @@ from dsgmcmc.errors import (
     InputError,
     WriteError,
 )
-from dsgmcmc.machine import cpu_quota
+from dsgmcmc.parallel.machine import THREAD_VARIABLES, cpu_quota
 
 #: Variables with which launchers tell a process how many were started together.
 LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path("/")
+#: Variables that say how many threads the libraries below us compute with.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def affinity() -> int:
