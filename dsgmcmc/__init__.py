@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dsgmcmc._version import __version__
+
 if TYPE_CHECKING:
     from dsgmcmc.api import BPMF
     from dsgmcmc.results import open_run
 
-__version__ = "0.1.0"
 __all__ = ["BPMF", "__version__", "open_run"]
 
 

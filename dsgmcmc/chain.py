@@ -22,7 +22,6 @@ from dsgmcmc.control import Control
 from dsgmcmc.divergence import find_explosion
 from dsgmcmc.errors import DivergenceError
 from dsgmcmc.factor_world import FactorWorld
-from dsgmcmc.manifest import SmallArray
 from dsgmcmc.model import Model
 from dsgmcmc.noise import own_noise, start_weights
 from dsgmcmc.observe import Observer
@@ -33,8 +32,9 @@ from dsgmcmc.parallel.signals import Wish
 from dsgmcmc.policy import Policy
 from dsgmcmc.ratings import Ratings
 from dsgmcmc.resume import Resume
-from dsgmcmc.rundir import RunDirectory
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.storage.manifest import SmallArray
+from dsgmcmc.storage.rundir import RunDirectory
 
 SMALLEST_SCALE = 2.0**-10  # of the step, below which halving does not help
 

@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.control import Control
-from dsgmcmc.draft import Draft
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.factor_world import FactorWorld
-from dsgmcmc.manifest import Key, SmallArray, read_manifest
 from dsgmcmc.observe import Observer
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.rundir import RunDirectory, versions
-from dsgmcmc.store import prune, remove, step_name, steps
+from dsgmcmc.storage.manifest import Key, SmallArray, read_manifest
+from dsgmcmc.storage.provenance import versions
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import prune, remove, step_name, steps
+from dsgmcmc.storage.writer import SnapshotWriter
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class _Write:
         At which they were taken.
     begin : float
         When, on the clock of `time.monotonic`.
-    drafts : list of Draft
+    drafts : list of SnapshotWriter
         In the order in which they are committed.
     pending : dict
         The draws, to be kept if they cannot be written.
@@ -67,7 +68,7 @@ class _Write:
 
     iteration: int
     begin: float
-    drafts: list[Draft]
+    drafts: list[SnapshotWriter]
     pending: PendingDraws
     task: Future[None]
     prune: Callable[[], None]
@@ -162,19 +163,19 @@ class Checkpoints:
 
     def _drafts(
         self, iteration: int, seconds: float, pending: PendingDraws, own: dict[str, SmallArray], copy: bool
-    ) -> list[Draft]:
+    ) -> list[SnapshotWriter]:
         """Drafts of the pending draws and, last, of a checkpoint. Collective."""
         comm, draws, series = self._ring.comm, self._make("draws"), self._make("checkpoints")
-        drafts: list[Draft] = []
+        drafts: list[SnapshotWriter] = []
         try:
             for number, (blocks, small) in sorted(pending.items()):
                 header = partial(self._header, "draw", number, seconds, small)
-                drafts.append(Draft(draws, step_name(number), blocks, header, comm))
+                drafts.append(SnapshotWriter(draws, step_name(number), blocks, header, comm))
             state = {name: SmallArray.of(value) for name, value in self._world.state.items()}
             state |= self._observer.small() | own
             header = partial(self._header, "checkpoint", iteration, seconds, state)
             blocks = {key: np.array(array) if copy else array for key, array in self._blocks().items()}
-            drafts.append(Draft(series, step_name(iteration), blocks, header, comm))
+            drafts.append(SnapshotWriter(series, step_name(iteration), blocks, header, comm))
         except WriteError:
             self._discard(drafts)
             raise
@@ -225,7 +226,7 @@ class Checkpoints:
         self._writer.shutdown()
 
     def _failed(
-        self, error: WriteError, iteration: int, drafts: list[Draft], pending: PendingDraws, needed: bool
+        self, error: WriteError, iteration: int, drafts: list[SnapshotWriter], pending: PendingDraws, needed: bool
     ) -> None:
         """Clean up, and raise the error or go on; the next checkpoint then has these draws."""
         self._discard(drafts)
@@ -239,7 +240,7 @@ class Checkpoints:
             with suppress(OSError):  # it may be the same full disk
                 self._run.note("checkpoint failed", chain=self._chain, iteration=iteration, error=str(error))
 
-    def _discard(self, drafts: list[Draft]) -> None:
+    def _discard(self, drafts: list[SnapshotWriter]) -> None:
         if self._at_root:
             for draft in drafts:
                 draft.discard()
@@ -258,7 +259,7 @@ class Checkpoints:
         self.settle()
         begin, parent = monotonic(), self._make("posterior")
         header = partial(self._header, "posterior", iteration, seconds, {})
-        draft = Draft(parent, step_name(iteration), dict(self._observer.posterior()), header, self._ring.comm)
+        draft = SnapshotWriter(parent, step_name(iteration), dict(self._observer.posterior()), header, self._ring.comm)
         task = self._writer.submit(draft.shard)
         self._write = _Write(iteration, begin, [draft], {}, task, partial(_keep_newest, parent), True)
         self.settle()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc import __version__
+from dsgmcmc._version import __version__
 from dsgmcmc.convergence import draw_weights, predictions, scalar_traces
 from dsgmcmc.drawn import KINDS
 from dsgmcmc.errors import InputError

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-import dsgmcmc
+from dsgmcmc._version import __version__
 from dsgmcmc.parallel import machine
 from dsgmcmc.parallel.launch import LAUNCHER_SIZES
 from dsgmcmc.parallel.machine import THREAD_VARIABLES
@@ -205,7 +205,7 @@ def _single_copy() -> Finding:
 
 def _python() -> Finding:
     found = f"{platform.python_version()}, {sys.executable}, {platform.system()} {platform.machine()}"
-    found += f", dsgmcmc {dsgmcmc.__version__}"
+    found += f", dsgmcmc {__version__}"
     if platform.system() != "Linux":
         return Finding("Python", "error", found, "dsgmcmc samples on Linux only: use a container or a virtual machine")
     return Finding("Python", "ok", found)

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from dsgmcmc.blocks import TestRows
 from dsgmcmc.factors import Side
 from dsgmcmc.kernels.prediction import predict_kernel
-from dsgmcmc.manifest import Key
-from dsgmcmc.store import Block, Snapshot
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.snapshot import Lazy, Snapshot
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -124,7 +124,7 @@ class HeldOut:
         self.followed_predictions = list(snapshot.read(Key("trace", "W", self.block, "prediction")))
         self.log_likelihoods = snapshot.read(Key("trace", "W", self.block, "log_likelihood")).tolist()
 
-    def posterior(self, centre: float, total: float) -> Iterator[tuple[Key, Block]]:
+    def posterior(self, centre: float, total: float) -> Iterator[tuple[Key, Lazy]]:
         """Posterior of the predictions; `total` is the weight of all draws."""
         yield self._key("rating"), partial(np.add, self.rows.values, np.float32(centre))
         yield self._key("mean"), partial(np.add, self.mean, np.float32(centre))

@@ -14,7 +14,7 @@ import numpy as np
 
 from dsgmcmc.doctor import Finding, examine
 from dsgmcmc.parallel.launch import oversubscription, processes_here
-from dsgmcmc.rundir import versions
+from dsgmcmc.storage.provenance import versions
 
 PING = 1 << 20  # bytes that every process sends to its neighbour
 

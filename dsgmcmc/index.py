@@ -24,18 +24,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.draft import write_snapshot
 from dsgmcmc.errors import InputError
-from dsgmcmc.manifest import Key, Manifest
 from dsgmcmc.ratings import Ratings
-from dsgmcmc.rundir import RunDirectory, versions
-from dsgmcmc.store import Snapshot
+from dsgmcmc.storage.manifest import Key, Manifest
+from dsgmcmc.storage.provenance import versions
+from dsgmcmc.storage.rundir import INDEX, RunDirectory
+from dsgmcmc.storage.writer import write_snapshot
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
-NAME = "index"
 _SPARSE = 16  # a direct table may have so many entries a name
 
 
@@ -53,9 +52,9 @@ def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, comm: Any
     comm : MPI.Comm
         Of this process alone.
     """
-    for left in run.path.glob(f"{NAME}.tmp-*"):
+    for left in run.path.glob(f"{INDEX}.tmp-*"):
         shutil.rmtree(left, ignore_errors=True)
-    if (run.path / NAME).exists():
+    if (run.path / INDEX).exists():
         return
 
     def header() -> dict[str, Any]:
@@ -63,7 +62,7 @@ def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, comm: Any
         about = {"versions": versions()}
         return {"kind": "index", "chain": 0, "iteration": 0, "grid": 1, "state": {}, "about": about, **hashes}
 
-    write_snapshot(run.path, NAME, _blocks(ratings), header, comm)
+    write_snapshot(run.path, INDEX, _blocks(ratings), header, comm)
 
 
 def _blocks(ratings: Ratings) -> dict[Key, Array]:
@@ -183,10 +182,7 @@ class Index:
     """
 
     def __init__(self, run: RunDirectory, transposed: bool) -> None:
-        path = run.path / NAME
-        if not path.is_dir():
-            raise InputError(f"{run.path} has no {NAME}: the run was stopped before it began; start it again")
-        self._snapshot = Snapshot(path)
+        self._snapshot = run.open_index()
         #: Factor of the users and of the items.
         self.factors = {"user": "H", "item": "W"} if transposed else {"user": "W", "item": "H"}
         self._transposed = transposed
@@ -215,7 +211,3 @@ class Index:
         """Places of the users and the items of the test ratings, (q,) int32 each, in the order of the ratings file."""
         rows, columns = (self._snapshot.read(Key("test", "W", 0, name)) for name in ("rows", "columns"))
         return (columns, rows) if self._transposed else (rows, columns)
-
-    def verify(self) -> None:
-        """Check every checksum."""
-        self._snapshot.verify()

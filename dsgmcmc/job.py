@@ -28,7 +28,6 @@ from dsgmcmc.errors import (
     WriteError,
 )
 from dsgmcmc.index import write_index
-from dsgmcmc.lock import Lock
 from dsgmcmc.logs import start_logs
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.launch import oversubscription
@@ -40,7 +39,9 @@ from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.policy import Policy
 from dsgmcmc.progress import Progress
 from dsgmcmc.ratings import open_ratings
-from dsgmcmc.rundir import RunDirectory, versions
+from dsgmcmc.storage.lock import Lock
+from dsgmcmc.storage.provenance import versions
+from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.summary import Times, saved_result, write_summary
 
 #: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
@@ -240,7 +241,7 @@ class Job:
                 "transposed": ratings.transposed,
                 "versions": versions(),
             }
-            run.write_settings(config, facts)
+            run.write_settings(config.model_dump(), facts)
             write_index(run, ratings, config.hash(), MPI.COMM_SELF)
         return earlier
 

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.heldout import FOLLOWED, HeldOut
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.manifest import Key, SmallArray
-from dsgmcmc.store import Block, Snapshot
+from dsgmcmc.storage.manifest import Key, SmallArray
+from dsgmcmc.storage.snapshot import Lazy, Snapshot
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -197,7 +197,7 @@ class Observer:
             traced = [key for key in snapshot.names() if key[:2] == ("trace", "run")]
             self.trace = {key.field: list(snapshot.read(key)) for key in traced}
 
-    def posterior(self) -> Iterator[tuple[Key, Block]]:
+    def posterior(self) -> Iterator[tuple[Key, Lazy]]:
         """Posterior mean and variance of the factors and of the test predictions of this process."""
         total = max(self.weight, np.finfo(np.float64).tiny)
         for (factor, b), moments in self._moments.items():

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc import diagnostics
-from dsgmcmc.manifest import Key
-from dsgmcmc.rundir import RunDirectory
-from dsgmcmc.store import Snapshot, step_name, steps
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot
 
 Float64 = npt.NDArray[np.float64]
 

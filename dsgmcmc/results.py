@@ -13,15 +13,16 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.config import RunConfig
+from dsgmcmc.config import RunConfig, build
 from dsgmcmc.drawn import KINDS, Draw, Moments, Prior, Source
 from dsgmcmc.errors import InputError
 from dsgmcmc.index import Index, Names
-from dsgmcmc.manifest import Key, read_manifest
 from dsgmcmc.posterior import TestPredictions, posteriors, test_predictions
 from dsgmcmc.ratings import Ratings, open_ratings
-from dsgmcmc.rundir import RunDirectory
-from dsgmcmc.store import Snapshot, step_name, steps
+from dsgmcmc.storage.manifest import Key, read_manifest
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -43,8 +44,8 @@ class Run:
     def __init__(self, path: str | PathLike[str]) -> None:
         self.directory = RunDirectory(Path(path))
         self.path = self.directory.path
-        self.config: RunConfig = self.directory.config()
-        _, self.facts = self.directory.read_settings()
+        settings, self.facts = self.directory.read_settings()
+        self.config: RunConfig = build(settings)
         try:
             self.mean = float(self.facts["mean"])
             self._index = Index(self.directory, bool(self.facts["transposed"]))

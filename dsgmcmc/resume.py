@@ -9,11 +9,13 @@ from pathlib import Path
 
 from dsgmcmc.errors import AgreedError, InputError
 from dsgmcmc.factor_world import FactorWorld
-from dsgmcmc.manifest import Key, Manifest, parse_manifest, read_text
 from dsgmcmc.observe import Observer
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.rundir import SERIES, RunDirectory, versions
-from dsgmcmc.store import Snapshot, clean, remove, step_name, steps
+from dsgmcmc.storage.manifest import Key, Manifest, parse_manifest, read_text
+from dsgmcmc.storage.provenance import versions
+from dsgmcmc.storage.rundir import SERIES, RunDirectory
+from dsgmcmc.storage.series import clean, remove, step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,10 @@ from dsgmcmc.errors import WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.posterior import summarise
-from dsgmcmc.rundir import RunDirectory, versions, write_whole
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.storage.files import write_whole
+from dsgmcmc.storage.provenance import versions
+from dsgmcmc.storage.rundir import RunDirectory
 
 WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for others
 SLOWER = 1.25  # times the others' median, from which on a process is named

@@ -24,8 +24,8 @@ from dsgmcmc.job import Job
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import AtHome, Schedule, ScheduleName
 from dsgmcmc.ratings import open_ratings, write_ratings
-from dsgmcmc.rundir import RunDirectory
-from dsgmcmc.verify import verify_run
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.verify import verify_run
 
 #: Generous: the machine may be busy, and the first run compiles its kernels.
 TIMEOUT = 240.0

@@ -59,7 +59,7 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
       dsgmcmc verify run --json | jq -r .digest
     """
     kind = _kind(path)
-    from dsgmcmc.verify import verify_run, verify_snapshot
+    from dsgmcmc.storage.verify import verify_run, verify_snapshot
 
     if kind == "ratings file":
         from dsgmcmc.ratings import open_ratings
@@ -68,7 +68,7 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
             ratings.verify()
             digest = ratings.digest
     elif kind == "run":
-        from dsgmcmc.rundir import RunDirectory
+        from dsgmcmc.storage.rundir import RunDirectory
 
         digest = verify_run(RunDirectory(path))
     else:
@@ -169,11 +169,11 @@ def _describe(path: Path) -> dict[str, Any]:
             )
             facts = {name: getattr(ratings, name) for name in (*names, "source", "digest")}
     elif kind == "run":
-        from dsgmcmc.rundir import RunDirectory
+        from dsgmcmc.storage.rundir import RunDirectory
 
         facts = _describe_run(RunDirectory(path))
     else:
-        from dsgmcmc.manifest import read_manifest
+        from dsgmcmc.storage.manifest import read_manifest
 
         manifest = read_manifest(path)
         facts = manifest.model_dump(include={"chain", "iteration", "grid", "about", "config_hash", "data_hash"})
@@ -182,7 +182,7 @@ def _describe(path: Path) -> dict[str, Any]:
 
 
 def _describe_run(run: Any) -> dict[str, Any]:
-    from dsgmcmc.store import steps
+    from dsgmcmc.storage.series import steps
 
     settings, facts = run.read_settings()
     checkpoints = {chain: steps(run.series("checkpoints", chain)) for chain in run.chains()}

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.plain import check_size, plain_dataset
 from dsgmcmc.ratings.format import (
     FORMAT,
     MAX_ID_BYTES,
@@ -27,6 +26,7 @@ from dsgmcmc.ratings.format import (
     find_bad_cells,
     row_slabs,
 )
+from dsgmcmc.storage.hdf5 import check_size, plain_dataset
 
 _SLAB = 4_000_000  # entries per slab where a whole part is streamed
 

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dsgmcmc import __version__
+from dsgmcmc._version import __version__
 from dsgmcmc.drawn import KINDS
 from dsgmcmc.report.charts import PALETTE, Bar, Series, bar_chart, figure, histogram, line_chart
 from dsgmcmc.report.content import Content, gather, names_of
 from dsgmcmc.report.facts import configuration_section, phases_section, table
 from dsgmcmc.results import open_run
-from dsgmcmc.rundir import write_whole
+from dsgmcmc.storage.files import write_whole
 
 Float64 = npt.NDArray[np.float64]
 

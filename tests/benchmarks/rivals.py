@@ -25,7 +25,7 @@ from dsgmcmc.diagnostics import coverage, log_predictive_density
 from dsgmcmc.doctor import find_mpirun, permissive
 from dsgmcmc.posterior import test_predictions
 from dsgmcmc.ratings import open_ratings
-from dsgmcmc.rundir import RunDirectory
+from dsgmcmc.storage.rundir import RunDirectory
 
 HERE = Path(__file__).resolve().parent
 PACKAGES = ["smurff", "myfm", "libmf", "scipy"]

@@ -13,7 +13,8 @@ import pytest
 from containers import UID, WORKERS, Cluster, docker, readme_commands, what_is_missing
 from support import Running, digest, metrics, run, write_planted
 
-from dsgmcmc.store import Snapshot, step_name, steps
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot
 
 SETTINGS = {"rank": 3, "grid": 5, "step-size": 0.02, "burn-in": 20, "thin": 10, "evaluate-every": 20, "save-draws": 3}
 OPTIONS = ["--sampler=psgld", *(f"--{name}={value}" for name, value in SETTINGS.items())]

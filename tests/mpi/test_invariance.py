@@ -15,7 +15,7 @@ from support import digest, metrics, sample
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.store import steps
+from dsgmcmc.storage.series import steps
 
 pytestmark = pytest.mark.mpi
 SCHEDULES = ("shuffled", "cyclic", "random")

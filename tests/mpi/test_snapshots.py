@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from dsgmcmc import draft
-from dsgmcmc.draft import write_snapshot
 from dsgmcmc.errors import InputError
-from dsgmcmc.manifest import Key
 from dsgmcmc.parallel.partition import blocks_of
-from dsgmcmc.store import Snapshot
+from dsgmcmc.storage import writer
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.writer import write_snapshot
 
 pytestmark = pytest.mark.mpi
 GRID = 7
@@ -58,7 +58,7 @@ def test_few_write_for_many(
     comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writers: int
 ) -> None:
     """A thousand processes must not make a thousand files: neighbours hand their blocks to one of them."""
-    monkeypatch.setattr(draft, "MAX_WRITERS", writers)
+    monkeypatch.setattr(writer, "MAX_WRITERS", writers)
     path = write_snapshot(mpi_tmp_path, "step-000000000001", mine(comm), header, comm)
     Snapshot(path).verify()
     with together():

@@ -13,8 +13,8 @@ from support import dsgmcmc, run
 from dsgmcmc import posterior
 from dsgmcmc.data.synthetic.generate import Options, generate
 from dsgmcmc.index import Index
-from dsgmcmc.manifest import Key
-from dsgmcmc.rundir import RunDirectory
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.rundir import RunDirectory
 
 pytestmark = pytest.mark.statistical
 RANK, SIGMA = 4, 0.8

@@ -53,7 +53,7 @@ def test_a_folder_that_is_not_shared_is_an_error(tmp_path: Path) -> None:
 def test_another_version_on_a_host_is_an_error(tmp_path: Path) -> None:
     """The bits of a draw would depend on which host held the block."""
     shutil.copytree(Path(dsgmcmc.__file__).parent, tmp_path / "dsgmcmc")
-    module = tmp_path / "dsgmcmc" / "__init__.py"
+    module = tmp_path / "dsgmcmc" / "_version.py"
     version = next(line for line in module.read_text().splitlines() if line.startswith("__version__"))
     module.write_text(module.read_text().replace(version, '__version__ = "9.9.9"'))
     result, findings = doctor("env", f"--chdir={tmp_path}", out=tmp_path)

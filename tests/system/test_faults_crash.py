@@ -13,7 +13,8 @@ import pytest
 from mpi4py import MPI
 from support import Running, digest, dsgmcmc, injected, rank_pid, run, sample
 
-from dsgmcmc.store import Snapshot, step_name, steps
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot
 
 SETTINGS: dict[str, Any] = {
     "rank": 3,

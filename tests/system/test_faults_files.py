@@ -17,10 +17,10 @@ from support import Running, digest, dsgmcmc, injected, metrics, run, sample
 
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.job import Job
-from dsgmcmc.manifest import MANIFEST, seal
 from dsgmcmc.policy import Policy
-from dsgmcmc.rundir import RunDirectory
-from dsgmcmc.store import step_name, steps
+from dsgmcmc.storage.manifest import MANIFEST, seal
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import step_name, steps
 
 SETTINGS: dict[str, Any] = {
     "rank": 3,

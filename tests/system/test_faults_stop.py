@@ -12,7 +12,8 @@ from typing import Any
 from mpi4py import MPI
 from support import Running, digest, dsgmcmc, injected, metrics, rank_pid, run, sample
 
-from dsgmcmc.store import Snapshot, step_name, steps
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot
 
 SETTINGS: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 20, "thin": 10, "evaluate_every": 20, "save_draws": 3}
 STEP = 0.02  # so few ratings bear no larger one for long

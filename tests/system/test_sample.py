@@ -15,7 +15,7 @@ from tiny import alone, command, content
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.store import steps
+from dsgmcmc.storage.series import steps
 
 SCHEDULES = ("shuffled", "cyclic", "random")
 PRIORS = ("fixed", "normal-gamma", "normal-wishart")

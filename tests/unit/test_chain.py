@@ -13,11 +13,12 @@ from mpi4py import MPI
 from support import digest, metrics, sample, write_planted
 
 from dsgmcmc.errors import DivergenceError, InputError
-from dsgmcmc.manifest import Key
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.rundir import RunDirectory
-from dsgmcmc.store import Snapshot, step_name, steps
-from dsgmcmc.verify import verify_run
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.verify import verify_run
 
 SELF = MPI.COMM_SELF
 

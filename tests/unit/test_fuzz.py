@@ -16,16 +16,16 @@ import pytest
 from mpi4py import MPI
 from support import csr, planted
 
-from dsgmcmc.draft import write_snapshot
-from dsgmcmc.manifest import Key, SmallArray
 from dsgmcmc.ratings import write_ratings
+from dsgmcmc.storage.manifest import Key, SmallArray
+from dsgmcmc.storage.writer import write_snapshot
 
 FORKER = r"""
 import hashlib, json, os, pathlib, random, resource, shutil, signal, sys
 import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.ratings import open_ratings
-from dsgmcmc.store import Snapshot
+from dsgmcmc.storage.snapshot import Snapshot
 
 kind, source, place, count, seed = sys.argv[1:]
 source, place, choice = pathlib.Path(source), pathlib.Path(place), random.Random(int(seed))

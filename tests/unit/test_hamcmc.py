@@ -19,11 +19,12 @@ from dsgmcmc.convergence import apart, diagnose
 from dsgmcmc.errors import InputError
 from dsgmcmc.factors import PURPOSE_STEP
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.manifest import Key
 from dsgmcmc.model import Model
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
-from dsgmcmc.store import Snapshot, step_name, steps
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.vector_world import VectorWorld
 from dsgmcmc.vector_world import sample as sample_vector
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.lock import STALE_SECONDS, Lock
+from dsgmcmc.storage.lock import STALE_SECONDS, Lock
 
 HOST = socket.gethostname()
 
@@ -89,7 +89,7 @@ def test_a_lock_that_says_nothing(tmp_path: Path, text: str) -> None:
 def test_a_run_whose_lock_was_taken_ends(tmp_path: Path) -> None:
     """It was suspended for minutes, and another host took over: two writers would mix two runs."""
     code = (
-        "import sys, time, pathlib, dsgmcmc.lock as lock\n"
+        "import sys, time, pathlib, dsgmcmc.storage.lock as lock\n"
         "lock.TOUCH_SECONDS = 0.05\n"
         "path = pathlib.Path(sys.argv[1])\n"
         "lock.Lock(path).acquire()\n"
@@ -110,7 +110,7 @@ def test_a_run_whose_lock_was_taken_ends(tmp_path: Path) -> None:
 def test_the_lock_is_touched(tmp_path: Path) -> None:
     """So that another host sees that it is alive."""
     code = (
-        "import sys, os, time, pathlib, dsgmcmc.lock as lock\n"
+        "import sys, os, time, pathlib, dsgmcmc.storage.lock as lock\n"
         "lock.TOUCH_SECONDS = 0.05\n"
         "path = pathlib.Path(sys.argv[1])\n"
         "one = lock.Lock(path); one.acquire()\n"

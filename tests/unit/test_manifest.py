@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.manifest import MANIFEST, Key, Manifest, SmallArray, parse_manifest, read_manifest, seal, seen_by_all
+from dsgmcmc.storage.manifest import (
+    MANIFEST,
+    Key,
+    Manifest,
+    SmallArray,
+    parse_manifest,
+    read_manifest,
+    seal,
+    seen_by_all,
+)
 
 HASH = "0123456789abcdef" * 4
 CONTENT: dict[str, Any] = {

@@ -23,12 +23,12 @@ from dsgmcmc import samplers
 from dsgmcmc.config import build
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.manifest import Key, _check_key
 from dsgmcmc.model import Model
 from dsgmcmc.noise import start_weights
 from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.storage.manifest import Key, _check_key
 from dsgmcmc.world import World
 
 GRID = 4

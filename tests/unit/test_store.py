@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from dsgmcmc.draft import write_snapshot
 from dsgmcmc.errors import InputError
-from dsgmcmc.manifest import MANIFEST, Key, SmallArray, seal
-from dsgmcmc.store import Snapshot, block_hash, clean, prune, remove, step_name, steps
+from dsgmcmc.storage.manifest import MANIFEST, Key, SmallArray, seal
+from dsgmcmc.storage.series import clean, prune, remove, step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot, block_hash
+from dsgmcmc.storage.writer import write_snapshot
 
 SHARD = "shard-00000.h5"
 THETA = Key("state", "W", 0, "theta")

@@ -11,10 +11,10 @@ import hashlib
 from pathlib import Path
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.index import Index
-from dsgmcmc.manifest import SmallArray
-from dsgmcmc.rundir import SERIES, RunDirectory
-from dsgmcmc.store import Snapshot, block_hash, step_name, steps
+from dsgmcmc.storage.manifest import SmallArray
+from dsgmcmc.storage.rundir import SERIES, RunDirectory
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot, block_hash
 
 
 def snapshot_lines(snapshot: Snapshot, label: str) -> list[str]:
@@ -37,8 +37,8 @@ def verify_run(run: RunDirectory) -> str:
     InputError
         Naming the first file or block that is wrong.
     """
-    _, facts = run.read_settings()
-    Index(run, bool(facts.get("transposed"))).verify()
+    run.read_settings()
+    run.open_index().verify()
     lines = []
     for chain in run.chains():
         draws: set[int] = set()

@@ -1,18 +1,15 @@
 """Snapshots: blocks of arrays in a directory that is complete or not there at all.
 
 Format ``dsgmcmc-snapshot``, version 1: a directory of HDF5 shards, each written by one process and holding whole
-blocks (data set ``/OBJECT/FACTOR/BLOCK/FIELD``), and ``manifest.json`` (`dsgmcmc.manifest`), which says what lies
-where, with a SHA-256 of every block and every shard. It is written into ``NAME.tmp-XXXX``, synced, hashed by reading
-it back, agreed on by all processes, and renamed. A reader finds it whole, or says what is wrong with it, and never
-fills holes. Nothing in it is executed or unpickled.
+blocks (data set ``/OBJECT/FACTOR/BLOCK/FIELD``), and ``manifest.json`` (`dsgmcmc.storage.manifest`), which says what
+lies where, with a SHA-256 of every block and every shard. It is written into ``NAME.tmp-XXXX``, synced, hashed by
+reading it back, agreed on by all processes, and renamed. A reader finds it whole, or says what is wrong with it, and
+never fills holes. Nothing in it is executed or unpickled.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-import secrets
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -22,14 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.manifest import BlockEntry, Key, Manifest, read_manifest, seen_by_all
-from dsgmcmc.parallel.faults import fault
-from dsgmcmc.plain import check_size, plain_dataset
+from dsgmcmc.storage.hdf5 import check_size, plain_dataset
+from dsgmcmc.storage.manifest import BlockEntry, Key, Manifest, read_manifest, seen_by_all
 
 Array = npt.NDArray[Any]
-Block = Array | Callable[[], Array]  # an array, or what makes it at the moment it is written
-KEEP_AT_LEAST = 2
-_STEP = re.compile(r"step-([0-9]{12,})(\.(?:tmp|trash)-[0-9a-f]{8})?")  # what this module names, and nothing else
+Lazy = Array | Callable[[], Array]  # an array, or what makes it at the moment it is written
 
 
 def block_hash(array: Array) -> str:
@@ -44,9 +38,6 @@ def file_hash(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# ---------------------------------------------------------------------- reading
 
 
 class Snapshot:
@@ -129,45 +120,3 @@ def _read_entry(file: Any, entry: BlockEntry, file_bytes: int) -> Array:
     check_size(data, file_bytes)
     array: Array = data[...]
     return array
-
-
-# ---------------------------------------------------------------------- series of snapshots
-
-
-def step_name(iteration: int) -> str:
-    """Directory name of the snapshot after `iteration` iterations."""
-    return f"step-{iteration:012d}"
-
-
-def steps(parent: Path) -> list[int]:
-    """Iterations of the snapshots in a directory, oldest first; other names are ignored."""
-    if not parent.is_dir():
-        return []
-    found = [_STEP.fullmatch(path.name) for path in parent.iterdir() if path.is_dir()]
-    return sorted(int(match[1]) for match in found if match and not match[2])
-
-
-def remove(path: Path) -> None:
-    """Delete a snapshot so that no reader sees half of it."""
-    trash = path.with_name(f"{path.name}.trash-{secrets.token_hex(4)}")
-    fault("prune")
-    path.rename(trash)
-    fault("prune.trash")
-    shutil.rmtree(trash, ignore_errors=True)
-    fault("prune.done")
-
-
-def prune(parent: Path, keep: int) -> None:
-    """Keep the newest `keep` snapshots, at least `KEEP_AT_LEAST`."""
-    for iteration in steps(parent)[: -max(keep, KEEP_AT_LEAST)]:
-        remove(parent / step_name(iteration))
-
-
-def clean(parent: Path) -> None:
-    """Delete what an interrupted write or deletion left behind; unknown names stay."""
-    if not parent.is_dir():
-        return
-    for path in parent.iterdir():
-        match = _STEP.fullmatch(path.name)
-        if match and match[2]:
-            shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Writes snapshots (`dsgmcmc.store` reads them): into ``NAME.tmp-XXXX``, synced, hashed by reading back, renamed.
+"""Writes snapshots, which `dsgmcmc.storage.snapshot` reads: into ``NAME.tmp-XXXX``, synced, hashed, renamed.
 
 Every `fault` is a place at which tests kill the process: whatever is on the disk then is the state before, or the
 state after.
@@ -20,16 +20,17 @@ import h5py
 import numpy as np
 
 from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.manifest import MANIFEST, BlockEntry, Key, Manifest, ShardEntry, seal
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
-from dsgmcmc.store import Block, Snapshot, block_hash, file_hash
+from dsgmcmc.storage.files import sync
+from dsgmcmc.storage.manifest import MANIFEST, BlockEntry, Key, Manifest, ShardEntry, seal
+from dsgmcmc.storage.snapshot import Lazy, Snapshot, block_hash, file_hash
 
 MAX_WRITERS = 64
 VISIBLE_SECONDS = 60.0  # a network file system may show a new directory to other hosts as late as this
 
 
-class Draft:
+class SnapshotWriter:
     """A snapshot on its way to the disk: it appears at once and complete, or not at all.
 
     The steps are those of `write_snapshot`, which makes them one after the other. `shard` and `commit` make no MPI
@@ -55,7 +56,7 @@ class Draft:
     """
 
     def __init__(
-        self, parent: Path, name: str, blocks: Mapping[Key, Block], header: Callable[[], dict[str, Any]], comm: Any
+        self, parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]], comm: Any
     ) -> None:
         self.final = parent / name
         self._header, self._comm = header, comm
@@ -94,9 +95,9 @@ class Draft:
 
 
 def write_snapshot(
-    parent: Path, name: str, blocks: Mapping[Key, Block], header: Callable[[], dict[str, Any]], comm: Any
+    parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]], comm: Any
 ) -> Path:
-    """Write a snapshot and wait for it. Collective; parameters as of `Draft`.
+    """Write a snapshot and wait for it. Collective; parameters as of `SnapshotWriter`.
 
     Returns
     -------
@@ -108,7 +109,7 @@ def write_snapshot(
     WriteError
         On all processes, if writing failed on any; what was there before is untouched.
     """
-    draft = Draft(parent, name, blocks, header, comm)
+    draft = SnapshotWriter(parent, name, blocks, header, comm)
     at_root = comm.rank == 0
     try:
         agree(comm, draft.shard, f"writing {draft.final}", WriteError)
@@ -128,7 +129,7 @@ def _wait_for(directory: Path) -> None:
         sleep(0.05)
 
 
-def _collect(blocks: Mapping[Key, Block], comm: Any) -> dict[Key, Block]:
+def _collect(blocks: Mapping[Key, Lazy], comm: Any) -> dict[Key, Lazy]:
     """Bring the blocks of neighbouring processes to one writer, where there are more than `MAX_WRITERS`."""
     stride = -(-comm.size // MAX_WRITERS)
     if stride == 1:
@@ -149,7 +150,7 @@ def _collect(blocks: Mapping[Key, Block], comm: Any) -> dict[Key, Block]:
     return mine
 
 
-def _write_shard(directory: Path, rank: int, blocks: Mapping[Key, Block]) -> tuple[ShardEntry | None, list[BlockEntry]]:
+def _write_shard(directory: Path, rank: int, blocks: Mapping[Key, Lazy]) -> tuple[ShardEntry | None, list[BlockEntry]]:
     if not blocks:
         return None, []
     path = directory / f"shard-{rank:05d}.h5"
@@ -212,12 +213,3 @@ def _commit(temporary: Path, final: Path, manifest: Manifest) -> None:
     fault("snapshot.renamed")
     sync(final.parent)
     fault("snapshot.done")
-
-
-def sync(path: Path) -> None:
-    """Flush a file or directory to its device."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

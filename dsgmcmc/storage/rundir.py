@@ -2,7 +2,7 @@
 
 =========================  ============================================================================
 ``run.toml``               resolved configuration, seed, versions, hashes
-``index/``                 original names of users and items (`dsgmcmc.index`)
+``index/``                 original names of users and items (a snapshot)
 ``metrics.jsonl``          one object a line; while they run, chain c > 0 writes ``metrics-chain-c.jsonl``
 ``checkpoints/chain-c/``   snapshots of the chain's state, ``step-000000012000``
 ``draws/chain-c/``         saved draws, one snapshot each
@@ -16,37 +16,20 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import tomllib
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numba
-import numpy as np
 import tomli_w
 
-import dsgmcmc
-from dsgmcmc.config import RunConfig, build
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.machine import cpu_name
+from dsgmcmc.storage.files import write_whole
+from dsgmcmc.storage.snapshot import Snapshot
 
+INDEX = "index"
 SERIES = ("checkpoints", "draws", "posterior")
-
-
-def versions() -> dict[str, str]:
-    """Versions of what the bits of a chain may depend on."""
-    return {
-        "dsgmcmc": dsgmcmc.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "numba": numba.__version__,
-        "h5py": h5py.__version__,
-        "cpu": cpu_name(),
-    }
 
 
 class RunDirectory:
@@ -74,6 +57,18 @@ class RunDirectory:
         names = {p.name for kind in SERIES if (self.path / kind).is_dir() for p in (self.path / kind).iterdir()}
         return sorted(int(name[6:]) for name in names if name.startswith("chain-") and name[6:].isdigit())
 
+    def open_index(self) -> Snapshot:
+        """Open the names of the run's rows and columns.
+
+        Raises
+        ------
+        InputError
+            If there are none, or they are damaged.
+        """
+        if not (self.path / INDEX).is_dir():
+            raise InputError(f"{self.path} has no {INDEX}: the run was stopped before it began; start it again")
+        return Snapshot(self.path / INDEX)
+
     # ------------------------------------------------------------------ configuration
 
     def read_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -91,13 +86,9 @@ class RunDirectory:
             raise InputError(f"{self.path} is not a run directory: {self.settings_file}: {error}") from error
         return content, facts
 
-    def config(self) -> RunConfig:
-        """Return the run's resolved configuration."""
-        return build(self.read_settings()[0])
-
-    def write_settings(self, config: RunConfig, facts: dict[str, Any]) -> None:
-        """Write ``run.toml`` at once."""
-        content = _without_none({**config.model_dump(), "run": facts})
+    def write_settings(self, settings: dict[str, Any], facts: dict[str, Any]) -> None:
+        """Write ``run.toml`` at once: the resolved settings, and the facts about the run."""
+        content = _without_none({**settings, "run": facts})
         write_whole(self.settings_file, tomli_w.dumps(content))
 
     # ------------------------------------------------------------------ metrics
@@ -144,16 +135,6 @@ class RunDirectory:
     def events(self) -> list[dict[str, Any]]:
         """What happened so far; an unfinished last line is left out."""
         return _lines(self._events)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a small file so that a reader finds the old one or the new one."""
-    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,24 @@
+"""What the bits of a chain may depend on besides its settings."""
+
+from __future__ import annotations
+
+import platform
+
+import h5py
+import numba
+import numpy as np
+
+from dsgmcmc._version import __version__
+from dsgmcmc.parallel.machine import cpu_name
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the bits of a chain may depend on."""
+    return {
+        "dsgmcmc": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "h5py": h5py.__version__,
+        "cpu": cpu_name(),
+    }

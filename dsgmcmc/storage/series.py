@@ -1,0 +1,52 @@
+"""Series of snapshots: one directory, one snapshot an iteration, ``step-000000012000``; pruned, cleaned up after."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from pathlib import Path
+
+from dsgmcmc.parallel.faults import fault
+
+KEEP_AT_LEAST = 2
+_STEP = re.compile(r"step-([0-9]{12,})(\.(?:tmp|trash)-[0-9a-f]{8})?")  # what this module names, and nothing else
+
+
+def step_name(iteration: int) -> str:
+    """Directory name of the snapshot after `iteration` iterations."""
+    return f"step-{iteration:012d}"
+
+
+def steps(parent: Path) -> list[int]:
+    """Iterations of the snapshots in a directory, oldest first; other names are ignored."""
+    if not parent.is_dir():
+        return []
+    found = [_STEP.fullmatch(path.name) for path in parent.iterdir() if path.is_dir()]
+    return sorted(int(match[1]) for match in found if match and not match[2])
+
+
+def remove(path: Path) -> None:
+    """Delete a snapshot so that no reader sees half of it."""
+    trash = path.with_name(f"{path.name}.trash-{secrets.token_hex(4)}")
+    fault("prune")
+    path.rename(trash)
+    fault("prune.trash")
+    shutil.rmtree(trash, ignore_errors=True)
+    fault("prune.done")
+
+
+def prune(parent: Path, keep: int) -> None:
+    """Keep the newest `keep` snapshots, at least `KEEP_AT_LEAST`."""
+    for iteration in steps(parent)[: -max(keep, KEEP_AT_LEAST)]:
+        remove(parent / step_name(iteration))
+
+
+def clean(parent: Path) -> None:
+    """Delete what an interrupted write or deletion left behind; unknown names stay."""
+    if not parent.is_dir():
+        return
+    for path in parent.iterdir():
+        match = _STEP.fullmatch(path.name)
+        if match and match[2]:
+            shutil.rmtree(path, ignore_errors=True)
