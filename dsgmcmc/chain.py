@@ -19,6 +19,7 @@ from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.checkpoint import Checkpoints
 from dsgmcmc.config import RunConfig
 from dsgmcmc.control import Control
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.divergence import find_explosion
 from dsgmcmc.errors import DivergenceError
 from dsgmcmc.factor_world import FactorWorld
@@ -30,7 +31,6 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import AtHome, Schedule
 from dsgmcmc.parallel.signals import Wish
 from dsgmcmc.policy import Policy
-from dsgmcmc.ratings import Ratings
 from dsgmcmc.resume import Resume
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.manifest import SmallArray

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config import RunConfig
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.factors import Layout
 from dsgmcmc.likelihood import WEIGHT_FIELDS
 from dsgmcmc.parallel.partition import owner
-from dsgmcmc.ratings import Ratings
 from dsgmcmc.samplers import SAMPLERS
 
 RATING_BYTES = 8  # int32 column and float32 value

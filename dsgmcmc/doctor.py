@@ -6,7 +6,6 @@ import os
 import platform
 import shutil
 import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -17,6 +16,7 @@ from dsgmcmc._version import __version__
 from dsgmcmc.parallel import machine
 from dsgmcmc.parallel.launch import LAUNCHER_SIZES
 from dsgmcmc.parallel.machine import THREAD_VARIABLES
+from dsgmcmc.parallel.mpirun import OPENMPI_AS_ROOT, find_mpirun, openmpi_environment
 from dsgmcmc.probes import (
     Failure,
     attempt,
@@ -28,7 +28,6 @@ from dsgmcmc.probes import (
     probe_two,
 )
 
-OPENMPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 #: Variables that say: a batch job, or a process that a launcher started.
 JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", *LAUNCHER_SIZES)
 #: Beginnings of the variables that steer how MPI libraries communicate.
@@ -86,12 +85,6 @@ def examine(launch: bool = True) -> list[Finding]:
 # ---------------------------------------------------------------------- MPI
 
 
-def find_mpirun() -> str | None:
-    """Path of the ``mpirun`` that belongs to this Python: the one of its environment, else that of the PATH."""
-    places = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", "")))
-    return shutil.which("mpirun", path=places) or shutil.which("mpiexec", path=places)
-
-
 def _mpi(launch: bool) -> Iterator[Finding]:
     answer = attempt(probe_mpi)
     if isinstance(answer, Failure):
@@ -133,7 +126,7 @@ def _start(library: str) -> Iterator[Finding]:
             "pip install the package openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)",
         )
         return
-    two = attempt(probe_two, launcher=[mpirun, "-n", "2"], environment=permissive())
+    two = attempt(probe_two, launcher=[mpirun, "-n", "2"], environment=openmpi_environment(oversubscribe=True))
     if isinstance(two, Failure):
         yield Finding(
             "MPI start",
@@ -158,12 +151,6 @@ def _start(library: str) -> Iterator[Finding]:
             "Open MPI's mpirun refuses to work for root",
             f"use another account, or export {OPENMPI_AS_ROOT[0]}=1 {OPENMPI_AS_ROOT[1]}=1 (launch/mpirun.sh does)",
         )
-
-
-def permissive() -> dict[str, str]:
-    """Environment in which Open MPI starts two processes for anybody and on one core."""
-    allowed = dict.fromkeys(OPENMPI_AS_ROOT, "1")
-    return allowed | {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_mpi_yield_when_idle": "1"}
 
 
 # ---------------------------------------------------------------------- communication

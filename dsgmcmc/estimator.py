@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any, Self
 
+import numpy as np
+
 
 class Estimator:
     """A regressor whose parameters are the arguments of its constructor, kept under their names."""
@@ -48,3 +50,12 @@ class Estimator:
             regressor_tags=RegressorTags(),
             requires_fit=True,
         )
+
+
+def seed_of(random_state: Any) -> int:
+    """Seed that scikit-learn's `random_state` stands for: an int, a `RandomState`, or None for a new one."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 1
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    return int(random_state)

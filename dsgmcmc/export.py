@@ -33,10 +33,10 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.tables import write_blocks
 from dsgmcmc.datatree import write_netcdf
 from dsgmcmc.drawn import KINDS
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest.pairs import write_blocks
 from dsgmcmc.results import Run
 
 FORMAT, VERSION = "dsgmcmc-export", 1

@@ -7,11 +7,11 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest.load import create_raw, load
+from dsgmcmc.data.ingest.sources import inspect, parse_columns
 from dsgmcmc.errors import InputError
 from dsgmcmc.foldin import FoldIn
 from dsgmcmc.index import Names
-from dsgmcmc.ingest.load import create_raw, load
-from dsgmcmc.ingest.sources import inspect, parse_columns
 from dsgmcmc.predict import unknown_names
 from dsgmcmc.results import Run
 

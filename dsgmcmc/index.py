@@ -16,16 +16,19 @@ are items where the run is ``transposed``.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
-from dsgmcmc.ratings import Ratings
 from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
@@ -164,6 +167,38 @@ def _is_integer(value: Any) -> bool:
         return -(2**63) <= int(value) < 2**63
     except (TypeError, ValueError, OverflowError):
         return False
+
+
+def item_titles(items: Names, path: Path) -> dict[int, str]:
+    """Read what items are called; see `dsgmcmc.data.titles`.
+
+    Parameters
+    ----------
+    items : Names
+        The run's items.
+    path : Path
+        File of titles.
+
+    Returns
+    -------
+    dict
+        From place to title; items that the file does not have are left out.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or names no item of the run.
+    """
+    titles = read_titles(path)
+    if items.integers:
+        titles = {name: title for name, title in titles.items() if re.fullmatch(r"[+-]?\d{1,18}", name)}
+    wanted = list(titles)
+    places = items.places([int(name) for name in wanted] if items.integers else wanted)
+    result = {place: titles[name] for place, name in zip(places.tolist(), wanted, strict=True) if place >= 0}
+    if not result:
+        examples = ", ".join(str(name) for name in items.ids[:3])
+        raise InputError(f"{path} names none of the run's items, which are such as {examples}")
+    return result
 
 
 class Index:

@@ -18,6 +18,7 @@ from dsgmcmc.config import FREE, OVERRIDABLE, RunConfig, build, parse_assignment
 from dsgmcmc.control import Control
 from dsgmcmc.costs import Costs
 from dsgmcmc.counts import check_counts
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
@@ -38,7 +39,6 @@ from dsgmcmc.parallel.signals import Signals, Wish, installed
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.policy import Policy
 from dsgmcmc.progress import Progress
-from dsgmcmc.ratings import open_ratings
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory

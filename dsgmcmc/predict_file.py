@@ -14,11 +14,11 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.pairs import PairsTable, chunk_count, chunks, load_pairs
+from dsgmcmc.data.session import MINIMUM, default_memory, open_session
+from dsgmcmc.data.tables import append_results, output_format, write_query
 from dsgmcmc.drawn import KINDS
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest import pairs as pairs_module
-from dsgmcmc.ingest.pairs import PairsTable, append_results, chunks, load_pairs, output_format, write_query
-from dsgmcmc.ingest.session import MINIMUM, default_memory, open_session
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.predict import Newcomers, Options, Predictor, unknown_names
 from dsgmcmc.results import Run
@@ -75,7 +75,7 @@ def predict_file(
     predictor = Predictor(run, options, newcomers)
     folder = out.parent if out else Path(tempfile.gettempdir())
     with (
-        open_session(folder, default_memory(), None, lambda stage, fraction: None) as (db, _),
+        open_session(folder, default_memory()) as (db, _),
         tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder) as scratch,
     ):
         table = load_pairs(db, pairs, columns or {}, Path(scratch))
@@ -115,7 +115,7 @@ def _predict_together(
         def share() -> tuple[duckdb.DuckDBPyConnection, str, int, int]:
             predictor = Predictor(run, options, newcomers)
             memory = max(default_memory() // comm.size, MINIMUM)
-            db, _ = stack.enter_context(open_session(folder, memory, 1, lambda stage, fraction: None))
+            db, _ = stack.enter_context(open_session(folder, memory, 1))
             table = load_pairs(db, pairs, columns, scratch)
             number = strange = 0
             for k, values, missing in _predictions(db, table, predictor, unknown, (comm.rank, comm.size)):
@@ -127,7 +127,7 @@ def _predict_together(
         number, strange = comm.allreduce(number), comm.allreduce(strange)
 
         def write() -> None:
-            for k in range(-(-number // pairs_module.CHUNK)):
+            for k in range(chunk_count(number)):
                 append_results(db, options.columns, np.load(scratch / f"{k}.npy", allow_pickle=False))
             write_query(db, _QUERY, out, scratch)
 

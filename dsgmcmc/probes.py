@@ -144,7 +144,7 @@ def probe_files() -> None:
     """Write a small ratings file and read it back."""
     import numpy as np
 
-    from dsgmcmc.ratings import open_ratings, write_ratings
+    from dsgmcmc.data.ratings import open_ratings, write_ratings
 
     indptr, indices = np.arange(3, dtype=np.int64), np.arange(2, dtype=np.int32)
     train = indptr, indices, np.array([1.0, 2.0], np.float32)

@@ -19,11 +19,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.drawn import Source
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.scores import add_scores
 from dsgmcmc.predict import Newcomers
-from dsgmcmc.ratings import Ratings
 from dsgmcmc.results import Run
 
 Float32 = npt.NDArray[np.float32]

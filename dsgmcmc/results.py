@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.config import RunConfig, build
+from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.drawn import KINDS, Draw, Moments, Prior, Source
 from dsgmcmc.errors import InputError
 from dsgmcmc.index import Index, Names
 from dsgmcmc.posterior import TestPredictions, posteriors, test_predictions
-from dsgmcmc.ratings import Ratings, open_ratings
 from dsgmcmc.storage.manifest import Key, read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps

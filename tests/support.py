@@ -18,12 +18,13 @@ import numpy as np
 from mpi4py import MPI
 
 from dsgmcmc.blocks import RatingBlocks
+from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.factors import Field
 from dsgmcmc.job import Job
+from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import AtHome, Schedule, ScheduleName
-from dsgmcmc.ratings import open_ratings, write_ratings
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.verify import verify_run
 
@@ -31,12 +32,7 @@ from dsgmcmc.storage.verify import verify_run
 TIMEOUT = 240.0
 
 #: More processes than cores, also as root; harmless to MPI libraries that do not read it.
-MPI_ENVIRONMENT = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
+MPI_ENVIRONMENT = openmpi_environment(oversubscribe=True)
 
 
 # ---------------------------------------------------------------------- ratings

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from dsgmcmc.fetch import DATA_SETS, LICENCE
-from dsgmcmc.fetch import fetch as fetch_data
+from dsgmcmc.data.movielens import DATA_SETS, LICENCE
+from dsgmcmc.data.movielens import fetch as fetch_data
 
 Name = StrEnum("Name", {name: name for name in DATA_SETS})  # type: ignore[misc]
 

@@ -57,14 +57,15 @@ def foldin(
     """
     import numpy as np
 
+    from dsgmcmc.data.pairs import parse_pair_columns
+    from dsgmcmc.data.tables import output_format, write_blocks
     from dsgmcmc.foldin_file import fold_in_file
-    from dsgmcmc.ingest.pairs import output_format, parse_pair_columns, write_blocks
+    from dsgmcmc.index import item_titles
     from dsgmcmc.predict import Options
     from dsgmcmc.predict_file import predict_file
     from dsgmcmc.recommend import Ranking
     from dsgmcmc.recommend_file import recommendations
     from dsgmcmc.results import open_run
-    from dsgmcmc.titles import read_titles
 
     output_format(out)
     kind = "user" if new is New.users else "item"
@@ -78,7 +79,7 @@ def foldin(
         predict_file(opened, pairs, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
         return
     ranking = Ranking(top, by.value, z, "draws", seed)
-    titles = read_titles(items, opened.items) if items else None
+    titles = item_titles(opened.items, items) if items else None
     users = len(opened.users) + np.arange(len(newcomers.names), dtype=np.int32)
     found = recommendations(opened, users, ranking, newcomers=newcomers, titles=titles)
     if out is not None:

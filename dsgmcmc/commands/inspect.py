@@ -62,7 +62,7 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
     from dsgmcmc.storage.verify import verify_run, verify_snapshot
 
     if kind == "ratings file":
-        from dsgmcmc.ratings import open_ratings
+        from dsgmcmc.data.ratings import open_ratings
 
         with open_ratings(path) as ratings:
             ratings.verify()
@@ -153,7 +153,7 @@ def _kind(path: Path) -> str:
 def _describe(path: Path) -> dict[str, Any]:
     kind = _kind(path)
     if kind == "ratings file":
-        from dsgmcmc.ratings import open_ratings
+        from dsgmcmc.data.ratings import open_ratings
 
         with open_ratings(path) as ratings:
             names = (

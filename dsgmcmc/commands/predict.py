@@ -79,7 +79,7 @@ def predict(
       mpirun -n 8 dsgmcmc predict run pairs.parquet -o predicted.parquet
       printf 'user,item\\n1,1193\\n' | dsgmcmc predict run - --unknown prior
     """
-    from dsgmcmc.ingest.pairs import parse_pair_columns
+    from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.parallel.agreement import agree
     from dsgmcmc.predict import Options
     from dsgmcmc.predict_file import predict_file

@@ -19,7 +19,8 @@ from rich.table import Table
 from dsgmcmc.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from dsgmcmc.ingest import Report, Summary
+    from dsgmcmc.data.ingest import Summary
+    from dsgmcmc.data.session import Report
 
 
 class Split(StrEnum):
@@ -112,7 +113,8 @@ def prepare(
     """
     # a batch system's stop leaves no temporary files either
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    from dsgmcmc.ingest import parse_bytes, prepare_ratings
+    from dsgmcmc.data.ingest import prepare_ratings
+    from dsgmcmc.data.session import parse_bytes
 
     try:
         with _progress() as report:

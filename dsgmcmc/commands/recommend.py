@@ -69,12 +69,12 @@ def recommend(
     """
     import numpy as np
 
-    from dsgmcmc.ingest.pairs import output_format, write_blocks
+    from dsgmcmc.data.tables import output_format, write_blocks
+    from dsgmcmc.index import item_titles
     from dsgmcmc.predict import places_of
     from dsgmcmc.recommend import Ranking, Rated
     from dsgmcmc.recommend_file import recommendations
     from dsgmcmc.results import open_run
-    from dsgmcmc.titles import read_titles
 
     if bool(user) == everyone:
         raise InputError("say for whom: --user ID (repeat it for more), or --all")
@@ -83,7 +83,7 @@ def recommend(
     output_format(out)
     opened = open_run(run)
     ranking = Ranking(top, by.value, z, source.value, seed)
-    titles = read_titles(items, opened.items) if items else None
+    titles = item_titles(opened.items, items) if items else None
     if everyone:
         users = np.argsort(opened.users.ids, kind="stable").astype(np.int32)
     else:

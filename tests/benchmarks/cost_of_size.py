@@ -19,9 +19,9 @@ from mpi4py import MPI
 
 from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.config import build
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.data.synthetic.generate import Options, generate
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.ratings import open_ratings
 
 
 def prepared(folder: Path, millions: int) -> Path:

@@ -24,13 +24,13 @@ from mpi4py import MPI
 
 from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.config import RunConfig, build
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model import Model
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import AtHome, Schedule
-from dsgmcmc.ratings import open_ratings
 from dsgmcmc.samplers import SAMPLERS
 
 CASES: dict[str, dict[str, Any]] = {

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics import coverage, log_predictive_density
-from dsgmcmc.doctor import find_mpirun, permissive
+from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior import test_predictions
-from dsgmcmc.ratings import open_ratings
 from dsgmcmc.storage.rundir import RunDirectory
 
 HERE = Path(__file__).resolve().parent
@@ -65,21 +64,9 @@ def environment(folder: Path) -> Path:
 def run_ours(label: str, data: Path, out: Path, processes: int, rank: int, iterations: str) -> dict[str, Any]:
     """Sample with one of our samplers; the curve and the predictions."""
     folder = out / label.replace(", ", "-").replace(" ", "-")
-    launcher = [find_mpirun() or "mpirun", "-n", str(processes)] if processes > 1 else []
-    command = [
-        *launcher,
-        sys.executable,
-        "-m",
-        "dsgmcmc",
-        "sample",
-        str(data),
-        "--out",
-        str(folder),
-        "--rank",
-        str(rank),
-    ]
-    command += [*OURS[label], "--grid", str(max(4, 2 * processes)), "--iterations", iterations, *EARLY]
-    subprocess.run(command, check=True, env=os.environ | permissive(), stdout=subprocess.DEVNULL)
+    arguments = ["sample", str(data), "--out", str(folder), "--rank", str(rank), *OURS[label]]
+    arguments += ["--grid", str(max(4, 2 * processes)), "--iterations", iterations, *EARLY]
+    run_dsgmcmc(arguments, processes, stdout=subprocess.DEVNULL).check_returncode()
     run = RunDirectory(folder)
     lines = [line for line in run.metrics() if line["rmse_mean"] is not None]
     found = test_predictions(run)

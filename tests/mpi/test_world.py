@@ -13,11 +13,11 @@ from support import factor_world
 from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.config import build
 from dsgmcmc.costs import Costs
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import ScheduleName
-from dsgmcmc.ratings import open_ratings
 from dsgmcmc.samplers import SAMPLERS
 
 pytestmark = pytest.mark.mpi

@@ -18,9 +18,9 @@ import pytest
 from mpi4py import MPI
 from support import csr, factor_world
 
+from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.parallel.schedule import ScheduleName
-from dsgmcmc.ratings import write_ratings
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 
 pytestmark = pytest.mark.statistical

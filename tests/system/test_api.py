@@ -15,8 +15,8 @@ from support import dsgmcmc, planted, run
 
 import dsgmcmc as package
 from dsgmcmc import BPMF, api, open_run
+from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest import prepare_ratings
 
 SHORT = {"rank": 2, "sampler": "baoab", "iterations": 80, "burn_in": 30, "options": {"grid": 2, "evaluate_every": 20}}
 

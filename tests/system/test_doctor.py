@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dsgmcmc.doctor import find_mpirun, permissive
+from dsgmcmc.parallel.mpirun import find_mpirun
 from dsgmcmc.probes import Failure, attempt, probe_two
 
 EVERYTHING = {
@@ -120,7 +120,10 @@ def test_a_trial_that_hangs_is_ended_with_all_that_it_started(tmp_path):
     note = tmp_path / "pid"
     hang = ["sh", "-c", f"echo $$ > {note}; exec sleep 1000"]
     answer = attempt(
-        probe_two, launcher=[find_mpirun() or "mpirun", "-n", "1", *hang], environment=permissive(), seconds=5
+        probe_two,
+        launcher=[find_mpirun() or "mpirun", "-n", "1", *hang],
+        environment=MPI_ENVIRONMENT,
+        seconds=5,
     )
     assert isinstance(answer, Failure)
     assert answer.reason == "no answer within 5 s"

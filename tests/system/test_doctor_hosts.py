@@ -13,7 +13,7 @@ import pytest
 from support import Result, run
 
 import dsgmcmc
-from dsgmcmc.doctor import find_mpirun
+from dsgmcmc.parallel.mpirun import find_mpirun
 
 DOCTOR = (sys.executable, "-m", "dsgmcmc", "doctor", "--json")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import dsgmcmc, run, write_planted, write_synthetic
 
-from dsgmcmc.ratings import open_ratings
+from dsgmcmc.data.ratings import open_ratings
 
 RATINGS, USERS, ITEMS, RANK = 20_200_000, 100_000, 25_000, 32
 

@@ -93,7 +93,7 @@ def test_chunks_do_not_show(made, tmp_path, monkeypatch):
     """A file longer than a chunk is predicted as if it were shorter."""
     source = pairs(made, tmp_path / "pairs.csv", 60)
     invoke("predict", made.path, source, "-o", tmp_path / "whole.csv")
-    monkeypatch.setattr("dsgmcmc.ingest.pairs.CHUNK", 7)
+    monkeypatch.setattr("dsgmcmc.data.pairs.CHUNK", 7)
     invoke("predict", made.path, source, "-o", tmp_path / "cut.csv")
     assert (tmp_path / "cut.csv").read_text() == (tmp_path / "whole.csv").read_text()
 
@@ -103,7 +103,7 @@ def test_several_processes_predict_as_one_does(made, tmp_path):
     source = pairs(made, tmp_path / "pairs.csv", 60)
     invoke("predict", made.path, source, "-o", tmp_path / "one.csv")
     small = (
-        "import sys\nfrom dsgmcmc.ingest import pairs\npairs.CHUNK = 7\nsys.argv = {}\n"
+        "import sys\nfrom dsgmcmc.data import pairs\npairs.CHUNK = 7\nsys.argv = {}\n"
         "from dsgmcmc.__main__ import main\nmain()"
     )
     command = ["dsgmcmc", "predict", str(made.path), str(source), "-o", str(tmp_path / "three.csv")]

@@ -13,7 +13,7 @@ import time
 import pytest
 from support import write_synthetic
 
-from dsgmcmc.ratings import open_ratings
+from dsgmcmc.data.ratings import open_ratings
 
 COMMAND = [sys.executable, "-m", "dsgmcmc", "prepare"]
 TIMEOUT = 120

@@ -1,11 +1,11 @@
-"""What the tests of `dsgmcmc.ingest` share: a small set of ratings, and reading a ratings file back."""
+"""What the tests of `dsgmcmc.data.ingest` share: a small set of ratings, and reading a ratings file back."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from dsgmcmc.ingest import Summary, prepare_ratings
-from dsgmcmc.ratings import PARTS, open_ratings
+from dsgmcmc.data.ingest import Summary, prepare_ratings
+from dsgmcmc.data.ratings import PARTS, open_ratings
 
 # 5 users, 4 items, half stars; ids as sparse as in real exports
 RATINGS = [

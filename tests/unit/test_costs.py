@@ -13,11 +13,11 @@ from support import sample, write_planted
 from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.config import RunConfig, build
 from dsgmcmc.costs import Costs
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.observe import Observer
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.ratings import open_ratings
 from dsgmcmc.samplers import SAMPLERS
 
 SETTINGS: dict[str, Any] = {"rank": 8, "grid": 5, "save_draws": 3}

@@ -8,10 +8,10 @@ from mpi4py import MPI
 from runs import SETTINGS, make_run
 from support import sample
 
+from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.foldin import FoldIn
 from dsgmcmc.index import Names
-from dsgmcmc.ingest import prepare_ratings
 from dsgmcmc.predict import Options, Predictor
 from dsgmcmc.recommend import Ranking, recommend
 from dsgmcmc.results import open_run

@@ -16,7 +16,7 @@ import pytest
 from mpi4py import MPI
 from support import csr, planted
 
-from dsgmcmc.ratings import write_ratings
+from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.storage.manifest import Key, SmallArray
 from dsgmcmc.storage.writer import write_snapshot
 
@@ -24,7 +24,7 @@ FORKER = r"""
 import hashlib, json, os, pathlib, random, resource, shutil, signal, sys
 import numpy as np
 from dsgmcmc.errors import InputError
-from dsgmcmc.ratings import open_ratings
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.storage.snapshot import Snapshot
 
 kind, source, place, count, seed = sys.argv[1:]

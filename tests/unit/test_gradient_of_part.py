@@ -12,9 +12,9 @@ import pytest
 from mpi4py import MPI
 from support import factor_world, write_planted
 
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.parallel.schedule import ScheduleName
-from dsgmcmc.ratings import open_ratings
 
 ROWS, COLUMNS = 61, 37
 TAU = 2.5

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from runs import make_run
 
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.index import Names
-from dsgmcmc.ratings import open_ratings
 from dsgmcmc.results import open_run
 
 

@@ -15,9 +15,10 @@ import pytest
 import scipy.sparse
 from ingest_cases import RATINGS, lines, prepare
 
+from dsgmcmc.data.ingest import prepare_ratings
+from dsgmcmc.data.ingest.arrange import check_entities
+from dsgmcmc.data.session import default_memory, parse_bytes
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest import default_memory, parse_bytes, prepare_ratings
-from dsgmcmc.ingest.arrange import check_entities
 
 GOOD = lines(header=True)
 MTX = "%%MatrixMarket matrix coordinate real general\n"

@@ -13,9 +13,9 @@ import scipy.io
 import scipy.sparse
 from ingest_cases import RATINGS, everything, lines, prepare
 
+from dsgmcmc.data.ingest import prepare_ratings
+from dsgmcmc.data.ingest.sources import inspect
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest import prepare_ratings
-from dsgmcmc.ingest.sources import inspect
 
 PLAIN = {(user, item): rating for user, item, rating, _ in RATINGS}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from ingest_cases import everything, lines, prepare
 
+from dsgmcmc.data.session import MINIMUM, open_session
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest.session import MINIMUM, open_session
 
 
 def test_progress_rises(tmp_path):
@@ -62,7 +62,7 @@ def test_signals_are_given_back(tmp_path):
 
 
 def execute(folder: Path, *queries: str) -> None:
-    with open_session(folder, MINIMUM, 1, lambda stage, fraction: None) as (db, _):
+    with open_session(folder, MINIMUM, 1) as (db, _):
         for query in queries:
             db.execute(query)
 

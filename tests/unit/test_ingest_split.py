@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from ingest_cases import RATINGS, everything, lines, prepare, read_back
 
+from dsgmcmc.data.ingest import prepare_ratings
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest import prepare_ratings
-from dsgmcmc.ratings import open_ratings
 
 
 def many(n_users: int = 60, n_items: int = 40, density: float = 0.3) -> list[tuple]:

@@ -10,10 +10,10 @@ import pytest
 from mpi4py import MPI
 from support import factor_world, write_planted
 
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.model import Model
 from dsgmcmc.observe import Draws, Observer
-from dsgmcmc.ratings import open_ratings
 from dsgmcmc.storage.manifest import Key
 
 ROWS, COLUMNS, GRID = 29, 17, 4

@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 import pytest
 
+from dsgmcmc.data.ratings import RatingsWriter, open_ratings, row_slabs, write_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.ratings import RatingsWriter, open_ratings, row_slabs, write_ratings
 
 TRAIN = (
     np.array([0, 2, 2, 5, 6], np.int64),
@@ -370,7 +370,7 @@ def test_missing_folder(tmp_path):
 FULL_DISK = """
 import sys, numpy as np
 from dsgmcmc.errors import InputError
-from dsgmcmc.ratings import write_ratings
+from dsgmcmc.data.ratings import write_ratings
 n, rng = 300_000, np.random.default_rng(0)
 rows = np.arange(n)
 if sys.argv[2] == "names":

@@ -9,12 +9,11 @@ import pytest
 from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.index import Names
+from dsgmcmc.index import Names, item_titles
 from dsgmcmc.predict import Options, Predictor
 from dsgmcmc.recommend import Ranking, Rated, recommend
 from dsgmcmc.recommend_file import recommendations
 from dsgmcmc.results import Run
-from dsgmcmc.titles import read_titles
 
 
 @pytest.fixture(scope="module", params=[(40, 18), (18, 40)], ids=["users are rows", "items are rows"])
@@ -133,7 +132,7 @@ def test_titles_of_movielens_and_csv(name, tmp_path):
     path = Path(tmp_path / name)
     path.write_bytes(TITLES[name])
     items = Names("item", np.array([11, 10, 12], np.int64))
-    assert read_titles(path, items) == {1: "Café Noir (1995)", 0: "B (1996)"}
+    assert item_titles(items, path) == {1: "Café Noir (1995)", 0: "B (1996)"}
 
 
 @pytest.mark.parametrize(
@@ -144,6 +143,6 @@ def test_titles_that_do_not_fit_are_refused(content, tmp_path):
     path = tmp_path / "titles"
     path.write_bytes(content)
     with pytest.raises(InputError, match="titles"):
-        read_titles(path, Names("item", np.array([10, 11], np.int64)))
+        item_titles(Names("item", np.array([10, 11], np.int64)), path)
     with pytest.raises(InputError, match="cannot be read"):
-        read_titles(tmp_path / "none", Names("item", np.array([10], np.int64)))
+        item_titles(Names("item", np.array([10], np.int64)), tmp_path / "none")

@@ -12,14 +12,13 @@ from typing import Any, Literal
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest import arrange
+from dsgmcmc.data.ingest.files import find_files
+from dsgmcmc.data.ingest.load import create_raw, load, scalar
+from dsgmcmc.data.ingest.sources import inspect, parse_columns
+from dsgmcmc.data.ratings import PARTS, Int64, RatingsWriter, open_ratings, row_slabs
+from dsgmcmc.data.session import Report, Watch, default_memory, open_session
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest import arrange
-from dsgmcmc.ingest.files import find_files
-from dsgmcmc.ingest.load import create_raw, load, scalar
-from dsgmcmc.ingest.session import default_memory, open_session
-from dsgmcmc.ingest.sources import inspect, parse_columns
-from dsgmcmc.ingest.watch import Report, Watch
-from dsgmcmc.ratings import PARTS, Int64, RatingsWriter, open_ratings, row_slabs
 
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
 

@@ -1,15 +1,13 @@
-"""Files of pairs to predict, CSV or Parquet: read into a DuckDB table, and written in order with new columns."""
+"""Files of pairs to predict, CSV or Parquet, read into a DuckDB table."""
 
 from __future__ import annotations
 
-import contextlib
 import glob
-import os
 import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,16 +16,15 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.ingest.load import scalar
+from dsgmcmc.data.ingest.sources import NAMES, decode_head, read_head, split_line
+from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest.load import scalar
-from dsgmcmc.ingest.session import default_memory, open_session
-from dsgmcmc.ingest.sources import NAMES, decode_head, read_head, split_line
 
 CHUNK = 1_000_000  # pairs in NumPy arrays at a time
 SHOWN = 5
 ROLES = ("user", "item")
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
-_FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 Array = npt.NDArray[Any]
 
@@ -189,6 +186,11 @@ def _assign(shown: str, names: list[str], columns: dict[str, str]) -> tuple[int,
     return user, item
 
 
+def chunk_count(pairs: int) -> int:
+    """Chunks in which so many pairs come."""
+    return -(-pairs // CHUNK)
+
+
 def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
     """Names of users and items, `CHUNK` pairs at a time.
 
@@ -232,83 +234,3 @@ def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[boo
             "ORDER BY rowid"
         ).fetchnumpy()
         yield [np.ma.getdata(found[role]) for role in ROLES]
-
-
-def append_results(db: duckdb.DuckDBPyConnection, columns: tuple[str, ...], values: npt.NDArray[np.float32]) -> None:
-    """Append rows of numbers to the table ``results``; NaN becomes NULL."""
-    kinds = ", ".join(f"{identifier(name)} FLOAT" for name in columns)
-    db.execute(f"CREATE TABLE IF NOT EXISTS results ({kinds})")
-    arrays = {f"c{k}": np.ascontiguousarray(column) for k, column in enumerate(values.T)}
-    db.register("chunk", arrays)
-    picked = ", ".join(f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END" for name in arrays)
-    db.execute(f"INSERT INTO results SELECT {picked} FROM chunk")
-    db.unregister("chunk")
-
-
-def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None, scratch: Path) -> None:
-    """Write a query's rows, in their order, to a file that appears whole, or to standard output as CSV.
-
-    Parameters
-    ----------
-    db : DuckDB connection
-    query : str
-    out : Path or None
-        ``.csv``, ``.parquet`` or ``.pq``; None for standard output.
-    scratch : Path
-        Folder for what goes to standard output.
-    """
-    kind = output_format(out)
-    folder = scratch if out is None else out.parent
-    temporary = folder / f".{'stdout' if out is None else out.name}.{secrets.token_hex(4)}"
-    how = "FORMAT csv, HEADER" if kind == "csv" else "FORMAT parquet, COMPRESSION zstd"
-    try:
-        db.execute(f"COPY ({query}) TO {literal(str(temporary))} ({how})")
-        if out is None:
-            with temporary.open("rb") as file, contextlib.suppress(BrokenPipeError):
-                shutil.copyfileobj(file, sys.stdout.buffer)
-                sys.stdout.buffer.flush()
-        else:
-            os.replace(temporary, out)  # noqa: PTH105 (atomic)
-    except duckdb.IOException as error:
-        raise InputError(f"{out or 'standard output'} cannot be written: {str(error).splitlines()[0]}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def output_format(out: Path | None) -> str:
-    """``csv`` or ``parquet``, by the suffix.
-
-    Raises
-    ------
-    InputError
-        If it is another, or the folder does not exist.
-    """
-    if out is None:
-        return "csv"
-    if out.suffix.lower() not in _FORMATS:
-        raise InputError(f"{out}: the output is written as {', '.join(_FORMATS)}, by its suffix")
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist")
-    return _FORMATS[out.suffix.lower()]
-
-
-def identifier(name: str) -> str:
-    """Quote a column's name."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """Quote a text."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def write_blocks(blocks: Iterable[Mapping[str, Array]], out: Path) -> None:
-    """Write columns that come block by block, all with the same names, to CSV or Parquet; see `write_query`."""
-    with open_session(out.parent, default_memory(), None, lambda stage, fraction: None) as (db, _):
-        for number, block in enumerate(blocks):
-            db.register("block", block)
-            db.execute(
-                "INSERT INTO results SELECT * FROM block" if number else "CREATE TABLE results AS SELECT * FROM block"
-            )
-            db.unregister("block")
-        write_query(db, "SELECT * FROM results", out, out.parent)

@@ -6,15 +6,14 @@ import csv
 import re
 from pathlib import Path
 
+from dsgmcmc.data.ingest.sources import NAMES
 from dsgmcmc.errors import InputError
-from dsgmcmc.index import Names
-from dsgmcmc.ingest.sources import NAMES
 
 _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
 _DELIMITERS = ("::", "\t", "|", ",", ";")
 
 
-def read_titles(path: Path, items: Names) -> dict[int, str]:
+def read_titles(path: Path) -> dict[str, str]:
     """Read what items are called.
 
     Parameters
@@ -22,18 +21,16 @@ def read_titles(path: Path, items: Names) -> dict[int, str]:
     path : Path
         Text, UTF-8 or Latin-1 (as MovieLens is). With a header, the columns are found by their names; without one they
         are the first two.
-    items : Names
-        The run's items.
 
     Returns
     -------
     dict
-        From place to title; items that the file does not have are left out.
+        From the item's id, as it is written there, to its title.
 
     Raises
     ------
     InputError
-        If it cannot be read, has one column, or names no item of the run.
+        If it cannot be read, or has one column.
     """
     try:
         data = path.read_bytes()
@@ -61,15 +58,7 @@ def read_titles(path: Path, items: Names) -> dict[int, str]:
     for row in rows:
         if len(row) > max(identifier, title):
             found[row[identifier].strip()] = row[title].strip()
-    if items.integers:
-        found = {name: value for name, value in found.items() if re.fullmatch(r"[+-]?\d{1,18}", name)}
-    wanted = list(found)
-    places = items.places([int(name) for name in wanted] if items.integers else wanted)
-    result = {place: found[name] for place, name in zip(places.tolist(), wanted, strict=True) if place >= 0}
-    if not result:
-        examples = ", ".join(str(name) for name in items.ids[:3])
-        raise InputError(f"{path} names none of the run's items, which are such as {examples}")
-    return result
+    return found
 
 
 def _columns(header: list[str]) -> tuple[int | None, int | None]:

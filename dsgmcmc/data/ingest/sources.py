@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from dsgmcmc.data.ingest.files import SUFFIXES, suffix_of
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest.files import SUFFIXES, suffix_of
 
 Kind = Literal["text", "parquet", "mtx", "npz"]
 

@@ -21,9 +21,9 @@ rows are the longer side. The file knows nothing of grids or processes. Files co
 reader checks everything that could be wrong before it allocates or indexes by it.
 """
 
-from dsgmcmc.ratings.format import MAX_ID_BYTES, MAX_SIDE, PARTS, Int64, Part, row_slabs
-from dsgmcmc.ratings.reader import Ratings, open_ratings
-from dsgmcmc.ratings.writer import RatingsWriter, write_ratings
+from dsgmcmc.data.ratings.format import MAX_ID_BYTES, MAX_SIDE, PARTS, Int64, Part, row_slabs
+from dsgmcmc.data.ratings.reader import Ratings, open_ratings
+from dsgmcmc.data.ratings.writer import RatingsWriter, write_ratings
 
 __all__ = [
     "MAX_ID_BYTES",

@@ -17,8 +17,8 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest.sources import Source
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest.sources import Source
 
 SHOWN = 5
 _FLOAT32_MAX = float(np.finfo(np.float32).max)

@@ -12,11 +12,11 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.ingest.complaints import SHOWN
+from dsgmcmc.data.ingest.load import scalar
+from dsgmcmc.data.ingest.sources import IMPLICIT
+from dsgmcmc.data.ratings import MAX_ID_BYTES, MAX_SIDE, Int64
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest.complaints import SHOWN
-from dsgmcmc.ingest.load import scalar
-from dsgmcmc.ingest.sources import IMPLICIT
-from dsgmcmc.ratings import MAX_ID_BYTES, MAX_SIDE, Int64
 
 # how --duplicates chooses one rating of a pair and its time; `ord` is the line's place in the input
 DUPLICATES: dict[str, tuple[str, str] | None] = {

@@ -17,8 +17,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.errors import InputError
-from dsgmcmc.ratings.format import (
+from dsgmcmc.data.ratings.format import (
     FORMAT,
     MAX_SIDE,
     PARTS,
@@ -30,6 +29,7 @@ from dsgmcmc.ratings.format import (
     Part,
     find_bad_cells,
 )
+from dsgmcmc.errors import InputError
 
 _METADATA_BYTES = 1 << 16  # more than names, types and attributes take
 

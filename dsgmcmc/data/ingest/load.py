@@ -11,9 +11,9 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest.complaints import bad_row, complain_of_rows, complain_of_text
+from dsgmcmc.data.ingest.sources import IMPLICIT, Source
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest.complaints import bad_row, complain_of_rows, complain_of_text
-from dsgmcmc.ingest.sources import IMPLICIT, Source
 
 _ENTRIES = 2_000_000  # of an .npz at a time
 

@@ -11,8 +11,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.errors import InputError
-from dsgmcmc.ratings.format import (
+from dsgmcmc.data.ratings.format import (
     FORMAT,
     MAX_ID_BYTES,
     MAX_SIDE,
@@ -26,6 +25,7 @@ from dsgmcmc.ratings.format import (
     find_bad_cells,
     row_slabs,
 )
+from dsgmcmc.errors import InputError
 from dsgmcmc.storage.hdf5 import check_size, plain_dataset
 
 _SLAB = 4_000_000  # entries per slab where a whole part is streamed

