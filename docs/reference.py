@@ -25,10 +25,10 @@ PUBLIC = [
     ("dsgmcmc.datatree", "to_datatree"),
     ("dsgmcmc.report", "write_report"),
     ("dsgmcmc.samplers.base", "Sampler"),
-    ("dsgmcmc.world", "World"),
-    ("dsgmcmc.vector_world", "Target"),
-    ("dsgmcmc.vector_world", "VectorWorld"),
-    ("dsgmcmc.vector_world", "sample"),
+    ("dsgmcmc.targets.base", "World"),
+    ("dsgmcmc.targets.vector", "Target"),
+    ("dsgmcmc.targets.vector", "VectorWorld"),
+    ("dsgmcmc.targets.vector", "sample"),
 ]
 
 

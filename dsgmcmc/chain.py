@@ -15,16 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.checkpoint import Checkpoints
 from dsgmcmc.config import RunConfig
 from dsgmcmc.control import Control
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.divergence import find_explosion
 from dsgmcmc.errors import DivergenceError
-from dsgmcmc.factor_world import FactorWorld
-from dsgmcmc.model import Model
-from dsgmcmc.noise import own_noise, start_weights
 from dsgmcmc.observe import Observer
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.ring import Ring
@@ -35,6 +30,11 @@ from dsgmcmc.resume import Resume
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.manifest import SmallArray
 from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.factorisation.divergence import find_explosion
+from dsgmcmc.targets.factorisation.hyperparameters import Model
+from dsgmcmc.targets.factorisation.noise import own_noise, start_weights
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 SMALLEST_SCALE = 2.0**-10  # of the step, below which halving does not help
 

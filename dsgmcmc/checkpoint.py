@@ -16,7 +16,6 @@ import numpy as np
 
 from dsgmcmc.control import Control
 from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.observe import Observer
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.storage.manifest import Key, SmallArray, read_manifest
@@ -24,6 +23,7 @@ from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import prune, remove, step_name, steps
 from dsgmcmc.storage.writer import SnapshotWriter
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from dsgmcmc.config import RunConfig
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.factors import Layout
-from dsgmcmc.likelihood import WEIGHT_FIELDS
 from dsgmcmc.parallel.partition import owner
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import WEIGHT_FIELDS
+from dsgmcmc.targets.state import Layout
 
 RATING_BYTES = 8  # int32 column and float32 value
 TEST_RATING_BYTES = 16  # value, position, row and column

@@ -6,10 +6,10 @@ import numpy as np
 
 from dsgmcmc.config import RunConfig
 from dsgmcmc.errors import InputError
-from dsgmcmc.factors import Layout
-from dsgmcmc.likelihood import WEIGHT_FIELDS
 from dsgmcmc.parallel.partition import Int64, block_bounds
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import WEIGHT_FIELDS
+from dsgmcmc.targets.state import Layout
 
 MAX_COUNT = 2**31 - 1
 

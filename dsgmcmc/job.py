@@ -12,7 +12,6 @@ from typing import Any
 import tomli_w
 from mpi4py import MPI
 
-from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.chain import Chain
 from dsgmcmc.config import FREE, OVERRIDABLE, RunConfig, build, parse_assignments, read_toml
 from dsgmcmc.control import Control
@@ -43,6 +42,7 @@ from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.summary import Times, saved_result, write_summary
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 
 #: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
 CROWDED = 3

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.factor_world import FactorWorld
-from dsgmcmc.heldout import FOLLOWED, HeldOut
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.storage.manifest import Key, SmallArray
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
+from dsgmcmc.targets.factorisation.heldout import FOLLOWED, HeldOut
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from dsgmcmc.errors import AgreedError, InputError
-from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.observe import Observer
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.storage.manifest import Key, Manifest, parse_manifest, read_text
@@ -16,6 +15,7 @@ from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import SERIES, RunDirectory
 from dsgmcmc.storage.series import clean, remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 log = logging.getLogger(__name__)
 

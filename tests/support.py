@@ -17,16 +17,16 @@ from typing import Any, Literal
 import numpy as np
 from mpi4py import MPI
 
-from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.data.ratings import open_ratings, write_ratings
-from dsgmcmc.factor_world import FactorWorld
-from dsgmcmc.factors import Field
 from dsgmcmc.job import Job
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import AtHome, Schedule, ScheduleName
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.verify import verify_run
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.factorisation.target import FactorWorld
+from dsgmcmc.targets.state import Field
 
 #: Generous: the machine may be busy, and the first run compiles its kernels.
 TIMEOUT = 240.0

@@ -9,10 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dsgmcmc.factors import PURPOSE_START, Field
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.parallel.schedule import StepSize
-from dsgmcmc.world import World
+from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.targets.base import World
+from dsgmcmc.targets.state import PURPOSE_START, Field
 
 C = TypeVar("C", bound=StepSize)
 

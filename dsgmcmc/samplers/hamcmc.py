@@ -51,12 +51,12 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.factors import Field as StateField
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.bfgs import Products, coefficients
-from dsgmcmc.world import World
+from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.targets.base import World
+from dsgmcmc.targets.state import Field as StateField
 
 Float64 = npt.NDArray[np.float64]
 

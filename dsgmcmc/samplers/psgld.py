@@ -21,11 +21,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from dsgmcmc.factors import Field as StateField
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.world import World
+from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.targets.base import World
+from dsgmcmc.targets.state import Field as StateField
 
 UPDATE = Formula(
     """

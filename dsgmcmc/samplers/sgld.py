@@ -17,9 +17,9 @@ from math import sqrt
 from pydantic import Field
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.world import World
+from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.targets.base import World
 
 UPDATE = Formula("theta = theta - eps * g + noise * z", fields=("theta", "g"), scalars=("eps", "noise"))
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from iteration_cost import Run
 from mpi4py import MPI
 
-from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.config import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.data.synthetic.generate import Options, generate
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 
 
 def prepared(folder: Path, millions: int) -> Path:

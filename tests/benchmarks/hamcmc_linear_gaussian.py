@@ -31,13 +31,14 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.samplers.psgld import PSGLD, PSGLDConfig
+from dsgmcmc.samplers.sample import sample
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
-from dsgmcmc.vector_world import VectorWorld, sample
-from dsgmcmc.world import World
+from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.targets.base import World
+from dsgmcmc.targets.vector import VectorWorld
 
 N, VARIANCE, BATCH, POWER = 1000, 10.0, 10, 0.51
 ITERATIONS = 20_000
@@ -47,7 +48,7 @@ STEPS_AND_LAMBDAS = list(product(np.geomspace(0.03, 10.0, 7), (0.003, 0.03, 0.3)
 
 
 class LinearGaussian:
-    """Posterior of theta; a `dsgmcmc.vector_world.Target`."""
+    """Posterior of theta; a `dsgmcmc.targets.vector.Target`."""
 
     def __init__(self, dimension: int, iterations: int, seed: int) -> None:
         rng = np.random.default_rng(dimension)  # the same data for every seed

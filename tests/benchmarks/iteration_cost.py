@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.config import RunConfig, build
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.model import Model
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import AtHome, Schedule
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.factorisation.hyperparameters import Model
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 CASES: dict[str, dict[str, Any]] = {
     "sgld": {"name": "sgld"},

@@ -10,15 +10,15 @@ import pytest
 from mpi4py import MPI
 from support import factor_world
 
-from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.config import build
 from dsgmcmc.costs import Costs
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import ScheduleName
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 pytestmark = pytest.mark.mpi
 SCHEDULES: tuple[ScheduleName, ...] = ("shuffled", "cyclic", "random")

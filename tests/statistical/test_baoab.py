@@ -7,7 +7,8 @@ import pytest
 from scipy import integrate
 
 from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
-from dsgmcmc.vector_world import VectorWorld, sample
+from dsgmcmc.samplers.sample import sample
+from dsgmcmc.targets.vector import VectorWorld
 
 pytestmark = pytest.mark.statistical
 CHAINS = 4000

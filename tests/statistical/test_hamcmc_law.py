@@ -16,7 +16,8 @@ import pytest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.samplers.psgld import PSGLD, PSGLDConfig
-from dsgmcmc.vector_world import VectorWorld, sample
+from dsgmcmc.samplers.sample import sample
+from dsgmcmc.targets.vector import VectorWorld
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))

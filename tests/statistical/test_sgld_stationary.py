@@ -19,9 +19,9 @@ from mpi4py import MPI
 from support import csr, factor_world
 
 from dsgmcmc.data.ratings import write_ratings
-from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.parallel.schedule import ScheduleName
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 pytestmark = pytest.mark.statistical
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support import MPI_ENVIRONMENT
 
 from dsgmcmc.parallel.mpirun import find_mpirun
 from dsgmcmc.probes import Failure, attempt, probe_two

@@ -10,15 +10,15 @@ import pytest
 from mpi4py import MPI
 from support import sample, write_planted
 
-from dsgmcmc.blocks import RatingBlocks
 from dsgmcmc.config import RunConfig, build
 from dsgmcmc.costs import Costs
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.observe import Observer
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 SETTINGS: dict[str, Any] = {"rank": 8, "grid": 5, "save_draws": 3}
 

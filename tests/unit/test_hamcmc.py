@@ -17,16 +17,16 @@ from support import factor_world, metrics, sample, write_planted
 from dsgmcmc.config import build
 from dsgmcmc.convergence import apart, diagnose
 from dsgmcmc.errors import InputError
-from dsgmcmc.factors import PURPOSE_STEP
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.model import Model
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.vector_world import VectorWorld
-from dsgmcmc.vector_world import sample as sample_vector
+from dsgmcmc.targets.factorisation.hyperparameters import Model
+from dsgmcmc.targets.state import PURPOSE_STEP
+from dsgmcmc.targets.vector import VectorWorld
+from dsgmcmc.targets.vector import sample as sample_vector
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 

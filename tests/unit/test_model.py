@@ -10,8 +10,8 @@ from mpi4py import MPI
 from scipy import stats
 from support import factor_world, write_planted
 
-from dsgmcmc.factor_world import FactorWorld
-from dsgmcmc.model import Model, PriorName, draw_normal_gamma, draw_normal_wishart
+from dsgmcmc.targets.factorisation.hyperparameters import Model, PriorName, draw_normal_gamma, draw_normal_wishart
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 ROWS, COLUMNS = 29, 17
 DRAWS = 4000

@@ -11,10 +11,10 @@ from mpi4py import MPI
 from support import factor_world, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.factor_world import FactorWorld
-from dsgmcmc.model import Model
 from dsgmcmc.observe import Draws, Observer
 from dsgmcmc.storage.manifest import Key
+from dsgmcmc.targets.factorisation.hyperparameters import Model
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 ROWS, COLUMNS, GRID = 29, 17, 4
 WEIGHTS = (1.0, 1.0, 0.5, 2.0, 0.25)

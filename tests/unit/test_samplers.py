@@ -21,15 +21,15 @@ from support import digest, factor_world, sample, write_planted
 import dsgmcmc
 from dsgmcmc import samplers
 from dsgmcmc.config import build
-from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model import Model
-from dsgmcmc.noise import start_weights
-from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.storage.manifest import Key, _check_key
-from dsgmcmc.world import World
+from dsgmcmc.targets.base import World
+from dsgmcmc.targets.factorisation.hyperparameters import Model
+from dsgmcmc.targets.factorisation.noise import start_weights
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 GRID = 4
 STEPS = {"baoab": 0.02}  # the default is for real data, not for 250 ratings

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from dsgmcmc.parallel.schedule import Schedule, ScheduleName, StepSize
+from dsgmcmc.parallel.schedule import Schedule, ScheduleName
+from dsgmcmc.samplers.step_size import StepSize
 
 SIZES = (50, 10, 25, 15)
 NAMES: tuple[ScheduleName, ...] = ("shuffled", "cyclic", "random")

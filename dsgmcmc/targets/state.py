@@ -16,7 +16,7 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.philox import NoiseKey
 
 if TYPE_CHECKING:
-    from dsgmcmc.world import World
+    from dsgmcmc.targets.base import World
 
 Array = npt.NDArray[Any]  # float32 in the factorisation, float64 for other targets
 Int64 = npt.NDArray[np.int64]

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.blocks import TestRows
-from dsgmcmc.factors import Side
 from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
+from dsgmcmc.targets.factorisation.blocks import TestRows
+from dsgmcmc.targets.state import Side
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]

@@ -26,12 +26,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from dsgmcmc.factors import Side
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.noise import NU_START, draw_nu, draw_weights, weight_sums
+from dsgmcmc.targets.factorisation.noise import NU_START, draw_nu, draw_weights, weight_sums
+from dsgmcmc.targets.state import Side
 
 if TYPE_CHECKING:
-    from dsgmcmc.factor_world import FactorWorld
+    from dsgmcmc.targets.factorisation.target import FactorWorld
 
 Float64 = npt.NDArray[np.float64]
 PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
@@ -60,7 +60,7 @@ class Model:
     noise_precision : float or None
         tau, or None to draw it.
     own_noise : tuple of str
-        Factors whose rows have noise of their own (`dsgmcmc.noise`).
+        Factors whose rows have noise of their own (`dsgmcmc.targets.factorisation.noise`).
     """
 
     rank: int

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.blocks import RatingBlocks
-from dsgmcmc.factors import Field, Layout, Side
-from dsgmcmc.holdings import Holdings
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.likelihood import WEIGHT_FIELDS, Likelihood
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.factorisation.factors import Holdings
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import WEIGHT_FIELDS, Likelihood
+from dsgmcmc.targets.state import Field, Layout, Side
 
 if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI

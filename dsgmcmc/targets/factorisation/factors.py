@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.blocks import RatingBlocks
-from dsgmcmc.factors import Layout, Side
 from dsgmcmc.parallel.partition import column_of
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.state import Layout, Side
 
 if TYPE_CHECKING:
-    from dsgmcmc.world import World
+    from dsgmcmc.targets.base import World
 
 Float32 = npt.NDArray[np.float32]
 

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from dsgmcmc.factors import PURPOSE_WEIGHT, Side
 from dsgmcmc.kernels.gamma import gammas
 from dsgmcmc.kernels.philox import NoiseKey
+from dsgmcmc.targets.state import PURPOSE_WEIGHT, Side
 
 if TYPE_CHECKING:
-    from dsgmcmc.factor_world import FactorWorld
+    from dsgmcmc.targets.factorisation.target import FactorWorld
 
 Float64 = npt.NDArray[np.float64]
 NoiseName = Literal["shared", "by-user", "by-item", "both"]

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.blocks import TrainBlock
-from dsgmcmc.factors import Field
 from dsgmcmc.kernels.gamma import weigh_kernel
 from dsgmcmc.kernels.gradient import gradient_kernel
+from dsgmcmc.targets.factorisation.blocks import TrainBlock
+from dsgmcmc.targets.state import Field
 
 Float32 = npt.NDArray[np.float32]
 Arrays = Mapping[str, Float32]

@@ -7,15 +7,17 @@ independent chains of the same target.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.factors import Field, Layout, Side
-from dsgmcmc.parallel.schedule import StepSize
 from dsgmcmc.parallel.timers import Phases
-from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.targets.state import Field, Layout, Side
+
+if TYPE_CHECKING:
+    from dsgmcmc.samplers.base import Sampler
+    from dsgmcmc.samplers.step_size import StepSize
 
 Float64 = npt.NDArray[np.float64]
 
@@ -56,12 +58,12 @@ class VectorBlock:
         self.sides = (world.side,)
 
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
-        """See `dsgmcmc.world.TargetBlock.gradient`."""
+        """See `dsgmcmc.targets.base.TargetBlock.gradient`."""
         self._world.set_gradient(position, out, self._world.iteration, prior)
 
 
 class VectorWorld:
-    """A target on a vector as a sampler sees it; implements `dsgmcmc.world.World`.
+    """A target on a vector as a sampler sees it; implements `dsgmcmc.targets.base.World`.
 
     Parameters
     ----------
@@ -131,29 +133,3 @@ class VectorWorld:
     def reduce(self, finish: Callable[[Float64], Float64], width: int) -> Float64:
         """See `World.reduce`."""
         return finish(self._partial)
-
-
-def sample(world: VectorWorld, sampler: Sampler[StepSize], iterations: int, sd: float = 1.0) -> Iterator[Float64]:
-    """Run a sampler on a vector.
-
-    Parameters
-    ----------
-    world : VectorWorld
-        The target, made for `sampler`.
-    sampler : Sampler
-        Any of `dsgmcmc.samplers.SAMPLERS`.
-    iterations : int
-        How many to make.
-    sd : float
-        Standard deviation of the initial state.
-
-    Yields
-    ------
-    theta : (n, D) float64
-        The state after each iteration; a view, valid until the next.
-    """
-    sampler.start(world, sd)
-    for iteration in range(iterations):
-        world.iteration = iteration
-        sampler.step(world, iteration)
-        yield world.side[sampler.position(iteration)]

@@ -1,7 +1,7 @@
 """What a sampler sees of its target: blocks that have a gradient, sides that can be updated, ordered sums.
 
-Two implementations: `dsgmcmc.factor_world.FactorWorld`, the matrix factorisation on the ring, and
-`dsgmcmc.vector_world.VectorWorld`, any target on a plain vector. A sampler knows neither.
+Two implementations: `dsgmcmc.targets.factorisation.target.FactorWorld`, the matrix factorisation on the ring, and
+`dsgmcmc.targets.vector.VectorWorld`, any target on a plain vector. A sampler knows neither.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.factors import Side
 from dsgmcmc.parallel.timers import Phases
+from dsgmcmc.targets.state import Side
 
 Float64 = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]

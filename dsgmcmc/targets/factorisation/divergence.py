@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsgmcmc.factor_world import FactorWorld
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.parallel.partition import column_of
+from dsgmcmc.targets.factorisation.target import FactorWorld
 
 SQUARES = Formula("square = x * x", fields=("x",), sums=("square",))
 EXPLODED = 1e6  # mean square of a factor's elements; sane ones are below 10

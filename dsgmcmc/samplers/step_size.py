@@ -1,0 +1,49 @@
+"""The step size: a pure function of the iteration."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class StepSize(BaseModel):
+    """Step size as a function of the iteration; every sampler's configuration extends this.
+
+    The step rises linearly from `warm_up_factor` to 1 times `step_size` over the first `warm_up` sweeps; with
+    ``decay="polynomial"`` it is then multiplied by (1 + sweep / decay_sweeps) ** -decay_power.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    step_size: float = Field(gt=0, allow_inf_nan=False)
+    burn_in_step_size: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="step while burning in; default step_size"
+    )
+    warm_up: int = Field(0, ge=0, description="sweeps over which the step rises to its full size")
+    warm_up_factor: float = Field(0.1, gt=0, le=1, description="first step as a fraction of the full one")
+    decay: Literal["constant", "polynomial"] = "constant"
+    decay_sweeps: float = Field(100.0, gt=0)
+    decay_power: float = Field(0.33, gt=0, le=1)
+
+    def step(self, iteration: int, grid: int, burn_in: int) -> float:
+        """Step of `iteration`, in the unit in which `step_size` is given.
+
+        Parameters
+        ----------
+        iteration : int
+            Counted from 0.
+        grid : int
+            Iterations in a sweep.
+        burn_in : int
+            Number of iterations that count as burn-in.
+        """
+        size = self.step_size
+        if iteration < burn_in and self.burn_in_step_size is not None:
+            size = self.burn_in_step_size
+        sweep = iteration / grid
+        if sweep < self.warm_up:
+            size *= self.warm_up_factor + (1.0 - self.warm_up_factor) * sweep / self.warm_up
+        if self.decay == "polynomial":
+            size *= (1.0 + sweep / self.decay_sweeps) ** -self.decay_power
+        return size

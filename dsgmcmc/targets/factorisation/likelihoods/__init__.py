@@ -1,0 +1,1 @@
+"""Laws of a rating given its linear predictor: one likelihood a file."""
