@@ -32,10 +32,10 @@ from matplotlib import pyplot as plt
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
-from dsgmcmc.samplers.psgld import PSGLD, PSGLDConfig
 from dsgmcmc.samplers.sample import sample
-from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
+from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import World
 from dsgmcmc.targets.vector import VectorWorld

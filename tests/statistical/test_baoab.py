@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.sample import sample
+from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.targets.vector import VectorWorld
 
 pytestmark = pytest.mark.statistical

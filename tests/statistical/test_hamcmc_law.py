@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
-from dsgmcmc.samplers.psgld import PSGLD, PSGLDConfig
 from dsgmcmc.samplers.sample import sample
+from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
+from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
 from dsgmcmc.targets.vector import VectorWorld
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))

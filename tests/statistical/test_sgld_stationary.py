@@ -20,7 +20,7 @@ from support import csr, factor_world
 
 from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.parallel.schedule import ScheduleName
-from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.targets.factorisation.target import FactorWorld
 
 pytestmark = pytest.mark.statistical

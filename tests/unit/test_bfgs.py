@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.samplers.bfgs import Products, coefficients
+from dsgmcmc.samplers.sgmcmc.lbfgs import Products, coefficients
 
 
 def dense(s, y, h0):

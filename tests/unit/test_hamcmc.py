@@ -19,7 +19,7 @@ from dsgmcmc.convergence import apart, diagnose
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.parallel.partition import column_of
-from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
+from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot

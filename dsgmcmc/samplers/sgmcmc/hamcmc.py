@@ -25,7 +25,7 @@ pairs lengthen the steps where U is flat, and then eps has to be smaller where i
 
 *In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with a diagonal metric,
 of the same times H^0. So a block forms its partial dot products in float64, one ordered reduction adds them, the
-recursions run on coefficients (`dsgmcmc.samplers.bfgs`), and each block forms its new state in one pass; z is never
+recursions run on coefficients (`dsgmcmc.samplers.sgmcmc.lbfgs`), and each block forms its new state in one pass; z is never
 stored but generated again from its counter. Products among old pairs are kept from earlier iterations, unless the
 metric has changed since.
 
@@ -53,7 +53,7 @@ from pydantic import Field, model_validator
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.bfgs import Products, coefficients
+from dsgmcmc.samplers.sgmcmc.lbfgs import Products, coefficients
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import World
 from dsgmcmc.targets.state import Field as StateField
