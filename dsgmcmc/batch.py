@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from dsgmcmc.config.job import parse_walltime
 from dsgmcmc.errors import InputError
-from dsgmcmc.policy import parse_walltime
 
 #: What can be written, and the name of its rendering in ``launch/``.
 KINDS = {"slurm": "slurm.sbatch", "pbs": "pbs.sh", "lsf": "lsf.sh", "flux": "flux.sh"}

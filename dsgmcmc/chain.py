@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.checkpoint import Checkpoints
-from dsgmcmc.config import RunConfig
+from dsgmcmc.config.job import Policy
+from dsgmcmc.config.run import RunConfig
 from dsgmcmc.control import Control
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import DivergenceError
@@ -25,7 +26,6 @@ from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import AtHome, Schedule
 from dsgmcmc.parallel.signals import Wish
-from dsgmcmc.policy import Policy
 from dsgmcmc.resume import Resume
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.manifest import SmallArray

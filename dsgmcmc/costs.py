@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config import RunConfig
+from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.partition import owner
 from dsgmcmc.samplers import SAMPLERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsgmcmc.config import RunConfig
+from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.partition import Int64, block_bounds
 from dsgmcmc.samplers import SAMPLERS

@@ -13,7 +13,8 @@ import tomli_w
 from mpi4py import MPI
 
 from dsgmcmc.chain import Chain
-from dsgmcmc.config import FREE, OVERRIDABLE, RunConfig, build, parse_assignments, read_toml
+from dsgmcmc.config.job import Policy
+from dsgmcmc.config.run import FREE, OVERRIDABLE, RunConfig, build, parse_assignments, read_toml
 from dsgmcmc.control import Control
 from dsgmcmc.costs import Costs
 from dsgmcmc.counts import check_counts
@@ -36,7 +37,6 @@ from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Signals, Wish, installed
 from dsgmcmc.parallel.watchdog import Watchdog
-from dsgmcmc.policy import Policy
 from dsgmcmc.progress import Progress
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.config import RunConfig, build
+from dsgmcmc.config.run import RunConfig, build
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.drawn import KINDS, Draw, Moments, Prior, Source
 from dsgmcmc.errors import InputError

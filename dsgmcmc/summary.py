@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config import RunConfig
+from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.timers import PHASES, Phases

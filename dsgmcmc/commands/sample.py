@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from dsgmcmc.config.job import Policy
 from dsgmcmc.parallel import launch
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.policy import Policy
 
 
 def sample(

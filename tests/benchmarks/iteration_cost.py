@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from dsgmcmc.config import RunConfig, build
+from dsgmcmc.config.run import RunConfig, build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.parallel.partition import column_of

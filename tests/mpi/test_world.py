@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 from support import factor_world
 
-from dsgmcmc.config import build
+from dsgmcmc.config.run import build
 from dsgmcmc.costs import Costs
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.parallel.partition import column_of

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from dsgmcmc.config import FREE, RunConfig, build, parse_assignments, read_toml
+from dsgmcmc.config.run import FREE, RunConfig, build, parse_assignments, read_toml
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.rundir import RunDirectory

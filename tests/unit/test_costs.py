@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 from support import sample, write_planted
 
-from dsgmcmc.config import RunConfig, build
+from dsgmcmc.config.run import RunConfig, build
 from dsgmcmc.costs import Costs
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.observe import Observer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.config import build
+from dsgmcmc.config.run import build
 from dsgmcmc.counts import MAX_COUNT, check_counts
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.partition import block_bounds

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dsgmcmc.config.job import Policy, parse_walltime
 from dsgmcmc.errors import InputError
 from dsgmcmc.logs import start_logs, stop_logs
-from dsgmcmc.policy import Policy, parse_walltime
 from dsgmcmc.summary import straggler
 
 

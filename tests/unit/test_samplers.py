@@ -20,7 +20,7 @@ from support import digest, factor_world, sample, write_planted
 
 import dsgmcmc
 from dsgmcmc import samplers
-from dsgmcmc.config import build
+from dsgmcmc.config.run import build
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler

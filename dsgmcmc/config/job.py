@@ -34,7 +34,7 @@ class Policy:
     on_divergence : {"stop", "halve"}
         Whether a chain that diverges goes back to its last checkpoint and on with half the step.
     override : bool
-        Whether a resumed run may change the settings in `dsgmcmc.config.OVERRIDABLE`.
+        Whether a resumed run may change the settings in `dsgmcmc.config.run.OVERRIDABLE`.
     log_dir : Path or None
         Where every process keeps a log.
     log_level : {"debug", "info", "warning"}
