@@ -8,7 +8,7 @@ from dsgmcmc._version import __version__
 
 if TYPE_CHECKING:
     from dsgmcmc.api import BPMF
-    from dsgmcmc.results import open_run
+    from dsgmcmc.posterior.run import open_run
 
 __all__ = ["BPMF", "__version__", "open_run"]
 
@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any:
 
         return BPMF
     if name == "open_run":
-        from dsgmcmc.results import open_run
+        from dsgmcmc.posterior.run import open_run
 
         return open_run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

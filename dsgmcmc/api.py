@@ -18,10 +18,10 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.estimator import Estimator, seed_of
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
-from dsgmcmc.predict import Options, Predictor, places_of
-from dsgmcmc.recommend import By, Ranking, Rated
-from dsgmcmc.recommend_file import recommendations
-from dsgmcmc.results import Run, open_run
+from dsgmcmc.posterior.predict import Options, Predictor, places_of
+from dsgmcmc.posterior.recommend import By, Ranking, Rated
+from dsgmcmc.posterior.recommend_file import recommendations
+from dsgmcmc.posterior.run import Run, open_run
 
 Float64 = npt.NDArray[np.float64]
 
@@ -276,7 +276,7 @@ class BPMF(Estimator):
         n : int
             Items for each.
         by : {"mean", "ucb", "lcb", "thompson"}
-            See `dsgmcmc.recommend`.
+            See `dsgmcmc.posterior.recommend`.
         include_rated : bool
             Also what they rated in training.
 

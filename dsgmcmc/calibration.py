@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from dsgmcmc import diagnostics
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.run import Run
 
 GROUPS = 5
 

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.drawn import KINDS
 from dsgmcmc.errors import InputError
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.samplers import SAMPLERS
 
 Float64 = npt.NDArray[np.float64]

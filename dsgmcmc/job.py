@@ -28,7 +28,6 @@ from dsgmcmc.errors import (
     InputError,
     WriteError,
 )
-from dsgmcmc.index import write_index
 from dsgmcmc.logs import start_logs
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.launch import oversubscription
@@ -37,6 +36,7 @@ from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Signals, Wish, installed
 from dsgmcmc.parallel.watchdog import Watchdog
+from dsgmcmc.posterior.names import write_index
 from dsgmcmc.progress import Progress
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions

@@ -16,7 +16,7 @@ from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.timers import PHASES, Phases
-from dsgmcmc.posterior import summarise
+from dsgmcmc.posterior.heldout import summarise
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.provenance import versions

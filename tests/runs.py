@@ -11,7 +11,7 @@ from mpi4py import MPI
 from support import planted, sample
 
 from dsgmcmc.data.ingest import prepare_ratings
-from dsgmcmc.results import Run, open_run
+from dsgmcmc.posterior.run import Run, open_run
 
 SETTINGS: dict[str, Any] = {
     "sampler": {"name": "baoab"},

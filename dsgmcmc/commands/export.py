@@ -28,7 +28,7 @@ def export(
       dsgmcmc export run -o factors.parquet
       dsgmcmc export run -o run.nc
     """
-    from dsgmcmc.export import export as write
-    from dsgmcmc.results import open_run
+    from dsgmcmc.posterior.export import export as write
+    from dsgmcmc.posterior.run import open_run
 
     write(open_run(run), out, draws=draws, float16=float16, force=force)

@@ -59,13 +59,13 @@ def foldin(
 
     from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.data.tables import output_format, write_blocks
-    from dsgmcmc.foldin_file import fold_in_file
-    from dsgmcmc.index import item_titles
-    from dsgmcmc.predict import Options
-    from dsgmcmc.predict_file import predict_file
-    from dsgmcmc.recommend import Ranking
-    from dsgmcmc.recommend_file import recommendations
-    from dsgmcmc.results import open_run
+    from dsgmcmc.posterior.foldin_file import fold_in_file
+    from dsgmcmc.posterior.names import item_titles
+    from dsgmcmc.posterior.predict import Options
+    from dsgmcmc.posterior.predict_table import predict_file
+    from dsgmcmc.posterior.recommend import Ranking
+    from dsgmcmc.posterior.recommend_file import recommendations
+    from dsgmcmc.posterior.run import open_run
 
     output_format(out)
     kind = "user" if new is New.users else "item"

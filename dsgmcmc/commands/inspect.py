@@ -83,7 +83,7 @@ def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
     from dsgmcmc.calibration import calibration
     from dsgmcmc.convergence import diagnose
-    from dsgmcmc.results import open_run
+    from dsgmcmc.posterior.run import open_run
 
     run = open_run(path)
     found = diagnose(run)

@@ -81,9 +81,9 @@ def predict(
     """
     from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.parallel.agreement import agree
-    from dsgmcmc.predict import Options
-    from dsgmcmc.predict_file import predict_file
-    from dsgmcmc.results import open_run
+    from dsgmcmc.posterior.predict import Options
+    from dsgmcmc.posterior.predict_table import predict_file
+    from dsgmcmc.posterior.run import open_run
 
     options = Options(source.value, of_mean, interval, clip)
     names = parse_pair_columns(columns)

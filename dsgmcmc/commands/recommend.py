@@ -70,11 +70,11 @@ def recommend(
     import numpy as np
 
     from dsgmcmc.data.tables import output_format, write_blocks
-    from dsgmcmc.index import item_titles
-    from dsgmcmc.predict import places_of
-    from dsgmcmc.recommend import Ranking, Rated
-    from dsgmcmc.recommend_file import recommendations
-    from dsgmcmc.results import open_run
+    from dsgmcmc.posterior.names import item_titles
+    from dsgmcmc.posterior.predict import places_of
+    from dsgmcmc.posterior.recommend import Ranking, Rated
+    from dsgmcmc.posterior.recommend_file import recommendations
+    from dsgmcmc.posterior.run import open_run
 
     if bool(user) == everyone:
         raise InputError("say for whom: --user ID (repeat it for more), or --all")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dsgmcmc.calibration import calibration
 from dsgmcmc.convergence import diagnose, scalar_traces
 from dsgmcmc.errors import InputError
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.run import Run
 
 Float64 = npt.NDArray[np.float64]
 

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from dsgmcmc._version import __version__
-from dsgmcmc.drawn import KINDS
+from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.run import open_run
 from dsgmcmc.report.charts import PALETTE, Bar, Series, bar_chart, figure, histogram, line_chart
 from dsgmcmc.report.content import Content, gather, names_of
 from dsgmcmc.report.facts import configuration_section, phases_section, table
-from dsgmcmc.results import open_run
 from dsgmcmc.storage.files import write_whole
 
 Float64 = npt.NDArray[np.float64]

@@ -23,7 +23,7 @@ import numpy as np
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics import coverage, log_predictive_density
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
-from dsgmcmc.posterior import test_predictions
+from dsgmcmc.posterior.heldout import test_predictions
 from dsgmcmc.storage.rundir import RunDirectory
 
 HERE = Path(__file__).resolve().parent

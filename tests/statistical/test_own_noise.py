@@ -10,9 +10,9 @@ import pytest
 from gibbs import from_ratings, gibbs
 from support import dsgmcmc, run
 
-from dsgmcmc import posterior
 from dsgmcmc.data.synthetic.generate import Options, generate
-from dsgmcmc.index import Index
+from dsgmcmc.posterior import heldout as posterior
+from dsgmcmc.posterior.names import Index
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 

@@ -13,7 +13,7 @@ from dsgmcmc import diagnostics
 from dsgmcmc.calibration import calibration
 from dsgmcmc.convergence import RHAT_LIMIT, diagnose, predictions, scalar_traces
 from dsgmcmc.errors import InputError
-from dsgmcmc.predict import Options, Predictor
+from dsgmcmc.posterior.predict import Options, Predictor
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import xarray
 from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.export import export
-from dsgmcmc.predict import Options, Predictor
+from dsgmcmc.posterior.export import export
+from dsgmcmc.posterior.predict import Options, Predictor
 
 
 @pytest.fixture(scope="module", params=["integers", "text"])

@@ -10,11 +10,11 @@ from support import sample
 
 from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.foldin import FoldIn
-from dsgmcmc.index import Names
-from dsgmcmc.predict import Options, Predictor
-from dsgmcmc.recommend import Ranking, recommend
-from dsgmcmc.results import open_run
+from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.names import Names
+from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.recommend import Ranking, recommend
+from dsgmcmc.posterior.run import open_run
 
 
 @pytest.fixture(scope="module", params=[(40, 18), (18, 40)], ids=["users are rows", "items are rows"])

@@ -8,8 +8,8 @@ from runs import make_run
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.index import Names
-from dsgmcmc.results import open_run
+from dsgmcmc.posterior.names import Names
+from dsgmcmc.posterior.run import open_run
 
 
 @pytest.mark.parametrize("ids", [[3, 1, 2], [-5, 10**18, 7], [0], list(range(100, 0, -3))])

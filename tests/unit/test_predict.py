@@ -10,8 +10,8 @@ from scipy.stats import norm
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.mixture import summarise
-from dsgmcmc.predict import Options, Predictor, places_of
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.predict import Options, Predictor, places_of
+from dsgmcmc.posterior.run import Run
 
 CASES = {
     "plain": {},

@@ -9,11 +9,11 @@ import pytest
 from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.index import Names, item_titles
-from dsgmcmc.predict import Options, Predictor
-from dsgmcmc.recommend import Ranking, Rated, recommend
-from dsgmcmc.recommend_file import recommendations
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.names import Names, item_titles
+from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.recommend import Ranking, Rated, recommend
+from dsgmcmc.posterior.recommend_file import recommendations
+from dsgmcmc.posterior.run import Run
 
 
 @pytest.fixture(scope="module", params=[(40, 18), (18, 40)], ids=["users are rows", "items are rows"])
@@ -62,7 +62,7 @@ def test_blocks_of_users_do_not_show(made, monkeypatch):
     users = np.arange(len(run.users), dtype=np.int32)
     for by in ("mean", "thompson"):
         whole = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by)), strict=True)]
-        monkeypatch.setattr("dsgmcmc.recommend._CELLS", 3 * len(run.items))
+        monkeypatch.setattr("dsgmcmc.posterior.recommend._CELLS", 3 * len(run.items))
         cut = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by)), strict=True)]
         monkeypatch.undo()
         for a, b in zip(whole, cut, strict=True):

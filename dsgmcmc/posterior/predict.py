@@ -26,11 +26,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from dsgmcmc.drawn import KINDS, Draw, Moments, Source
 from dsgmcmc.errors import InputError
-from dsgmcmc.index import Names
 from dsgmcmc.kernels.mixture import cells_kernel, moments_kernel, summarise
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Source
+from dsgmcmc.posterior.names import Names
+from dsgmcmc.posterior.run import Run
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -59,7 +59,7 @@ class Rows:
 
 
 class Newcomers(Protocol):
-    """Users or items that the run did not see, with a law given each draw (`dsgmcmc.foldin`)."""
+    """Users or items that the run did not see, with a law given each draw (`dsgmcmc.posterior.foldin`)."""
 
     kind: str
     names: Names

@@ -6,7 +6,7 @@ Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a 
 - ``ucb``, ``lcb``: E x + z sd(x), E x - z sd(x): the upper bound explores, the lower is cautious
 - ``thompson``: x at one draw from the posterior, another for every user [Thompson 1933]
 
-E and sd are over the saved draws, or from moments by the approximation of `dsgmcmc.predict`. Thompson sampling takes a
+E and sd are over the saved draws, or from moments by the approximation of `dsgmcmc.posterior.predict`. Thompson sampling takes a
 saved draw; from moments it takes every element from its own normal.
 """
 
@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.drawn import Source
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.scores import add_scores
-from dsgmcmc.predict import Newcomers
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.draws import Source
+from dsgmcmc.posterior.predict import Newcomers
+from dsgmcmc.posterior.run import Run
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -210,7 +210,7 @@ class _DrawScores(_Scores):
 
 class _MomentScores(_Scores):
     def scores(self, users: Int32, first: int) -> Float32:
-        """Scores (n, items) of users; chains are pooled, as in `dsgmcmc.predict`."""
+        """Scores (n, items) of users; chains are pooled, as in `dsgmcmc.posterior.predict`."""
         if self.ranking.by == "thompson":
             return self._thompson(users, first)
         means, variances = [], []

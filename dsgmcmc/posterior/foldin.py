@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.index import Names
-from dsgmcmc.predict import Rows
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.names import Names
+from dsgmcmc.posterior.predict import Rows
+from dsgmcmc.posterior.run import Run
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]

@@ -18,7 +18,7 @@ never mix chains, whose latent dimensions differ.
 **Parquet**: a row for every user and item and chain (``side, id, chain, ratings``, then ``bias, bias_sd, factor_1,
 factor_1_sd ...``), or, of draws, for every draw (``side, id, chain, iteration, weight, tau, bias, factor_1 ...``).
 
-**netCDF**: `dsgmcmc.datatree`.
+**netCDF**: `dsgmcmc.posterior.arviz`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.tables import write_blocks
-from dsgmcmc.datatree import write_netcdf
-from dsgmcmc.drawn import KINDS
 from dsgmcmc.errors import InputError
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.arviz import write_netcdf
+from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.run import Run
 
 FORMAT, VERSION = "dsgmcmc-export", 1
 KINDS_OF_FILE = {".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}

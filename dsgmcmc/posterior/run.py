@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from dsgmcmc.config.run import RunConfig, build
 from dsgmcmc.data.ratings import Ratings, open_ratings
-from dsgmcmc.drawn import KINDS, Draw, Moments, Prior, Source
 from dsgmcmc.errors import InputError
-from dsgmcmc.index import Index, Names
-from dsgmcmc.posterior import TestPredictions, posteriors, test_predictions
+from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Prior, Source
+from dsgmcmc.posterior.heldout import TestPredictions, posteriors, test_predictions
+from dsgmcmc.posterior.names import Index, Names
 from dsgmcmc.storage.manifest import Key, read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps

@@ -10,10 +10,10 @@ import numpy as np
 from dsgmcmc.data.ingest.load import create_raw, load
 from dsgmcmc.data.ingest.sources import inspect, parse_columns
 from dsgmcmc.errors import InputError
-from dsgmcmc.foldin import FoldIn
-from dsgmcmc.index import Names
-from dsgmcmc.predict import unknown_names
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.names import Names
+from dsgmcmc.posterior.predict import unknown_names
+from dsgmcmc.posterior.run import Run
 
 _OTHER = {"user": "item", "item": "user"}
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.predict import Newcomers
-from dsgmcmc.recommend import Ranking, Rated, recommend
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.predict import Newcomers
+from dsgmcmc.posterior.recommend import Ranking, Rated, recommend
+from dsgmcmc.posterior.run import Run
 
 Columns = dict[str, npt.NDArray[Any]]
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.convergence import draw_weights, predictions, scalar_traces
-from dsgmcmc.drawn import KINDS
 from dsgmcmc.errors import InputError
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.run import Run
 
 
 def to_datatree(run: Run) -> Any:

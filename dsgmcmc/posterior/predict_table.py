@@ -17,11 +17,11 @@ import numpy.typing as npt
 from dsgmcmc.data.pairs import PairsTable, chunk_count, chunks, load_pairs
 from dsgmcmc.data.session import MINIMUM, default_memory, open_session
 from dsgmcmc.data.tables import append_results, output_format, write_query
-from dsgmcmc.drawn import KINDS
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.predict import Newcomers, Options, Predictor, unknown_names
-from dsgmcmc.results import Run
+from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.predict import Newcomers, Options, Predictor, unknown_names
+from dsgmcmc.posterior.run import Run
 
 Unknown = Literal["refuse", "prior", "nan"]
 _PREFIX = ".dsgmcmc-predict-"
