@@ -25,7 +25,7 @@ def kernels(
     as_json: JsonOption = False,
 ) -> None:
     """Ratings a second of the gradient kernel on one core, for several ranks."""
-    from dsgmcmc.bench import kernels as measure
+    from dsgmcmc.cluster.bench import kernels as measure
 
     _show("gradient kernel, one core", measure(_numbers(rank, "--rank"), repeats), as_json)
 
@@ -33,7 +33,7 @@ def kernels(
 @bench.command()
 def noise(repeats: RepeatsOption = 50, as_json: JsonOption = False) -> None:
     """Nanoseconds per normal of the counter-based noise, and of NumPy's."""
-    from dsgmcmc.bench import noise as measure
+    from dsgmcmc.cluster.bench import noise as measure
 
     _show("noise, one core", measure(repeats), as_json)
 
@@ -54,7 +54,7 @@ def ring(
 
     wanted = _numbers(sizes, "--sizes")
     comm = launch.world()
-    from dsgmcmc.bench import ring as measure
+    from dsgmcmc.cluster.bench import ring as measure
 
     def work() -> int:
         lines = measure(comm, wanted, repeats)
@@ -88,7 +88,7 @@ def sample(
       dsgmcmc bench sample ml-1m.h5 -n 1,2,4
       dsgmcmc bench sample -n 1,2,4,8 --sampler psgld --json
     """
-    from dsgmcmc.bench import scaling
+    from dsgmcmc.cluster.bench import scaling
 
     options = ["--sampler", sampler, "--rank", str(rank), "--grid", str(grid), "--iterations", iterations]
     title = f"{sampler}, K = {rank}, grid {grid}: {'strong' if data else 'weak'} scaling"

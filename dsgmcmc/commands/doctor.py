@@ -13,7 +13,7 @@ import typer
 from dsgmcmc.errors import EXIT_FAILURE
 
 if TYPE_CHECKING:
-    from dsgmcmc.doctor import Finding
+    from dsgmcmc.cluster.doctor import Finding
 
 COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": typer.colors.RED}
 
@@ -35,7 +35,7 @@ def doctor(
 
         mpirun -n 64 dsgmcmc doctor --out /scratch/me/runs
     """
-    from dsgmcmc.doctor import examine
+    from dsgmcmc.cluster.doctor import examine
     from dsgmcmc.parallel.launch import run_parallel, together, world
 
     if not (launch and together()):
@@ -43,7 +43,7 @@ def doctor(
     comm = world()
 
     def work() -> int:
-        from dsgmcmc.hosts import compare
+        from dsgmcmc.cluster.hosts import compare
 
         findings = compare(comm, out)
         return int(comm.bcast(_tell(findings, as_json) if comm.rank == 0 else None))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dsgmcmc.batch import JobScript
+from dsgmcmc.cluster.job_script import JobScript
 from dsgmcmc.errors import InputError
 
 

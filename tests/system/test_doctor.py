@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from support import MPI_ENVIRONMENT
 
+from dsgmcmc.cluster.probes import Failure, attempt, probe_two
 from dsgmcmc.parallel.mpirun import find_mpirun
-from dsgmcmc.probes import Failure, attempt, probe_two
 
 EVERYTHING = {
     "Python",

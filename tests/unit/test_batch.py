@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dsgmcmc.batch import KINDS, JobScript
 from dsgmcmc.cli import main
+from dsgmcmc.cluster.job_script import KINDS, JobScript
 from dsgmcmc.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,11 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from dsgmcmc._version import __version__
-from dsgmcmc.parallel import machine
-from dsgmcmc.parallel.launch import LAUNCHER_SIZES
-from dsgmcmc.parallel.machine import THREAD_VARIABLES
-from dsgmcmc.parallel.mpirun import OPENMPI_AS_ROOT, find_mpirun, openmpi_environment
-from dsgmcmc.probes import (
+from dsgmcmc.cluster.probes import (
     Failure,
     attempt,
     probe_alone,
@@ -27,6 +23,10 @@ from dsgmcmc.probes import (
     probe_single_copy,
     probe_two,
 )
+from dsgmcmc.parallel import machine
+from dsgmcmc.parallel.launch import LAUNCHER_SIZES
+from dsgmcmc.parallel.machine import THREAD_VARIABLES
+from dsgmcmc.parallel.mpirun import OPENMPI_AS_ROOT, find_mpirun, openmpi_environment
 
 #: Variables that say: a batch job, or a process that a launcher started.
 JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", *LAUNCHER_SIZES)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.doctor import Finding, examine
+from dsgmcmc.cluster.doctor import Finding, examine
 from dsgmcmc.parallel.launch import oversubscription, processes_here
 from dsgmcmc.storage.provenance import versions
 
