@@ -81,8 +81,8 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
 
 def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
-    from dsgmcmc.calibration import calibration
-    from dsgmcmc.convergence import diagnose
+    from dsgmcmc.diagnostics.calibration import calibration
+    from dsgmcmc.diagnostics.convergence import diagnose
     from dsgmcmc.posterior.run import open_run
 
     run = open_run(path)

@@ -23,8 +23,8 @@ def report(
       dsgmcmc report run
       dsgmcmc report run1 run2 -o comparison.html
     """
+    from dsgmcmc.diagnostics.report import write_report
     from dsgmcmc.errors import InputError
-    from dsgmcmc.report import write_report
 
     if out is None:
         if len(runs) > 1:

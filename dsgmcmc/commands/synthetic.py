@@ -39,8 +39,8 @@ def synthetic(
 
         dsgmcmc synthetic large.parquet --rows 138493 --cols 26744 --ratings 20000000
     """
-    from dsgmcmc import diagnostics
     from dsgmcmc.data.synthetic.generate import Options, best_prediction, chunks, generate, truth_path
+    from dsgmcmc.diagnostics import scores as diagnostics
 
     options = Options(rows, cols, ratings, rank, noise, noise_spread, half_stars, seed)
     console = Console(stderr=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc._version import __version__
-from dsgmcmc.convergence import draw_weights, predictions, scalar_traces
+from dsgmcmc.diagnostics.convergence import draw_weights, predictions, scalar_traces
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import Run
@@ -23,7 +23,7 @@ def to_datatree(run: Run) -> Any:
     Returns
     -------
     xarray.DataTree
-        ``posterior``: the quantities of `dsgmcmc.convergence`, the priors' means and precisions (by ``dimension``; not
+        ``posterior``: the quantities of `dsgmcmc.diagnostics.convergence`, the priors' means and precisions (by ``dimension``; not
         comparable between chains) and ``prediction`` of the followed test pairs (by ``pair``), for all draws;
         ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``; ``observed_data``:
         ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``.

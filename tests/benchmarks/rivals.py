@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.diagnostics import coverage, log_predictive_density
+from dsgmcmc.diagnostics.scores import coverage, log_predictive_density
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.heldout import test_predictions
 from dsgmcmc.storage.rundir import RunDirectory

@@ -28,8 +28,8 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import wishart
 
-from dsgmcmc import diagnostics
 from dsgmcmc.data.ratings import PARTS, open_ratings
+from dsgmcmc.diagnostics import scores as diagnostics
 
 NU_GRID = 2.0 ** np.arange(2, 10.5, 0.5)
 """Prior support of a sampled nu, equally likely each; from 4 on 1 / g has a variance."""

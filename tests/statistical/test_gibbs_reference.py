@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "reference"))
 
 import gibbs
 
-from dsgmcmc import diagnostics
+from dsgmcmc.diagnostics import scores as diagnostics
 
 pytestmark = pytest.mark.statistical
 

@@ -15,9 +15,9 @@ from matplotlib.image import imread
 from runs import Made, make_run
 from support import dsgmcmc, run
 
+from dsgmcmc.diagnostics.report import write_report
+from dsgmcmc.diagnostics.report.charts import Series, line_chart, number, ticks
 from dsgmcmc.errors import InputError
-from dsgmcmc.report import write_report
-from dsgmcmc.report.charts import Series, line_chart, number, ticks
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 

@@ -9,9 +9,9 @@ import pytest
 from arviz_stats.base import array_stats
 from runs import make_run
 
-from dsgmcmc import diagnostics
-from dsgmcmc.calibration import calibration
-from dsgmcmc.convergence import RHAT_LIMIT, diagnose, predictions, scalar_traces
+from dsgmcmc.diagnostics import scores as diagnostics
+from dsgmcmc.diagnostics.calibration import calibration
+from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose, predictions, scalar_traces
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import Options, Predictor
 
@@ -99,7 +99,7 @@ def test_unequal_weights_withhold_everything(tmp_path):
 
 
 def test_calibration_is_that_of_the_test_ratings(run):
-    """Groups cover all test ratings; scores are those of `dsgmcmc.diagnostics`."""
+    """Groups cover all test ratings; scores are those of `dsgmcmc.diagnostics.scores`."""
     found = calibration(run)
     test = run.test
     variance = test.variance + test.noise_variance

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dsgmcmc import diagnostics
+from dsgmcmc.diagnostics import scores as diagnostics
 
 
 def test_errors_by_hand():

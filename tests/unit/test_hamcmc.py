@@ -15,7 +15,7 @@ from runs import make_run
 from support import factor_world, metrics, sample, write_planted
 
 from dsgmcmc.config.run import build
-from dsgmcmc.convergence import apart, diagnose
+from dsgmcmc.diagnostics.convergence import apart, diagnose
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.parallel.partition import column_of

@@ -1,7 +1,7 @@
 """Do the predictive distributions fit the test ratings? Coverage, scores, and errors by activity and popularity.
 
 The predictive distribution of a test rating is taken to be normal, with the mean and variance over all draws of all
-chains, noise included (`dsgmcmc.diagnostics`).
+chains, noise included (`dsgmcmc.diagnostics.scores`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from dsgmcmc import diagnostics
+from dsgmcmc.diagnostics import scores as diagnostics
 from dsgmcmc.posterior.run import Run
 
 GROUPS = 5

@@ -6,8 +6,8 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
-from dsgmcmc.report.charts import Bar, bar_chart
-from dsgmcmc.report.content import Content
+from dsgmcmc.diagnostics.report.charts import Bar, bar_chart
+from dsgmcmc.diagnostics.report.content import Content
 
 PHASE_COLORS = ("#2563eb", "#0891b2", "#d97706", "#dc2626", "#9333ea", "#6b7280")
 

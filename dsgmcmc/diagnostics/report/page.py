@@ -13,11 +13,11 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from dsgmcmc._version import __version__
+from dsgmcmc.diagnostics.report.charts import PALETTE, Bar, Series, bar_chart, figure, histogram, line_chart
+from dsgmcmc.diagnostics.report.content import Content, gather, names_of
+from dsgmcmc.diagnostics.report.facts import configuration_section, phases_section, table
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import open_run
-from dsgmcmc.report.charts import PALETTE, Bar, Series, bar_chart, figure, histogram, line_chart
-from dsgmcmc.report.content import Content, gather, names_of
-from dsgmcmc.report.facts import configuration_section, phases_section, table
 from dsgmcmc.storage.files import write_whole
 
 Float64 = npt.NDArray[np.float64]
@@ -51,7 +51,7 @@ def write_report(paths: Sequence[Path], out: Path) -> None:
 
 def render(runs: list[Content]) -> str:
     """Return the HTML of a report."""
-    style = resources.files("dsgmcmc.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = resources.files("dsgmcmc.diagnostics.report").joinpath("style.css").read_text(encoding="utf-8")
     title = " and ".join(run.name for run in runs)
     sections = [
         *(_head(run) for run in runs),

@@ -1,4 +1,4 @@
-"""What a report shows of a run, as numbers: read once, drawn by `dsgmcmc.report.page`."""
+"""What a report shows of a run, as numbers: read once, drawn by `dsgmcmc.diagnostics.report.page`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.calibration import calibration
-from dsgmcmc.convergence import diagnose, scalar_traces
+from dsgmcmc.diagnostics.calibration import calibration
+from dsgmcmc.diagnostics.convergence import diagnose, scalar_traces
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run
 
@@ -33,9 +33,9 @@ class Content:
         By chain, the columns of ``metrics.jsonl``; null is NaN.
     traces : dict of str to (chains, draws) array
     convergence : dict
-        Of `dsgmcmc.convergence.diagnose`.
+        Of `dsgmcmc.diagnostics.convergence.diagnose`.
     calibration : dict or None
-        Of `dsgmcmc.calibration.calibration`; None without test ratings.
+        Of `dsgmcmc.diagnostics.calibration.calibration`; None without test ratings.
     z : (q,) float64
         Standardised residuals of the test ratings.
     """
