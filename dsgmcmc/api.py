@@ -171,7 +171,7 @@ class BPMF(Estimator):
             sample_apart(Path(prepare()), out, settings, self.warm_start, self.n_jobs, self.verbose)
         else:
             data = self.comm.bcast(agree(self.comm, prepare, "fit"), root=0)
-            from dsgmcmc.job import Job  # needs MPI, which is running
+            from dsgmcmc.runs.job import Job  # needs MPI, which is running
 
             Job(self.comm, Path(data), out, settings, None, [], self.warm_start).run()
         self.run_: Run = open_run(out)

@@ -18,10 +18,10 @@ import numpy as np
 from mpi4py import MPI
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
-from dsgmcmc.job import Job
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import AtHome, Schedule, ScheduleName
+from dsgmcmc.runs.job import Job
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks

@@ -127,7 +127,7 @@ def sample(
     if step_size is not None:
         settings.setdefault("sampler", {}).update(step_size=step_size, burn_in_step_size=step_size)
     comm = launch.world()
-    from dsgmcmc.job import Job  # after MPI: it needs an MPI library
+    from dsgmcmc.runs.job import Job  # after MPI: it needs an MPI library
 
     def work() -> int:
         make = partial(Policy, max_walltime, watchdog, on_checkpoint_error, on_divergence, override, log_dir, log_level)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from mpi4py import MPI
 
-from dsgmcmc.control import Control
 from dsgmcmc.parallel.signals import Signals, Wish
+from dsgmcmc.runs.control import Control
 
 pytestmark = pytest.mark.mpi
 

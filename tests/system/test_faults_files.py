@@ -17,7 +17,7 @@ from support import Running, digest, dsgmcmc, injected, metrics, run, sample
 
 from dsgmcmc.config.job import Policy
 from dsgmcmc.errors import DivergenceError, InputError
-from dsgmcmc.job import Job
+from dsgmcmc.runs.job import Job
 from dsgmcmc.storage.manifest import MANIFEST, seal
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps

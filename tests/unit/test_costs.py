@@ -11,11 +11,11 @@ from mpi4py import MPI
 from support import sample, write_planted
 
 from dsgmcmc.config.run import RunConfig, build
-from dsgmcmc.costs import Costs
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.observe import Observer
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.runs.costs import Costs
+from dsgmcmc.runs.recorder import Observer
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.target import FactorWorld

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dsgmcmc.config.run import build
-from dsgmcmc.counts import MAX_COUNT, check_counts
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.partition import block_bounds
+from dsgmcmc.runs.counts import MAX_COUNT, check_counts
 
 
 def equal(columns: int) -> np.ndarray:

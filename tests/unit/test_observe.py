@@ -11,7 +11,7 @@ from mpi4py import MPI
 from support import factor_world, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.observe import Draws, Observer
+from dsgmcmc.runs.recorder import Draws, Observer
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.factorisation.hyperparameters import Model
 from dsgmcmc.targets.factorisation.target import FactorWorld

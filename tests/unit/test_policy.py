@@ -11,8 +11,8 @@ import pytest
 
 from dsgmcmc.config.job import Policy, parse_walltime
 from dsgmcmc.errors import InputError
-from dsgmcmc.logs import start_logs, stop_logs
-from dsgmcmc.summary import straggler
+from dsgmcmc.runs.logs import start_logs, stop_logs
+from dsgmcmc.runs.summary import straggler
 
 
 @pytest.mark.parametrize(

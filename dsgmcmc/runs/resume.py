@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from dsgmcmc.errors import AgreedError, InputError
-from dsgmcmc.observe import Observer
 from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.runs.recorder import Observer
 from dsgmcmc.storage.manifest import Key, Manifest, parse_manifest, read_text
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import SERIES, RunDirectory

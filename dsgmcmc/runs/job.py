@@ -12,12 +12,8 @@ from typing import Any
 import tomli_w
 from mpi4py import MPI
 
-from dsgmcmc.chain import Chain
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import FREE, OVERRIDABLE, RunConfig, build, parse_assignments, read_toml
-from dsgmcmc.control import Control
-from dsgmcmc.costs import Costs
-from dsgmcmc.counts import check_counts
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import (
     EXIT_DONE,
@@ -28,7 +24,6 @@ from dsgmcmc.errors import (
     InputError,
     WriteError,
 )
-from dsgmcmc.logs import start_logs
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.launch import oversubscription
 from dsgmcmc.parallel.machine import cpu_name
@@ -37,11 +32,16 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Signals, Wish, installed
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.posterior.names import write_index
-from dsgmcmc.progress import Progress
+from dsgmcmc.runs.chain import Chain
+from dsgmcmc.runs.control import Control
+from dsgmcmc.runs.costs import Costs
+from dsgmcmc.runs.counts import check_counts
+from dsgmcmc.runs.logs import start_logs
+from dsgmcmc.runs.progress import Progress
+from dsgmcmc.runs.summary import Times, saved_result, write_summary
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.summary import Times, saved_result, write_summary
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 
 #: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.

@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.checkpoint import Checkpoints
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.control import Control
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import DivergenceError
-from dsgmcmc.observe import Observer
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import AtHome, Schedule
 from dsgmcmc.parallel.signals import Wish
-from dsgmcmc.resume import Resume
+from dsgmcmc.runs.checkpoint import Checkpoints
+from dsgmcmc.runs.control import Control
+from dsgmcmc.runs.recorder import Observer
+from dsgmcmc.runs.resume import Resume
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.manifest import SmallArray
 from dsgmcmc.storage.rundir import RunDirectory

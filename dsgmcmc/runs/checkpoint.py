@@ -1,4 +1,4 @@
-"""Saving a chain: checkpoints, the draws that belong to them, and the posterior. `dsgmcmc.resume` reads them."""
+"""Saving a chain: checkpoints, the draws that belong to them, and the posterior. `dsgmcmc.runs.resume` reads them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.control import Control
 from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.observe import Observer
 from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.runs.control import Control
+from dsgmcmc.runs.recorder import Observer
 from dsgmcmc.storage.manifest import Key, SmallArray, read_manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
