@@ -3,7 +3,7 @@
 
 import sys
 
-from dsgmcmc.cli import main
+from dsgmcmc.cli.app import main
 
 if __name__ == "__main__":
     sys.argv.insert(1, "synthetic")

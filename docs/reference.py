@@ -7,7 +7,7 @@ import inspect
 from pathlib import Path
 
 PUBLIC = [
-    ("dsgmcmc.api", "BPMF"),
+    ("dsgmcmc.bpmf", "BPMF"),
     ("dsgmcmc.posterior.run", "open_run"),
     ("dsgmcmc.posterior.run", "Run"),
     ("dsgmcmc.posterior.names", "Names"),

@@ -16,7 +16,7 @@ def main() -> None:
         from dsgmcmc.parallel.signals import install_early
 
         install_early()
-    from dsgmcmc.cli import main as command_line
+    from dsgmcmc.cli.app import main as command_line
 
     command_line()
 

@@ -1,1 +1,1 @@
-"""One Typer command a file; `dsgmcmc.cli` registers them."""
+"""One Typer command a file; `dsgmcmc.cli.app` registers them."""

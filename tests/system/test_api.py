@@ -14,7 +14,7 @@ from runs import make_run
 from support import dsgmcmc, planted, run
 
 import dsgmcmc as package
-from dsgmcmc import BPMF, api, open_run
+from dsgmcmc import BPMF, open_run
 from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.errors import InputError
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 from support import run
 
-from dsgmcmc.cli import app
+from dsgmcmc.cli.app import app
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))

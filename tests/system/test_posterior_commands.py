@@ -15,7 +15,7 @@ from runs import Made, make_run
 from support import dsgmcmc, run
 from typer.testing import CliRunner
 
-from dsgmcmc.cli import app
+from dsgmcmc.cli.app import app
 from dsgmcmc.errors import InputError
 
 
@@ -288,7 +288,7 @@ def test_another_version_and_a_damaged_run(made, tmp_path):
 def test_python_is_not_slowed_down_by_help():
     """The help of every command comes without the numerical libraries."""
     code = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom dsgmcmc.cli import app\n"
+        "import sys\nfrom typer.testing import CliRunner\nfrom dsgmcmc.cli.app import app\n"
         "for name in ('predict', 'recommend', 'foldin', 'export'):\n"
         "    result = CliRunner().invoke(app, [name, '--help'])\n"
         "    assert result.exit_code == 0 and 'Examples' in result.output, result.output\n"

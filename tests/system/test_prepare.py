@@ -141,7 +141,7 @@ def test_without_pandas_and_pyarrow(tmp_path):
     import scipy.sparse
 
     scipy.sparse.save_npz(tmp_path / "r.npz", scipy.sparse.random(50, 40, 0.2, random_state=0))
-    block = "import sys; sys.modules.update(pandas=None, pyarrow=None); from dsgmcmc.cli import main; main()"
+    block = "import sys; sys.modules.update(pandas=None, pyarrow=None); from dsgmcmc.cli.app import main; main()"
     run = subprocess.run(
         [sys.executable, "-c", block, "prepare", str(tmp_path / "r.npz"), str(tmp_path / "out.h5")],
         capture_output=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dsgmcmc.cli import main
+from dsgmcmc.cli.app import main
 from dsgmcmc.cluster.job_script import KINDS, JobScript
 from dsgmcmc.errors import InputError
 

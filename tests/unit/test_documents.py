@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from dsgmcmc.cli import app
+from dsgmcmc.cli.app import app
 from dsgmcmc.samplers import SAMPLERS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from dsgmcmc.cli import app
+from dsgmcmc.cli.app import app
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dsgmcmc"
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}

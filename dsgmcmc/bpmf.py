@@ -13,9 +13,9 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc._estimator import Estimator, seed_of
 from dsgmcmc.data.arrays import prepare_data, read_pairs
 from dsgmcmc.errors import InputError
-from dsgmcmc.estimator import Estimator, seed_of
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
 from dsgmcmc.posterior.predict import Options, Predictor, places_of

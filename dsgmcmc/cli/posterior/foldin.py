@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from dsgmcmc.commands.predict import ColumnsOption, IntervalOption, OutOption, RunArgument, Unknown
-from dsgmcmc.commands.recommend import By, ItemsOption, TopOption, show
+from dsgmcmc.cli.posterior.predict import ColumnsOption, IntervalOption, OutOption, RunArgument, Unknown
+from dsgmcmc.cli.posterior.recommend import By, ItemsOption, TopOption, show
 from dsgmcmc.errors import InputError
 
 

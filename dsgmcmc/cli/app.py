@@ -6,19 +6,19 @@ import sys
 
 import typer
 
-from dsgmcmc.commands.bench import bench
-from dsgmcmc.commands.doctor import doctor
-from dsgmcmc.commands.export import export
-from dsgmcmc.commands.fetch import fetch
-from dsgmcmc.commands.foldin import foldin
-from dsgmcmc.commands.inspect import info, verify
-from dsgmcmc.commands.launch_script import launch_script
-from dsgmcmc.commands.predict import predict
-from dsgmcmc.commands.prepare import prepare
-from dsgmcmc.commands.recommend import recommend
-from dsgmcmc.commands.report import report
-from dsgmcmc.commands.sample import sample
-from dsgmcmc.commands.synthetic import synthetic
+from dsgmcmc.cli.cluster.bench import bench
+from dsgmcmc.cli.cluster.doctor import doctor
+from dsgmcmc.cli.cluster.launch_script import launch_script
+from dsgmcmc.cli.data.fetch import fetch
+from dsgmcmc.cli.data.prepare import prepare
+from dsgmcmc.cli.data.synthetic import synthetic
+from dsgmcmc.cli.info import info, verify
+from dsgmcmc.cli.posterior.export import export
+from dsgmcmc.cli.posterior.foldin import foldin
+from dsgmcmc.cli.posterior.predict import predict
+from dsgmcmc.cli.posterior.recommend import recommend
+from dsgmcmc.cli.posterior.report import report
+from dsgmcmc.cli.sample import sample
 from dsgmcmc.errors import EXIT_USAGE, InputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dsgmcmc.commands.predict import RunArgument
+from dsgmcmc.cli.posterior.predict import RunArgument
 
 
 def export(

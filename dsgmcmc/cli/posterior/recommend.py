@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dsgmcmc.commands.predict import From, FromOption, OutOption, RunArgument
+from dsgmcmc.cli.posterior.predict import From, FromOption, OutOption, RunArgument
 from dsgmcmc.errors import InputError
 
 if TYPE_CHECKING:

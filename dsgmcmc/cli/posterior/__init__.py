@@ -1,0 +1,1 @@
+"""Commands that use a run that has made draws."""
