@@ -1,4 +1,4 @@
-"""Job scripts for batch systems, rendered from the templates in ``dsgmcmc/scripts``.
+"""Job scripts for batch systems, rendered from the templates in ``templates``.
 
 A template is the script of one batch system: its directives, its launcher, how it requeues. What they share is in
 ``settings.sh.in``, ``mpirun.sh.in`` and ``body.sh.in``. A line whose value was not given is left out.
@@ -154,7 +154,7 @@ class _Text(string.Template):
 
 
 def _template(name: str) -> str:
-    return (files("dsgmcmc") / "scripts" / f"{name}.sh.in").read_text(encoding="utf-8")
+    return (files("dsgmcmc.cluster") / "templates" / f"{name}.sh.in").read_text(encoding="utf-8")
 
 
 def _fill(text: str, values: dict[str, str | None]) -> str:

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from dsgmcmc.diagnostics import scores as diagnostics
+from dsgmcmc.diagnostics import scores
+from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.posterior.run import Run
 
 GROUPS = 5
@@ -35,21 +36,28 @@ def calibration(run: Run) -> dict[str, Any]:
         If the run had no test ratings.
     """
     test = run.test
-    variance = test.variance + test.noise_variance
     places = dict(zip(("user", "item"), run.test_pairs(), strict=True))
-    numbers = (test.rating, test.mean, variance)
-    z = (test.rating - test.mean) / np.sqrt(variance)
+    numbers = (test.rating, test.mean, test.variance + test.noise_variance)
+    z = (test.rating - test.mean) / np.sqrt(numbers[2])
     return {
         "ratings": len(test.rating),
-        "rmse": diagnostics.rmse(test.rating, test.mean),
-        "mae": diagnostics.mae(test.rating, test.mean),
-        "crps": diagnostics.crps(*numbers),
-        "log_predictive_density": diagnostics.log_predictive_density(*numbers),
-        "coverage": diagnostics.coverage(*numbers),
-        "predictive_sd": float(np.sqrt(test.variance).mean()),
+        **held_out_scores(test),
+        "crps": scores.crps(*numbers),
         "pit": np.histogram(ndtr(z), 20, (0, 1))[0].tolist(),
         "by_activity": _groups(run.counts("user")[places["user"]], *numbers),
         "by_popularity": _groups(run.counts("item")[places["item"]], *numbers),
+    }
+
+
+def held_out_scores(test: TestPredictions) -> dict[str, Any]:
+    """Accuracy of predictions of test ratings: ``rmse, mae, predictive_sd, coverage, log_predictive_density``."""
+    numbers = (test.rating, test.mean, test.variance + test.noise_variance)
+    return {
+        "rmse": scores.rmse(test.rating, test.mean),
+        "mae": scores.mae(test.rating, test.mean),
+        "predictive_sd": float(np.sqrt(test.variance).mean()),
+        "coverage": scores.coverage(*numbers),
+        "log_predictive_density": scores.log_predictive_density(*numbers),
     }
 
 
@@ -66,8 +74,8 @@ def _groups(counts: npt.NDArray[np.int64], *numbers: npt.NDArray[np.float64]) ->
                 "from": int(counts[inside].min()),
                 "to": int(counts[inside].max()),
                 "ratings": int(inside.sum()),
-                "rmse": diagnostics.rmse(rating, mean),
-                "coverage_90": diagnostics.coverage(rating, mean, variance, (0.9,))[0.9],
+                "rmse": scores.rmse(rating, mean),
+                "coverage_90": scores.coverage(rating, mean, variance, (0.9,))[0.9],
             }
         )
     return result

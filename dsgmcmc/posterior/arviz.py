@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc._version import __version__
-from dsgmcmc.diagnostics.convergence import draw_weights, predictions, scalar_traces
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
 
 
 def to_datatree(run: Run) -> Any:
@@ -23,10 +23,10 @@ def to_datatree(run: Run) -> Any:
     Returns
     -------
     xarray.DataTree
-        ``posterior``: the quantities of `dsgmcmc.diagnostics.convergence`, the priors' means and precisions (by ``dimension``; not
-        comparable between chains) and ``prediction`` of the followed test pairs (by ``pair``), for all draws;
-        ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``; ``observed_data``:
-        ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``.
+        ``posterior``: the quantities of `dsgmcmc.posterior.traces`, the priors' means and precisions (by ``dimension``;
+        not comparable between chains) and ``prediction`` of the followed test pairs (by ``pair``), for all draws;
+        ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``;
+        ``observed_data``: ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``.
 
     Raises
     ------

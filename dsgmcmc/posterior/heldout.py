@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.diagnostics import scores as diagnostics
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
@@ -63,28 +61,3 @@ def test_predictions(run: RunDirectory) -> TestPredictions | None:
     )
     between = np.var([columns["mean"] for columns in pooled], axis=0)
     return TestPredictions(pooled[0]["rating"], mean, within + between, noise)
-
-
-def summarise(run: RunDirectory) -> dict[str, Any]:
-    """Accuracy and calibration of the posterior predictions of the test ratings.
-
-    Returns
-    -------
-    dict
-        ``rmse_mean``, ``mae_mean``, ``predictive_sd`` (mean posterior sd of the predictor), ``coverage`` of intervals
-        for a new rating by level, ``log_predictive_density``; null without test ratings; ``tau`` (posterior mean).
-    """
-    found = test_predictions(run)
-    taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
-    result: dict[str, Any] = {"tau": float(np.concatenate(taus).mean()) if taus else None}
-    if found is None:
-        return {"rmse_mean": None, "mae_mean": None, **result}
-    total = found.variance + found.noise_variance
-    return {
-        "rmse_mean": diagnostics.rmse(found.rating, found.mean),
-        "mae_mean": diagnostics.mae(found.rating, found.mean),
-        "predictive_sd": float(np.sqrt(found.variance).mean()),
-        "coverage": {str(k): v for k, v in diagnostics.coverage(found.rating, found.mean, total).items()},
-        "log_predictive_density": diagnostics.log_predictive_density(found.rating, found.mean, total),
-        **result,
-    }

@@ -6,8 +6,8 @@ Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a 
 - ``ucb``, ``lcb``: E x + z sd(x), E x - z sd(x): the upper bound explores, the lower is cautious
 - ``thompson``: x at one draw from the posterior, another for every user [Thompson 1933]
 
-E and sd are over the saved draws, or from moments by the approximation of `dsgmcmc.posterior.predict`. Thompson sampling takes a
-saved draw; from moments it takes every element from its own normal.
+E and sd are over the saved draws, or from moments by the approximation of `dsgmcmc.posterior.predict`. Thompson
+sampling takes a saved draw; from moments it takes every element from its own normal.
 """
 
 from __future__ import annotations

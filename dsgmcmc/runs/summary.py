@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.run import RunConfig
+from dsgmcmc.diagnostics.calibration import held_out_scores
 from dsgmcmc.errors import WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.timers import PHASES, Phases
-from dsgmcmc.posterior.heldout import summarise
+from dsgmcmc.posterior.heldout import posteriors, test_predictions
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.files import write_whole
+from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -81,7 +83,7 @@ def write_summary(
         per_iteration = nnz / SAMPLERS[config.sampler_name].sweep_length_of(config.grid)
         waited = [sum(row[PHASES.index(name)] for name in WAITING) for row in everyone]
         summary = {
-            **summarise(run),
+            **results(run),
             "iterations": int(config.iterations),
             "iterations_made": made,
             "processes": comm.size,
@@ -104,6 +106,25 @@ def write_summary(
         print(_result(summary, run.path), flush=True)
 
     agree(comm, write if comm.rank == 0 else lambda: None, "writing the summary", WriteError)
+
+
+def results(run: RunDirectory) -> dict[str, Any]:
+    """What a run has found.
+
+    Returns
+    -------
+    dict
+        ``tau`` (posterior mean), ``rmse_mean``, ``mae_mean`` and the other scores of the test ratings' posterior
+        predictions (`dsgmcmc.diagnostics.calibration.held_out_scores`); the first two are null without test ratings.
+    """
+    taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
+    tau = float(np.concatenate(taus).mean()) if taus else None
+    test = test_predictions(run)
+    if test is None:
+        return {"rmse_mean": None, "mae_mean": None, "tau": tau}
+    found = held_out_scores(test)
+    found["coverage"] = {str(level): share for level, share in found["coverage"].items()}
+    return {"rmse_mean": found.pop("rmse"), "mae_mean": found.pop("mae"), **found, "tau": tau}
 
 
 def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:

@@ -29,7 +29,7 @@ from scipy.special import gammaln
 from scipy.stats import wishart
 
 from dsgmcmc.data.ratings import PARTS, open_ratings
-from dsgmcmc.diagnostics import scores as diagnostics
+from dsgmcmc.diagnostics import scores
 
 NU_GRID = 2.0 ** np.arange(2, 10.5, 0.5)
 """Prior support of a sampled nu, equally likely each; from 4 on 1 / g has a variance."""
@@ -241,7 +241,7 @@ def gibbs(
         variance = 1 / (state.tau * state.g[0][test_rows] * state.g[1][test_columns])
         draw = [prediction, prediction**2, variance, *state.theta, *state.g]
         sums = draw if sums is None else [total + x for total, x in zip(sums, draw, strict=True)]
-        rmse = diagnostics.rmse(test_values, sums[0] / (len(traces) + 1))
+        rmse = scores.rmse(test_values, sums[0] / (len(traces) + 1))
         traces.append((rmse, state.tau, *state.nu))
     mean, square, noise_variance, *rest = (total / len(traces) for total in sums)
     sd, trace = np.sqrt(np.maximum(square - mean**2, 0)), np.array(traces)
@@ -281,12 +281,12 @@ def main() -> None:
     result = gibbs(train, test, shape, **options)
     seconds = time.perf_counter() - began
     variance = result.sd**2 + result.noise_variance
-    covered = diagnostics.coverage(test[2], result.mean, variance)
-    print(f"rmse_mean {result.rmse_mean:.4f}  mae {diagnostics.mae(test[2], result.mean):.4f}", end="  ")
+    covered = scores.coverage(test[2], result.mean, variance)
+    print(f"rmse_mean {result.rmse_mean:.4f}  mae {scores.mae(test[2], result.mean):.4f}", end="  ")
     print(f"tau {result.tau.mean():.4f}  nu {result.nu.mean(axis=0)}  sd {result.sd.mean():.4f}")
     print("coverage", {level: round(share, 4) for level, share in covered.items()}, end="  ")
-    print(f"lpd {diagnostics.log_predictive_density(test[2], result.mean, variance):.4f}", end="  ")
-    print(f"crps {diagnostics.crps(test[2], result.mean, variance):.4f}  {seconds:.1f} s")
+    print(f"lpd {scores.log_predictive_density(test[2], result.mean, variance):.4f}", end="  ")
+    print(f"crps {scores.crps(test[2], result.mean, variance):.4f}  {seconds:.1f} s")
     if out:
         np.savez_compressed(out, **dataclasses.asdict(result))
 

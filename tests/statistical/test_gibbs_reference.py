@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "reference"))
 
 import gibbs
 
-from dsgmcmc.diagnostics import scores as diagnostics
+from dsgmcmc.diagnostics import scores
 
 pytestmark = pytest.mark.statistical
 
@@ -204,13 +204,13 @@ def test_planted_data_are_recovered():
     options = {"rank": rank, "noise": "by-user", "nu": None, "sweeps": 120, "burn_in": 40}
     result = gibbs.gibbs(train, test, shape, **options)
     truth = signal[part > 0.9]
-    assert diagnostics.rmse(truth, result.mean) < 0.5 * np.sqrt(1 / 8)
+    assert scores.rmse(truth, result.mean) < 0.5 * np.sqrt(1 / 8)
     assert abs(np.mean(((truth - result.mean) / result.sd) ** 2) - 1) < 0.1
     assert np.corrcoef(np.log(g), np.log(result.row_noise))[0, 1] > 0.9
     assert abs(result.tau.mean() * 0.5**2 - 1) < 0.15
     assert 4 <= result.nu[:, 0].mean() < 9
     assert np.all(result.column_noise == 1)
-    assert result.rmse_mean == pytest.approx(diagnostics.rmse(test[2], result.mean), rel=1e-12)
+    assert result.rmse_mean == pytest.approx(scores.rmse(test[2], result.mean), rel=1e-12)
     threaded = gibbs.gibbs(train, test, shape, **options, n_threads=min(2, numba.config.NUMBA_NUM_THREADS))
     assert np.array_equal(threaded.mean, result.mean)
 

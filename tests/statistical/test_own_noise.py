@@ -11,7 +11,7 @@ from gibbs import from_ratings, gibbs
 from support import dsgmcmc, run
 
 from dsgmcmc.data.synthetic.generate import Options, generate
-from dsgmcmc.posterior import heldout as posterior
+from dsgmcmc.posterior import heldout
 from dsgmcmc.posterior.names import Index
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
@@ -49,7 +49,7 @@ def sampled(data: Path, out: Path, noise: str, sweeps: int = 1500, sampler: str 
         *dsgmcmc("sample", data, "--out", out, *options, "--iterations", f"{sweeps}sweeps", "--thin", "2sweeps")
     ).expect()
     directory = RunDirectory(out)
-    return json.loads((out / "summary.json").read_text()), posterior.test_predictions(directory), directory
+    return json.loads((out / "summary.json").read_text()), heldout.test_predictions(directory), directory
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_planted_weights_are_recovered(unequal):
     _, truth, runs = unequal
     directory = runs["both"][2]
     index = Index(directory, transposed=False)
-    snapshot = posterior.posteriors(directory)[0]
+    snapshot = heldout.posteriors(directory)[0]
     for kind, factor, planted in (("user", "W", truth.g_rows), ("item", "H", truth.g_cols)):
         blocks = sorted({key.block for key in snapshot.names() if key.object == "moments" and key.factor == factor})
         found = np.concatenate([snapshot.read(Key("moments", factor, b, "weight_mean"))[:, 0] for b in blocks])
@@ -116,7 +116,7 @@ def test_own_noise_does_no_harm_where_noise_is_equal(equal):
     """With one noise for all, nu grows until the weights are one, and RMSE does not get worse."""
     _, runs = equal
     assert runs["both"][0]["rmse_mean"] < runs["shared"][0]["rmse_mean"] + 0.001
-    snapshot = posterior.posteriors(runs["both"][2])[0]
+    snapshot = heldout.posteriors(runs["both"][2])[0]
     for factor in "WH":
         assert snapshot.read(Key("trace", "run", 0, f"{factor}.nu")).mean() > 50
 

@@ -14,7 +14,7 @@ from runs import make_run
 from support import dsgmcmc, planted, run
 
 import dsgmcmc as package
-from dsgmcmc import BPMF, open_run
+from dsgmcmc import BPMF, bpmf, open_run
 from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.errors import InputError
 
@@ -219,7 +219,7 @@ def test_bad_parameters_are_refused(ratings):
 
 def test_the_examples_in_the_docstrings():
     """They are what people copy."""
-    found = doctest.testmod(api)
+    found = doctest.testmod(bpmf)
     assert found.attempted > 5
     assert found.failed == 0
 

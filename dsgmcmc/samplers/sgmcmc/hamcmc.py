@@ -25,8 +25,8 @@ pairs lengthen the steps where U is flat, and then eps has to be smaller where i
 
 *In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with a diagonal metric,
 of the same times H^0. So a block forms its partial dot products in float64, one ordered reduction adds them, the
-recursions run on coefficients (`dsgmcmc.samplers.sgmcmc.lbfgs`), and each block forms its new state in one pass; z is never
-stored but generated again from its counter. Products among old pairs are kept from earlier iterations, unless the
+recursions run on coefficients (`dsgmcmc.samplers.sgmcmc.lbfgs`), and each block forms its new state in one pass; z is
+never stored but generated again from its counter. Products among old pairs are kept from earlier iterations, unless the
 metric has changed since.
 
 *What is exact.* As eps -> 0, for a quadratic U: H_t never sees theta_{t-M}. It does depend on its ancestors

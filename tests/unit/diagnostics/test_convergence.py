@@ -9,11 +9,12 @@ import pytest
 from arviz_stats.base import array_stats
 from runs import make_run
 
-from dsgmcmc.diagnostics import scores as diagnostics
+from dsgmcmc.diagnostics import scores
 from dsgmcmc.diagnostics.calibration import calibration
-from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose, predictions, scalar_traces
+from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.traces import predictions, scalar_traces
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +104,8 @@ def test_calibration_is_that_of_the_test_ratings(run):
     found = calibration(run)
     test = run.test
     variance = test.variance + test.noise_variance
-    assert found["crps"] == diagnostics.crps(test.rating, test.mean, variance)
-    assert found["coverage"] == diagnostics.coverage(test.rating, test.mean, variance)
+    assert found["crps"] == scores.crps(test.rating, test.mean, variance)
+    assert found["coverage"] == scores.coverage(test.rating, test.mean, variance)
     assert sum(found["pit"]) == found["ratings"] == len(test.rating)
     users, items = run.test_pairs()
     for name, counts in (("by_activity", run.counts("user")[users]), ("by_popularity", run.counts("item")[items])):
@@ -115,7 +116,7 @@ def test_calibration_is_that_of_the_test_ratings(run):
         assert np.sqrt(total / len(test.rating)) == pytest.approx(found["rmse"])
         first = groups[0]
         inside = (counts >= first["from"]) & (counts <= first["to"])
-        assert first["rmse"] == pytest.approx(diagnostics.rmse(test.rating[inside], test.mean[inside]))
+        assert first["rmse"] == pytest.approx(scores.rmse(test.rating[inside], test.mean[inside]))
 
 
 def test_without_test_ratings_there_is_no_calibration(tmp_path):

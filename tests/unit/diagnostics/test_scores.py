@@ -9,20 +9,20 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dsgmcmc.diagnostics import scores as diagnostics
+from dsgmcmc.diagnostics import scores
 
 
 def test_errors_by_hand():
     """RMSE and MAE are of the errors 1, -2, 3, 0, whichever float type comes in."""
     values, predictions = np.float32([1, 5, 2, 4]), np.array([2.0, 3.0, 5.0, 4.0])
-    assert diagnostics.rmse(values, predictions) == pytest.approx(np.sqrt(14 / 4), rel=1e-15)
-    assert diagnostics.mae(values, predictions) == 1.5
+    assert scores.rmse(values, predictions) == pytest.approx(np.sqrt(14 / 4), rel=1e-15)
+    assert scores.mae(values, predictions) == 1.5
 
 
 def test_float32_sums_do_not_drift():
     """A million float32 errors are added in float64."""
     errors = np.full(2**20, 0.1, np.float32)
-    assert diagnostics.rmse(np.zeros_like(errors), errors) == pytest.approx(float(np.float32(0.1)), rel=1e-12)
+    assert scores.rmse(np.zeros_like(errors), errors) == pytest.approx(float(np.float32(0.1)), rel=1e-12)
 
 
 def test_coverage_by_hand():
@@ -31,10 +31,10 @@ def test_coverage_by_hand():
     50 % lies within 0.6745 sd and 95 % within 1.96 sd.
     """
     values = np.array([0.0, 1.34, -1.36, 3.91, -3.93])
-    found = diagnostics.coverage(values, np.zeros(5), np.full(5, 4.0), levels=(0.5, 0.95))
+    found = scores.coverage(values, np.zeros(5), np.full(5, 4.0), levels=(0.5, 0.95))
     assert found == {0.5: 2 / 5, 0.95: 4 / 5}
-    assert list(diagnostics.coverage(values, values, np.ones(5))) == [0.5, 0.8, 0.9, 0.95]
-    mixed = diagnostics.coverage([1.0, 1.0], [0.0, 0.0], [1.0, 9.0], levels=(0.5,))
+    assert list(scores.coverage(values, values, np.ones(5))) == [0.5, 0.8, 0.9, 0.95]
+    mixed = scores.coverage([1.0, 1.0], [0.0, 0.0], [1.0, 9.0], levels=(0.5,))
     assert mixed == {0.5: 0.5}
 
 
@@ -42,21 +42,21 @@ def test_log_density_and_crps_agree_with_their_definitions():
     """Log density is the normal's; CRPS is the integral of (F(y) - 1{y >= x})^2."""
     values, mean, variance = np.array([1.0, 4.0]), np.array([1.5, 2.0]), np.array([0.25, 2.0])
     densities = norm.logpdf(values, mean, np.sqrt(variance))
-    assert diagnostics.log_predictive_density(values, mean, variance) == pytest.approx(densities.mean())
+    assert scores.log_predictive_density(values, mean, variance) == pytest.approx(densities.mean())
     integrals = []
     for x, law in zip(values, map(norm, mean, np.sqrt(variance)), strict=True):
         below, above = (partial(lambda p, y: p(y) ** 2, p) for p in (law.cdf, law.sf))
         integrals.append(quad(below, -30, x)[0] + quad(above, x, 30)[0])
-    assert diagnostics.crps(values, mean, variance) == pytest.approx(np.mean(integrals), rel=1e-7)
+    assert scores.crps(values, mean, variance) == pytest.approx(np.mean(integrals), rel=1e-7)
 
 
 def test_crps_of_a_certain_prediction_is_the_absolute_error():
     """As the variance vanishes CRPS becomes MAE, so the two can be read side by side."""
     values, mean = np.array([1.0, 2.0, 5.0]), np.array([3.0, 1.0, 5.5])
-    assert diagnostics.crps(values, mean, np.full(3, 1e-20)) == pytest.approx(3.5 / 3, rel=1e-9)
+    assert scores.crps(values, mean, np.full(3, 1e-20)) == pytest.approx(3.5 / 3, rel=1e-9)
 
 
-@pytest.mark.parametrize("score", [diagnostics.rmse, diagnostics.mae])
+@pytest.mark.parametrize("score", [scores.rmse, scores.mae])
 def test_nothing_to_score_is_an_error(score):
     """No ratings, or another number of predictions, must not become NaN or broadcast."""
     with pytest.raises(ValueError, match="one prediction a rating"):
@@ -65,7 +65,7 @@ def test_nothing_to_score_is_an_error(score):
         score([1.0, 2.0], [1.0])
 
 
-@pytest.mark.parametrize("score", [diagnostics.coverage, diagnostics.log_predictive_density, diagnostics.crps])
+@pytest.mark.parametrize("score", [scores.coverage, scores.log_predictive_density, scores.crps])
 @pytest.mark.parametrize("variance", [[1.0, 0.0], [1.0, np.nan]])
 def test_variance_must_be_positive(score, variance):
     """A zero or undefined variance is refused rather than scored."""

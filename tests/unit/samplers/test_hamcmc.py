@@ -19,6 +19,7 @@ from dsgmcmc.diagnostics.convergence import apart, diagnose
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.parallel.partition import column_of
+from dsgmcmc.samplers.sample import sample as sample_vector
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.series import step_name, steps
@@ -26,9 +27,8 @@ from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.targets.factorisation.hyperparameters import Model
 from dsgmcmc.targets.state import PURPOSE_STEP
 from dsgmcmc.targets.vector import VectorWorld
-from dsgmcmc.targets.vector import sample as sample_vector
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "reference"))
 
 from hamcmc import DenseHAMCMC
 

@@ -12,7 +12,7 @@ from dsgmcmc.cli.app import main
 from dsgmcmc.cluster.job_script import KINDS, JobScript
 from dsgmcmc.errors import InputError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def directives(script: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The layers: who may import whom, in the source and at run time."""
+"""The order of the rooms: who may import whom, in the source and at run time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,27 @@ import pytest
 import typer
 
 from dsgmcmc.cli.app import app
+from dsgmcmc.samplers import SAMPLERS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dsgmcmc"
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
 MAX_LINES = 330
+#: The rooms, one way only: a file imports from its own room and from what stands to the left of it.
+ORDER = (
+    "errors types _version _estimator",
+    "kernels parallel",
+    "storage",
+    "data",
+    "targets",
+    "samplers",
+    "config",
+    "posterior cluster",
+    "diagnostics",
+    "runs",
+    "bpmf cli",
+    "__main__ __init__",
+)
+FLOORS = {room for rooms in ORDER for room in rooms.split()}
 
 
 def imports(name: str, lazy: bool = True) -> set[str]:
@@ -38,6 +55,72 @@ def _walk(node: ast.AST, lazy: bool):
             continue
         yield child
         yield from _walk(child, lazy)
+
+
+def room(name: str) -> str:
+    """Room of a file or module: the first part of its name inside the package."""
+    return name.removeprefix("dsgmcmc").lstrip(".").replace("/", ".").removesuffix(".py").split(".")[0] or "__init__"
+
+
+def floor(name: str) -> int:
+    return next(number for number, rooms in enumerate(ORDER) if room(name) in rooms.split())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_rooms_are_built_on_each_other(name):
+    """A file imports from its own room and from rooms to the left of it in ORDER: no circles, no climbing back up."""
+    ours = {found for found in imports(name) if found.split(".")[0] == "dsgmcmc" and room(found) in FLOORS}
+    wrong = {found for found in ours if room(found) != room(name) and floor(found) >= floor(name)}
+    assert not wrong, f"{name} imports {sorted(wrong)}"
+
+
+def importers(package: str) -> set[str]:
+    """Files and, but for two that stand in a room of many kinds, the rooms of files that import a package."""
+    return {name for name in FILES if any(f"{found}.".startswith(f"{package}.") for found in imports(name))}
+
+
+def test_samplers_and_kernels_know_neither_processes_nor_files():
+    """A sampler is one algorithm in one file: it sees a target, and would run on any other one as well."""
+    outer = {"mpi4py", "h5py", "os", "pathlib", "io", "tempfile", "dsgmcmc.storage", "dsgmcmc.data"}
+    for name in FILES:
+        if name.startswith("samplers/") or (name.startswith("kernels/") and name != "kernels/jit.py"):
+            found = imports(name)
+            assert not {item for item in found for package in outer if f"{item}.".startswith(f"{package}.")}, name
+            assert not {item for item in found if item.startswith("dsgmcmc.targets.factorisation")}, name
+
+
+def test_samplers_do_not_know_each_other():
+    """One algorithm, one file; what two of them share has a file of its own below them."""
+    algorithms = {sampler.__module__ for sampler in SAMPLERS.values()}
+    for name in FILES:
+        if name.startswith("samplers/") and name != "samplers/__init__.py":  # the registry
+            assert not imports(name) & algorithms, name
+
+
+def test_mpi_lives_in_few_places():
+    """Everything else runs on login nodes and on machines without MPI, and is testable without a launcher."""
+    places = {"parallel/ring.py", "parallel/launch.py", "runs/job.py", "runs/control.py", "cluster/probes.py"}
+    assert importers("mpi4py") == places
+
+
+def test_mpi_is_imported_lazily_where_commands_are_defined():
+    """Where launch or doctor imported MPI at once, `dsgmcmc --help` would abort on a login node."""
+    commands = [name for name in FILES if name.startswith("cli/")]
+    for name in ("parallel/launch.py", "cluster/doctor.py", "cluster/probes.py", "__main__.py", *commands):
+        assert not [found for found in imports(name, lazy=False) if found.startswith("mpi4py")], name
+
+
+def test_hdf5_lives_with_the_file_formats():
+    """A format is promised to users, so one place reads and writes it, with its checks."""
+    assert {name for name in importers("h5py") if not name.startswith(("storage/", "data/ratings/"))} == {
+        "posterior/export.py"
+    }
+
+
+def test_importing_a_light_room_loads_nothing():
+    """The entry point takes signals and machine before NumPy; a job script needs no Numba."""
+    for name in ("parallel/__init__.py", "config/__init__.py", "cli/__init__.py"):
+        assert not imports(name), name
 
 
 @pytest.mark.parametrize("name", FILES)
