@@ -20,13 +20,14 @@ from mpi4py import MPI
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.parallel.schedule import AtHome, Schedule, ScheduleName
+from dsgmcmc.parallel.schedule import AtHome, Schedule
 from dsgmcmc.runs.job import Job
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.target import FactorWorld
 from dsgmcmc.targets.state import Field
+from dsgmcmc.types import ScheduleName
 
 #: Generous: the machine may be busy, and the first run compiles its kernels.
 TIMEOUT = 240.0

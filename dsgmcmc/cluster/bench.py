@@ -11,12 +11,15 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 Line = dict[str, Any]
 
@@ -83,7 +86,7 @@ def noise(repeats: int = 50) -> list[Line]:
     return lines
 
 
-def ring(comm: Any, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
+def ring(comm: MPI.Comm, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
     """Exchange and ordered sum of blocks of `sizes` bytes between the processes of `comm`. Collective.
 
     Every process sends one block on and receives one, as in a sweep; the sum is of one block's partials a process.

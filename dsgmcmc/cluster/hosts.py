@@ -8,18 +8,18 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dsgmcmc.cluster.doctor import Finding, examine
 from dsgmcmc.parallel.launch import oversubscription, processes_here
 from dsgmcmc.storage.provenance import versions
+from dsgmcmc.types import Comm
 
 PING = 1 << 20  # bytes that every process sends to its neighbour
 
 
-def compare(comm: Any, folder: Path) -> list[Finding]:
+def compare(comm: Comm, folder: Path) -> list[Finding]:
     """Look at every host, and at what the processes must have in common. Collective.
 
     Parameters
@@ -42,7 +42,7 @@ def compare(comm: Any, folder: Path) -> list[Finding]:
     crowded = oversubscription(comm)
     exchange = _exchange(comm)
     shared = _shared(comm, folder)
-    if comm.rank != 0:
+    if everyone is None:  # not process 0
         return []
     hosts = {name: found for name, leads, found, _ in everyone if leads}
     own = next(iter(hosts))
@@ -57,7 +57,7 @@ def compare(comm: Any, folder: Path) -> list[Finding]:
     return [*findings, fit, shared]
 
 
-def _exchange(comm: Any) -> Finding:
+def _exchange(comm: Comm) -> Finding:
     """Send to the next process and receive from the one before, as the ring does. Collective."""
     sent, received = np.full(PING, comm.rank % 251, np.uint8), np.full(PING, 255, np.uint8)
     before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
@@ -89,7 +89,7 @@ def _differences(everyone: list[tuple[str, dict[str, str]]]) -> Iterator[Finding
         yield Finding("Same everywhere", "ok", facts)
 
 
-def _shared(comm: Any, folder: Path) -> Finding:
+def _shared(comm: Comm, folder: Path) -> Finding:
     """Every process writes a file into a folder that process 0 makes, and process 0 looks for all. Collective."""
     place = folder.absolute()
     while not place.exists() and place != place.parent:
@@ -107,7 +107,7 @@ def _shared(comm: Any, folder: Path) -> Finding:
     with contextlib.suppress(OSError):
         files[comm.rank].touch()
     names = comm.gather(platform.node())
-    if comm.rank != 0:
+    if names is None:  # not process 0
         return Finding("Run directory", "ok", "")
     missing = {name for name, file in zip(names, files, strict=True) if not file.exists()}
     shutil.rmtree(made, ignore_errors=True)

@@ -13,11 +13,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.schedule import ScheduleName
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.targets.factorisation.hyperparameters import PriorName
-from dsgmcmc.targets.factorisation.noise import NoiseName
+from dsgmcmc.types import NoiseName, PriorName, ScheduleName
 
 _SPAN = re.compile(r"(\d+)\s*sweeps?")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h)")

@@ -9,14 +9,12 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse
 
 from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.data.ingest.sources import NAMES
 from dsgmcmc.errors import InputError
-
-Array = npt.NDArray[Any]
+from dsgmcmc.types import Array, Float32
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Triples:
 
     users: Array
     items: Array
-    ratings: npt.NDArray[np.float32]
+    ratings: Float32
 
     def write(self, path: Path) -> None:
         """Write them to a Parquet file with the columns ``user, item, rating``."""

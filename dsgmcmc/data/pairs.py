@@ -10,23 +10,20 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.data.ingest.load import scalar
 from dsgmcmc.data.ingest.sources import NAMES, decode_head, read_head, split_line
 from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
+from dsgmcmc.types import Array
 
 CHUNK = 1_000_000  # pairs in NumPy arrays at a time
 SHOWN = 5
 ROLES = ("user", "item")
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,18 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.data.session import default_memory, identifier, literal, open_session
 from dsgmcmc.errors import InputError
+from dsgmcmc.types import Array, Float32
 
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
-Array = npt.NDArray[Any]
 
-
-def append_results(db: duckdb.DuckDBPyConnection, columns: tuple[str, ...], values: npt.NDArray[np.float32]) -> None:
+def append_results(db: duckdb.DuckDBPyConnection, columns: tuple[str, ...], values: Float32) -> None:
     """Append rows of numbers to the table ``results``; NaN becomes NULL."""
     kinds = ", ".join(f"{identifier(name)} FLOAT" for name in columns)
     db.execute(f"CREATE TABLE IF NOT EXISTS results ({kinds})")

@@ -6,14 +6,17 @@ Imports no MPI: the communicator is given.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dsgmcmc.errors import AgreedError, InputError, WriteError
+
+if TYPE_CHECKING:  # it needs NumPy, and commands that need none start with this file
+    from dsgmcmc.types import Comm
 
 T = TypeVar("T")
 
 
-def agree(comm: Any, work: Callable[[], T], what: str, error: type[AgreedError] = AgreedError) -> T:
+def agree(comm: Comm, work: Callable[[], T], what: str, error: type[AgreedError] = AgreedError) -> T:
     """Do fallible local work; if any process fails, all raise one error that names them. Collective.
 
     Parameters

@@ -7,7 +7,7 @@ import platform
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dsgmcmc.errors import (
     EXIT_ABORT,
@@ -20,6 +20,11 @@ from dsgmcmc.errors import (
 )
 from dsgmcmc.parallel.machine import THREAD_VARIABLES, cpu_quota
 
+if TYPE_CHECKING:  # the command line starts with this file, before it needs NumPy or MPI
+    from mpi4py import MPI
+
+    from dsgmcmc.types import Comm
+
 #: Variables with which launchers tell a process how many were started together.
 LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
@@ -30,7 +35,7 @@ def together() -> bool:
     return any(text.isdigit() and int(text) > 1 for text in said)
 
 
-def world() -> Any:
+def world() -> MPI.Intracomm:
     """Import MPI and return ``COMM_WORLD``.
 
     Raises
@@ -57,14 +62,14 @@ def world() -> Any:
     return comm
 
 
-def processes_here(comm: Any) -> Any:
+def processes_here(comm: Comm) -> Comm:
     """Make a communicator of the processes on this host; the caller frees it. Collective."""
     from mpi4py import MPI
 
     return comm.Split_type(MPI.COMM_TYPE_SHARED)
 
 
-def oversubscription(comm: Any) -> str:
+def oversubscription(comm: Comm) -> str:
     """Say whether the processes have fewer cores than they need anywhere; empty if all is well. Collective.
 
     Returns
@@ -98,7 +103,7 @@ def oversubscription(comm: Any) -> str:
     return texts[0] if texts else ""
 
 
-def run_parallel(comm: Any, work: Callable[[], int]) -> None:
+def run_parallel(comm: Comm, work: Callable[[], int]) -> None:
     """Run a command on all processes and end them together.
 
     An error that all raise together is printed once; one that comes on a single process ends the whole job at

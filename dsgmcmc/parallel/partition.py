@@ -7,9 +7,8 @@ row blocks; part t holds the blocks (b, (b + t) mod grid).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
+from dsgmcmc.types import Int64
 
 
 def block_bounds(prefix: Int64, grid: int) -> Int64:

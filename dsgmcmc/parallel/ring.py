@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 from dsgmcmc.errors import InputError
@@ -23,9 +22,8 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.partition import blocks_of, column_of, owner, row_of
 from dsgmcmc.parallel.timers import Phases
+from dsgmcmc.types import Float32, Float64
 
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 SENSELESS = 1e15  # no sum over the data of a chain that samples comes near

@@ -7,12 +7,12 @@ All processes compute the same answers; nobody is told. [Ahn 2015, section 3] fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-ScheduleName = Literal["shuffled", "cyclic", "random"]
+from dsgmcmc.types import Int64, ScheduleName
+
 _PURPOSE_SCHEDULE = 0x5C4ED
 
 
@@ -35,7 +35,7 @@ class Schedule:
         self.grid = len(part_sizes)
         self._cumulative = np.cumsum(np.asarray(part_sizes, dtype=np.int64))
         self._key = (seed, chain)
-        self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
+        self._order: tuple[int, Int64] = (-1, np.zeros(0, np.int64))
         total = int(self._cumulative[-1])
         uniform = np.full(self.grid, 1.0 / self.grid)
         by_size = np.asarray(part_sizes, dtype=np.float64) / max(total, 1)

@@ -6,10 +6,11 @@ import numpy as np
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.partition import Int64, block_bounds
+from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.targets.factorisation.likelihoods.gaussian import WEIGHT_FIELDS
 from dsgmcmc.targets.state import Layout
+from dsgmcmc.types import Int64
 
 MAX_COUNT = 2**31 - 1
 

@@ -23,6 +23,7 @@ from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.types import Comm
 
 WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for others
 SLOWER = 1.25  # times the others' median, from which on a process is named
@@ -47,7 +48,7 @@ class Times:
 
 
 def write_summary(
-    comm: Any, config: RunConfig, phases: Phases, nnz: int, times: Times, run: RunDirectory, mpi: str
+    comm: Comm, config: RunConfig, phases: Phases, nnz: int, times: Times, run: RunDirectory, mpi: str
 ) -> None:
     """Write ``summary.json`` on process 0, and print the result. Collective.
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.types import Float64
 
 T = TypeVar("T")
 
@@ -100,7 +101,7 @@ class SmallArray(_Strict):
         data = np.asarray(array, dtype=np.float64)
         return cls(shape=data.shape, values=data.ravel().tolist())
 
-    def array(self) -> npt.NDArray[np.float64]:
+    def array(self) -> Float64:
         """Give the float64 array back."""
         return np.array(self.values, dtype=np.float64).reshape(self.shape)
 

@@ -16,13 +16,12 @@ from typing import Any
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.hdf5 import check_size, plain_dataset
 from dsgmcmc.storage.manifest import BlockEntry, Key, Manifest, read_manifest, seen_by_all
+from dsgmcmc.types import Array
 
-Array = npt.NDArray[Any]
 Lazy = Array | Callable[[], Array]  # an array, or what makes it at the moment it is written
 
 

@@ -25,6 +25,7 @@ from dsgmcmc.parallel.faults import fault
 from dsgmcmc.storage.files import sync
 from dsgmcmc.storage.manifest import MANIFEST, BlockEntry, Key, Manifest, ShardEntry, seal
 from dsgmcmc.storage.snapshot import Lazy, Snapshot, block_hash, file_hash
+from dsgmcmc.types import Comm
 
 MAX_WRITERS = 64
 VISIBLE_SECONDS = 60.0  # a network file system may show a new directory to other hosts as late as this
@@ -56,7 +57,7 @@ class SnapshotWriter:
     """
 
     def __init__(
-        self, parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]], comm: Any
+        self, parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]], comm: Comm
     ) -> None:
         self.final = parent / name
         self._header, self._comm = header, comm
@@ -95,7 +96,7 @@ class SnapshotWriter:
 
 
 def write_snapshot(
-    parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]], comm: Any
+    parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]], comm: Comm
 ) -> Path:
     """Write a snapshot and wait for it. Collective; parameters as of `SnapshotWriter`.
 
@@ -129,7 +130,7 @@ def _wait_for(directory: Path) -> None:
         sleep(0.05)
 
 
-def _collect(blocks: Mapping[Key, Lazy], comm: Any) -> dict[Key, Lazy]:
+def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
     """Bring the blocks of neighbouring processes to one writer, where there are more than `MAX_WRITERS`."""
     stride = -(-comm.size // MAX_WRITERS)
     if stride == 1:

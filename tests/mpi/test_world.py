@@ -14,11 +14,11 @@ from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.parallel.schedule import ScheduleName
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.target import FactorWorld
+from dsgmcmc.types import ScheduleName
 
 pytestmark = pytest.mark.mpi
 SCHEDULES: tuple[ScheduleName, ...] = ("shuffled", "cyclic", "random")

@@ -19,9 +19,9 @@ from mpi4py import MPI
 from support import csr, factor_world
 
 from dsgmcmc.data.ratings import write_ratings
-from dsgmcmc.parallel.schedule import ScheduleName
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.targets.factorisation.target import FactorWorld
+from dsgmcmc.types import ScheduleName
 
 pytestmark = pytest.mark.statistical
 

@@ -6,17 +6,15 @@ the version of any library matters.
 
 from __future__ import annotations
 
-from typing import Any
-
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.data.ingest.complaints import SHOWN
 from dsgmcmc.data.ingest.load import scalar
 from dsgmcmc.data.ingest.sources import IMPLICIT
-from dsgmcmc.data.ratings import MAX_ID_BYTES, MAX_SIDE, Int64
+from dsgmcmc.data.ratings import MAX_ID_BYTES, MAX_SIDE
 from dsgmcmc.errors import InputError
+from dsgmcmc.types import Array, Int64
 
 # how --duplicates chooses one rating of a pair and its time; `ord` is the line's place in the input
 DUPLICATES: dict[str, tuple[str, str] | None] = {
@@ -134,7 +132,7 @@ def sort_cells(connection: duckdb.DuckDBPyConnection, is_test: str) -> tuple[Int
     return indptr, int(scalar(connection, "SELECT count(*) FROM sorted WHERE test"))
 
 
-def read_rows(connection: duckdb.DuckDBPyConnection, start: int, stop: int) -> dict[str, npt.NDArray[Any]]:
+def read_rows(connection: duckdb.DuckDBPyConnection, start: int, stop: int) -> dict[str, Array]:
     """Return ``row``, ``col``, ``value``, ``test`` of ``sorted``, rows `start` to `stop`."""
     return connection.execute(
         f"SELECT row, col, value, test FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col"

@@ -16,9 +16,10 @@ from dsgmcmc.data.ingest import arrange
 from dsgmcmc.data.ingest.files import find_files
 from dsgmcmc.data.ingest.load import create_raw, load, scalar
 from dsgmcmc.data.ingest.sources import inspect, parse_columns
-from dsgmcmc.data.ratings import PARTS, Int64, RatingsWriter, open_ratings, row_slabs
+from dsgmcmc.data.ratings import PARTS, RatingsWriter, open_ratings, row_slabs
 from dsgmcmc.data.session import Report, Watch, default_memory, open_session
 from dsgmcmc.errors import InputError
+from dsgmcmc.types import Int64
 
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
 

@@ -21,7 +21,7 @@ rows are the longer side. The file knows nothing of grids or processes. Files co
 reader checks everything that could be wrong before it allocates or indexes by it.
 """
 
-from dsgmcmc.data.ratings.format import MAX_ID_BYTES, MAX_SIDE, PARTS, Int64, Part, row_slabs
+from dsgmcmc.data.ratings.format import MAX_ID_BYTES, MAX_SIDE, PARTS, Part, row_slabs
 from dsgmcmc.data.ratings.reader import Ratings, open_ratings
 from dsgmcmc.data.ratings.writer import RatingsWriter, write_ratings
 
@@ -29,7 +29,6 @@ __all__ = [
     "MAX_ID_BYTES",
     "MAX_SIDE",
     "PARTS",
-    "Int64",
     "Part",
     "Ratings",
     "RatingsWriter",

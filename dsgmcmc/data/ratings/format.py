@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
+
+from dsgmcmc.types import Array, Float32, Int32, Int64
 
 FORMAT = "dsgmcmc-ratings"
 VERSION = 1
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
 
-Int64 = npt.NDArray[np.int64]
-Int32 = npt.NDArray[np.int32]
-Float32 = npt.NDArray[np.float32]
 Part = Literal["train", "test"]
 PARTS: tuple[Part, Part] = ("train", "test")
 
@@ -27,7 +25,7 @@ class ContentHash:
     def __init__(self) -> None:
         self._parts: dict[tuple[str, str], Any] = {}
 
-    def update(self, name: str, array: npt.NDArray[Any]) -> None:
+    def update(self, name: str, array: Array) -> None:
         """Append the little-endian bytes of `array` to the data set `name`."""
         data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         part = self._parts.setdefault((name, data.dtype.str), hashlib.sha256())

@@ -9,7 +9,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.data.ratings.format import (
     FORMAT,
@@ -18,15 +17,13 @@ from dsgmcmc.data.ratings.format import (
     PARTS,
     VERSION,
     ContentHash,
-    Float32,
-    Int32,
-    Int64,
     Part,
     find_bad_cells,
     row_slabs,
 )
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.hdf5 import check_size, plain_dataset
+from dsgmcmc.types import Array, Float32, Int32, Int64
 
 _SLAB = 4_000_000  # entries per slab where a whole part is streamed
 
@@ -114,11 +111,11 @@ class Ratings:
         """(J,) int64: training ratings of each column."""
         return self._column_counts
 
-    def row_ids(self) -> npt.NDArray[Any]:
+    def row_ids(self) -> Array:
         """Return (I,) original names of the rows: int64, or an object array of str."""
         return self._ids("rows")
 
-    def col_ids(self) -> npt.NDArray[Any]:
+    def col_ids(self) -> Array:
         """Return (J,) original names of the columns: int64, or an object array of str."""
         return self._ids("cols")
 
@@ -177,14 +174,14 @@ class Ratings:
     def _wrong(self, what: str) -> InputError:
         return InputError(f"{self.path} is not a usable ratings file: {what}")
 
-    def _read(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
+    def _read(self, name: str, start: int, stop: int) -> Array:
         try:
-            array: npt.NDArray[Any] = self._file[name][start:stop]
+            array: Array = self._file[name][start:stop]
         except (OSError, RuntimeError) as error:
             raise self._wrong(f"/{name} cannot be read ({error})") from error
         return array
 
-    def _ids(self, side: str) -> npt.NDArray[Any]:
+    def _ids(self, side: str) -> Array:
         raw = self._read(f"{side}/ids", 0, len(self._file[f"{side}/ids"]))
         if raw.dtype == np.int64:
             return raw

@@ -23,13 +23,11 @@ from dsgmcmc.data.ratings.format import (
     PARTS,
     VERSION,
     ContentHash,
-    Float32,
-    Int32,
-    Int64,
     Part,
     find_bad_cells,
 )
 from dsgmcmc.errors import InputError
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 _METADATA_BYTES = 1 << 16  # more than names, types and attributes take
 
@@ -96,7 +94,7 @@ class RatingsWriter:
         self._content = ContentHash()
         self._filled: dict[str, int] = {}
         self._column_counts = np.zeros(n_cols, dtype=np.int64)
-        self._row_sums: list[npt.NDArray[np.float64]] = []
+        self._row_sums: list[Float64] = []
         self._minimum, self._maximum = np.inf, -np.inf
         self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
         try:
@@ -131,7 +129,7 @@ class RatingsWriter:
             reason = found[1] if found else getattr(error, "strerror", None) or str(error)
             raise InputError(f"cannot write {self.path}: {reason}; nothing was written") from error
 
-    def ids(self, side: Literal["rows", "cols"], names: npt.NDArray[Any]) -> None:
+    def ids(self, side: Literal["rows", "cols"], names: Array) -> None:
         """Append original names: (n,) int64, or ``S`` with UTF-8, in the order of the rows or columns."""
         self._append(f"{side}/ids", names)
 
@@ -179,7 +177,7 @@ class RatingsWriter:
         with self._temporary.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, sum(bytes_of_arrays) + _METADATA_BYTES)
 
-    def _append(self, name: str, array: npt.NDArray[Any]) -> None:
+    def _append(self, name: str, array: Array) -> None:
         start = self._filled.get(name, 0)
         data = self._file[name]
         if start + len(array) > len(data):
@@ -238,8 +236,8 @@ def write_ratings(
     path: str | os.PathLike[str],
     train: tuple[Int64, Int32, Float32],
     test: tuple[Int64, Int32, Float32],
-    row_ids: npt.NDArray[Any],
-    col_ids: npt.NDArray[Any],
+    row_ids: Array,
+    col_ids: Array,
     **attributes: Any,
 ) -> None:
     """Write a ratings file from arrays in memory.

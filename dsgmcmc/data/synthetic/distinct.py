@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsgmcmc.kernels import jit
+from dsgmcmc.types import Float64, Int32, Int64
 
 _SOURCE = '''\
 {decorator}
@@ -44,12 +44,12 @@ Draw = Callable[
     [
         np.uint64,
         int,
-        NDArray[np.int64],
-        NDArray[np.int32],
+        Int64,
+        Int32,
         int,
-        NDArray[np.float64],
-        NDArray[np.int32],
-        NDArray[np.int32],
+        Float64,
+        Int32,
+        Int32,
     ],
     None,
 ]

@@ -32,11 +32,7 @@ from scipy.special import ndtr
 
 from dsgmcmc.data.synthetic.sparsity import item_weights, marginals
 from dsgmcmc.errors import InputError
-
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 MEAN, FACTOR_SD, USER_SD, ITEM_SD = 3.5, 0.5, 0.4, 0.5
 STARS = np.arange(1, 11) / 2
@@ -219,7 +215,7 @@ def chunks(options: Options, truth: Truth) -> Iterator[tuple[Int32, Int32, Float
         first = last
 
 
-def _predictor(truth: Truth, rows: NDArray[Any], cols: NDArray[Any]) -> tuple[Float64, Float64]:
+def _predictor(truth: Truth, rows: Array, cols: Array) -> tuple[Float64, Float64]:
     """Mean and standard deviation of x at the given pairs."""
     product = np.einsum("rk,rk->r", truth.W[rows], truth.H[cols]).astype(np.float64)
     sd = truth.sigma / np.sqrt(truth.g_rows[rows].astype(np.float64) * truth.g_cols[cols])

@@ -13,12 +13,10 @@ rates them twice.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaincinv
 
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
+from dsgmcmc.types import Float64, Int64
 
 USER_SHAPE, ITEM_SHAPE, FEWEST, MOST = 0.6, 0.5, 20, 0.6
 

@@ -20,7 +20,7 @@ steps, and exact for samplers that take the full gradient at one state.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +29,12 @@ from scipy import stats
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.targets.factorisation.noise import NU_START, draw_nu, draw_weights, weight_sums
 from dsgmcmc.targets.state import Side
+from dsgmcmc.types import PriorName
 
 if TYPE_CHECKING:
     from dsgmcmc.targets.factorisation.target import FactorWorld
 
 Float64 = npt.NDArray[np.float64]
-PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
 
 SHAPE, RATE = 1.0, 5.0
 WISHART_BETA = 2.0

@@ -13,7 +13,7 @@ from the next gradient on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,12 @@ from scipy.special import gammaln
 from dsgmcmc.kernels.gamma import gammas
 from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.targets.state import PURPOSE_WEIGHT, Side
+from dsgmcmc.types import NoiseName
 
 if TYPE_CHECKING:
     from dsgmcmc.targets.factorisation.target import FactorWorld
 
 Float64 = npt.NDArray[np.float64]
-NoiseName = Literal["shared", "by-user", "by-item", "both"]
 
 NU_START = 12.0
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4 on 1 / g has a variance

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from dsgmcmc.parallel.schedule import Schedule, ScheduleName
+from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.types import ScheduleName
 
 SIZES = (50, 10, 25, 15)
 NAMES: tuple[ScheduleName, ...] = ("shuffled", "cyclic", "random")

@@ -13,8 +13,8 @@ from mpi4py import MPI
 from support import factor_world, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.parallel.schedule import ScheduleName
 from dsgmcmc.targets.factorisation.target import FactorWorld
+from dsgmcmc.types import ScheduleName
 
 ROWS, COLUMNS = 61, 37
 TAU = 2.5

@@ -10,8 +10,9 @@ from mpi4py import MPI
 from scipy import stats
 from support import factor_world, write_planted
 
-from dsgmcmc.targets.factorisation.hyperparameters import Model, PriorName, draw_normal_gamma, draw_normal_wishart
+from dsgmcmc.targets.factorisation.hyperparameters import Model, draw_normal_gamma, draw_normal_wishart
 from dsgmcmc.targets.factorisation.target import FactorWorld
+from dsgmcmc.types import PriorName
 
 ROWS, COLUMNS = 29, 17
 DRAWS = 4000

@@ -1,0 +1,74 @@
+"""What annotations of several rooms share: arrays by element type, the names that options take, a communicator."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+Array = NDArray[Any]
+
+#: In which order parts of the data are taken, see `dsgmcmc.parallel.schedule`.
+ScheduleName = Literal["shuffled", "cyclic", "random"]
+#: Prior of the factors, see `dsgmcmc.targets.factorisation.hyperparameters`.
+PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
+#: Whose noise differs, see `dsgmcmc.targets.factorisation.noise`.
+NoiseName = Literal["shared", "by-user", "by-item", "both"]
+
+T = TypeVar("T")
+
+
+class Comm(Protocol):
+    """What is asked of a communicator that is handed in: a part of ``mpi4py.MPI.Comm``, without importing MPI."""
+
+    @property
+    def rank(self) -> int:
+        """Number of this process."""
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+
+    def allgather(self, sendobj: T) -> list[T]:
+        """Objects of all processes, everywhere."""
+
+    def gather(self, sendobj: T, root: int = 0) -> list[T] | None:
+        """Objects of all processes, at the root."""
+
+    def bcast(self, obj: T, root: int = 0) -> T:
+        """The root's object, everywhere."""
+
+    def allreduce(self, sendobj: T) -> T:
+        """Sum over all processes, everywhere."""
+
+    def send(self, obj: Any, dest: int) -> None:
+        """Send an object."""
+
+    def recv(self, *, source: int) -> Any:
+        """Receive an object."""
+
+    def Send(self, buf: Array, dest: int) -> None:
+        """Send an array."""
+
+    def Recv(self, buf: Array, source: int) -> None:
+        """Receive into an array."""
+
+    def Sendrecv(self, sendbuf: Array, dest: int, *, recvbuf: Array, source: int) -> None:
+        """Send one array and receive another."""
+
+    def Barrier(self) -> None:
+        """Wait for all processes."""
+
+    def Split_type(self, split_type: int) -> Comm:
+        """Make a communicator of the processes that have something in common."""
+
+    def Free(self) -> None:
+        """Give it back."""
+
+    def Abort(self, errorcode: int = 0) -> None:
+        """End all processes at once."""
