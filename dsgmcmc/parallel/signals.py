@@ -7,8 +7,8 @@ from enum import IntEnum
 from typing import Any
 
 
-class Wish(IntEnum):
-    """What a process wants; the largest wish of any process is done by all."""
+class Request(IntEnum):
+    """What a process wants; the largest request of any process is done by all."""
 
     GO_ON = 0
     CHECKPOINT = 1
@@ -20,7 +20,7 @@ class Signals:
     """The last request that came as a signal: SIGUSR1 and SIGTERM stop, Ctrl-C interrupts."""
 
     def __init__(self) -> None:
-        self.wish = Wish.GO_ON
+        self.request = Request.GO_ON
 
     def install(self) -> None:
         """Take over the signals; a second Ctrl-C ends the process at once."""
@@ -29,13 +29,13 @@ class Signals:
         signal.signal(signal.SIGINT, self._interrupt)
 
     def _stop(self, *_: Any) -> None:
-        self.wish = max(self.wish, Wish.STOP)
+        self.request = max(self.request, Request.STOP)
 
     def _interrupt(self, *_: Any) -> None:
-        if self.wish == Wish.INTERRUPT:
+        if self.request == Request.INTERRUPT:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)
-        self.wish = Wish.INTERRUPT
+        self.request = Request.INTERRUPT
 
 
 _early: Signals | None = None

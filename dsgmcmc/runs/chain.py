@@ -22,7 +22,7 @@ from dsgmcmc.errors import DivergenceError
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import AtHome, Schedule
-from dsgmcmc.parallel.signals import Wish
+from dsgmcmc.parallel.signals import Request
 from dsgmcmc.runs.checkpoint import Checkpoints
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import Observer
@@ -128,12 +128,12 @@ class Chain:
         start_weights(self.world)
         self.sampler.start(self.world, self.config.initial_sd)
 
-    def run(self, report: Report) -> Wish:
+    def run(self, report: Report) -> Request:
         """Iterate to the end, or until all agree to stop, and save. Collective.
 
         Returns
         -------
-        Wish
+        Request
             Why the chain stopped.
 
         Raises
@@ -147,7 +147,7 @@ class Chain:
         while True:
             try:
                 with np.errstate(all="ignore"):  # a diverging chain is found by looking at it
-                    wish = self._iterate_to_the_end(report)
+                    request = self._iterate_to_the_end(report)
             except DivergenceError as error:
                 self.checkpoints.settle()  # what is under way was sane
                 if self.policy.on_divergence != "halve" or self.step_scale <= SMALLEST_SCALE:
@@ -156,28 +156,28 @@ class Chain:
             else:
                 self.checkpoints.save_posterior(self.iteration, self.seconds)
                 self.checkpoints.close()
-                return wish
+                return request
 
-    def _iterate_to_the_end(self, report: Report) -> Wish:
-        wish = Wish.GO_ON
+    def _iterate_to_the_end(self, report: Report) -> Request:
+        request = Request.GO_ON
         every, _ = self.config.checkpoint_interval()
         saved = -1
-        while self.iteration < self.total and wish < Wish.STOP:
+        while self.iteration < self.total and request < Request.STOP:
             fault("iteration")
             self._iterate(report)
             begin = self.ring.phases.enter()
-            wish, idle = self.control.ask(self.checkpoints.busy)
+            request, idle = self.control.ask(self.checkpoints.busy)
             self.ring.phases.leave("reduce", begin)
             if idle:
                 self.checkpoints.advance()
-            if wish == Wish.CHECKPOINT or (every and self.iteration % every == 0):
-                self.save(last=wish >= Wish.STOP or self.iteration >= self.total)
+            if request == Request.CHECKPOINT or (every and self.iteration % every == 0):
+                self.save(last=request >= Request.STOP or self.iteration >= self.total)
                 saved = self.iteration
-        log.debug("chain %d: stopping at iteration %d (%s)", self.chain, self.iteration, wish.name)
+        log.debug("chain %d: stopping at iteration %d (%s)", self.chain, self.iteration, request.name)
         if saved != self.iteration:
             self.save(last=True)
         self.checkpoints.settle()
-        return wish
+        return request
 
     def save(self, last: bool = False) -> None:
         """Begin to write a checkpoint and the draws that belong to it. Collective.

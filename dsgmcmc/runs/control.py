@@ -8,7 +8,7 @@ from time import monotonic, sleep
 import numpy as np
 from mpi4py import MPI
 
-from dsgmcmc.parallel.signals import Signals, Wish
+from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.parallel.watchdog import Watchdog
 
 MARGIN = 3.0  # seconds between the last write and the end of the wall time: summary, MPI's and the launcher's end
@@ -49,30 +49,30 @@ class Control:
         self._iteration_seconds = 0.0
         self._saved = self._asked = monotonic()
         self._mine, self._all = np.zeros(2, np.int32), np.zeros(2, np.int32)
-        self._request: MPI.Request | None = None
+        self._reduction: MPI.Request | None = None
 
-    def _local(self) -> Wish:
+    def _local(self) -> Request:
         now = monotonic()
         # decays, so that an iteration that compiled kernels is forgotten
         self._iteration_seconds = max(now - self._asked, 0.9 * self._iteration_seconds)
         self._asked = now
         if self._deadline and now + self.write_seconds + 2 * self._iteration_seconds + MARGIN > self._deadline:
-            return max(self._signals.wish, Wish.STOP)
+            return max(self._signals.request, Request.STOP)
         due = self._comm.rank == 0 and self._seconds and now - self._saved > self._seconds
-        return max(self._signals.wish, Wish.CHECKPOINT if due else Wish.GO_ON)
+        return max(self._signals.request, Request.CHECKPOINT if due else Request.GO_ON)
 
-    def ask(self, busy: bool) -> tuple[Wish, bool]:
-        """Largest wish of all processes, and whether none of them was busy writing. Collective."""
+    def ask(self, busy: bool) -> tuple[Request, bool]:
+        """Largest request of all processes, and whether none of them was busy writing. Collective."""
         self._progress()
         if self._comm.size == 1:
             return self._local(), not busy
-        wish, idle = Wish.GO_ON, False
-        if self._request is not None:
-            self._request.Wait()
-            wish, idle = Wish(int(self._all[0])), not self._all[1]
+        request, idle = Request.GO_ON, False
+        if self._reduction is not None:
+            self._reduction.Wait()
+            request, idle = Request(int(self._all[0])), not self._all[1]
         self._mine[:] = self._local(), busy
-        self._request = self._comm.Iallreduce(self._mine, self._all, op=MPI.MAX)
-        return wish, idle
+        self._reduction = self._comm.Iallreduce(self._mine, self._all, op=MPI.MAX)
+        return request, idle
 
     def wait(self, busy: Callable[[], bool]) -> None:
         """Wait until no process is busy. Collective.
@@ -95,9 +95,9 @@ class Control:
 
     def finish(self) -> None:
         """Wait for the question that is under way; what it asked for was done, or is asked again. Collective."""
-        if self._request is not None:
-            self._request.Wait()
-            self._request = None
+        if self._reduction is not None:
+            self._reduction.Wait()
+            self._reduction = None
 
     def _progress(self) -> None:
         if self._watchdog is not None:

@@ -29,7 +29,7 @@ from dsgmcmc.parallel.launch import oversubscription
 from dsgmcmc.parallel.machine import cpu_name
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.parallel.signals import Signals, Wish, installed
+from dsgmcmc.parallel.signals import Request, Signals, installed
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.runs.chain import Chain
@@ -254,7 +254,7 @@ class Job:
         ring = Ring(mine, config.grid)
         data = agree(comm, partial(open_ratings, self.data), "sample")
         blocks = RatingBlocks(data, ring, data.mean if config.center else 0.0)
-        startup, sampling, made, wish = seconds_since_start(), 0.0, 0, Wish.GO_ON
+        startup, sampling, made, request = seconds_since_start(), 0.0, 0, Request.GO_ON
         _, seconds = config.checkpoint_interval()
         control = Control(mine, signals, seconds, deadline, watchdog)
         failure: InputError | DivergenceError | None = None
@@ -271,19 +271,19 @@ class Job:
                         ring.phases.clear()
                     made -= chain.iteration
                     begin = time.perf_counter()
-                    wish = chain.run(progress)
+                    request = chain.run(progress)
                 except (AgreedError, DivergenceError) as error:
                     failure = error  # all processes of this group have it; the others sample on
                     break
                 control.finish()
                 sampling += time.perf_counter() - begin
                 made += chain.iteration
-                if wish >= Wish.STOP:
+                if request >= Request.STOP:
                     break
         control.finish()
         watchdog.stop()  # other chains may take their time
         self._share(failure)
-        wish = Wish(comm.allreduce(int(wish), op=MPI.MAX))
+        request = Request(comm.allreduce(int(request), op=MPI.MAX))
         agree(comm, self.run_directory.merge_metrics if self._at_root else lambda: None, "writing metrics", WriteError)
         news = made or not self.run_directory.summary_file.exists()
         if comm.allreduce(bool(news), op=MPI.LOR):  # another group may have finished its chains before
@@ -292,9 +292,9 @@ class Job:
             write_summary(comm, config, ring.phases, data.nnz, times, self.run_directory, library)
         elif self._at_root:
             print(saved_result(self.run_directory), flush=True)
-        if wish == Wish.INTERRUPT:
+        if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
-        return EXIT_RESUME if wish == Wish.STOP else EXIT_DONE
+        return EXIT_RESUME if request == Request.STOP else EXIT_DONE
 
     def _share(self, failure: InputError | DivergenceError | None) -> None:
         """Raise on all processes what ended the chain of any. Collective."""

@@ -1,56 +1,56 @@
-"""A wish on one process is done by all, at the same iteration."""
+"""A request on one process is done by all, at the same iteration."""
 
 from __future__ import annotations
 
 import pytest
 from mpi4py import MPI
 
-from dsgmcmc.parallel.signals import Signals, Wish
+from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.runs.control import Control
 
 pytestmark = pytest.mark.mpi
 
 
-def answers(comm: MPI.Comm, wishes: dict[tuple[int, int], Wish], iterations: int = 12) -> list[Wish]:
-    """What `ask` says in each iteration; `wishes` by process and iteration, raised before the question."""
+def answers(comm: MPI.Comm, requests: dict[tuple[int, int], Request], iterations: int = 12) -> list[Request]:
+    """What `ask` says in each iteration; `requests` by process and iteration, raised before the question."""
     signals = Signals()
     control = Control(comm, signals, None)
     found = []
     for iteration in range(iterations):
-        signals.wish = max(signals.wish, wishes.get((comm.rank, iteration), Wish.GO_ON))
+        signals.request = max(signals.request, requests.get((comm.rank, iteration), Request.GO_ON))
         found.append(control.ask(busy=False)[0])
-        if found[-1] >= Wish.STOP:
+        if found[-1] >= Request.STOP:
             break
     control.finish()
     return found
 
 
-@pytest.mark.parametrize("wish", [Wish.STOP, Wish.INTERRUPT])
-def test_all_stop_at_the_same_iteration(comm: MPI.Comm, together, wish: Wish) -> None:
+@pytest.mark.parametrize("asked", [Request.STOP, Request.INTERRUPT])
+def test_all_stop_at_the_same_iteration(comm: MPI.Comm, together, asked: Request) -> None:
     """Soon after the one process was asked to, whichever it is; one process alone at once."""
     for rank in range(comm.size):
-        found = answers(comm, {(rank, 4): wish})
+        found = answers(comm, {(rank, 4): asked})
         everyone = comm.allgather(found)
         with together():
             assert all(other == found for other in everyone)
-            assert found[-1] == wish
-            assert set(found[:-1]) <= {Wish.GO_ON}
+            assert found[-1] == asked
+            assert set(found[:-1]) <= {Request.GO_ON}
             assert 5 <= len(found) <= 7
             assert comm.size > 1 or len(found) == 5
 
 
 def test_the_strongest_wish_counts(comm: MPI.Comm, together) -> None:
     """Ctrl-C on one process while another was told to stop."""
-    found = answers(comm, {(0, 2): Wish.STOP, (comm.size - 1, 2): Wish.INTERRUPT})
+    found = answers(comm, {(0, 2): Request.STOP, (comm.size - 1, 2): Request.INTERRUPT})
     with together():
-        assert found[-1] == Wish.INTERRUPT
+        assert found[-1] == Request.INTERRUPT
 
 
 def test_nobody_stops_unasked(comm: MPI.Comm, together) -> None:
     """And a question under way at the end is waited for."""
     found = answers(comm, {})
     with together():
-        assert found == [Wish.GO_ON] * 12
+        assert found == [Request.GO_ON] * 12
 
 
 def test_a_checkpoint_by_the_clock_is_agreed_on(comm: MPI.Comm, together) -> None:
@@ -59,13 +59,13 @@ def test_a_checkpoint_by_the_clock_is_agreed_on(comm: MPI.Comm, together) -> Non
     found = []
     for _ in range(6):
         found.append(control.ask(busy=False)[0])
-        if found[-1] == Wish.CHECKPOINT:
+        if found[-1] == Request.CHECKPOINT:
             control.saving()
     control.finish()
     everyone = comm.allgather(found)
     with together():
         assert all(other == found for other in everyone)
-        assert Wish.CHECKPOINT in found
+        assert Request.CHECKPOINT in found
 
 
 def test_all_know_whether_any_process_still_writes(comm: MPI.Comm, together) -> None:
