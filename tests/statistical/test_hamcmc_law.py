@@ -1,7 +1,7 @@
 """HAMCMC samples what it says: Gaussians exactly as the step shrinks, in both metrics; others with the bias on record.
 
-`tests/unit/test_hamcmc.py` shows that the sampler and the dense reference make the same path, state by state; so the
-reference, quick on thousands of chains, stands for the sampler where precision is wanted.
+`tests/unit/samplers/test_hamcmc.py` shows that the sampler and the dense reference make the same path, state by state;
+so the reference, quick on thousands of chains, stands for the sampler where precision is wanted.
 """
 
 from __future__ import annotations
