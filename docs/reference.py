@@ -28,7 +28,7 @@ PUBLIC = [
     ("dsgmcmc.targets.base", "World"),
     ("dsgmcmc.targets.vector", "Target"),
     ("dsgmcmc.targets.vector", "VectorWorld"),
-    ("dsgmcmc.targets.vector", "sample"),
+    ("dsgmcmc.samplers.sample", "sample"),
 ]
 
 
