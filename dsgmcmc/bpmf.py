@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc._estimator import Estimator, seed_of
+from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.arrays import prepare_data, read_pairs
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
@@ -173,7 +174,7 @@ class BPMF(Estimator):
             data = self.comm.bcast(agree(self.comm, prepare, "fit"), root=0)
             from dsgmcmc.runs.job import Job  # needs MPI, which is running
 
-            Job(self.comm, Path(data), out, settings, None, [], self.warm_start).run()
+            Job(self.comm, Path(data), out, Layers(settings), self.warm_start).run()
         self.run_: Run = open_run(out)
         self._predictors: dict[Options, Predictor] = {}
         self.users_, self.items_ = self.run_.users.ids, self.run_.items.ids

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from mpi4py import MPI
 
+from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
@@ -136,7 +137,7 @@ def sample(comm: MPI.Comm, data: Path, out: Path, resume: bool = False, **settin
     """``dsgmcmc sample`` on the processes of `comm`; the exit status. Collective."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
     try:
-        return Job(comm, data, out, settings, None, [], resume).run()
+        return Job(comm, data, out, Layers(settings), resume).run()
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

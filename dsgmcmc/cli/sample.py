@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from dsgmcmc.parallel.agreement import agree
 
 
 def sample(
+    context: typer.Context,
     data: Annotated[Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Run directory.")],
     sampler: Annotated[
@@ -102,44 +104,25 @@ def sample(
       mpirun -n 2 dsgmcmc sample ml-1m.h5 --out run --resume --iterations 2000sweeps
       dsgmcmc sample ml-1m.h5 --out run --set sampler.friction=0.8 --dry-run
     """
-    given: dict[str, Any] = {
-        "rank": rank,
-        "grid": grid,
-        "schedule": schedule,
-        "prior": prior,
-        "prior_precision": prior_precision,
-        "noise_precision": _number(noise_precision),
-        "noise": noise,
-        "biases": biases,
-        "center": center,
-        "iterations": iterations,
-        "burn_in": burn_in,
-        "thin": thin,
-        "evaluate_every": evaluate_every,
-        "seed": seed,
-        "chains": chains,
-        "checkpoint_every": checkpoint_every,
-        "keep_checkpoints": keep_checkpoints,
-        "save_draws": save_draws,
-        "sampler": {"name": sampler} if sampler else None,
-    }
-    settings = {name: value for name, value in given.items() if value is not None}
-    if step_size is not None:
-        settings.setdefault("sampler", {}).update(step_size=step_size, burn_in_step_size=step_size)
+    options = context.params  # by the names of the settings: those of RunConfig and of Policy
+    step = {"step_size": step_size, "burn_in_step_size": step_size}
     comm = launch.world()
+    from dsgmcmc.config.layers import Layers
+    from dsgmcmc.config.run import RunConfig
     from dsgmcmc.runs.job import Job  # after MPI: it needs an MPI library
 
+    settings = {name: options[name] for name in RunConfig.model_fields if name in options}
+    settings["sampler"] = _given({"name": sampler, **step})
+    layers = Layers(_given(settings), config, assign or ())
+
     def work() -> int:
-        make = partial(Policy, max_walltime, watchdog, on_checkpoint_error, on_divergence, override, log_dir, log_level)
-        job = Job(comm, data, out, settings, config, assign or [], resume, agree(comm, make, "sample"))
+        make = partial(Policy, **{field.name: options[field.name] for field in fields(Policy)})
+        job = Job(comm, data, out, layers, resume, agree(comm, make, "sample"))
         return job.describe() if dry_run else job.run()
 
     launch.run_parallel(comm, work)
 
 
-def _number(text: str | None) -> float | str | None:
-    """Return the number that a text says, or the text."""
-    try:
-        return float(text) if text is not None else None
-    except ValueError:
-        return text
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from dsgmcmc.config.job import parse_walltime
+from dsgmcmc.config.units import seconds_of
 from dsgmcmc.errors import InputError
 
 #: What can be written, and the name of its rendering in ``launch/``.
@@ -95,10 +95,18 @@ class JobScript:
         for text in filter(None, texts):
             if not text.isprintable():  # a batch system may take a line inside quotes for a directive
                 raise InputError(f"{text!r}: expected printable characters and no line breaks")
-        if parse_walltime(self.time, "--time") <= parse_walltime(self.warning, "--warning"):
+        if self._seconds <= self._warning_seconds:
             raise InputError(
                 f"--time {self.time} is not longer than --warning {self.warning}: nothing would be sampled"
             )
+
+    @property
+    def _seconds(self) -> int:
+        return round(seconds_of("--time", self.time))
+
+    @property
+    def _warning_seconds(self) -> int:
+        return round(seconds_of("--warning", self.warning))
 
     def render(self) -> str:
         """Return the script."""
@@ -108,7 +116,7 @@ class JobScript:
         return _fill(_template(self.kind), values)
 
     def _values(self) -> dict[str, str | None]:
-        seconds, warning = (round(parse_walltime(text, "")) for text in (self.time, self.warning))
+        seconds, warning = self._seconds, self._warning_seconds
         minutes = -(-seconds // 60)
         given = {
             "modules": f"module load {shlex.join(self.modules)}" if self.modules else "# module load openmpi",

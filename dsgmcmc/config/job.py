@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from dsgmcmc.config.units import seconds_of
 from dsgmcmc.errors import InputError
 
 OnCheckpointError = Literal["stop", "continue"]
 OnDivergence = Literal["stop", "halve"]
-_CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+LogLevel = Literal["debug", "info", "warning"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """How a job behaves.
 
@@ -43,17 +41,17 @@ class Policy:
 
     max_walltime: str | None = None
     watchdog: float = 600.0
-    on_checkpoint_error: str = "stop"
-    on_divergence: str = "stop"
+    on_checkpoint_error: OnCheckpointError = "stop"
+    on_divergence: OnDivergence = "stop"
     override: bool = False
     log_dir: Path | None = None
-    log_level: str = "info"
+    log_level: LogLevel = "info"
 
     def __post_init__(self) -> None:
         for name, given, known in (
             ("--on-checkpoint-error", self.on_checkpoint_error, get_args(OnCheckpointError)),
             ("--on-divergence", self.on_divergence, get_args(OnDivergence)),
-            ("--log-level", self.log_level, ("debug", "info", "warning")),
+            ("--log-level", self.log_level, get_args(LogLevel)),
         ):
             if given not in known:
                 raise InputError(f"{name} {given}: expected one of {', '.join(known)}")
@@ -83,25 +81,4 @@ class Policy:
                     "it in the job script"
                 )
             return time.monotonic() + int(end) - time.time()
-        return time.monotonic() - since_start + parse_walltime(self.max_walltime)
-
-
-def parse_walltime(text: str, option: str = "--max-walltime") -> float:
-    """Seconds of ``90s``, ``10min``, ``1h``, ``2d``, ``HH:MM:SS`` or ``D-HH:MM:SS``.
-
-    Raises
-    ------
-    InputError
-        If it is none of them, or nothing.
-    """
-    seconds = 0.0
-    if match := _CLOCK.fullmatch(text):
-        days, hours, minutes, rest = (int(part or 0) for part in match.groups())
-        if minutes < 60 and rest < 60:
-            seconds = 86400.0 * days + 3600 * hours + 60 * minutes + rest
-    elif match := _SPAN.fullmatch(text):
-        seconds = float(match[1]) * _SECONDS[match[2]]
-    if seconds <= 0:
-        more = ", or auto" if option == "--max-walltime" else ""
-        raise InputError(f"{option} {text}: expected a time like 90s, 10min, 1h, 23:50:00{more}")
-    return seconds
+        return time.monotonic() - since_start + seconds_of("--max-walltime", self.max_walltime, ", or auto")

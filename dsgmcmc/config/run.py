@@ -1,26 +1,35 @@
-"""The configuration of a run: defaults, TOML file, options, checked once and resolved to plain numbers."""
+"""The configuration of a run: what is asked for, and what it resolves to, each checked once.
+
+What is asked for may leave things open: lengths in sweeps, no grid, no thinning. A `ResolvedConfig` has plain numbers:
+the processes sample by it, ``run.toml`` has it, and it identifies a chain.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
+from dsgmcmc.config.units import parse_length, parse_time
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.types import NoiseName, PriorName, ScheduleName
 
-_SPAN = re.compile(r"(\d+)\s*sweeps?")
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h)")
 _UNION_MEMBER = re.compile(r"int|str|float|literal\[.*\]")  # Pydantic names the alternative that failed
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 #: The sampler if none is named; the second where the metric of the first is not known to be stable.
 DEFAULT_SAMPLER, ROBUST_SAMPLER = "baoab", "psgld"
@@ -31,20 +40,68 @@ FREE = ("iterations", "checkpoint_every", "keep_checkpoints", "chains")
 #: What ``--override`` may change on the way: which draws are kept and which iterations evaluated, not the chain.
 OVERRIDABLE = ("thin", "evaluate_every")
 
-Span = int | str
+Length = int | str  # iterations, or such as "500sweeps"
+
+
+class SamplerSection(BaseModel):
+    """A sampler by its name in the registry, and its own configuration; in files they are one section.
+
+    Attributes
+    ----------
+    name : str
+        One of `dsgmcmc.samplers.SAMPLERS`.
+    config : StepSize
+        Of the class `Config` of that sampler.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    config: StepSize
+
+    @classmethod
+    def of(cls, given: Any) -> Self:
+        """Check a section, or take the defaults of a sampler that is only named.
+
+        Raises
+        ------
+        ValueError
+            If there is no such sampler, or it admits no such settings.
+        """
+        if isinstance(given, cls):
+            return given
+        section = section_of(given)
+        name = section.pop("name", DEFAULT_SAMPLER)
+        if name not in SAMPLERS:
+            raise ValueError(f"sampler {name!r} is not known; choose one of {', '.join(SAMPLERS)}")
+        try:
+            return cls(name=name, config=SAMPLERS[name].Config(**section))
+        except ValidationError as error:
+            raise ValueError(_explain(error, "sampler.")) from error
+
+    @property
+    def kind(self) -> type[Sampler[Any]]:
+        """Class of the sampler."""
+        return SAMPLERS[self.name]
+
+    @model_serializer
+    def _flat(self) -> dict[str, Any]:
+        return {"name": self.name, **self.config.model_dump()}
 
 
 class RunConfig(BaseModel):
-    """Everything that the draws depend on besides the data, and when to save.
+    """What is asked for: everything that the draws depend on besides the data, and when to save.
 
     Lengths in iterations may be given as a number or as ``"500sweeps"``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    sampler: dict[str, Any] = Field(default_factory=lambda: {"name": DEFAULT_SAMPLER})
+    sampler: SamplerSection  # of the default sampler, if nothing is said about it
     rank: int = Field(32, ge=1, le=512, description="number K of latent dimensions")
-    grid: int = Field(4, ge=1, le=32767, description="the matrix is cut in grid x grid blocks")
+    grid: int | None = Field(
+        None, ge=1, le=32767, description="the matrix is cut in grid x grid blocks; default 4, more for many processes"
+    )
     schedule: ScheduleName = "shuffled"
     prior: PriorName = "normal-gamma"
     prior_precision: float = Field(1.0, gt=0, allow_inf_nan=False)
@@ -55,10 +112,10 @@ class RunConfig(BaseModel):
     initial_sd: float = Field(0.1, gt=0, allow_inf_nan=False)
     seed: int = Field(0, ge=0, lt=2**63)
     chains: int = Field(1, ge=1, le=65536)
-    iterations: Span = "700sweeps"
-    burn_in: Span = "100sweeps"
-    thin: Span | None = Field(None, description="default: about two sweeps")
-    evaluate_every: Span = "10sweeps"
+    iterations: Length = "700sweeps"
+    burn_in: Length = "100sweeps"
+    thin: Length | None = Field(None, description="default: about two sweeps")
+    evaluate_every: Length = "10sweeps"
     hyper_start: int = Field(1, ge=0, description="sweeps before the first draw of the hyperparameters")
     hyper_every: int = Field(1, ge=1, description="sweeps between draws of the hyperparameters")
     checkpoint_every: int | str = "10min"
@@ -74,14 +131,9 @@ class RunConfig(BaseModel):
 
     @field_validator("iterations", "burn_in", "thin", "evaluate_every")
     @classmethod
-    def _span(cls, value: Span | None) -> Span | None:
-        if isinstance(value, str):
-            if value.isdigit():
-                return int(value)
-            if not _SPAN.fullmatch(value):
-                raise ValueError("must be a number of iterations, or like '500sweeps'")
-        elif value is not None and value < 0:
-            raise ValueError("must not be negative")
+    def _length(cls, value: Length | None) -> Length | None:
+        if value is not None:
+            parse_length(value, sweep=1)
         return value
 
     @field_validator("checkpoint_every")
@@ -89,7 +141,7 @@ class RunConfig(BaseModel):
     def _interval(cls, value: int | str) -> int | str:
         if isinstance(value, str) and value.isdigit():
             value = int(value)
-        if isinstance(value, str) and not _TIME.fullmatch(value):
+        if isinstance(value, str) and parse_time(value) is None:
             raise ValueError("must be a number of iterations, or a time like '90s', '10min' or '1h'")
         if isinstance(value, int) and value < 1:
             raise ValueError("must be at least 1")
@@ -98,55 +150,88 @@ class RunConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _sampler(cls, data: Any) -> Any:
-        """Fill in the sampler's own section from its class, so that the resolved configuration is complete."""
-        section = _section(data.get("sampler", {}))
-        name = section.pop("name", DEFAULT_SAMPLER)
-        if name not in SAMPLERS:
-            raise ValueError(f"sampler {name!r} is not known; choose one of {', '.join(SAMPLERS)}")
+        return {**data, "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER))}
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Check settings.
+
+        Raises
+        ------
+        InputError
+            Naming every setting that is wrong.
+        """
         try:
-            settings = SAMPLERS[name].Config(**section)
+            return cls(**settings)
         except ValidationError as error:
-            raise ValueError(_explain(error, "sampler.")) from error
-        return {**data, "sampler": {"name": name, **settings.model_dump()}}
+            raise InputError(_explain(error)) from error
 
-    @property
-    def sampler_name(self) -> str:
-        """Name of the sampler."""
-        return str(self.sampler["name"])
+    def resolved(self, processes: int = 1) -> ResolvedConfig:
+        """Decide what was left open, count lengths in iterations, and check that the sampler admits the settings.
 
-    @property
-    def sampler_config(self) -> StepSize:
-        """The sampler's own configuration."""
-        return SAMPLERS[self.sampler_name].Config(**{k: v for k, v in self.sampler.items() if k != "name"})
+        Parameters
+        ----------
+        processes : int
+            The most that share a chain; they decide the grid, if none was asked for.
+
+        Raises
+        ------
+        InputError
+            If the settings do not go together.
+        """
+        sampler, config = self.sampler.kind, self.sampler.config
+        grid = self.grid or (4 if processes <= 4 else 2 * processes)
+        lengths = {
+            "iterations": self.iterations,
+            "burn_in": self.burn_in,
+            "thin": sampler.default_thin(config, grid) if self.thin is None else self.thin,
+            "evaluate_every": self.evaluate_every,
+        }
+        plain = {name: parse_length(value, sampler.sweep_length_of(grid)) for name, value in lengths.items()}
+        for name in ("iterations", "thin", "evaluate_every"):
+            if plain[name] < 1:
+                raise InputError(f"{name} must be at least 1")
+        sampler.check(config, self.schedule, grid, plain["thin"])
+        return ResolvedConfig.of({**dict(self), "grid": grid, **plain})
+
+
+class ResolvedConfig(RunConfig):
+    """A configuration in plain numbers, with nothing left open; the same fields as what was asked for."""
+
+    grid: int = Field(ge=1, le=32767)
+    iterations: int = Field(ge=1)
+    burn_in: int = Field(ge=0)
+    thin: int = Field(ge=1)
+    evaluate_every: int = Field(ge=1)
 
     @property
     def dimension(self) -> int:
         """Columns D of a factor."""
         return self.rank + int(self.biases)
 
+    @property
+    def sweep_length(self) -> int:
+        """Iterations that use all the data once."""
+        return self.sampler.kind.sweep_length_of(self.grid)
+
+    def make_sampler(self, step_scale: float = 1.0) -> Sampler[Any]:
+        """Make the sampler, with the configured step sizes times `step_scale`."""
+        config = self.sampler.config
+        sizes = {name: getattr(config, name) for name in ("step_size", "burn_in_step_size")}
+        scaled = {name: size * step_scale for name, size in sizes.items() if size is not None}
+        return self.sampler.kind(config.model_copy(update=scaled), self.burn_in)
+
     def checkpoint_interval(self) -> tuple[int | None, float | None]:
         """Iterations, or seconds, between checkpoints."""
         if isinstance(self.checkpoint_every, int):
             return self.checkpoint_every, None
-        match = _TIME.fullmatch(self.checkpoint_every)
-        assert match
-        return None, float(match[1]) * _SECONDS[match[2]]
+        return None, parse_time(self.checkpoint_every)
 
-    def resolved(self) -> RunConfig:
-        """Replace lengths in sweeps by iterations, and check that the sampler admits the settings."""
-        sweep = SAMPLERS[self.sampler_name].sweep_length_of(self.grid)
-        lengths = {}
-        sampler, settings = SAMPLERS[self.sampler_name], self.sampler_config
-        thin = sampler.default_thin(settings, self.grid) if self.thin is None else self.thin
-        for name in ("iterations", "burn_in", "thin", "evaluate_every"):
-            value = thin if name == "thin" else getattr(self, name)
-            match = _SPAN.fullmatch(value) if isinstance(value, str) else None
-            lengths[name] = int(match[1]) * sweep if match else int(value)
-        for name in ("iterations", "thin", "evaluate_every"):
-            if lengths[name] < 1:
-                raise InputError(f"{name} must be at least 1")
-        sampler.check(settings, self.schedule, self.grid, lengths["thin"])
-        return self.model_copy(update=lengths)
+    def table(self) -> dict[str, Any]:
+        """Settings by name, in the types of TOML; what has no value is left out."""
+        settings = self.model_dump()
+        settings["sampler"] = {name: value for name, value in settings["sampler"].items() if value is not None}
+        return settings
 
     def hash(self) -> str:
         """Identity of the chain that this configuration describes: SHA-256 of what the draws depend on."""
@@ -154,52 +239,14 @@ class RunConfig(BaseModel):
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def build(*layers: Mapping[str, Any]) -> RunConfig:
-    """Merge layers of settings, later ones winning, and check them.
-
-    A layer that names another sampler than the ones before discards their sampler section.
+def section_of(given: Any) -> dict[str, Any]:
+    """Return the sampler's section as a dict of its own; a plain name stands for a section with that name.
 
     Raises
     ------
     InputError
-        Naming every setting that is wrong.
+        If it is neither.
     """
-    merged: dict[str, Any] = {}
-    default = default_sampler({name: value for layer in layers for name, value in layer.items()})
-    for layer in layers:
-        settings = dict(layer)
-        given = settings.pop("sampler", None)
-        if given is not None:
-            section, before = _section(given), merged.get("sampler", {})
-            named = before.get("name", default)
-            same = section.get("name", named) == named
-            merged["sampler"] = {**before, **section} if same else section
-        merged.update(settings)
-    if merged.get("prior") == "fixed":
-        merged.setdefault("noise_precision", 1.0)
-        merged.setdefault("prior_precision", 1.0)
-    section = merged.setdefault("sampler", {})
-    name = section.setdefault("name", default)
-    if name in SAMPLERS:
-        merged = {**SAMPLERS[name].defaults, **merged}
-    try:
-        return RunConfig(**merged)
-    except ValidationError as error:
-        raise InputError(_explain(error)) from error
-
-
-def default_sampler(settings: Mapping[str, Any]) -> str:
-    """Return the sampler of a run that names none: BAOAB, unless its diagonal metric may not be stable.
-
-    That is so where factors have a common mean to explain or a wide prior: without biases, without centring, or with a
-    fixed prior (each was seen to diverge on MovieLens 1M).
-    """
-    stable = settings.get("biases", True) and settings.get("center", True) and settings.get("prior") != "fixed"
-    return DEFAULT_SAMPLER if stable else ROBUST_SAMPLER
-
-
-def _section(given: Any) -> dict[str, Any]:
-    """Return the sampler's section as a dict of its own; a plain name stands for a section with that name."""
     if isinstance(given, str):
         return {"name": given}
     if not isinstance(given, Mapping):
@@ -220,50 +267,3 @@ def _explain(error: ValidationError, prefix: str = "") -> str:
         found[name] = f" (found {detail['input']!r})" if detail["loc"] else ""
     texts = {name: " or ".join(several) + found[name] for name, several in messages.items()}
     return "; ".join(f"{name}: {text}" if name else text for name, text in texts.items())
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a configuration file; hyphens in names mean underscores.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read or is not TOML.
-    """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path} cannot be read as TOML: {error}") from error
-    return _underscored(content)
-
-
-def _underscored(section: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name.replace("-", "_"): _underscored(value) if isinstance(value, dict) else value
-        for name, value in section.items()
-    }
-
-
-def parse_assignments(assignments: list[str]) -> dict[str, Any]:
-    """Settings from ``NAME=VALUE`` and ``sampler.NAME=VALUE``; values as in TOML, or plain words.
-
-    Raises
-    ------
-    InputError
-        If one has no ``=``.
-    """
-    settings: dict[str, Any] = {}
-    for text in assignments:
-        name, equals, raw = text.partition("=")
-        if not equals:
-            raise InputError(f"--set {text}: expected NAME=VALUE, for example --set sampler.alpha=0.95")
-        try:
-            value = tomllib.loads(f"value = {raw}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = raw
-        name = name.strip().replace("-", "_")
-        if name.startswith("sampler."):
-            settings.setdefault("sampler", {})[name.removeprefix("sampler.")] = value
-        else:
-            settings[name] = value
-    return settings

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
-from dsgmcmc.samplers import SAMPLERS
 
 Float64 = npt.NDArray[np.float64]
 
@@ -52,7 +51,7 @@ def diagnose(run: Run) -> dict[str, Any]:
     weights, traces = draw_weights(run), scalar_traces(run)
     chains, draws = weights.shape
     config, withheld = run.config, None
-    interleaved = len(SAMPLERS[config.sampler_name](config.sampler_config, 0).positions)
+    interleaved = len(config.make_sampler().positions)
     if not np.allclose(weights, weights[0, 0], rtol=1e-9):
         withheld = (
             "the draws have unequal weights (the step size changes after burn-in), and R-hat and ESS are of equally "

@@ -72,7 +72,7 @@ def to_datatree(run: Run) -> Any:
     attributes = {
         "inference_library": "dsgmcmc",
         "inference_library_version": __version__,
-        "sampler": run.config.sampler_name,
+        "sampler": run.config.sampler.name,
     }
     return arviz_base.from_dict(
         groups, coords=coords, dims=dims, attrs={"/": attributes, **dict.fromkeys(groups, attributes)}

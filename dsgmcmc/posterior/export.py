@@ -103,7 +103,7 @@ def _write_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
             mean=run.mean,
             rank=config.rank,
             biases=config.biases,
-            sampler=config.sampler_name,
+            sampler=config.sampler.name,
             data_hash=str(run.facts.get("data_hash", "")),
         )
         for kind in KINDS:

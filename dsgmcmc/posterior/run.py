@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.config.run import RunConfig, build
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Prior, Source
@@ -38,14 +38,14 @@ class Run:
     path : Path
     mean : float
         What was subtracted from the ratings.
-    config : RunConfig
+    config : ResolvedConfig
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.directory = RunDirectory(Path(path))
         self.path = self.directory.path
         settings, self.facts = self.directory.read_settings()
-        self.config: RunConfig = build(settings)
+        self.config = ResolvedConfig.of(settings)
         try:
             self.mean = float(self.facts["mean"])
             self._index = Index(self.directory, bool(self.facts["transposed"]))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.run import RunConfig
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import DivergenceError
 from dsgmcmc.parallel.faults import fault
@@ -27,7 +27,6 @@ from dsgmcmc.runs.checkpoint import Checkpoints
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import Observer
 from dsgmcmc.runs.resume import Resume
-from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.manifest import SmallArray
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
@@ -48,8 +47,8 @@ class Chain:
 
     Parameters
     ----------
-    config : RunConfig
-        Resolved configuration.
+    config : ResolvedConfig
+        Settings of the run.
     ratings : RatingBlocks
         This process's ratings.
     ring : Ring
@@ -64,7 +63,7 @@ class Chain:
 
     def __init__(
         self,
-        config: RunConfig,
+        config: ResolvedConfig,
         ratings: RatingBlocks,
         ring: Ring,
         data: Ratings,
@@ -75,9 +74,8 @@ class Chain:
     ) -> None:
         self.config, self.ring, self.run_directory, self.chain = config, ring, run, chain
         self.control, self.policy = control, policy
-        self.total, self.burn_in = int(config.iterations), int(config.burn_in)
-        assert config.thin is not None, "the configuration is resolved"
-        self.thin, self.every = int(config.thin), int(config.evaluate_every)
+        self.total, self.burn_in = config.iterations, config.burn_in
+        self.thin, self.every = config.thin, config.evaluate_every
         self._ratings, self._own_noise = ratings, own_noise(config.noise, data.transposed)
         self._hashes = {"config_hash": config.hash(), "data_hash": data.digest}
         self._earlier_hashes: Collection[str] = ()
@@ -114,11 +112,8 @@ class Chain:
 
     def _scale_step(self, scale: float) -> None:
         """Sample from here on with the configured step sizes times `scale`."""
-        settings = self.config.sampler_config
-        sizes = {name: getattr(settings, name) for name in ("step_size", "burn_in_step_size")}
-        scaled = {name: size * scale for name, size in sizes.items() if size is not None}
         self.step_scale = scale
-        self.sampler = SAMPLERS[self.config.sampler_name](settings.model_copy(update=scaled), self.burn_in)
+        self.sampler = self.config.make_sampler(scale)
 
     # ------------------------------------------------------------------ the loop
 

@@ -1,4 +1,4 @@
-"""A job of ``dsgmcmc sample``: settle the configuration, share the processes among chains, run, summarise."""
+"""A job of ``dsgmcmc sample``: resolve the configuration, share the processes among chains, run, summarise."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 from mpi4py import MPI
 
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.run import FREE, OVERRIDABLE, RunConfig, build, parse_assignments, read_toml
+from dsgmcmc.config.layers import Layers
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import (
     EXIT_DONE,
@@ -34,18 +34,15 @@ from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
-from dsgmcmc.runs.costs import Costs
-from dsgmcmc.runs.counts import check_counts
 from dsgmcmc.runs.logs import start_logs
+from dsgmcmc.runs.plan import Costs
 from dsgmcmc.runs.progress import Progress
+from dsgmcmc.runs.resolve import Changes, Resolution, resolve
 from dsgmcmc.runs.summary import Times, saved_result, write_summary
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-
-#: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
-CROWDED = 3
 
 log = logging.getLogger(__name__)
 
@@ -59,13 +56,9 @@ class Job:
         All processes.
     data, out : Path
         Ratings file and run directory.
-    settings : dict
-        Settings given as options.
-    config_file : Path or None
-        TOML file with settings.
-    assignments : list of str
-        ``NAME=VALUE`` given with ``--set``.
-    resume : bool
+    layers : Layers
+        Where its settings were given.
+    resume : bool, optional
         Whether to go on with what is in `out`.
     policy : Policy, optional
         What to do when time runs out or something goes wrong.
@@ -76,98 +69,28 @@ class Job:
         comm: MPI.Comm,
         data: Path,
         out: Path,
-        settings: dict[str, Any],
-        config_file: Path | None,
-        assignments: list[str],
-        resume: bool,
+        layers: Layers,
+        resume: bool = False,
         policy: Policy | None = None,
     ) -> None:
         self.comm, self.data, self.run_directory = comm, data, RunDirectory(out)
         self.policy = policy or Policy()
-        self._layers = (settings, config_file, assignments)
-        self._resume = resume
+        self._layers, self._resume = layers, resume
         self._at_root = comm.rank == 0
         self._lock = Lock(self.run_directory.lock_file)
-        self._overridden: dict[str, tuple[Any, Any]] = {}
 
-    # ------------------------------------------------------------------ configuration
-
-    def _settle(self) -> RunConfig:
-        """Resolve the configuration on process 0; all processes get it, or its error."""
-        text = agree(self.comm, self._settle_at_root if self._at_root else lambda: "", "sample")
-        return RunConfig.model_validate_json(self.comm.bcast(text, root=0))
-
-    def _settle_at_root(self) -> str:
-        options, config_file, assignments = self._layers
-        given = [read_toml(config_file)] if config_file else []
-        given += [options, parse_assignments(assignments)]
-        saved = self._saved_settings()
-        config = build(saved, *given)
-        if "grid" not in {name for layer in (saved, *given) for name in layer}:
-            size = -(-self.comm.size // min(self.comm.size, config.chains))
-            config = config.model_copy(update={"grid": 4 if size <= 4 else 2 * size})
-        with open_ratings(self.data) as ratings:
-            if config.grid > ratings.n_cols:
-                raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.data}")
-            check_counts(config, ratings.column_counts)
-            sides = ratings.n_rows + ratings.n_cols
-            if config.rank * sides > CROWDED * ratings.nnz:
-                log.warning(
-                    "%s numbers of the factors for %s training ratings: the data hardly tell noise from factors, so "
-                    "tau may be far too large; try --rank %d",
-                    *(f"{n:,}" for n in (config.rank * sides, ratings.nnz)),
-                    max(1, ratings.nnz // sides),
-                )
-        groups = min(self.comm.size, config.chains)
-        largest = -(-self.comm.size // groups)
-        if largest > config.grid:
-            raise InputError(
-                f"{largest} processes cannot share a grid of {config.grid} blocks: start at most "
-                f"{config.grid * groups} processes, or a new run with --grid {2 * largest}"
-            )
-        config = config.resolved()
-        if saved:
-            self._compare(RunConfig(**saved), config)
-        return config.model_dump_json()
-
-    def _saved_settings(self) -> dict[str, Any]:
-        path = self.run_directory.path
-        if self._resume and self.run_directory.settings_file.exists():
-            settings, facts = self.run_directory.read_settings()
-            with open_ratings(self.data) as ratings:
-                if facts.get("data_hash") != ratings.digest:
-                    raise InputError(f"{path} was sampled from other ratings than {self.data}")
-            return settings
-        if not self._resume and path.is_dir() and any(path.iterdir()):
-            raise InputError(f"{path} is not empty: give --resume to go on with it, or another --out")
-        return {}
-
-    def _compare(self, before: RunConfig, now: RunConfig) -> None:
-        """Refuse settings that the chain cannot change on its way; keep in mind those that are overridden."""
-        old, new = before.model_dump(exclude=set(FREE)), now.model_dump(exclude=set(FREE))
-        changes = {name: (old[name], new[name]) for name in old if old[name] != new[name]}
-        if not changes:
-            return
-        fixed = [name for name in changes if name not in OVERRIDABLE]
-        if self.policy.override and not fixed:
-            self._overridden = changes
-            return
-        notes = {name: "" if name in fixed else " (--override allows it)" for name in changes}
-        table = "\n  ".join(f"{n}: {a} in the run, {b} asked for{notes[n]}" for n, (a, b) in changes.items())
-        raise InputError(
-            f"{self.run_directory.path} was started with other settings, which a chain cannot change on its way:\n"
-            f"  {table}\nLeave them out to go on with the run's own, or start another run"
-        )
+    def _resolve(self) -> Resolution:
+        """Resolve the configuration; see `dsgmcmc.runs.resolve`. Collective."""
+        override = self.policy.override
+        return resolve(self.comm, self.data, self.run_directory, self._layers, resume=self._resume, override=override)
 
     def describe(self) -> int:
         """``--dry-run``: print the resolved settings, memory and messages. Collective."""
-        config = self._settle()
+        config = self._resolve().config
         if self._at_root:
             with open_ratings(self.data) as ratings:
                 costs = Costs.of(config, ratings, self.comm.size)
-            content = {k: v for k, v in config.model_dump().items() if k != "sampler"}
-            section = {k: v for k, v in config.sampler.items() if v is not None}
-            print(tomli_w.dumps({**content, "sampler": section, "costs": costs.table()}), end="")
+            print(tomli_w.dumps({**config.table(), "costs": costs.table()}), end="")
         return EXIT_DONE
 
     # ------------------------------------------------------------------ running
@@ -194,11 +117,12 @@ class Job:
                 ", ".join(processors),
             )
         deadline = agree(comm, partial(policy.deadline, seconds_since_start()), "sample")
-        config = self._settle()
-        if self._at_root and not self._layers[0].get("grid"):
+        config, overridden = self._resolve()
+        if self._at_root and not self._layers.options.get("grid"):
             log.info("grid %d x %d", config.grid, config.grid)
         log.debug("process %d of %d is %d on %s", comm.rank, comm.size, os.getpid(), MPI.Get_processor_name())
-        earlier = comm.bcast(agree(comm, partial(self._open, config) if self._at_root else list, "sample"))
+        begin = partial(self._open, config, overridden) if self._at_root else list
+        earlier = comm.bcast(agree(comm, begin, "sample"))
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {MPI.Get_processor_name()})"
         try:
             with Watchdog(policy.watchdog, who) as watchdog:
@@ -207,7 +131,7 @@ class Job:
             if self._at_root:
                 self._lock.release()
 
-    def _open(self, config: RunConfig) -> list[str]:
+    def _open(self, config: ResolvedConfig, overridden: Changes) -> list[str]:
         """Make the run directory, claim it and write the settings; on process 0.
 
         Returns
@@ -226,9 +150,9 @@ class Job:
         if run.settings_file.exists():
             before = run.read_settings()[1]
             earlier = [*before.get("earlier_config_hashes", []), before.get("config_hash", "")]
-        if self._overridden:
-            log.warning("overridden: %s", ", ".join(f"{n} {a} -> {b}" for n, (a, b) in self._overridden.items()))
-            run.note("overridden", changes={name: list(change) for name, change in self._overridden.items()})
+        if overridden:
+            log.warning("overridden: %s", ", ".join(f"{n} {a} -> {b}" for n, (a, b) in overridden.items()))
+            run.note("overridden", changes={name: list(change) for name, change in overridden.items()})
         with open_ratings(self.data) as ratings:
             facts = {
                 "data": str(self.data.absolute()),
@@ -241,12 +165,12 @@ class Job:
                 "transposed": ratings.transposed,
                 "versions": versions(),
             }
-            run.write_settings(config.model_dump(), facts)
+            run.write_settings(config.table(), facts)
             write_index(run, ratings, config.hash(), MPI.COMM_SELF)
         return earlier
 
     def _run(
-        self, config: RunConfig, signals: Signals, deadline: float | None, watchdog: Watchdog, earlier: list[str]
+        self, config: ResolvedConfig, signals: Signals, deadline: float | None, watchdog: Watchdog, earlier: list[str]
     ) -> int:
         comm = self.comm
         group, groups = chain_group(comm.rank, comm.size, config.chains)
@@ -258,7 +182,7 @@ class Job:
         _, seconds = config.checkpoint_interval()
         control = Control(mine, signals, seconds, deadline, watchdog)
         failure: InputError | DivergenceError | None = None
-        with Progress(int(config.iterations), data.nnz / config.grid) as progress:
+        with Progress(config.iterations, data.nnz / config.grid) as progress:
             for number in range(group, config.chains, groups):
                 chain = Chain(config, blocks, ring, data, self.run_directory, number, control, self.policy)
                 try:

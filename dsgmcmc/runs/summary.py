@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.run import RunConfig
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.calibration import held_out_scores
 from dsgmcmc.errors import WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.posterior.heldout import posteriors, test_predictions
-from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.provenance import versions
@@ -48,7 +47,7 @@ class Times:
 
 
 def write_summary(
-    comm: Comm, config: RunConfig, phases: Phases, nnz: int, times: Times, run: RunDirectory, mpi: str
+    comm: Comm, config: ResolvedConfig, phases: Phases, nnz: int, times: Times, run: RunDirectory, mpi: str
 ) -> None:
     """Write ``summary.json`` on process 0, and print the result. Collective.
 
@@ -56,8 +55,8 @@ def write_summary(
     ----------
     comm : MPI.Comm
         All processes.
-    config : RunConfig
-        Resolved configuration.
+    config : ResolvedConfig
+        What was sampled by.
     phases : Phases
         Where this process's time went.
     nnz : int
@@ -81,16 +80,16 @@ def write_summary(
     made, longest = comm.allreduce(times.iterations), max(sampling)
 
     def write() -> None:
-        per_iteration = nnz / SAMPLERS[config.sampler_name].sweep_length_of(config.grid)
+        per_iteration = nnz / config.sweep_length
         waited = [sum(row[PHASES.index(name)] for name in WAITING) for row in everyone]
         summary = {
             **results(run),
-            "iterations": int(config.iterations),
+            "iterations": config.iterations,
             "iterations_made": made,
             "processes": comm.size,
             "grid": config.grid,
             "rank": config.rank,
-            "sampler": config.sampler_name,
+            "sampler": config.sampler.name,
             "seconds_startup": times.startup,
             "seconds_sampling": longest,
             "ratings_per_second": made * per_iteration / longest if longest else 0.0,

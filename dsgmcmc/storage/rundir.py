@@ -88,8 +88,7 @@ class RunDirectory:
 
     def write_settings(self, settings: dict[str, Any], facts: dict[str, Any]) -> None:
         """Write ``run.toml`` at once: the resolved settings, and the facts about the run."""
-        content = _without_none({**settings, "run": facts})
-        write_whole(self.settings_file, tomli_w.dumps(content))
+        write_whole(self.settings_file, tomli_w.dumps({**settings, "run": facts}))
 
     # ------------------------------------------------------------------ metrics
 
@@ -149,9 +148,3 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _as_lines(objects: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(line) + "\n" for line in objects)
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_none(item) for name, item in value.items() if item is not None}
-    return value

@@ -17,7 +17,7 @@ from pathlib import Path
 from iteration_cost import Run
 from mpi4py import MPI
 
-from dsgmcmc.config.run import build
+from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.data.synthetic.generate import Options, generate
 from dsgmcmc.parallel.ring import Ring

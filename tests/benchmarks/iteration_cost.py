@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from dsgmcmc.config.run import RunConfig, build
+from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import AtHome, Schedule
-from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.hyperparameters import Model
 from dsgmcmc.targets.factorisation.target import FactorWorld
@@ -47,8 +47,8 @@ WARM_UP = 30  # iterations before the first turn: kernels are compiled, HAMCMC h
 class Run:
     """A chain that only iterates: nothing is evaluated or saved."""
 
-    def __init__(self, config: RunConfig, ratings: RatingBlocks, ring: Ring) -> None:
-        self.sampler = SAMPLERS[config.sampler_name](config.sampler_config, int(config.burn_in))
+    def __init__(self, config: ResolvedConfig, ratings: RatingBlocks, ring: Ring) -> None:
+        self.sampler = config.make_sampler()
         at_home = self.sampler.sweeps
         self.world = FactorWorld(
             ring,

@@ -10,12 +10,11 @@ import pytest
 from mpi4py import MPI
 from support import factor_world
 
-from dsgmcmc.config.run import build
+from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.costs import Costs
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.runs.plan import Costs
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.target import FactorWorld
 from dsgmcmc.types import ScheduleName
@@ -137,8 +136,7 @@ def test_as_many_bytes_are_sent_as_the_dry_run_says(
 ) -> None:
     """On average over many iterations, counted by what arrives."""
     config = build({"rank": 2, "grid": 7, "schedule": schedule, "sampler": sampler}).resolved()
-    fields = SAMPLERS[sampler](config.sampler_config, 0).fields
-    world = factor_world(comm, data, grid=7, schedule=schedule, fields=fields)
+    world = factor_world(comm, data, grid=7, schedule=schedule, fields=config.make_sampler().fields)
     received, iterations = 0, 700
     for iteration in range(iterations):
         before = {side.index for side in world.sides() if side.factor == "H"}

@@ -16,6 +16,7 @@ from mpi4py import MPI
 from support import Running, digest, dsgmcmc, injected, metrics, run, sample
 
 from dsgmcmc.config.job import Policy
+from dsgmcmc.config.layers import Layers
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.runs.job import Job
 from dsgmcmc.storage.manifest import MANIFEST, seal
@@ -68,7 +69,7 @@ def go(data: Path, out: Path, policy: Policy | None = None, **settings: Any) -> 
     """Resume in this process; the exit status."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
     try:
-        return Job(MPI.COMM_SELF, data, out, settings, None, [], True, policy).run()
+        return Job(MPI.COMM_SELF, data, out, Layers(settings), True, policy).run()
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -83,6 +83,39 @@ def test_dry_run_prints_the_configuration_and_touches_nothing(data: Path, tmp_pa
     assert tomllib.loads(repeated.out) | found == tomllib.loads(repeated.out)
 
 
+def test_every_option_arrives(data: Path, tmp_path: Path) -> None:
+    """Under the name of its setting, as a number where it is one."""
+    given = {
+        "rank": 3,
+        "grid": 5,
+        "schedule": "cyclic",
+        "prior": "normal-wishart",
+        "prior_precision": 2.5,
+        "noise": "both",
+        "noise_precision": 1.5,
+        "biases": False,
+        "center": False,
+        "iterations": 60,
+        "burn_in": 10,
+        "thin": 3,
+        "evaluate_every": 4,
+        "seed": 9,
+        "chains": 2,
+        "checkpoint_every": "2d",
+        "keep_checkpoints": 3,
+        "save_draws": 7,
+    }
+    options = ["--sampler", "sgld", "--step-size", "0.25"]
+    for name, value in given.items():
+        option = name.replace("_", "-")
+        options += [f"--no-{option}"] if value is False else [f"--{option}", str(value)]
+    result = run(*dsgmcmc("sample", data, "--out", tmp_path / "run", *options, "--dry-run")).expect(0)
+    found = tomllib.loads(result.out)
+    assert found | given == found
+    step = {"name": "sgld", "step_size": 0.25, "burn_in_step_size": 0.25}
+    assert found["sampler"] | step == found["sampler"]
+
+
 def test_verify_says_what_is_wrong(finished: Path, tmp_path: Path) -> None:
     """Status 2 and the name of the damaged file."""
     out = tmp_path / "run"

@@ -99,7 +99,7 @@ def _head(content: Content) -> str:
     ]
     shown = "".join(f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in tiles)
     advice = "".join(f'<p class="advice">{html.escape(text)}</p>' for text in content.advice)
-    facts = f"{config.sampler_name}, rank {config.rank}, {len(run.users):,} users, {len(run.items):,} items"
+    facts = f"{config.sampler.name}, rank {config.rank}, {len(run.users):,} users, {len(run.items):,} items"
     return (
         f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{facts}</p>'
         f'<div class="tiles">{shown}</div>{advice}</header>'

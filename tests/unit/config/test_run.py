@@ -1,91 +1,30 @@
-"""The configuration: layers, spans, errors that name the setting, and the identity of a chain."""
+"""The configuration: what is resolved, lengths, errors that name the setting."""
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
 
 import pytest
 
-from dsgmcmc.config.run import FREE, RunConfig, build, parse_assignments, read_toml
+from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.rundir import RunDirectory
 
-OTHER = {
-    "rank": 8,
-    "grid": 5,
-    "schedule": "cyclic",
-    "prior": "normal-wishart",
-    "prior_precision": 2.0,
-    "noise_precision": 3.0,
-    "biases": False,
-    "center": False,
-    "initial_sd": 0.2,
-    "seed": 7,
-    "chains": 3,
-    "iterations": 11,
-    "burn_in": 12,
-    "thin": 13,
-    "evaluate_every": 14,
-    "noise": "both",
-    "hyper_start": 3,
-    "hyper_every": 2,
-    "checkpoint_every": "90s",
-    "keep_checkpoints": 5,
-    "save_draws": 6,
-    "sampler": {"name": "sgld"},
-}
-
-
-# ---------------------------------------------------------------------- layers
-
-
-def test_later_layers_win() -> None:
-    """Options over file over the run's own settings; what no layer names keeps its default."""
-    config = build({"rank": 8, "seed": 1}, {"rank": 9, "sampler": {"friction": 0.9}}, {"sampler": {"friction": 0.8}})
-    assert (config.rank, config.seed, config.grid) == (9, 1, 4)
-    assert config.sampler["friction"] == 0.8
-
-
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [({}, "baoab"), ({"biases": False}, "psgld"), ({"center": False}, "psgld"), ({"prior": "fixed"}, "psgld")],
-)
-def test_the_default_sampler_is_one_that_is_stable(settings: dict[str, Any], name: str) -> None:
-    """Nobody who types only --no-biases gets a chain that diverges."""
-    assert build(settings).sampler_name == name
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_a_section_without_a_name_belongs_to_the_sampler_before(name: str) -> None:
-    """--step-size with a file that names the sampler changes that sampler's step."""
-    config = build({"sampler": {"name": name}}, {"sampler": {"step_size": 0.125}})
-    assert (config.sampler_name, config.sampler["step_size"]) == (name, 0.125)
-
-
-def test_another_sampler_discards_the_section_of_the_one_before() -> None:
-    """Its settings mean something else: psgld's alpha must not reach sgld, nor stop the run."""
-    config = build({"sampler": {"name": "psgld", "alpha": 0.5, "step_size": 0.125}}, {"sampler": "sgld"})
-    assert config.sampler == build({"sampler": "sgld"}).sampler
-
-
-def test_naming_the_default_sampler_keeps_its_settings() -> None:
-    """A file's [sampler] without a name is about the default sampler, also if an option then names it."""
-    default = RunConfig().sampler_name
-    config = build({"sampler": {"step_size": 0.125}}, {"sampler": {"name": default}})
-    assert config.sampler["step_size"] == 0.125
+# ---------------------------------------------------------------------- what is resolved
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_the_resolved_configuration_is_complete(name: str) -> None:
     """run.toml says everything: building from a resolved configuration gives the same one."""
-    config = build({"sampler": name})
-    assert set(config.sampler) == {"name", *SAMPLERS[name].Config.model_fields}
-    assert build(config.model_dump()) == config
-    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+    config = build({"sampler": name}).resolved()
+    assert set(config.table()) == set(ResolvedConfig.model_fields)
+    assert set(config.model_dump()["sampler"]) == {"name", *SAMPLERS[name].Config.model_fields}
+    assert ResolvedConfig.of(config.model_dump()) == config
+    assert ResolvedConfig.model_validate_json(config.model_dump_json()) == config
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -95,10 +34,10 @@ def test_run_toml_gives_back_the_same_chain(tmp_path: Path, name: str, prior: st
     step = {"name": name, "step_size": 0.01}
     config = build({"prior": prior, "sampler": step, "burn_in": "3sweeps"}).resolved()
     run = RunDirectory(tmp_path)
-    run.write_settings(config.model_dump(), {"data": "x"})
+    run.write_settings(config.table(), {"data": "x"})
     settings, _ = run.read_settings()
-    assert build(settings).hash() == config.hash()
-    assert build(settings) == config
+    assert ResolvedConfig.of(settings) == config
+    assert build(settings).resolved().hash() == config.hash()
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -109,70 +48,38 @@ def test_no_setting_of_a_sampler_is_lost_in_toml(name: str) -> None:
             assert info.default is None, field
 
 
-def test_the_noise_precision_is_one_with_a_fixed_prior_and_sampled_elsewhere() -> None:
-    """Given values win in either case."""
-    assert build({"prior": "fixed"}).noise_precision == 1.0
-    assert build({"prior": "fixed", "noise_precision": "sampled"}).noise_precision == "sampled"
-    assert build({"prior": "normal-gamma"}).noise_precision == "sampled"
-    assert build({"noise_precision": 2}).noise_precision == 2.0
+# ---------------------------------------------------------------------- lengths and intervals
 
 
-# ---------------------------------------------------------------------- files and --set
-
-
-def test_toml_files_may_spell_names_with_hyphens(tmp_path: Path) -> None:
-    """A file uses the names of the options."""
-    path = tmp_path / "c.toml"
-    path.write_text('burn-in = "3sweeps"\nnoise_precision = 2\n[sampler]\nname = "sgld"\nwarm-up = 2\n')
-    config = build(read_toml(path))
-    assert (config.burn_in, config.noise_precision, config.sampler["warm_up"]) == ("3sweeps", 2.0, 2)
-
-
-@pytest.mark.parametrize("content", [b"rank = ", b"\xff\xfe", b"rank = 1\nrank = 2\n"])
-def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> None:
-    """The message says which file."""
-    path = tmp_path / "c.toml"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"c\.toml cannot be read as TOML"):
-        read_toml(path)
-    with pytest.raises(InputError, match=r"absent\.toml"):
-        read_toml(tmp_path / "absent.toml")
-
-
-def test_assignments_take_toml_values_and_plain_words() -> None:
-    """--set sampler.alpha=0.95, --set schedule=cyclic, --set no-such=[1, 2]."""
-    given = parse_assignments(
-        ["sampler.alpha=0.95", "sampler.warm-up=3", "schedule=cyclic", "burn-in=3sweeps", "biases=false", "a=b=c"]
-    )
-    assert given == {
-        "sampler": {"alpha": 0.95, "warm_up": 3},
-        "schedule": "cyclic",
-        "burn_in": "3sweeps",
-        "biases": False,
-        "a": "b=c",
-    }
-
-
-def test_an_assignment_without_a_value_is_refused() -> None:
-    """With an example of what was expected."""
-    with pytest.raises(InputError, match=r"--set sampler\.alpha: expected NAME=VALUE"):
-        parse_assignments(["sampler.alpha"])
-
-
-# ---------------------------------------------------------------------- spans and intervals
-
-
-def test_spans_resolve_by_the_sweep() -> None:
+def test_lengths_resolve_by_the_sweep() -> None:
     """Lengths may be given in sweeps or iterations, as numbers or text."""
-    spans = {"iterations": "10sweeps", "burn_in": "3 sweeps", "thin": "1sweep", "evaluate_every": "7"}
-    config = build({"grid": 5, "sampler": "psgld", **spans})
+    lengths = {"iterations": "10sweeps", "burn_in": "3 sweeps", "thin": "1sweep", "evaluate_every": "7"}
+    config = build({"grid": 5, "sampler": "psgld", **lengths})
     resolved = config.resolved()
     assert [resolved.iterations, resolved.burn_in, resolved.thin, resolved.evaluate_every] == [50, 15, 5, 7]
     assert resolved.resolved() == resolved
 
 
+def test_the_grid_is_large_enough_for_the_processes() -> None:
+    """Two blocks for each, where more than four share a chain; what is asked for stays."""
+    assert [build({}).resolved(processes).grid for processes in (1, 4, 5, 9)] == [4, 4, 10, 18]
+    assert build({"grid": 3}).resolved(9).grid == 3
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_smaller_steps_are_all_smaller(name: str) -> None:
+    """A chain that goes back with half the step takes it in its burn-in, too."""
+    config = build({"sampler": {"name": name, "burn_in_step_size": 0.5}}).resolved()
+    whole, half = config.make_sampler(), config.make_sampler(0.5)
+    assert type(half) is SAMPLERS[name]
+    assert whole.config == config.sampler.config
+    assert half.config.step_size == 0.5 * whole.config.step_size
+    assert half.config.burn_in_step_size == 0.25
+    assert half.burn_in == config.burn_in
+
+
 @pytest.mark.parametrize("name", ["iterations", "thin", "evaluate_every"])
-def test_spans_of_nothing_are_refused(name: str) -> None:
+def test_lengths_of_nothing_are_refused(name: str) -> None:
     """0 would divide by zero or do nothing; burn-in may be 0."""
     for nothing in (0, "0", "0sweeps"):
         with pytest.raises(InputError, match=f"{name} must be at least 1"):
@@ -181,11 +88,12 @@ def test_spans_of_nothing_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [(7, (7, None)), ("7", (7, None)), ("90s", (None, 90.0)), ("1.5 h", (None, 5400.0))]
+    ("text", "expected"),
+    [(7, (7, None)), ("7", (7, None)), ("90s", (None, 90.0)), ("1.5 h", (None, 5400.0)), ("2d", (None, 172800.0))],
 )
 def test_checkpoint_intervals(text: int | str, expected: tuple[int | None, float | None]) -> None:
     """Iterations or time."""
-    assert build({"checkpoint_every": text}).checkpoint_interval() == expected
+    assert build({"checkpoint_every": text}).resolved().checkpoint_interval() == expected
 
 
 # ---------------------------------------------------------------------- errors
@@ -239,32 +147,3 @@ def test_all_errors_are_reported_together() -> None:
     with pytest.raises(InputError) as caught:
         build({"rank": 0, "seed": -1, "schedule": "spiral"})
     assert all(name in str(caught.value) for name in ("rank", "seed", "schedule"))
-
-
-# ---------------------------------------------------------------------- identity
-
-
-def test_the_hash_is_of_what_the_draws_depend_on() -> None:
-    """Every setting is either part of a chain's identity or named as free to change on resume."""
-    base = build({})
-    assert set(OTHER) == set(RunConfig.model_fields)
-    for name, value in OTHER.items():
-        changed = build({name: value})
-        assert getattr(changed, name) != getattr(base, name)
-        assert (changed.hash() == base.hash()) == (name in FREE), name
-    assert set(FREE) == {"iterations", "checkpoint_every", "keep_checkpoints", "chains"}, "no draw depends on these"
-
-
-def test_the_hash_sees_every_setting_of_the_sampler() -> None:
-    """A changed alpha is another chain."""
-    base = build({"sampler": {"name": "psgld"}})
-    assert build({"sampler": {"name": "psgld", "alpha": 0.98}}).hash() != base.hash()
-
-
-def test_the_configuration_is_plain_toml(tmp_path: Path) -> None:
-    """run.toml can be read by anything, and names the facts of the run apart."""
-    run = RunDirectory(tmp_path)
-    run.write_settings(build({"sampler": "psgld"}).resolved().model_dump(), {"data": "x.h5"})
-    content = tomllib.loads(run.settings_file.read_text(encoding="utf-8"))
-    assert content["run"] == {"data": "x.h5"}
-    assert content["burn_in"] == 400

@@ -81,3 +81,12 @@ def test_chain_groups_are_contiguous_and_share_the_chains() -> None:
             assert sizes.max() - sizes.min() <= 1
             run = sorted(chain for group in range(groups) for chain in range(group, chains, groups))
             assert run == list(range(chains))
+
+
+def test_ratings_past_the_limit_are_cut_right() -> None:
+    """Running numbers of ratings are 64-bit: ten thousand million ratings in equal ranges."""
+    prefix = np.arange(0, 10_000_000_001, 1_000_000, dtype=np.int64)
+    bounds = block_bounds(prefix, 7)
+    sizes = np.diff(prefix[bounds])
+    assert sizes.sum() == 10_000_000_000
+    assert sizes.max() - sizes.min() <= 2_000_000

@@ -14,7 +14,7 @@ from mpi4py import MPI
 from runs import make_run
 from support import factor_world, metrics, sample, write_planted
 
-from dsgmcmc.config.run import build
+from dsgmcmc.config.layers import build
 from dsgmcmc.diagnostics.convergence import apart, diagnose
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import normals

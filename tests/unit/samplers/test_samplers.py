@@ -20,7 +20,7 @@ from support import digest, factor_world, sample, write_planted
 
 import dsgmcmc
 from dsgmcmc import samplers
-from dsgmcmc.config.run import build
+from dsgmcmc.config.layers import build
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
@@ -254,7 +254,7 @@ def test_a_new_sampler_needs_a_class_and_a_line(data: Path, tmp_path: Path, monk
     """Configured, run, measured, stopped, resumed and verified, with nothing changed but the registry."""
     monkeypatch.setitem(SAMPLERS, "halves", Halves)
     settings = {"sampler": {"name": "halves", "step_size": 0.2}, "rank": 2, "iterations": 21, "burn_in": 4, "thin": 2}
-    assert build(settings).resolved().sampler["step_size"] == 0.2
+    assert build(settings).resolved().sampler.config.step_size == 0.2
     assert sample(MPI.COMM_SELF, data, tmp_path / "one", **settings) == 0
     assert sample(MPI.COMM_SELF, data, tmp_path / "two", **{**settings, "iterations": 10}) == 0
     assert sample(MPI.COMM_SELF, data, tmp_path / "two", resume=True, iterations=21) == 0

@@ -1,4 +1,7 @@
-"""What a run will cost, from its configuration and the sizes of the data alone: memory, messages, disk."""
+"""What a run will need, from its configuration and the sizes of the data alone: memory, messages, disk.
+
+Most MPI libraries count the elements of a message in 32 bits; a run whose messages have more is refused here.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.run import RunConfig
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.parallel.partition import owner
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.partition import block_bounds, owner
 from dsgmcmc.targets.factorisation.likelihoods.gaussian import WEIGHT_FIELDS
-from dsgmcmc.targets.state import Layout
+from dsgmcmc.targets.state import Field, Layout
+from dsgmcmc.types import Int64
+
+MAX_COUNT = 2**31 - 1  # elements of a message
 
 RATING_BYTES = 8  # int32 column and float32 value
 TEST_RATING_BYTES = 16  # value, position, row and column
@@ -46,19 +52,18 @@ class Costs:
     saved_draws: int
 
     @classmethod
-    def of(cls, config: RunConfig, ratings: Ratings, processes: int) -> Costs:
+    def of(cls, config: ResolvedConfig, ratings: Ratings, processes: int) -> Costs:
         """Estimate the costs of a run on `processes` processes."""
         d, grid = config.dimension, config.grid
         rows, columns = ratings.n_rows, ratings.n_cols
         size = -(-processes // min(processes, config.chains))
         share = -(-grid // size) / grid
-        sampler = SAMPLERS[config.sampler_name](config.sampler_config, 0)
-        weight_fields = WEIGHT_FIELDS if config.noise != "shared" else ()
-        width = Layout((*sampler.fields, *weight_fields), d).width
-        drawn = d + len(weight_fields[:1])  # columns of a draw: theta, and the weight of the noise
-        state = (rows + columns) * (width + d * len(sampler.scratch)) * 4
+        own_noise = config.noise != "shared"
+        width = _width(config)
+        drawn = d + int(own_noise)  # columns of a draw: theta, and the weight of the noise
+        state = (rows + columns) * (width + d * len(config.make_sampler().scratch)) * 4
         moments = (rows + columns) * drawn * MOMENTS * 4
-        noises = TEST_NOISE_BYTES if weight_fields else 0
+        noises = TEST_NOISE_BYTES * int(own_noise)
         saved = TEST_SAVED_BYTES + noises
         checkpoint = (rows + columns) * width * 4 + moments + ratings.nnz_test * saved
         draws = max(2 * config.save_draws - 1, 0) * (rows + columns) * drawn * 4
@@ -70,7 +75,7 @@ class Costs:
             state_per_process=int(share * state),
             accumulators_per_process=int(share * (moments + ratings.nnz_test * (TEST_BYTES + 2 * noises))),
             saving_per_process=int(share * (checkpoint + draws)),
-            sent_per_iteration=_sent(config, columns, width, size),
+            sent_per_iteration=_sent(config, columns, size),
             checkpoint=checkpoint,
             saved_draws=draws * config.chains,
         )
@@ -80,14 +85,61 @@ class Costs:
         return asdict(self)
 
 
-def _sent(config: RunConfig, columns: int, width: int, size: int) -> int:
+def check_messages(config: ResolvedConfig, column_counts: Int64) -> None:
+    """Refuse a run whose messages have more elements than MPI can count.
+
+    Parameters
+    ----------
+    config : ResolvedConfig
+        Its rank, grid, prior and sampler.
+    column_counts : (J,) int64
+        Training ratings of every column, which decide how the columns are cut.
+
+    Raises
+    ------
+    InputError
+        Saying what is too large, and which setting helps.
+    """
+    d, grid = config.dimension, config.grid
+    bounds = block_bounds(np.concatenate([[0], np.cumsum(column_counts)]), grid)
+    block = int(np.diff(bounds).max()) * max(_width(config), _tour_width(config))
+    if block > MAX_COUNT:
+        raise InputError(
+            f"a block of columns would be a message of {block:,} numbers, more than MPI counts ({MAX_COUNT:,}): use a "
+            f"--grid of at least {-(-grid * block // MAX_COUNT)}, or a smaller --rank"
+        )
+    moments = d + d * d if config.prior == "normal-wishart" else 2 * d
+    gathered = grid * (2 * len(config.make_sampler().positions) * moments + 8)
+    if gathered > MAX_COUNT:
+        raise InputError(
+            f"the sums over {grid} blocks would be a message of {gathered:,} numbers, more than MPI counts "
+            f"({MAX_COUNT:,}): use a smaller --grid or --rank, or --prior normal-gamma"
+        )
+
+
+def _noise_fields(config: ResolvedConfig) -> tuple[Field, ...]:
+    """Fields of every row, besides the sampler's, where users or items have noise of their own."""
+    return WEIGHT_FIELDS if config.noise != "shared" else ()
+
+
+def _width(config: ResolvedConfig) -> int:
+    """Numbers of a row that are saved, and travel with a part."""
+    return Layout((*config.make_sampler().fields, *_noise_fields(config)), config.dimension).width
+
+
+def _tour_width(config: ResolvedConfig) -> int:
+    """Numbers of a row that travel on a tour of all blocks: the position, its gradient, and the noise's fields."""
+    return 2 * config.dimension + len(_noise_fields(config))
+
+
+def _sent(config: ResolvedConfig, columns: int, size: int) -> int:
     """Bytes of the column blocks that change process in an iteration, on average."""
     grid = config.grid
     owners = np.array([owner(b, size, grid) for b in range(grid)])
     leaving = [float(np.mean(owners != np.roll(owners, shift))) for shift in range(grid)]
-    if SAMPLERS[config.sampler_name].sweeps:  # one tour with the position and the gradient, and the weights' fields
-        extra = len(WEIGHT_FIELDS) if config.noise != "shared" else 0
-        return int(columns * (2 * config.dimension + extra) * 4 * grid * leaving[1 % grid])
+    if config.sweep_length == 1:  # a tour in every iteration
+        return int(columns * _tour_width(config) * 4 * grid * leaving[1 % grid])
+    width = _width(config)
     if config.schedule == "cyclic":
         return int(columns * width * 4 * leaving[1 % grid])
     # parts follow each other by any other shift equally often; a part follows itself at random, or where sweeps meet

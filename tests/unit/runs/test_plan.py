@@ -1,4 +1,7 @@
-"""What ``--dry-run`` says a run needs, against what it takes. Bytes that are sent: ``tests/mpi/test_world.py``."""
+"""What ``--dry-run`` says a run needs, against what it takes, and messages that MPI cannot count.
+
+Bytes that are sent: ``tests/mpi/test_world.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,18 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 from support import sample, write_planted
 
-from dsgmcmc.config.run import RunConfig, build
+from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.runs.costs import Costs
+from dsgmcmc.runs.plan import MAX_COUNT, Costs, check_messages
 from dsgmcmc.runs.recorder import Observer
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
@@ -36,10 +42,10 @@ def grown() -> int:
     return now
 
 
-def allocate(data: Path, config: RunConfig) -> list[int]:
+def allocate(data: Path, config: ResolvedConfig) -> list[int]:
     """Bytes of the ratings, of the state and of the accumulators of a chain on one process."""
     ring = Ring(MPI.COMM_SELF, config.grid)
-    sampler = SAMPLERS[config.sampler_name](config.sampler_config, 0)
+    sampler = config.make_sampler()
     grown()
     with open_ratings(data) as ratings:
         blocks = RatingBlocks(ratings, ring, ratings.mean)
@@ -109,3 +115,40 @@ def test_shares_are_of_the_largest_process(data: Path) -> None:
     assert chains.state_per_process == one.state_per_process
     assert chains.saved_draws == 5 * one.saved_draws
     assert one.checkpoint == five.checkpoint
+
+
+# ---------------------------------------------------------------------- messages
+
+
+def equal(columns: int) -> np.ndarray:
+    """Counts of columns that all have as many ratings."""
+    return np.ones(columns, np.int64)
+
+
+@pytest.mark.parametrize("sampler", ["psgld", "sgld"])
+def test_the_largest_block_that_can_be_sent(sampler: str) -> None:
+    """One column more in a block, and the run is refused with a grid that helps."""
+    config = build({"rank": 512, "biases": False, "grid": 2, "sampler": {"name": sampler}}).resolved()
+    rows = MAX_COUNT // (2 * 512)
+    check_messages(config, equal(2 * rows))
+    with pytest.raises(InputError, match=r"--grid of at least 3") as caught:
+        check_messages(config, equal(2 * rows + 2))
+    assert f"{(rows + 1) * 1024:,}" in str(caught.value)
+    check_messages(config.model_copy(update={"grid": 3}), equal(2 * rows + 2))
+
+
+def test_uneven_columns_count_as_they_are_cut() -> None:
+    """One popular column is a block of its own, and the rest shares the others."""
+    config = build({"rank": 512, "biases": False, "grid": 2}).resolved()
+    counts = equal(3_000_000)
+    counts[0] = 10_000_000
+    with pytest.raises(InputError, match="block of columns"):
+        check_messages(config, counts)
+
+
+def test_sums_past_the_limit() -> None:
+    """A dense prior's moments, gathered from very many blocks."""
+    config = build({"rank": 400, "grid": 32767, "prior": "normal-wishart"}).resolved()
+    with pytest.raises(InputError, match="normal-gamma"):
+        check_messages(config, equal(40_000))
+    check_messages(config.model_copy(update={"prior": "normal-gamma"}), equal(40_000))

@@ -1,0 +1,129 @@
+"""From what a user says in several places to one configuration: options, a TOML file, ``NAME=VALUE``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dsgmcmc.config.run import DEFAULT_SAMPLER, ROBUST_SAMPLER, RunConfig, section_of
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers import SAMPLERS
+
+
+class Layers(NamedTuple):
+    """Where a run's settings were given.
+
+    Attributes
+    ----------
+    options : mapping of str to object
+        Options of the command line, or of the caller.
+    config_file : Path or None
+        TOML file; options win.
+    assignments : sequence of str
+        ``NAME=VALUE`` given with ``--set``, which win over options.
+    """
+
+    options: Mapping[str, Any]
+    config_file: Path | None = None
+    assignments: Sequence[str] = ()
+
+    def read(self) -> list[Mapping[str, Any]]:
+        """Settings of every layer, the weakest first.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read, or an assignment is none.
+        """
+        file = [read_toml(self.config_file)] if self.config_file else []
+        return [*file, self.options, parse_assignments(self.assignments)]
+
+
+def build(*layers: Mapping[str, Any]) -> RunConfig:
+    """Merge layers of settings, later ones winning, and check them.
+
+    A layer that names another sampler than the ones before discards their sampler section.
+
+    Raises
+    ------
+    InputError
+        Naming every setting that is wrong.
+    """
+    merged: dict[str, Any] = {}
+    default = default_sampler({name: value for layer in layers for name, value in layer.items()})
+    for layer in layers:
+        settings = dict(layer)
+        given = settings.pop("sampler", None)
+        if given is not None:
+            section, before = section_of(given), merged.get("sampler", {})
+            named = before.get("name", default)
+            same = section.get("name", named) == named
+            merged["sampler"] = {**before, **section} if same else section
+        merged.update(settings)
+    if merged.get("prior") == "fixed":
+        merged.setdefault("noise_precision", 1.0)
+        merged.setdefault("prior_precision", 1.0)
+    section = merged.setdefault("sampler", {})
+    name = section.setdefault("name", default)
+    if name in SAMPLERS:
+        merged = {**SAMPLERS[name].defaults, **merged}
+    return RunConfig.of(merged)
+
+
+def default_sampler(settings: Mapping[str, Any]) -> str:
+    """Return the sampler of a run that names none: BAOAB, unless its diagonal metric may not be stable.
+
+    That is so where factors have a common mean to explain or a wide prior: without biases, without centring, or with a
+    fixed prior (each was seen to diverge on MovieLens 1M).
+    """
+    stable = settings.get("biases", True) and settings.get("center", True) and settings.get("prior") != "fixed"
+    return DEFAULT_SAMPLER if stable else ROBUST_SAMPLER
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a configuration file; hyphens in names mean underscores.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read or is not TOML.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path} cannot be read as TOML: {error}") from error
+    return _underscored(content)
+
+
+def _underscored(section: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name.replace("-", "_"): _underscored(value) if isinstance(value, dict) else value
+        for name, value in section.items()
+    }
+
+
+def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
+    """Settings from ``NAME=VALUE`` and ``sampler.NAME=VALUE``; values as in TOML, or plain words.
+
+    Raises
+    ------
+    InputError
+        If one has no ``=``.
+    """
+    settings: dict[str, Any] = {}
+    for text in assignments:
+        name, equals, raw = text.partition("=")
+        if not equals:
+            raise InputError(f"--set {text}: expected NAME=VALUE, for example --set sampler.alpha=0.95")
+        try:
+            value = tomllib.loads(f"value = {raw}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = raw
+        name = name.strip().replace("-", "_")
+        if name.startswith("sampler."):
+            settings.setdefault("sampler", {})[name.removeprefix("sampler.")] = value
+        else:
+            settings[name] = value
+    return settings

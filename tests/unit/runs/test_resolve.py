@@ -1,0 +1,106 @@
+"""From what was asked for to what is sampled by: the run's own settings, the data and the processes have a say."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+from support import write_planted
+
+from dsgmcmc.config.layers import Layers
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.errors import AgreedError
+from dsgmcmc.runs.resolve import Resolution, resolve
+from dsgmcmc.storage.rundir import RunDirectory
+
+SMALL = {"rank": 2, "sampler": "psgld", "iterations": 20, "burn_in": 4, "thin": 4}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """29 rows, 17 columns, about 200 ratings."""
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
+
+
+@pytest.fixture
+def messages(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What is logged, also after a job of another test has set up the logs."""
+    logger = logging.getLogger("dsgmcmc")
+    before, logger.propagate = logger.propagate, True
+    yield caplog
+    logger.propagate = before
+
+
+def ask(data: Path, out: Path, *, resume: bool = False, override: bool = False, **options: Any) -> Resolution:
+    """Resolve options on this process."""
+    return resolve(MPI.COMM_SELF, data, RunDirectory(out), Layers(options), resume=resume, override=override)
+
+
+@pytest.fixture
+def begun(data: Path, tmp_path: Path) -> Path:
+    """Directory of a run that was started with `SMALL` settings."""
+    run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    config = ask(data, tmp_path / "none", **SMALL).config
+    with open_ratings(data) as ratings:
+        run.write_settings(config.table(), {"data_hash": ratings.digest})
+    return run.path
+
+
+def test_a_resumed_run_keeps_its_settings(data: Path, begun: Path) -> None:
+    """Nobody has to give them again; what touches no draw may change."""
+    config, overridden = ask(data, begun, resume=True, iterations=40, keep_checkpoints=3)
+    assert (config.rank, config.sampler.name, config.thin) == (2, "psgld", 4)
+    assert (config.iterations, config.keep_checkpoints) == (40, 3)
+    assert not overridden
+
+
+def test_what_a_chain_cannot_change_is_refused(data: Path, begun: Path) -> None:
+    """With both values, and a word on those that could be overridden."""
+    with pytest.raises(AgreedError) as caught:
+        ask(data, begun, resume=True, rank=3, thin=5)
+    assert "rank: 2 in the run, 3 asked for\n" in str(caught.value)
+    assert "thin: 4 in the run, 5 asked for (--override allows it)" in str(caught.value)
+    with pytest.raises(AgreedError, match="rank: 2 in the run"):
+        ask(data, begun, resume=True, override=True, rank=3)
+
+
+def test_what_is_overridden_is_said(data: Path, begun: Path) -> None:
+    """The run notes it, before and after."""
+    config, overridden = ask(data, begun, resume=True, override=True, thin=5)
+    assert config.thin == 5
+    assert overridden == {"thin": (4, 5)}
+
+
+def test_a_run_is_not_written_over(data: Path, begun: Path) -> None:
+    """A second start in the same place is a mistake unless it says --resume."""
+    with pytest.raises(AgreedError, match="is not empty: give --resume"):
+        ask(data, begun, **SMALL)
+
+
+def test_a_run_goes_on_with_its_own_ratings_only(begun: Path, tmp_path: Path) -> None:
+    """Whatever the path, the content counts."""
+    other = write_planted(tmp_path / "other.h5", seed=5)
+    with pytest.raises(AgreedError, match=r"was sampled from other ratings than .*other\.h5"):
+        ask(other, begun, resume=True)
+
+
+def test_the_data_bound_the_grid(data: Path, tmp_path: Path) -> None:
+    """A block has at least one column."""
+    with pytest.raises(AgreedError, match="--grid 18 is more than the 17 columns"):
+        ask(data, tmp_path / "run", grid=18)
+
+
+def test_more_numbers_than_the_data_can_tell_are_warned_of(
+    data: Path, tmp_path: Path, messages: pytest.LogCaptureFixture
+) -> None:
+    """With a rank that is better."""
+    ask(data, tmp_path / "run", rank=2)
+    assert not messages.records
+    ask(data, tmp_path / "run", rank=64)
+    assert "hardly tell noise from factors" in messages.text
+    assert "try --rank 3" in messages.text
