@@ -106,7 +106,7 @@ def sample(
     """
     options = context.params  # by the names of the settings: those of RunConfig and of Policy
     step = {"step_size": step_size, "burn_in_step_size": step_size}
-    comm = launch.world()
+    comm = launch.world_comm()
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.config.run import RunConfig
     from dsgmcmc.runs.job import Job  # after MPI: it needs an MPI library

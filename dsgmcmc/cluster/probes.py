@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.launch import world
+from dsgmcmc.parallel.launch import world_comm
 
 TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system takes a while
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, ctypes.c_ulong(-1)  # of linux/prctl.h
@@ -95,7 +95,7 @@ def probe_mpi() -> None:
 
 def probe_alone() -> None:
     """Initialise MPI in a single process."""
-    world().Barrier()
+    world_comm().Barrier()
     print("{}")
 
 
@@ -103,7 +103,7 @@ def probe_two() -> None:
     """Exchange a megabyte between two processes, as the blocks of a run do. Collective."""
     import numpy as np
 
-    comm = world()
+    comm = world_comm()
     if comm.size != 2:
         raise InputError(f"expected 2 processes that know of each other, found {comm.size}")
     sent, received = np.full(1 << 18, comm.rank, np.float32), np.full(1 << 18, -1, np.float32)

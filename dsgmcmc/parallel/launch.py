@@ -7,7 +7,7 @@ import platform
 import sys
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from dsgmcmc.errors import (
     EXIT_ABORT,
@@ -29,13 +29,13 @@ if TYPE_CHECKING:  # the command line starts with this file, before it needs Num
 LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
-def together() -> bool:
+def launched() -> bool:
     """Whether a launcher started several processes: for commands that need no MPI when they run alone."""
     said = [os.environ.get(name, "") for name in LAUNCHER_SIZES]
     return any(text.isdigit() and int(text) > 1 for text in said)
 
 
-def world() -> MPI.Intracomm:
+def world_comm() -> MPI.Intracomm:
     """Import MPI and return ``COMM_WORLD``.
 
     Raises
@@ -103,7 +103,7 @@ def oversubscription(comm: Comm) -> str:
     return texts[0] if texts else ""
 
 
-def run_parallel(comm: Comm, work: Callable[[], int]) -> None:
+def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     """Run a command on all processes and end them together.
 
     An error that all raise together is printed once; one that comes on a single process ends the whole job at

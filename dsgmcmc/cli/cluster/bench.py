@@ -53,7 +53,7 @@ def ring(
     from dsgmcmc.parallel import launch
 
     wanted = _numbers(sizes, "--sizes")
-    comm = launch.world()
+    comm = launch.world_comm()
     from dsgmcmc.cluster.bench import ring as measure
 
     def work() -> int:

@@ -36,11 +36,11 @@ def doctor(
         mpirun -n 64 dsgmcmc doctor --out /scratch/me/runs
     """
     from dsgmcmc.cluster.doctor import examine
-    from dsgmcmc.parallel.launch import run_parallel, together, world
+    from dsgmcmc.parallel.launch import launched, run_parallel, world_comm
 
-    if not (launch and together()):
+    if not (launch and launched()):
         raise typer.Exit(_tell(examine(launch), as_json))
-    comm = world()
+    comm = world_comm()
 
     def work() -> int:
         from dsgmcmc.cluster.hosts import compare

@@ -87,8 +87,8 @@ def predict(
 
     options = Options(source.value, of_mean, interval, clip)
     names = parse_pair_columns(columns)
-    if launch.together():
-        comm = launch.world()
+    if launch.launched():
+        comm = launch.world_comm()
 
         def work() -> int:
             opened = agree(comm, lambda: open_run(run), "predict")
