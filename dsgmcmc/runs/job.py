@@ -182,7 +182,7 @@ class Job:
         _, seconds = config.checkpoint_interval()
         control = Control(mine, signals, seconds, deadline, watchdog)
         failure: InputError | DivergenceError | None = None
-        with Progress(config.iterations, data.nnz / config.grid) as progress:
+        with Progress(config.iterations, data.nnz / config.sweep_length) as progress:
             for number in range(group, config.chains, groups):
                 chain = Chain(config, blocks, ring, data, self.run_directory, number, control, self.policy)
                 try:

@@ -1,0 +1,33 @@
+"""What a job tells the others, on one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+from support import sample, write_planted
+
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.runs import job
+from dsgmcmc.runs.progress import Progress
+
+
+@pytest.mark.parametrize(("sampler", "parts"), [("psgld", 3), ("baoab", 1)])
+def test_progress_counts_the_ratings_of_an_iteration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str, parts: int
+) -> None:
+    """A part's, or all of them where an iteration is a sweep: else the speed shown would be wrong by the grid."""
+    shown = []
+
+    class Watched(Progress):
+        def __init__(self, iterations: int, ratings: float) -> None:
+            super().__init__(iterations, ratings)
+            shown.append((iterations, ratings))
+
+    monkeypatch.setattr(job, "Progress", Watched)
+    data = write_planted(tmp_path / "r.h5")
+    settings = {"sampler": sampler, "grid": 3, "rank": 2, "iterations": 4, "burn_in": 1, "thin": 2}
+    assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
+    with open_ratings(data) as ratings:
+        assert shown == [(4, ratings.nnz / parts)]
