@@ -1,4 +1,4 @@
-"""What a job tells the others, on one process."""
+"""What a job says while it samples."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""One Typer command a file; `dsgmcmc.cli.app` registers them."""
