@@ -1,13 +1,9 @@
-"""Predictions of single cells, and the cutting of a process's ratings into blocks."""
+"""Predictions of cells: at one state, at a draw with its noise, from moments; and sums of the scores of all items."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dsgmcmc.kernels import jit
 
@@ -24,33 +20,55 @@ def predict(rows, cols, theta_w, theta_h, out):
         out[q] = dot{biases}
 '''
 
-_SPLIT = '''\
-{count}
-def count(indptr, indices, block_of, starts):
-    """Row counts of every block, cumulated, into starts (B, n + 1)."""
-    for i in range(indptr.shape[0] - 1):
-        for b in range(starts.shape[0]):
-            starts[b, i + 1] = starts[b, i]
-        for r in range(indptr[i], indptr[i + 1]):
-            starts[block_of[indices[r]], i + 1] += 1
-
-
-{fill}
-def fill(indptr, indices, values, block_of, bounds, starts, firsts, offset, out_indices, out_values):
-    """Ratings to their blocks; block b begins at firsts[b]."""
-    offset = float32(offset)
-    place = np.empty(firsts.shape[0], np.int64)
-    for i in range(indptr.shape[0] - 1):
-        for b in range(place.shape[0]):
-            place[b] = firsts[b] + starts[b, i]
-        for r in range(indptr[i], indptr[i + 1]):
-            b = block_of[indices[r]]
-            out_indices[place[b]] = int32(indices[r] - bounds[b])
-            out_values[place[b]] = values[r] - offset
-            place[b] += 1
+_CELLS = '''\
+{decorator}
+def cells(rows, cols, theta_w, theta_h, inverse_w, inverse_h, noise, d, centre, variance):
+    """Predictor and noise variance of cells at draw d, into column d of centre and variance (q, draws)."""
+    noise = float32(noise)
+    for q in range(rows.shape[0]):
+        i = rows[q]
+        j = cols[q]
+        dot = float32(0)
+        for k in range({K}):
+            dot += theta_w[i, k] * theta_h[j, k]
+        centre[q, d] = dot{biases}
+        variance[q, d] = noise * inverse_w[i] * inverse_h[j]
 '''
 
-Ratings = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+_MOMENTS = '''\
+{decorator}
+def moments(rows, cols, both_w, both_h, mean, variance):
+    """Mean and variance of a predictor of independent factors; `both` is (n, 2 D): means, then variances."""
+    for q in range(rows.shape[0]):
+        i = rows[q]
+        j = cols[q]
+        dot = float32(0)
+        total = float32(0)
+        for k in range({K}):
+            w = both_w[i, k]
+            h = both_h[j, k]
+            vw = both_w[i, {D} + k]
+            vh = both_h[j, {D} + k]
+            dot += w * h
+            total += w * w * vh + vw * (h * h + vh)
+        mean[q] = dot{biases}
+        variance[q] = total{bias_variances}
+'''
+
+_SCORES = '''\
+{decorator}
+def add(score, row_bias, column_bias, weight, mean, square):
+    """Add a draw's scores (n, m) and their squares, with a weight, to two sums."""
+    weight = float32(weight)
+    for i in range(score.shape[0]):
+        a = row_bias[i]
+        for j in range(score.shape[1]):
+            x = score[i, j] + a + column_bias[j]
+            mean[i, j] += weight * x
+            square[i, j] += weight * x * x
+'''
+
+_BIASES = " + (theta_w[i, {K}] + theta_h[j, {K}])"
 
 
 @functools.cache
@@ -80,70 +98,64 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
     source = _PREDICT.format(
         decorator=jit.decorator("void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1])"),
         K=K,
-        biases=f" + (theta_w[i, {K}] + theta_h[j, {K}])" if biases else "",
+        biases=_BIASES.format(K=K) if biases else "",
     )
     kernel: Callable[..., None] = jit.compile_source(f"predict_{K}", source).predict
     return kernel
 
 
-def split_columns(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    values: NDArray[np.float32],
-    bounds: NDArray[np.int64],
-    offset: float,
-) -> list[Ratings]:
-    """Cut rows of ratings into blocks of columns.
-
-    Parameters
-    ----------
-    indptr : (n + 1,) int64
-        CSR row boundaries, from 0.
-    indices : (nnz,) int32
-        Columns, from bounds[0] to below bounds[B].
-    values : (nnz,) float32
-        Ratings.
-    bounds : (B + 1,) int64
-        Block b has the columns bounds[b] to below bounds[b + 1].
-    offset : float
-        Taken off every rating: the training mean.
+@functools.cache
+def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
+    """Compile the predictor of cells at one draw.
 
     Returns
     -------
-    blocks : list of B tuples (indptr (n + 1,) int64, indices int32, values float32)
-        Columns count from the block's first. Order inside a row is kept.
-
-    Raises
-    ------
-    ValueError
-        Arrays of unlike lengths, or a column outside the bounds.
+    f(rows, cols, theta_w, theta_h, inverse_w, inverse_h, noise, d, centre, variance) -> None
+        `rows`, `cols` (q,) int32; `theta_w` (n, D), `theta_h` (m, D) float32; `inverse_w` (n,), `inverse_h` (m,)
+        float32, 1 / g of every row; `noise` 1 / tau; fills column `d` of `centre` and `variance`, (q, draws) float32.
     """
-    blocks = len(bounds) - 1
-    if indptr[0] != 0 or indptr[-1] != len(indices) or len(indices) != len(values):
-        raise ValueError("indptr, indices and values do not describe one CSR matrix")
-    if len(indices) and not (bounds[0] <= indices.min() and indices.max() < bounds[-1]):
-        raise ValueError(f"a column lies outside [{bounds[0]}, {bounds[-1]})")
-    block_of = np.zeros(int(bounds[-1]), np.int32)
-    block_of[bounds[0] :] = np.repeat(np.arange(blocks, dtype=np.int32), np.diff(bounds))
-    starts = np.zeros((blocks, len(indptr)), np.int64)
-    module = _split_module()
-    module.count(indptr, indices, block_of, starts)
-    firsts = np.zeros(blocks + 1, np.int64)
-    np.cumsum(starts[:, -1], out=firsts[1:])
-    out_indices = np.empty(len(indices), np.int32)
-    out_values = np.empty(len(indices), np.float32)
-    module.fill(indptr, indices, values, block_of, bounds, starts, firsts[:-1], offset, out_indices, out_values)
-    return [
-        (starts[b], out_indices[firsts[b] : firsts[b + 1]], out_values[firsts[b] : firsts[b + 1]])
-        for b in range(blocks)
-    ]
+    signature = (
+        "void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1], float32[::1], float64, int64, "
+        "float32[:, ::1], float32[:, ::1])"
+    )
+    source = _CELLS.format(decorator=jit.decorator(signature), K=K, biases=_BIASES.format(K=K) if biases else "")
+    kernel: Callable[..., None] = jit.compile_source(f"cells_{K}", source).cells
+    return kernel
 
 
 @functools.cache
-def _split_module() -> Any:
-    count = jit.decorator("void(int64[::1], int32[::1], int32[::1], int64[:, ::1])")
-    fill = jit.decorator(
-        "void(int64[::1], int32[::1], float32[::1], int32[::1], int64[::1], int64[:, ::1], int64[::1], "
-        "float64, int32[::1], float32[::1])"
+def moments_kernel(K: int, biases: bool) -> Callable[..., None]:
+    """Compile the prediction of cells from moments of factors taken to be independent.
+
+    Returns
+    -------
+    f(rows, cols, both_w, both_h, mean, variance) -> None
+        `rows`, `cols` (q,) int32; `both_w` (n, 2 D), `both_h` (m, 2 D) float32: the means of a row, then its
+        variances; fills `mean` and `variance`, (q,) float32.
+    """
+    D = K + int(biases)
+    source = _MOMENTS.format(
+        decorator=jit.decorator(
+            "void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1], float32[::1])"
+        ),
+        K=K,
+        D=D,
+        biases=f" + (both_w[i, {K}] + both_h[j, {K}])" if biases else "",
+        bias_variances=f" + (both_w[i, {D + K}] + both_h[j, {D + K}])" if biases else "",
     )
-    return jit.compile_source("split", _SPLIT.format(count=count, fill=fill))
+    kernel: Callable[..., None] = jit.compile_source(f"moments_{K}", source).moments
+    return kernel
+
+
+@functools.cache
+def scores_kernel() -> Callable[..., None]:
+    """Compile the sum over draws of the scores of all items, for ranking.
+
+    Returns
+    -------
+    f(score, row_bias, column_bias, weight, mean, square) -> None
+        `score`, `mean`, `square` (n, m) float32, `row_bias` (n,), `column_bias` (m,) float32, `weight` float.
+    """
+    signature = "void(float32[:, ::1], float32[::1], float32[::1], float64, float32[:, ::1], float32[:, ::1])"
+    kernel: Callable[..., None] = jit.compile_source("scores", _SCORES.format(decorator=jit.decorator(signature))).add
+    return kernel

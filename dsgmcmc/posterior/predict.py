@@ -27,7 +27,8 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.mixture import cells_kernel, moments_kernel, summarise
+from dsgmcmc.kernels.prediction import cells_kernel, moments_kernel
+from dsgmcmc.kernels.quantiles import summarise
 from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Source
 from dsgmcmc.posterior.names import Names
 from dsgmcmc.posterior.run import Run

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.scores import add_scores
+from dsgmcmc.kernels.prediction import scores_kernel
 from dsgmcmc.posterior.draws import Source
 from dsgmcmc.posterior.predict import Newcomers
 from dsgmcmc.posterior.run import Run
@@ -157,7 +157,7 @@ class _Scores:
 class _DrawScores(_Scores):
     def __init__(self, run: Run, ranking: Ranking, newcomers: Newcomers | None) -> None:
         super().__init__(run, ranking, newcomers)
-        self._add = add_scores()
+        self._add = scores_kernel()
 
     def scores(self, users: Int32, first: int) -> Float32:
         """Scores (n, items) of users, the first of which is number `first` of all."""

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
+from dsgmcmc.kernels.csr import split_columns
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.kernels.prediction import split_columns
 
 RANKS = (10, 16, 32, 64, 128)
 ROWS, COLUMNS, RATINGS, GRID = 6040, 3706, 900_000, 4

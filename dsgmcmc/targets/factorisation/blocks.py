@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.prediction import split_columns
+from dsgmcmc.kernels.csr import split_columns
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.partition import block_bounds
 

@@ -1,13 +1,12 @@
-"""Predictive distributions of single cells: a mixture over draws, or moments; means, sds and quantiles.
+"""Means, sds and quantiles of mixtures of normals.
 
-The quantiles of a mixture of normals are found by Newton's method on its distribution function, kept inside the range
+The quantiles are found by Newton's method on its distribution function, kept inside the range
 of the components' own quantiles, to 2e-6 in probability. The normal distribution function is read from a table.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,41 +18,6 @@ from dsgmcmc.kernels import jit
 _EXTENT, _PER_UNIT = 9, 256  # linear interpolation errs by less than 5e-7
 #: (4609,) float64: the standard normal distribution function on [-9, 9].
 NORMAL_TABLE = ndtr(np.linspace(-_EXTENT, _EXTENT, 2 * _EXTENT * _PER_UNIT + 1))
-
-_CELLS = '''\
-{decorator}
-def cells(rows, cols, theta_w, theta_h, inverse_w, inverse_h, noise, d, centre, variance):
-    """Predictor and noise variance of cells at draw d, into column d of centre and variance (q, draws)."""
-    noise = float32(noise)
-    for q in range(rows.shape[0]):
-        i = rows[q]
-        j = cols[q]
-        dot = float32(0)
-        for k in range({K}):
-            dot += theta_w[i, k] * theta_h[j, k]
-        centre[q, d] = dot{biases}
-        variance[q, d] = noise * inverse_w[i] * inverse_h[j]
-'''
-
-_MOMENTS = '''\
-{decorator}
-def moments(rows, cols, both_w, both_h, mean, variance):
-    """Mean and variance of a predictor of independent factors; `both` is (n, 2 D): means, then variances."""
-    for q in range(rows.shape[0]):
-        i = rows[q]
-        j = cols[q]
-        dot = float32(0)
-        total = float32(0)
-        for k in range({K}):
-            w = both_w[i, k]
-            h = both_h[j, k]
-            vw = both_w[i, {D} + k]
-            vh = both_h[j, {D} + k]
-            dot += w * h
-            total += w * w * vh + vw * (h * h + vh)
-        mean[q] = dot{biases}
-        variance[q] = total{bias_variances}
-'''
 
 _SUMMARY = '''\
 {helper}
@@ -145,51 +109,6 @@ def summarise(centre, variance, weights, low, high, z_low, z_high, table, out):
             out[q, 3] = quantile(c, inverse, w, n, high, z_high, mean, sd, table)
 '''
 
-_BOTH_BIASES = " + (theta_w[i, {K}] + theta_h[j, {K}])"
-
-
-@functools.cache
-def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
-    """Compile the predictor of cells at one draw.
-
-    Returns
-    -------
-    f(rows, cols, theta_w, theta_h, inverse_w, inverse_h, noise, d, centre, variance) -> None
-        `rows`, `cols` (q,) int32; `theta_w` (n, D), `theta_h` (m, D) float32; `inverse_w` (n,), `inverse_h` (m,)
-        float32, 1 / g of every row; `noise` 1 / tau; fills column `d` of `centre` and `variance`, (q, draws) float32.
-    """
-    signature = (
-        "void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1], float32[::1], float64, int64, "
-        "float32[:, ::1], float32[:, ::1])"
-    )
-    source = _CELLS.format(decorator=jit.decorator(signature), K=K, biases=_BOTH_BIASES.format(K=K) if biases else "")
-    kernel: Callable[..., None] = jit.compile_source(f"cells_{K}", source).cells
-    return kernel
-
-
-@functools.cache
-def moments_kernel(K: int, biases: bool) -> Callable[..., None]:
-    """Compile the prediction of cells from moments of factors taken to be independent.
-
-    Returns
-    -------
-    f(rows, cols, both_w, both_h, mean, variance) -> None
-        `rows`, `cols` (q,) int32; `both_w` (n, 2 D), `both_h` (m, 2 D) float32: the means of a row, then its
-        variances; fills `mean` and `variance`, (q,) float32.
-    """
-    D = K + int(biases)
-    source = _MOMENTS.format(
-        decorator=jit.decorator(
-            "void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1], float32[::1])"
-        ),
-        K=K,
-        D=D,
-        biases=f" + (both_w[i, {K}] + both_h[j, {K}])" if biases else "",
-        bias_variances=f" + (both_w[i, {D + K}] + both_h[j, {D + K}])" if biases else "",
-    )
-    kernel: Callable[..., None] = jit.compile_source(f"moments_{K}", source).moments
-    return kernel
-
 
 def summarise(
     centre: NDArray[np.float32],
@@ -227,4 +146,4 @@ def _summary_module() -> Any:
     source = _SUMMARY.format(
         helper=jit.helper(), decorator=jit.decorator(signature), extent=_EXTENT, per_unit=_PER_UNIT
     )
-    return jit.compile_source("mixture", source)
+    return jit.compile_source("quantiles", source)
