@@ -20,8 +20,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
 from dsgmcmc.posterior.predict import Options, Predictor, places_of
-from dsgmcmc.posterior.recommend import By, Ranking, Rated
-from dsgmcmc.posterior.recommend_file import recommendations
+from dsgmcmc.posterior.recommend import By, Ranking, Rated, recommendations
 from dsgmcmc.posterior.run import Run, open_run
 
 Float64 = npt.NDArray[np.float64]

@@ -29,7 +29,7 @@ _QUERY = "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results"
 Int32 = npt.NDArray[np.int32]
 
 
-def predict_file(
+def predict_table(
     run: Run,
     pairs: str,
     out: Path | None,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from dsgmcmc.posterior.run import Run
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
+Columns = dict[str, npt.NDArray[Any]]
 By = Literal["mean", "ucb", "lcb", "thompson"]
 
 _CELLS = 1 << 20  # scores of a block of users: two such blocks stay in the cache
@@ -123,6 +124,39 @@ def recommend(
             elif rated is not None and user < known:
                 scores[local, rated.of(user)] = -np.inf
         yield _best(some, scores, ranking.top, np.float32(run.mean))
+
+
+def recommendations(
+    run: Run,
+    users: Int32,
+    ranking: Ranking,
+    rated: Rated | None = None,
+    *,
+    newcomers: Newcomers | None = None,
+    titles: dict[int, str] | None = None,
+) -> Iterator[Columns]:
+    """Rank items for users, by original names; parameters as of `recommend`.
+
+    Yields
+    ------
+    dict of str to (m,) array
+        Columns ``user_id, item_id, score, rank`` and, with `titles` (by place), ``item_name``; rank 1 is the best.
+    """
+    names = run.users.ids
+    if newcomers is not None:
+        names = np.concatenate([names, newcomers.names.ids])
+    for places, items, score in recommend(run, users, ranking, rated, newcomers):
+        first = np.flatnonzero(np.diff(places, prepend=-1))
+        lengths = np.diff(np.append(first, len(places)))
+        columns: Columns = {
+            "user_id": names[places],
+            "item_id": run.items.ids[items],
+            "score": score,
+            "rank": (np.arange(len(places)) - np.repeat(first, lengths) + 1).astype(np.int32),
+        }
+        if titles is not None:
+            columns["item_name"] = np.array([titles.get(item, "") for item in items.tolist()], dtype=object)
+        yield columns
 
 
 def _best(users: Int32, scores: Float32, top: int, mean: np.float32) -> tuple[Int32, Int32, Float32]:

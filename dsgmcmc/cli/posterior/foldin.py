@@ -59,12 +59,11 @@ def foldin(
 
     from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.data.tables import output_format, write_blocks
-    from dsgmcmc.posterior.foldin_file import fold_in_file
+    from dsgmcmc.posterior.foldin import fold_in_file
     from dsgmcmc.posterior.names import item_titles
     from dsgmcmc.posterior.predict import Options
-    from dsgmcmc.posterior.predict_table import predict_file
-    from dsgmcmc.posterior.recommend import Ranking
-    from dsgmcmc.posterior.recommend_file import recommendations
+    from dsgmcmc.posterior.predict_table import predict_table
+    from dsgmcmc.posterior.recommend import Ranking, recommendations
     from dsgmcmc.posterior.run import open_run
 
     output_format(out)
@@ -76,7 +75,7 @@ def foldin(
     if pairs is not None:
         options = Options("draws", of_mean, interval, clip)
         names = parse_pair_columns(columns)
-        predict_file(opened, pairs, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
+        predict_table(opened, pairs, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
         return
     ranking = Ranking(top, by.value, z, "draws", seed)
     titles = item_titles(opened.items, items) if items else None

@@ -82,7 +82,7 @@ def predict(
     from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.parallel.agreement import agree
     from dsgmcmc.posterior.predict import Options
-    from dsgmcmc.posterior.predict_table import predict_file
+    from dsgmcmc.posterior.predict_table import predict_table
     from dsgmcmc.posterior.run import open_run
 
     options = Options(source.value, of_mean, interval, clip)
@@ -92,12 +92,12 @@ def predict(
 
         def work() -> int:
             opened = agree(comm, lambda: open_run(run), "predict")
-            done = predict_file(opened, pairs, out, options, unknown=unknown.value, columns=names, comm=comm)
+            done = predict_table(opened, pairs, out, options, unknown=unknown.value, columns=names, comm=comm)
             if as_json and comm.rank == 0:
                 print(json.dumps(done), file=sys.stderr)
             return EXIT_DONE
 
         launch.run_parallel(comm, work)
-    done = predict_file(open_run(run), pairs, out, options, unknown=unknown.value, columns=names)
+    done = predict_table(open_run(run), pairs, out, options, unknown=unknown.value, columns=names)
     if as_json:
         print(json.dumps(done), file=sys.stderr)

@@ -72,8 +72,7 @@ def recommend(
     from dsgmcmc.data.tables import output_format, write_blocks
     from dsgmcmc.posterior.names import item_titles
     from dsgmcmc.posterior.predict import places_of
-    from dsgmcmc.posterior.recommend import Ranking, Rated
-    from dsgmcmc.posterior.recommend_file import recommendations
+    from dsgmcmc.posterior.recommend import Ranking, Rated, recommendations
     from dsgmcmc.posterior.run import open_run
 
     if bool(user) == everyone:

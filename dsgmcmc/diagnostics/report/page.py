@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from dsgmcmc._version import __version__
 from dsgmcmc.diagnostics.report.charts import PALETTE, Bar, Series, bar_chart, figure, histogram, line_chart
 from dsgmcmc.diagnostics.report.content import Content, gather, names_of
-from dsgmcmc.diagnostics.report.facts import configuration_section, phases_section, table
+from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import open_run
 from dsgmcmc.storage.files import write_whole

@@ -11,8 +11,7 @@ from runs import Made, make_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.names import Names, item_titles
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.recommend import Ranking, Rated, recommend
-from dsgmcmc.posterior.recommend_file import recommendations
+from dsgmcmc.posterior.recommend import Ranking, Rated, recommend, recommendations
 from dsgmcmc.posterior.run import Run
 
 
