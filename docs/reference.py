@@ -10,7 +10,7 @@ PUBLIC = [
     ("dsgmcmc.bpmf", "BPMF"),
     ("dsgmcmc.posterior.run", "open_run"),
     ("dsgmcmc.posterior.run", "Run"),
-    ("dsgmcmc.posterior.names", "Names"),
+    ("dsgmcmc.posterior.names", "Vocabulary"),
     ("dsgmcmc.posterior.draws", "Draw"),
     ("dsgmcmc.posterior.draws", "Moments"),
     ("dsgmcmc.posterior.draws", "Prior"),

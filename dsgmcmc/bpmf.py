@@ -19,7 +19,8 @@ from dsgmcmc.data.arrays import prepare_data, read_pairs
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
-from dsgmcmc.posterior.predict import Options, Predictor, places_of
+from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.recommend import By, Ranking, Rated, recommendations
 from dsgmcmc.posterior.run import Run, open_run
 
@@ -205,14 +206,13 @@ class BPMF(Estimator):
 
     def _predict(self, X: Any, options: Options) -> Float64:
         run = self._fitted()
-        users, items = read_pairs(X)
-        places = [
-            places_of(run, kind, names, refuse=self.unknown == "refuse")
-            for kind, names in (("user", users), ("item", items))
-        ]
+        users, items = (
+            run.vocabulary(kind).index_of(names, refuse=self.unknown == "refuse")
+            for kind, names in zip(KINDS, read_pairs(X), strict=True)
+        )
         if options not in self._predictors:
             self._predictors[options] = Predictor(run, options)
-        return self._predictors[options](*places).astype(np.float64)
+        return self._predictors[options](users, items).astype(np.float64)
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> Float64: ...
@@ -290,6 +290,6 @@ class BPMF(Estimator):
         if not include_rated:
             with run.open_ratings() as ratings:
                 rated = Rated(ratings)
-        places = places_of(run, "user", list(users))
-        blocks = list(recommendations(run, places, Ranking(n, by), rated))
+        rows = run.users.index_of(list(users), refuse=True)
+        blocks = list(recommendations(run, rows, Ranking(n, by), rated))
         return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {}

@@ -36,7 +36,7 @@ def calibration(run: Run) -> dict[str, Any]:
         If the run had no test ratings.
     """
     test = run.test
-    places = dict(zip(("user", "item"), run.test_pairs(), strict=True))
+    users, items = run.test_pairs()
     numbers = (test.rating, test.mean, test.variance + test.noise_variance)
     z = (test.rating - test.mean) / np.sqrt(numbers[2])
     return {
@@ -44,8 +44,8 @@ def calibration(run: Run) -> dict[str, Any]:
         **held_out_scores(test),
         "crps": scores.crps(*numbers),
         "pit": np.histogram(ndtr(z), 20, (0, 1))[0].tolist(),
-        "by_activity": _groups(run.counts("user")[places["user"]], *numbers),
-        "by_popularity": _groups(run.counts("item")[places["item"]], *numbers),
+        "by_activity": _groups(run.counts("user")[users], *numbers),
+        "by_popularity": _groups(run.counts("item")[items], *numbers),
     }
 
 

@@ -66,22 +66,22 @@ def diagnose(run: Run) -> dict[str, Any]:
         found = _measures(values[..., None], interleaved, withheld is not None)
         numbers = {measure: None if x is None else float(x[0]) for measure, x in found.items()}
         quantities.append({"name": name, "mean": float(average), "sd": float(sd), **numbers})
-    places, values = predictions(run)
-    of_pairs = _measures(values, interleaved, withheld is not None or not len(places))
+    index, values = predictions(run)
+    of_pairs = _measures(values, interleaved, withheld is not None or not len(index))
     result: dict[str, Any] = {
         "chains": chains,
         "draws": draws,
         "withheld": withheld,
         "quantities": quantities,
         "predictions": {
-            "pairs": len(places),
+            "pairs": len(index),
             **{measure: None if x is None else x.tolist() for measure, x in of_pairs.items()},
         },
     }
     return {**result, "warnings": _warnings(result), "note": BIAS_NOTE}
 
 
-def apart(values: Float64, interleaved: int) -> Float64:
+def split_subchains(values: Float64, interleaved: int) -> Float64:
     """Sub-chains as chains: (chains, draws, m) values to (chains * interleaved, draws // interleaved, m)."""
     chains, draws, m = values.shape
     whole = values[:, draws % interleaved :].reshape(chains, -1, interleaved, m)
@@ -99,7 +99,7 @@ def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, Fl
             f"diagnostics need arviz-stats ({error}): install it with `pip install 'dsgmcmc[report]'`"
         ) from error
     axes, several = {"chain_axis": 0, "draw_axis": 1}, len(values) > 1
-    values = apart(values, interleaved)
+    values = split_subchains(values, interleaved)
     return {
         "rhat": np.asarray(array_stats.rhat(values, **axes)) if several else None,
         "ess_bulk": np.asarray(array_stats.ess(values, **axes, method="bulk")),

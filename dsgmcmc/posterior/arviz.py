@@ -54,20 +54,20 @@ def to_datatree(run: Run) -> Any:
     if "test_log_likelihood" in posterior:
         statistics["test_log_likelihood"] = posterior.pop("test_log_likelihood")
     groups: dict[str, dict[str, Any]] = {"posterior": posterior, "sample_stats": statistics}
-    places, values = predictions(run)
+    index, values = predictions(run)
     coords: dict[str, Any] = {"dimension": np.arange(run.config.dimension)}
     observed: dict[str, Any] = {"rating": np.zeros(0)}
-    if len(places):
+    if len(index):
         users, items = run.test_pairs()
         posterior["prediction"] = values
-        observed = {"rating": run.test.rating[places]}
-        constant = {"user": run.users.ids[users[places]], "item": run.items.ids[items[places]]}
+        observed = {"rating": run.test.rating[index]}
+        constant = {"user": run.users.ids[users[index]], "item": run.items.ids[items[index]]}
         groups["constant_data"] = {
             name: ids if ids.dtype.kind == "i" else ids.astype(np.str_) for name, ids in constant.items()
         }
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
     dims["rating"] = ["pair"]
-    coords["pair"] = places
+    coords["pair"] = index
     groups["observed_data"] = observed
     attributes = {
         "inference_library": "dsgmcmc",

@@ -107,7 +107,7 @@ def _write_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
             data_hash=str(run.facts.get("data_hash", "")),
         )
         for kind in KINDS:
-            ids = run.names(kind).ids
+            ids = run.vocabulary(kind).ids
             group = file.create_group(f"{kind}s")
             group.create_dataset("ids", data=ids, dtype=ids.dtype if ids.dtype.kind == "i" else h5py.string_dtype())
             group["ratings"] = run.counts(kind)
@@ -134,7 +134,7 @@ def _store(group: Any, name: str, number: int, of: int, array: npt.NDArray[Any],
 
 
 def _labels(run: Run, kind: str) -> dict[str, npt.NDArray[Any]]:
-    ids = run.names(kind).ids
+    ids = run.vocabulary(kind).ids
     if not (run.users.integers and run.items.integers):  # one column has one type
         ids = ids.astype(str).astype(object)
     return {"side": np.full(len(ids), kind, dtype=object), "id": ids}

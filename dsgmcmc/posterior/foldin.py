@@ -22,8 +22,8 @@ import numpy.typing as npt
 from dsgmcmc.data.ingest.load import create_raw, load
 from dsgmcmc.data.ingest.sources import inspect, parse_columns
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.names import Names
-from dsgmcmc.posterior.predict import Rows, unknown_names
+from dsgmcmc.posterior.names import Vocabulary, unknown_names
+from dsgmcmc.posterior.predict import Rows
 from dsgmcmc.posterior.run import Run
 
 Float64 = npt.NDArray[np.float64]
@@ -42,12 +42,12 @@ class FoldIn:
         With saved draws.
     kind : {"user", "item"}
         What the new rows are.
-    names : Names
+    vocabulary : Vocabulary
         Their names; none is known to the run.
     rows : (n,) int
         The new row of each rating.
     others : (n,) int32
-        Place of the item (or user) that it is of.
+        Row of the item (or user) that it is of.
     values : (n,) float
         The ratings.
     seed : int
@@ -63,28 +63,28 @@ class FoldIn:
         self,
         run: Run,
         kind: str,
-        names: Names,
+        vocabulary: Vocabulary,
         rows: npt.NDArray[np.integer],
         others: Int32,
         values: npt.NDArray[np.floating],
         seed: int = 0,
     ) -> None:
         run.source("draws")
-        known = names.ids[run.names(kind).places(names.ids) >= 0]
+        known = vocabulary.ids[run.vocabulary(kind).index_of(vocabulary.ids) >= 0]
         if len(known):
             shown = ", ".join(map(str, known[:5].tolist()))
             raise InputError(
                 f"{len(known)} of the new {kind}s are known to the run ({shown}): a fold-in is for those it has never "
                 "seen; sample again with the new ratings, or take these out"
             )
-        self.run, self.kind, self.names, self.seed = run, kind, names, seed
+        self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
         order = np.argsort(rows, kind="stable")
         self._others, self._values = others[order], values[order].astype(np.float64)
-        self._ends = np.searchsorted(rows[order], np.arange(len(names) + 1))
+        self._ends = np.searchsorted(rows[order], np.arange(len(vocabulary) + 1))
         self._rows: dict[int, Rows] = {}
 
     def rated(self, which: int) -> Int32:
-        """Places of what a new row rated."""
+        """Rows of the items (or users) that a new row rated."""
         found: Int32 = self._others[self._ends[which] : self._ends[which + 1]]
         return found
 
@@ -113,7 +113,7 @@ class FoldIn:
         rank, biases = self.run.config.rank, self.run.config.biases
         prior = draw.prior[self.kind]
         precision = np.linalg.inv(prior.covariance)
-        n, d = len(self.names), len(prior.mean)
+        n, d = len(self.vocabulary), len(prior.mean)
         result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n))
         nu = draw.nu.get(self.kind)
         rng = np.random.default_rng([self.seed, number])
@@ -172,14 +172,14 @@ def fold_in_file(run: Run, path: Path, kind: str, columns: str | None = None, se
             raise InputError(f"{path} has several ratings of one pair of user and item: {shown}")
         found = db.execute(f"SELECT {kind}_id AS new, {other}_id AS old, rating FROM raw").fetchnumpy()
     new, old = (np.ma.getdata(found[name]) for name in ("new", "old"))
-    if run.names(kind).integers:
+    if run.vocabulary(kind).integers:
         try:
             new = np.array([int(name) for name in new], np.int64)
         except (ValueError, OverflowError):
             raise InputError(f"{path}: not all {kind}s are integers, as those of the run are") from None
-    places = run.names(other).places(old)
-    if (places < 0).any():
-        raise InputError(f"{path}: {unknown_names(other, list(dict.fromkeys(old[places < 0].tolist())))}")
+    others = run.vocabulary(other).index_of(old)
+    if (others < 0).any():
+        raise InputError(f"{path}: {unknown_names(other, list(dict.fromkeys(old[others < 0].tolist())))}")
     ids, rows = np.unique(new.astype(str) if new.dtype == object else new, return_inverse=True)
-    names = Names(kind, ids if ids.dtype == np.int64 else ids.astype(object))
-    return FoldIn(run, kind, names, rows, places, np.ma.getdata(found["rating"]), seed)
+    vocabulary = Vocabulary(kind, ids if ids.dtype == np.int64 else ids.astype(object))
+    return FoldIn(run, kind, vocabulary, rows, others, np.ma.getdata(found["rating"]), seed)

@@ -88,8 +88,8 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
     return blocks
 
 
-class Names:
-    """Original names of the rows of one factor, and where they stand.
+class Vocabulary:
+    """Original names of the users or of the items, and the row of the factor that each has.
 
     Parameters
     ----------
@@ -103,9 +103,9 @@ class Names:
         self.kind, self.ids = kind, ids
         self.integers = ids.dtype == np.int64
         self._table: Int32 | None = None
-        self._places: dict[str, int] = {}
+        self._rows: dict[str, int] = {}
         if not self.integers:
-            self._places = {name: place for place, name in enumerate(ids.tolist())}
+            self._rows = {name: row for row, name in enumerate(ids.tolist())}
             return
         self._order = np.argsort(ids, kind="stable").astype(np.int32)
         self._sorted = ids[self._order]
@@ -118,12 +118,14 @@ class Names:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def places(self, wanted: Sequence[Any] | Array) -> Int32:
+    def index_of(self, wanted: Sequence[Any] | Array, *, refuse: bool = False) -> Int32:
         """Rows of the factor that belong to names.
 
         Parameters
         ----------
         wanted : (q,) int64 where names are integers, else (q,) of str
+        refuse : bool
+            Whether unknown names are an error.
 
         Returns
         -------
@@ -133,19 +135,26 @@ class Names:
         Raises
         ------
         InputError
-            If names are integers and `wanted` holds anything else.
+            If names are integers and `wanted` holds anything else, or if unknown ones are refused: the first five.
         """
-        if not self.integers:
-            get = self._places.get
-            values = wanted.tolist() if isinstance(wanted, np.ndarray) else list(wanted)
-            return np.array([get(str(name), -1) for name in values], np.int32)
+        index = self._find_integers(wanted) if self.integers else self._find_text(wanted)
+        if refuse and (index < 0).any():
+            unknown = dict.fromkeys(name for name, row in zip(wanted, index.tolist(), strict=True) if row < 0)
+            raise unknown_names(self.kind, list(unknown))
+        return index
+
+    def _find_text(self, wanted: Sequence[Any] | Array) -> Int32:
+        values = wanted.tolist() if isinstance(wanted, np.ndarray) else list(wanted)
+        return np.array([self._rows.get(str(name), -1) for name in values], np.int32)
+
+    def _find_integers(self, wanted: Sequence[Any] | Array) -> Int32:
         numbers = self._numbers(wanted)
         if self._table is not None:
             offset = numbers - self._first
             inside = (numbers >= self._first) & (offset < len(self._table)) & (offset >= 0)
             return np.where(inside, self._table[np.where(inside, offset, 0)], np.int32(-1))
-        place = np.minimum(np.searchsorted(self._sorted, numbers), len(self.ids) - 1)
-        return np.where(self._sorted[place] == numbers, self._order[place], np.int32(-1))
+        found = np.minimum(np.searchsorted(self._sorted, numbers), len(self.ids) - 1)
+        return np.where(self._sorted[found] == numbers, self._order[found], np.int32(-1))
 
     def _numbers(self, wanted: Sequence[Any] | Array) -> Int64:
         given = np.asarray(wanted)
@@ -169,12 +178,19 @@ def _is_integer(value: Any) -> bool:
         return False
 
 
-def item_titles(items: Names, path: Path) -> dict[int, str]:
+def unknown_names(kind: str, names: list[Any]) -> InputError:
+    """Say which users or items the run does not know."""
+    shown = ", ".join(str(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
+    plural = f"{len(names)} {kind}s are" if len(names) > 1 else f"one {kind} is"
+    return InputError(f"{plural} unknown to the run: {shown}")
+
+
+def item_titles(items: Vocabulary, path: Path) -> dict[int, str]:
     """Read what items are called; see `dsgmcmc.data.titles`.
 
     Parameters
     ----------
-    items : Names
+    items : Vocabulary
         The run's items.
     path : Path
         File of titles.
@@ -182,7 +198,7 @@ def item_titles(items: Names, path: Path) -> dict[int, str]:
     Returns
     -------
     dict
-        From place to title; items that the file does not have are left out.
+        From the item's row to its title; items that the file does not have are left out.
 
     Raises
     ------
@@ -193,8 +209,8 @@ def item_titles(items: Names, path: Path) -> dict[int, str]:
     if items.integers:
         titles = {name: title for name, title in titles.items() if re.fullmatch(r"[+-]?\d{1,18}", name)}
     wanted = list(titles)
-    places = items.places([int(name) for name in wanted] if items.integers else wanted)
-    result = {place: titles[name] for place, name in zip(places.tolist(), wanted, strict=True) if place >= 0}
+    index = items.index_of([int(name) for name in wanted] if items.integers else wanted)
+    result = {row: titles[name] for row, name in zip(index.tolist(), wanted, strict=True) if row >= 0}
     if not result:
         examples = ", ".join(str(name) for name in items.ids[:3])
         raise InputError(f"{path} names none of the run's items, which are such as {examples}")
@@ -227,22 +243,22 @@ class Index:
         """What it is of."""
         return self._snapshot.manifest
 
-    def names(self, kind: str) -> Names:
+    def vocabulary(self, kind: str) -> Vocabulary:
         """Names of the users or of the items."""
         factor = self.factors[kind]
         keys = set(self._snapshot.names())
         if Key("ids", factor, 0, "integers") in keys:
-            return Names(kind, self._snapshot.read(Key("ids", factor, 0, "integers")))
+            return Vocabulary(kind, self._snapshot.read(Key("ids", factor, 0, "integers")))
         text = self._snapshot.read(Key("ids", factor, 0, "text")).tobytes()
         ends = self._snapshot.read(Key("ids", factor, 0, "offsets")).tolist()
         names = [text[start:stop].decode() for start, stop in pairwise(ends)]
-        return Names(kind, np.array(names, dtype=object))
+        return Vocabulary(kind, np.array(names, dtype=object))
 
     def counts(self, kind: str) -> Int64:
         """(n,) int64: training ratings of every user or item."""
         return self._snapshot.read(Key("ratings", self.factors[kind], 0, "count"))
 
     def test_pairs(self) -> tuple[Int32, Int32]:
-        """Places of the users and the items of the test ratings, (q,) int32 each, in the order of the ratings file."""
+        """Rows of the users and the items of the test ratings, (q,) int32 each, in the order of the ratings file."""
         rows, columns = (self._snapshot.read(Key("test", "W", 0, name)) for name in ("rows", "columns"))
         return (columns, rows) if self._transposed else (rows, columns)

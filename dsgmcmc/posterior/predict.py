@@ -30,14 +30,13 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel, moments_kernel
 from dsgmcmc.kernels.quantiles import summarise
 from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Source
-from dsgmcmc.posterior.names import Names
+from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
 
-UNKNOWN = -1
 _BLOCK = 8192  # pairs whose components are in memory together: they stay in the cache
 _RARE = 1024  # as many pairs with dense covariances
 
@@ -63,13 +62,13 @@ class Newcomers(Protocol):
     """Users or items that the run did not see, with a law given each draw (`dsgmcmc.posterior.foldin`)."""
 
     kind: str
-    names: Names
+    vocabulary: Vocabulary
 
     def rows(self, number: int, which: npt.NDArray[np.intp]) -> Rows:
         """Rows of the newcomers `which` at the draw of that number."""
 
     def rated(self, which: int) -> Int32:
-        """Places of what a newcomer rated."""
+        """Rows of the items (or users) that a newcomer rated."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +109,14 @@ class Options:
 
 
 class Predictor:
-    """Predicts ratings by the places of users and items.
+    """Predicts ratings, of users and items by their index.
 
     Parameters
     ----------
     run : Run
     options : Options
     newcomers : Newcomers, optional
-        Places from the number of known ones on are theirs.
+        An index from the number of known ones on is theirs.
 
     Raises
     ------
@@ -154,7 +153,7 @@ class Predictor:
         Parameters
         ----------
         users, items : (q,) int32
-            Places; -1 for an unknown one, which has its prior.
+            As `index_of` gives them; -1 for an unknown one, which has its prior.
 
         Returns
         -------
@@ -172,21 +171,22 @@ class Predictor:
             out[:, [0, 2, 3]] = np.clip(out[:, [0, 2, 3]], *self._range)
         return out
 
-    def _special(self, users: Int32, items: Int32) -> tuple[npt.NDArray[np.intp], Int32, Int32]:
-        """Pairs with a side that is not a known row, and the places with 0 in its stead."""
-        strange_user = (users < 0) | (users >= len(self.run.users))
-        strange_item = (items < 0) | (items >= len(self.run.items))
-        which = np.flatnonzero(strange_user | strange_item)
-        zero = np.int32(0)
-        return which, np.where(strange_user, zero, users), np.where(strange_item, zero, items)
-
-    def places(self, kind: str, names: Any) -> Int32:
-        """Places of users or items by their names; -1 for those that neither the run nor the newcomers have."""
-        places = self.run.names(kind).places(names)
+    def index_of(self, kind: str, names: Any) -> Int32:
+        """Index of users or items by their names; -1 for those that neither the run nor the newcomers have."""
+        vocabulary = self.run.vocabulary(kind)
+        index = vocabulary.index_of(names)
         if self.newcomers and self.newcomers.kind == kind:
-            new = self.newcomers.names.places(names)
-            places = np.where(new >= 0, new + np.int32(len(self.run.names(kind))), places)
-        return places
+            new = self.newcomers.vocabulary.index_of(names)
+            index = np.where(new >= 0, new + np.int32(len(vocabulary)), index)
+        return index
+
+    def _unseen(self, users: Int32, items: Int32) -> tuple[npt.NDArray[np.intp], Int32, Int32]:
+        """Pairs with a side that was not seen in training, and both sides with index 0 in the stead of such."""
+        new_user = (users < 0) | (users >= len(self.run.users))
+        new_item = (items < 0) | (items >= len(self.run.items))
+        which = np.flatnonzero(new_user | new_item)
+        zero = np.int32(0)
+        return which, np.where(new_user, zero, users), np.where(new_item, zero, items)
 
     # ------------------------------------------------------------------ from draws
 
@@ -197,7 +197,7 @@ class Predictor:
     def components(self, users: Int32, items: Int32) -> tuple[Float32, Float32]:
         """Means, less the training mean, and variances of the mixture's components, (q, draws) float32 each."""
         run = self.run
-        which, known_users, known_items = self._special(users, items)
+        which, known_users, known_items = self._unseen(users, items)
         centre = np.empty((len(users), len(run.draws)), np.float32)
         variance = np.empty_like(centre)
         for number in range(len(run.draws)):
@@ -212,33 +212,33 @@ class Predictor:
             for start in range(0, len(which), _RARE):
                 some = which[start : start + _RARE]
                 rows = [
-                    self._draw_rows(number, draw, kind, places[some])
-                    for kind, places in (("user", users), ("item", items))
+                    self._draw_rows(number, draw, kind, index[some])
+                    for kind, index in (("user", users), ("item", items))
                 ]
                 centre[some, number], spread = self._join(*rows)
                 variance[some, number] = spread + scale * rows[0].noise * rows[1].noise
         return centre, variance
 
-    def _draw_rows(self, number: int, draw: Draw, kind: str, places: Int32) -> Rows:
+    def _draw_rows(self, number: int, draw: Draw, kind: str, index: Int32) -> Rows:
         prior, n = draw.prior[kind], len(draw.theta[kind])
-        mean = np.tile(prior.mean, (len(places), 1))
-        covariance = np.tile(prior.covariance, (len(places), 1, 1))
-        noise = np.ones(len(places))
-        known = (places >= 0) & (places < n)
-        mean[known], covariance[known] = draw.theta[kind][places[known]], 0.0
-        noise[known] = self._noise[number][kind][places[known]]
-        new = places >= n
+        mean = np.tile(prior.mean, (len(index), 1))
+        covariance = np.tile(prior.covariance, (len(index), 1, 1))
+        noise = np.ones(len(index))
+        known = (index >= 0) & (index < n)
+        mean[known], covariance[known] = draw.theta[kind][index[known]], 0.0
+        noise[known] = self._noise[number][kind][index[known]]
+        new = index >= n
         if new.any():
             assert self.newcomers is not None
             assert self.newcomers.kind == kind
-            rows = self.newcomers.rows(number, places[new].astype(np.intp) - n)
+            rows = self.newcomers.rows(number, index[new].astype(np.intp) - n)
             mean[new], covariance[new], noise[new] = rows.mean, rows.covariance, rows.noise
         return Rows(mean, covariance, noise)
 
     # ------------------------------------------------------------------ from moments
 
     def _from_moments(self, users: Int32, items: Int32) -> Float32:
-        which, known_users, known_items = self._special(users, items)
+        which, known_users, known_items = self._unseen(users, items)
         means, variances = [], []
         for m, both in zip(self.run.moments, self._both, strict=True):
             mean, variance = np.empty(len(users), np.float32), np.empty(len(users), np.float32)
@@ -247,7 +247,7 @@ class Predictor:
             if scale:
                 variance += np.float32(scale) / (m.weight["user"][known_users] * m.weight["item"][known_items])
             if len(which):
-                rows = [_moment_rows(m, kind, places[which]) for kind, places in (("user", users), ("item", items))]
+                rows = [_moment_rows(m, kind, index[which]) for kind, index in (("user", users), ("item", items))]
                 mean[which], spread = self._join(*rows)
                 variance[which] = spread + scale * rows[0].noise * rows[1].noise
             means.append(mean)
@@ -273,47 +273,15 @@ class Predictor:
         return centre, spread
 
 
-def _moment_rows(moments: Moments, kind: str, places: Int32) -> Rows:
+def _moment_rows(moments: Moments, kind: str, index: Int32) -> Rows:
     prior = moments.prior[kind]
-    mean = np.tile(prior.mean, (len(places), 1))
-    variance = np.tile(np.diag(prior.covariance), (len(places), 1))
-    noise = np.ones(len(places))
-    known = places >= 0
-    mean[known], variance[known] = moments.mean[kind][places[known]], moments.variance[kind][places[known]]
-    noise[known] = 1 / moments.weight[kind][places[known]]
+    mean = np.tile(prior.mean, (len(index), 1))
+    variance = np.tile(np.diag(prior.covariance), (len(index), 1))
+    noise = np.ones(len(index))
+    known = index >= 0
+    mean[known], variance[known] = moments.mean[kind][index[known]], moments.variance[kind][index[known]]
+    noise[known] = 1 / moments.weight[kind][index[known]]
     covariance = np.zeros((*variance.shape, variance.shape[1]))
     diagonal = np.arange(variance.shape[1])
     covariance[:, diagonal, diagonal] = variance
     return Rows(mean, covariance, noise)
-
-
-def places_of(run: Run, kind: str, names: Any, *, refuse: bool = True) -> Int32:
-    """Places of users or items by their original names.
-
-    Parameters
-    ----------
-    run : Run
-    kind : {"user", "item"}
-    names : (q,) array or sequence
-    refuse : bool
-        Whether unknown names are an error.
-
-    Raises
-    ------
-    InputError
-        Naming the first five unknown ones.
-    """
-    places = run.names(kind).places(names)
-    if refuse:
-        unknown = np.flatnonzero(places < 0)
-        if len(unknown):
-            values = names.tolist() if isinstance(names, np.ndarray) else list(names)
-            raise unknown_names(kind, list(dict.fromkeys(values[k] for k in unknown.tolist())))
-    return places
-
-
-def unknown_names(kind: str, names: list[Any]) -> InputError:
-    """Say which users or items the run does not know."""
-    shown = ", ".join(str(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
-    plural = f"{len(names)} {kind}s are" if len(names) > 1 else f"one {kind} is"
-    return InputError(f"{plural} unknown to the run: {shown}")

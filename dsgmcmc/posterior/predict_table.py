@@ -20,7 +20,8 @@ from dsgmcmc.data.tables import append_results, output_format, write_query
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.predict import Newcomers, Options, Predictor, unknown_names
+from dsgmcmc.posterior.names import unknown_names
+from dsgmcmc.posterior.predict import Newcomers, Options, Predictor
 from dsgmcmc.posterior.run import Run
 
 Unknown = Literal["refuse", "prior", "nan"]
@@ -79,12 +80,12 @@ def predict_table(
         tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder) as scratch,
     ):
         table = load_pairs(db, pairs, columns or {}, Path(scratch))
-        number = strange = 0
+        number = unseen = 0
         for _, values, missing in _predictions(db, table, predictor, unknown, (0, 1)):
             append_results(db, options.columns, values)
-            number, strange = number + len(values), strange + missing
+            number, unseen = number + len(values), unseen + missing
         write_query(db, _QUERY, out, Path(scratch))
-    return {"pairs": number, "unknown": strange, "source": predictor.source}
+    return {"pairs": number, "unknown": unseen, "source": predictor.source}
 
 
 def _predict_together(
@@ -117,14 +118,14 @@ def _predict_together(
             memory = max(default_memory() // comm.size, MINIMUM)
             db, _ = stack.enter_context(open_session(folder, memory, 1))
             table = load_pairs(db, pairs, columns, scratch)
-            number = strange = 0
+            number = unseen = 0
             for k, values, missing in _predictions(db, table, predictor, unknown, (comm.rank, comm.size)):
                 np.save(scratch / f"{k}.npy", values, allow_pickle=False)
-                number, strange = number + len(values), strange + missing
-            return db, predictor.source, number, strange
+                number, unseen = number + len(values), unseen + missing
+            return db, predictor.source, number, unseen
 
-        db, source, number, strange = agree(comm, share, "predict")
-        number, strange = comm.allreduce(number), comm.allreduce(strange)
+        db, source, number, unseen = agree(comm, share, "predict")
+        number, unseen = comm.allreduce(number), comm.allreduce(unseen)
 
         def write() -> None:
             for k in range(chunk_count(number)):
@@ -132,7 +133,7 @@ def _predict_together(
             write_query(db, _QUERY, out, scratch)
 
         agree(comm, write if at_root else lambda: None, "predict")
-    return {"pairs": number, "unknown": strange, "source": source}
+    return {"pairs": number, "unknown": unseen, "source": source}
 
 
 def _predictions(
@@ -157,7 +158,7 @@ def _predictions(
     for k, found in enumerate(chunks(db, table, (run.users.integers, run.items.integers))):
         if k % share[1] != share[0]:
             continue
-        users, items = _places(predictor, found)
+        users, items = _rows(predictor, found)
         missing = (users < 0) | (items < 0)
         values = predictor(users, items)
         if unknown == "nan":
@@ -165,8 +166,8 @@ def _predictions(
         yield k, values, int(missing.sum())
 
 
-def _places(predictor: Predictor, found: list[npt.NDArray[Any]]) -> tuple[Int32, Int32]:
-    users, items = (predictor.places(kind, ids) for kind, ids in zip(KINDS, found, strict=True))
+def _rows(predictor: Predictor, found: list[npt.NDArray[Any]]) -> tuple[Int32, Int32]:
+    users, items = (predictor.index_of(kind, ids) for kind, ids in zip(KINDS, found, strict=True))
     return users, items
 
 
@@ -174,8 +175,8 @@ def _refuse_unknown(db: duckdb.DuckDBPyConnection, table: PairsTable, predictor:
     """Raise for users or items that are unknown, before anything is predicted."""
     missing: dict[str, Counter[Any]] = {kind: Counter() for kind in KINDS}
     for found in chunks(db, table, (predictor.run.users.integers, predictor.run.items.integers)):
-        for kind, ids, places in zip(KINDS, found, _places(predictor, found), strict=True):
-            missing[kind].update(ids[places < 0].tolist())
+        for kind, ids, index in zip(KINDS, found, _rows(predictor, found), strict=True):
+            missing[kind].update(ids[index < 0].tolist())
     messages = [str(unknown_names(kind, list(names))) for kind, names in missing.items() if names]
     if messages:
         raise InputError(

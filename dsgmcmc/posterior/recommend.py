@@ -83,7 +83,7 @@ class Rated:
             self._indices = rows[order]
 
     def of(self, user: int) -> Int32:
-        """Places of the items that a user rated."""
+        """Rows of the items that a user rated."""
         found: Int32 = self._indices[self._indptr[user] : self._indptr[user + 1]]
         return found
 
@@ -97,7 +97,7 @@ def recommend(
     ----------
     run : Run
     users : (n,) int32
-        Places of users; from the number of known ones on, of `newcomers`.
+        Rows of users; from the number of known ones on, of `newcomers`.
     ranking : Ranking
     rated : Rated, optional
         Leaves out what a known user rated.
@@ -107,7 +107,7 @@ def recommend(
     Yields
     ------
     user, item : (m,) int32
-        Places, by user in the order given, best item first.
+        Rows, by user in the order given, best item first.
     score : (m,) float32
         In units of the ratings.
     """
@@ -140,19 +140,19 @@ def recommendations(
     Yields
     ------
     dict of str to (m,) array
-        Columns ``user_id, item_id, score, rank`` and, with `titles` (by place), ``item_name``; rank 1 is the best.
+        Columns ``user_id, item_id, score, rank`` and, with `titles` (by row), ``item_name``; rank 1 is the best.
     """
     names = run.users.ids
     if newcomers is not None:
-        names = np.concatenate([names, newcomers.names.ids])
-    for places, items, score in recommend(run, users, ranking, rated, newcomers):
-        first = np.flatnonzero(np.diff(places, prepend=-1))
-        lengths = np.diff(np.append(first, len(places)))
+        names = np.concatenate([names, newcomers.vocabulary.ids])
+    for rows, items, score in recommend(run, users, ranking, rated, newcomers):
+        first = np.flatnonzero(np.diff(rows, prepend=-1))
+        lengths = np.diff(np.append(first, len(rows)))
         columns: Columns = {
-            "user_id": names[places],
+            "user_id": names[rows],
             "item_id": run.items.ids[items],
             "score": score,
-            "rank": (np.arange(len(places)) - np.repeat(first, lengths) + 1).astype(np.int32),
+            "rank": (np.arange(len(rows)) - np.repeat(first, lengths) + 1).astype(np.int32),
         }
         if titles is not None:
             columns["item_name"] = np.array([titles.get(item, "") for item in items.tolist()], dtype=object)
@@ -163,7 +163,7 @@ def _best(users: Int32, scores: Float32, top: int, mean: np.float32) -> tuple[In
     top = min(top, scores.shape[1])
     some = np.argpartition(scores, -top, axis=1)[:, -top:]
     found = np.take_along_axis(scores, some, axis=1)
-    order = np.lexsort((some, -found), axis=1)  # ties by place, so that they are the same everywhere
+    order = np.lexsort((some, -found), axis=1)  # ties by row, so that they are the same everywhere
     some, found = np.take_along_axis(some, order, axis=1), np.take_along_axis(found, order, axis=1)
     open_to = np.isfinite(found)
     return np.repeat(users, open_to.sum(axis=1)), some[open_to].astype(np.int32), found[open_to] + mean

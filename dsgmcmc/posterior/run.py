@@ -18,7 +18,7 @@ from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Prior, Source
 from dsgmcmc.posterior.heldout import TestPredictions, posteriors, test_predictions
-from dsgmcmc.posterior.names import Index, Names
+from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.manifest import Key, read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
@@ -64,16 +64,16 @@ class Run:
     # ------------------------------------------------------------------ names
 
     @cached_property
-    def users(self) -> Names:
+    def users(self) -> Vocabulary:
         """Original names of the users."""
-        return self._index.names("user")
+        return self._index.vocabulary("user")
 
     @cached_property
-    def items(self) -> Names:
+    def items(self) -> Vocabulary:
         """Original names of the items."""
-        return self._index.names("item")
+        return self._index.vocabulary("item")
 
-    def names(self, kind: str) -> Names:
+    def vocabulary(self, kind: str) -> Vocabulary:
         """Names of the users or of the items."""
         return self.users if kind == "user" else self.items
 
@@ -82,7 +82,7 @@ class Run:
         return self._index.counts(kind)
 
     def test_pairs(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Places of the users and the items of the test ratings, (q,) int32 each."""
+        """Rows of the users and the items of the test ratings, (q,) int32 each."""
         return self._index.test_pairs()
 
     @cached_property
@@ -129,25 +129,25 @@ class Run:
 
         Returns
         -------
-        places : (m,) int64
-            Positions among the test ratings.
+        index : (m,) int64
+            Of the test ratings, in the order of `test_pairs`.
         predictions : list of (draws, m) float32, by chain
         log_likelihood : list of (draws,) float64, by chain
             Of all test ratings.
         """
-        places: list[npt.NDArray[np.int64]] = []
+        index: list[npt.NDArray[np.int64]] = []
         predictions, scores = [], []
         for number, snapshot in enumerate(self._posteriors):
             start, parts, score = 0, [], []
             for b in self._blocks(snapshot, "trace", "W"):
                 if number == 0:
-                    places.append(snapshot.read(Key("trace", "W", b, "followed")) + start)
+                    index.append(snapshot.read(Key("trace", "W", b, "followed")) + start)
                     start += len(snapshot.read(Key("test", "W", b, "rating")))
                 parts.append(snapshot.read(Key("trace", "W", b, "prediction")))
                 score.append(snapshot.read(Key("trace", "W", b, "log_likelihood")))
             predictions.append(np.concatenate(parts, axis=1))
             scores.append(np.sum(score, axis=0))
-        return np.concatenate(places), predictions, scores
+        return np.concatenate(index), predictions, scores
 
     @staticmethod
     def _blocks(snapshot: Snapshot, thing: str, factor: str) -> list[int]:

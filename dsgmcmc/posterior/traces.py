@@ -4,7 +4,7 @@ Of what is identified, never of raw factors: likelihood and priors are unchanged
 or flip their signs (or are rotated, with a dense prior), so chains differ in their factors for ever and agree in all
 that can be observed. Looked at are
 
-- ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of own noise;
+- ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of heteroscedastic noise;
 - ``mean_product`` = sum_k m_k m'_k of the priors' means of users and items and, where the precisions are diagonal,
   ``variance_product`` = sum_k 1 / (lambda_k lambda'_k): unchanged by permutations, signs, and scaling one side against
   the other;
@@ -48,8 +48,8 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
     found["mean_product"] = (means[0] * means[1]).sum(axis=-1)
     if run.config.prior != "normal-wishart":  # of a dense precision the trace has the diagonal
         found["variance_product"] = (1 / (precisions[0] * precisions[1])).sum(axis=-1)
-    places, _, scores = run.followed()
-    if len(places):
+    index, _, scores = run.followed()
+    if len(index):
         found["test_log_likelihood"] = np.stack([score[-length:] for score in scores])
     return {name: values for name, values in found.items() if values.std() > 0}  # what is fixed has no diagnostics
 
@@ -59,14 +59,14 @@ def predictions(run: Run) -> tuple[npt.NDArray[np.int64], Float64]:
 
     Returns
     -------
-    places : (m,) int64
-        Positions among the test ratings.
+    index : (m,) int64
+        Of the test ratings, in the order of `Run.test_pairs`.
     values : (chains, draws, m) float64
         Cut to the shortest chain, from its end.
     """
-    places, values, _ = run.followed()
+    index, values, _ = run.followed()
     length = min(map(len, values))
-    return places, np.stack([chain[-length:] for chain in values]).astype(np.float64)
+    return index, np.stack([chain[-length:] for chain in values]).astype(np.float64)
 
 
 def draw_weights(run: Run) -> Float64:

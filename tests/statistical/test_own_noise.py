@@ -80,7 +80,7 @@ def test_planted_weights_are_recovered(unequal):
     for kind, factor, planted in (("user", "W", truth.g_rows), ("item", "H", truth.g_cols)):
         blocks = sorted({key.block for key in snapshot.names() if key.object == "moments" and key.factor == factor})
         found = np.concatenate([snapshot.read(Key("moments", factor, b, "weight_mean"))[:, 0] for b in blocks])
-        ids = np.asarray(index.names(kind).ids) - 1
+        ids = np.asarray(index.vocabulary(kind).ids) - 1
         n = index.counts(kind)
         chosen = n > 20
         assert np.corrcoef(np.log(found[chosen]), np.log(planted[ids[chosen]]))[0, 1] > 0.8

@@ -239,7 +239,7 @@ def test_open_run_reads_lazily(tmp_path):
     """Moments and draws by original names, from what the command line sampled."""
     made = make_run(tmp_path)
     opened = open_run(made.path)
-    place = opened.items.places([made.items[3]])[0]
-    assert opened.moments[0].mean["item"][place].shape == (4,)
+    row = opened.items.index_of([made.items[3]])[0]
+    assert opened.moments[0].mean["item"][row].shape == (4,)
     assert opened.draw(0).theta["user"].shape == (len(opened.users), 4)
     run(*dsgmcmc("info", made.path)).expect(0)

@@ -79,7 +79,7 @@ def foldin(
         return
     ranking = Ranking(top, by.value, z, "draws", seed)
     titles = item_titles(opened.items, items) if items else None
-    users = len(opened.users) + np.arange(len(newcomers.names), dtype=np.int32)
+    users = len(opened.users) + np.arange(len(newcomers.vocabulary), dtype=np.int32)
     found = recommendations(opened, users, ranking, newcomers=newcomers, titles=titles)
     if out is not None:
         write_blocks(found, out)

@@ -71,7 +71,6 @@ def recommend(
 
     from dsgmcmc.data.tables import output_format, write_blocks
     from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.predict import places_of
     from dsgmcmc.posterior.recommend import Ranking, Rated, recommendations
     from dsgmcmc.posterior.run import open_run
 
@@ -86,7 +85,7 @@ def recommend(
     if everyone:
         users = np.argsort(opened.users.ids, kind="stable").astype(np.int32)
     else:
-        users = places_of(opened, "user", list(dict.fromkeys(user or [])))
+        users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
     rated = None
     if not include_rated:
         with opened.open_ratings(data) as ratings:

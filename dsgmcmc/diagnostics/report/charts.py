@@ -90,16 +90,16 @@ class _Axes:
     def draw(self, x_label: str, y_label: str) -> list[str]:
         parts = []
         right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-        places = ticks(*self.y, 5)
-        for value in places:
+        marks = ticks(*self.y, 5)
+        for value in marks:
             y = self.py(value)
-            text = number(value, places[1] - places[0] if len(places) > 1 else 0.0)
+            text = number(value, marks[1] - marks[0] if len(marks) > 1 else 0.0)
             parts.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
             parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
-        places = ticks(*self.x, 6)
-        for value in places:
+        marks = ticks(*self.x, 6)
+        for value in marks:
             x = self.px(value)
-            text = number(value, places[1] - places[0] if len(places) > 1 else 0.0)
+            text = number(value, marks[1] - marks[0] if len(marks) > 1 else 0.0)
             parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}"/>')
             parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 19}" text-anchor="middle">{text}</text>')
         parts.append(f'<line class="axis" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
@@ -241,12 +241,12 @@ def bar_chart(title: str, bars: Sequence[Bar], x_label: str, entries: Sequence[t
     longest = max([sum(value for value, _ in bar.parts) for bar in bars] + [1e-12])
     room = WIDTH - left - 78
     parts = []
-    places = ticks(0.0, longest, 5)
+    marks = ticks(0.0, longest, 5)
     bottom = TOP + row * len(bars)
-    for value in places:
+    for value in marks:
         x = left + value / longest * room
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')
-        text = number(value, places[1] - places[0] if len(places) > 1 else 0.0)
+        text = number(value, marks[1] - marks[0] if len(marks) > 1 else 0.0)
         parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">{text}</text>')
     for k, bar in enumerate(bars):
         y, x = TOP + row * k, float(left)

@@ -37,11 +37,11 @@ def test_measures_are_those_of_arviz_on_what_was_sampled(run):
 def test_predictions_and_log_likelihood_are_those_of_the_draws(run):
     """What the chain followed while it ran is what its saved draws say: here, all of them were kept."""
     assert len(run.draws) == 3 * 40
-    places, values = predictions(run)
+    index, values = predictions(run)
     users, items = (side.astype(np.int32) for side in run.test_pairs())
     centre, variance = Predictor(run, Options()).components(users, items)
     centre = centre.T.reshape(3, 40, -1) + run.mean
-    np.testing.assert_allclose(values, centre[..., places], atol=2e-5)
+    np.testing.assert_allclose(values, centre[..., index], atol=2e-5)
     squares = (centre - run.test.rating) ** 2 / variance.T.reshape(centre.shape)
     expected = -0.5 * (squares + np.log(2 * np.pi * variance.T.reshape(centre.shape))).sum(axis=-1)
     np.testing.assert_allclose(scalar_traces(run)["test_log_likelihood"], expected, rtol=1e-4)
@@ -69,9 +69,9 @@ def test_factors_are_never_diagnosed(run):
 
 def test_chains_that_have_not_mixed_are_warned_of(run, monkeypatch):
     """Shifted predictions of one chain must show in R-hat and in the warnings."""
-    places, values, scores = run.followed()
+    index, values, scores = run.followed()
     shifted = [values[0] + 1.0, *values[1:]]
-    monkeypatch.setattr(run, "followed", lambda: (places, shifted, scores))
+    monkeypatch.setattr(run, "followed", lambda: (index, shifted, scores))
     found = diagnose(run)
     assert np.mean(np.array(found["predictions"]["rhat"]) > RHAT_LIMIT) > 0.9
     assert any("have not mixed" in warning for warning in found["warnings"])

@@ -37,7 +37,7 @@ def test_hdf5_predicts_as_the_run_does(made, tmp_path, float16, tolerance):
         k = file.attrs["rank"]
         ids = file["users/ids"].asstr()[:] if "Zo" in str(made.users[0]) else file["users/ids"][:]
         assert ids.tolist() == run.users.ids.tolist()
-        w, h = (file[f"draws/{side}"][:, place].astype(float) for side, place in (("users", user), ("items", item)))
+        w, h = (file[f"draws/{side}"][:, row].astype(float) for side, row in (("users", user), ("items", item)))
         assert file["draws/users"].dtype == (np.float16 if float16 else np.float32)
         x = file.attrs["mean"] + (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k] + h[:, k]
         mean = file["draws/weight"][:] @ x

@@ -11,7 +11,7 @@ from support import sample
 from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.foldin import FoldIn
-from dsgmcmc.posterior.names import Names
+from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.recommend import Ranking, recommend
 from dsgmcmc.posterior.run import open_run
@@ -25,8 +25,8 @@ def run(request, tmp_path_factory):
 
 def fold(run, kind: str = "user") -> FoldIn:
     """Two new rows, with three ratings and with one."""
-    names = Names(kind, np.array([-1, -2], np.int64))
-    return FoldIn(run, kind, names, np.array([1, 0, 0, 0]), np.int32([2, 0, 5, 7]), np.array([3.0, 4.5, 2.0, 5.0]))
+    vocabulary = Vocabulary(kind, np.array([-1, -2], np.int64))
+    return FoldIn(run, kind, vocabulary, np.array([1, 0, 0, 0]), np.int32([2, 0, 5, 7]), np.array([3.0, 4.5, 2.0, 5.0]))
 
 
 @pytest.mark.parametrize("kind", ["user", "item"])
@@ -37,11 +37,11 @@ def test_the_law_of_a_new_row_is_the_conditional_given_a_draw(run, kind):
     for number in (0, len(run.draws) - 1):
         draw = run.draw(number)
         rows = folded.rows(number, np.array([0, 1]))
-        for which, (places, x) in enumerate((([0, 5, 7], [4.5, 2.0, 5.0]), ([2], [3.0]))):
-            theta = draw.theta[other][places].astype(float)
-            phi = np.column_stack([theta[:, :3], np.ones(len(places))])
+        for which, (others, x) in enumerate((([0, 5, 7], [4.5, 2.0, 5.0]), ([2], [3.0]))):
+            theta = draw.theta[other][others].astype(float)
+            phi = np.column_stack([theta[:, :3], np.ones(len(others))])
             m, c = draw.prior[kind].mean, draw.prior[kind].covariance
-            gain = c @ phi.T @ np.linalg.inv(phi @ c @ phi.T + np.eye(len(places)) / draw.tau)
+            gain = c @ phi.T @ np.linalg.inv(phi @ c @ phi.T + np.eye(len(others)) / draw.tau)
             mean = m + gain @ (np.array(x) - run.mean - theta[:, 3] - phi @ m)
             np.testing.assert_allclose(rows.mean[which], mean, atol=1e-8)
             np.testing.assert_allclose(rows.covariance[which], c - gain @ phi @ c, atol=1e-8)
@@ -89,8 +89,8 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
     steady = Predictor(run, Options())(np.full(30, 1, np.int32), items)[:, 0].astype(float)
     wild = steady + np.where(np.arange(30) % 2, 3.0, -3.0)
     rows, others = np.repeat([0, 1], 30), np.tile(items, 2)
-    names = Names("user", np.array([-1, -2], np.int64))
-    folded = FoldIn(run, "user", names, rows, others, np.concatenate([steady, wild]))
+    vocabulary = Vocabulary("user", np.array([-1, -2], np.int64))
+    folded = FoldIn(run, "user", vocabulary, rows, others, np.concatenate([steady, wild]))
     noise = np.mean([folded.rows(number, np.array([0, 1])).noise for number in range(len(run.draws))], axis=0)
     assert noise[1] > 3 * noise[0]
 
@@ -121,12 +121,12 @@ def test_fold_in_is_nearly_as_good_as_training(tmp_path):
             known = made.ratings[held & shown]
             ids = np.array(sorted({row[0] for row in known}), np.int64)
             rows_of = np.searchsorted(ids, known[:, 0].astype(np.int64))
-            places = run.items.places(known[:, 1].astype(np.int64))
-            newcomers = FoldIn(run, "user", Names("user", ids), rows_of, places, known[:, 2].astype(float))
+            others = run.items.index_of(known[:, 1].astype(np.int64))
+            newcomers = FoldIn(run, "user", Vocabulary("user", ids), rows_of, others, known[:, 2].astype(float))
         predictor = Predictor(run, Options(), newcomers)
-        places = [predictor.places(kind, target[:, k].astype(np.int64)) for k, kind in enumerate(("user", "item"))]
-        assert min(place.min() for place in places) >= 0
-        found = predictor(*places)
+        index = [predictor.index_of(kind, target[:, k].astype(np.int64)) for k, kind in enumerate(("user", "item"))]
+        assert min(rows.min() for rows in index) >= 0
+        found = predictor(*index)
         x = target[:, 2].astype(float)
         errors[name] = np.sqrt(np.mean((found[:, 0] - x) ** 2))
         inside = np.mean((x >= found[:, 2]) & (x <= found[:, 3]))
@@ -140,6 +140,6 @@ def test_fold_in_is_nearly_as_good_as_training(tmp_path):
 
 def test_known_names_are_refused(run):
     """Their row is already there, and has seen other ratings."""
-    names = Names("user", run.users.ids[:2])
+    vocabulary = Vocabulary("user", run.users.ids[:2])
     with pytest.raises(InputError, match="known to the run"):
-        FoldIn(run, "user", names, np.array([0, 1]), np.int32([0, 1]), np.array([1.0, 2.0]))
+        FoldIn(run, "user", vocabulary, np.array([0, 1]), np.int32([0, 1]), np.array([1.0, 2.0]))

@@ -8,32 +8,44 @@ from runs import make_run
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.names import Names
+from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import open_run
 
 
 @pytest.mark.parametrize("ids", [[3, 1, 2], [-5, 10**18, 7], [0], list(range(100, 0, -3))])
 def test_integers_are_found_by_a_table_and_by_search(ids):
-    """Dense names take a table, sparse ones a search: both must give the same places, and -1 for others."""
-    names = Names("user", np.array(ids, np.int64))
-    assert names.places(np.array(ids)).tolist() == list(range(len(ids)))
+    """Dense names take a table, sparse ones a search: both must give the same rows, and -1 for others."""
+    names = Vocabulary("user", np.array(ids, np.int64))
+    assert names.index_of(np.array(ids)).tolist() == list(range(len(ids)))
     others = [k for k in (min(ids) - 1, max(ids) + 1, -(2**63), 2**63 - 1, 4) if k not in ids]
-    assert names.places(np.array(others, np.int64)).tolist() == [-1] * len(others)
-    assert names.places([str(ids[0])]).tolist() == [0]
+    assert names.index_of(np.array(others, np.int64)).tolist() == [-1] * len(others)
+    assert names.index_of([str(ids[0])]).tolist() == [0]
 
 
 def test_text_is_found_as_it_is():
     """No trimming, no case folding: names are compared as the ratings file had them."""
-    names = Names("item", np.array(["a", "A", " a", "ä", "7"], dtype=object))
-    assert names.places(["A", "ä", "b", 7, ""]).tolist() == [1, 3, -1, 4, -1]
+    names = Vocabulary("item", np.array(["a", "A", " a", "ä", "7"], dtype=object))
+    assert names.index_of(["A", "ä", "b", 7, ""]).tolist() == [1, 3, -1, 4, -1]
 
 
 @pytest.mark.parametrize("wrong", [["x"], [None], [1.5], [2**70], np.array([np.nan])])
 def test_names_that_cannot_be_are_refused(wrong):
     """A wrong type is another fault than an unknown name: the message must say which."""
-    names = Names("user", np.array([1, 2], np.int64))
+    names = Vocabulary("user", np.array([1, 2], np.int64))
     with pytest.raises(InputError, match="cannot be the name of a user"):
-        names.places(wrong)
+        names.index_of(wrong)
+
+
+def test_unknown_names_are_refused_or_marked():
+    """Each once and the first five of many, in the order given: the message must lead to what is wrong."""
+    names = Vocabulary("user", np.array([1, 2], np.int64))
+    wanted = [9, 1, 9, 8, 7, 6, 5, 4]
+    assert names.index_of(wanted).tolist() == [-1, 0, -1, -1, -1, -1, -1, -1]
+    with pytest.raises(InputError, match=r"^6 users are unknown to the run: 9, 8, 7, 6, 5, \.\.\.$"):
+        names.index_of(np.array(wanted), refuse=True)
+    with pytest.raises(InputError, match=r"^one item is unknown to the run: b$"):
+        Vocabulary("item", np.array(["a"], dtype=object)).index_of(["a", "b"], refuse=True)
+    assert names.index_of([2, 1], refuse=True).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(("users", "items", "strings"), [(40, 18, False), (18, 40, False), (18, 40, True)])
@@ -50,8 +62,8 @@ def test_a_run_knows_its_users_items_and_test_pairs(tmp_path, users, items, stri
     found, test_items = run.test_pairs()
     test = list(zip(run.users.ids[found].tolist(), run.items.ids[test_items].tolist(), strict=True))
     np.testing.assert_allclose([rated[pair] for pair in test], run.test.rating, rtol=1e-6)
-    for kind, ids, place in (("user", run.users.ids, 0), ("item", run.items.ids, 1)):
-        training = [pair[place] for pair in rated if pair not in set(test)]
+    for kind, ids, side in (("user", run.users.ids, 0), ("item", run.items.ids, 1)):
+        training = [pair[side] for pair in rated if pair not in set(test)]
         assert run.counts(kind).tolist() == [training.count(name) for name in ids.tolist()]
 
 

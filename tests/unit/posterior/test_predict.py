@@ -8,7 +8,7 @@ from runs import Made, make_run
 from scipy.stats import norm
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.predict import Options, Predictor, places_of
+from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.run import Run
 
 CASES = {
@@ -70,7 +70,7 @@ def test_saved_draws_and_names_give_what_the_chain_recorded(made):
     run = made.open()
     users, items = run.test_pairs()
     names = run.users.ids[users].tolist(), run.items.ids[items].tolist()
-    found = Predictor(run, Options())(places_of(run, "user", names[0]), places_of(run, "item", names[1]))
+    found = Predictor(run, Options())(run.users.index_of(names[0]), run.items.index_of(names[1]))
     drawn = len(run.traces[0]["tau"])
     assert drawn >= len(run.draws) / len(run.chains)
     exact = drawn * len(run.chains) == len(run.draws)
@@ -105,10 +105,10 @@ def test_the_unknown_have_their_prior(made, user, item):
     for number in range(len(run.draws)):
         draw = run.draw(number)
         rows = []
-        for kind, place in (("user", user), ("item", item)):
+        for kind, row in (("user", user), ("item", item)):
             prior = draw.prior[kind]
             new = rng.multivariate_normal(prior.mean, prior.covariance, samples)
-            rows.append(new if place < 0 else np.tile(draw.theta[kind][place], (samples, 1)))
+            rows.append(new if row < 0 else np.tile(draw.theta[kind][row], (samples, 1)))
         w, h = rows
         values.append((w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1))
     values = run.mean + np.concatenate(values)

@@ -9,7 +9,7 @@ import pytest
 from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.names import Names, item_titles
+from dsgmcmc.posterior.names import Vocabulary, item_titles
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.recommend import Ranking, Rated, recommend, recommendations
 from dsgmcmc.posterior.run import Run
@@ -22,11 +22,11 @@ def made(request, tmp_path_factory) -> Made:
 
 
 def rated_by(made: Made, run: Run) -> list[set[int]]:
-    """Places of the training items of every user, from the ratings under their names."""
-    test = set(zip(*(places.tolist() for places in run.test_pairs()), strict=True))
+    """Rows of the training items of every user, from the ratings under their names."""
+    test = set(zip(*(side.tolist() for side in run.test_pairs()), strict=True))
     result: list[set[int]] = [set() for _ in range(len(run.users))]
     for user, item, _ in made.ratings.tolist():
-        u, i = int(run.users.places([user])[0]), int(run.items.places([item])[0])
+        u, i = int(run.users.index_of([user])[0]), int(run.items.index_of([item])[0])
         if (u, i) not in test:
             result[u].add(i)
     return result
@@ -130,7 +130,7 @@ def test_titles_of_movielens_and_csv(name, tmp_path):
     """All of MovieLens' formats, in their encodings."""
     path = Path(tmp_path / name)
     path.write_bytes(TITLES[name])
-    items = Names("item", np.array([11, 10, 12], np.int64))
+    items = Vocabulary("item", np.array([11, 10, 12], np.int64))
     assert item_titles(items, path) == {1: "Café Noir (1995)", 0: "B (1996)"}
 
 
@@ -142,6 +142,6 @@ def test_titles_that_do_not_fit_are_refused(content, tmp_path):
     path = tmp_path / "titles"
     path.write_bytes(content)
     with pytest.raises(InputError, match="titles"):
-        item_titles(Names("item", np.array([10, 11], np.int64)), path)
+        item_titles(Vocabulary("item", np.array([10, 11], np.int64)), path)
     with pytest.raises(InputError, match="cannot be read"):
-        item_titles(Names("item", np.array([10], np.int64)), tmp_path / "none")
+        item_titles(Vocabulary("item", np.array([10], np.int64)), tmp_path / "none")

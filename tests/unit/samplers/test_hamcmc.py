@@ -15,7 +15,7 @@ from runs import make_run
 from support import factor_world, metrics, sample, write_planted
 
 from dsgmcmc.config.layers import build
-from dsgmcmc.diagnostics.convergence import apart, diagnose
+from dsgmcmc.diagnostics.convergence import diagnose, split_subchains
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.parallel.partition import column_of
@@ -343,7 +343,7 @@ def test_sub_chains_are_measured_as_chains(tmp_path: Path) -> None:
     trace[:, 0] = rng.standard_normal((2, memory))
     for i in range(1, length):
         trace[:, i] = rho * trace[:, i - 1] + np.sqrt(1 - rho**2) * rng.standard_normal((2, memory))
-    values = apart(trace.reshape(2, -1, 1), memory)
+    values = split_subchains(trace.reshape(2, -1, 1), memory)
     assert values.shape == (2 * memory, length, 1)
     np.testing.assert_array_equal(values[:3, :, 0], trace[0].T)
     np.testing.assert_array_equal(values[3:, :, 0], trace[1].T)
@@ -351,6 +351,6 @@ def test_sub_chains_are_measured_as_chains(tmp_path: Path) -> None:
     assert array_stats.ess(values[..., 0], chain_axis=0, draw_axis=1) == pytest.approx(known, rel=0.3)
     run = make_run(tmp_path, chains=2, sampler={"name": "hamcmc", "memory": memory}, thin=2, iterations=98).open()
     found = {line["name"]: line for line in diagnose(run)["quantities"]}
-    tau = apart(np.stack([chain["tau"][:, :1] for chain in run.traces]), memory)[..., 0]
+    tau = split_subchains(np.stack([chain["tau"][:, :1] for chain in run.traces]), memory)[..., 0]
     assert found["tau"]["ess_bulk"] == pytest.approx(array_stats.ess(tau, chain_axis=0, draw_axis=1))
     assert found["tau"]["rhat"] == pytest.approx(array_stats.rhat(tau, chain_axis=0, draw_axis=1))
