@@ -20,7 +20,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import Options, Prediction, Predictor
 from dsgmcmc.posterior.recommend import By, Ranking, Rated, recommendations
 from dsgmcmc.posterior.run import Run, open_run
 
@@ -204,7 +204,7 @@ class BPMF(Estimator):
             raise InputError("this BPMF is not fitted: call fit first, or open a run with dsgmcmc.open_run")
         return self.run_
 
-    def _predict(self, X: Any, options: Options) -> Float64:
+    def _predict(self, X: Any, options: Options) -> Prediction:
         run = self._fitted()
         users, items = (
             run.vocabulary(kind).index_of(names, refuse=self.unknown == "refuse")
@@ -212,7 +212,7 @@ class BPMF(Estimator):
         )
         if options not in self._predictors:
             self._predictors[options] = Predictor(run, options)
-        return self._predictors[options](users, items).astype(np.float64)
+        return self._predictors[options](users, items)
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> Float64: ...
@@ -241,7 +241,8 @@ class BPMF(Estimator):
             If not fitted, or `unknown` is "refuse" and a name is unknown.
         """
         found = self._predict(X, Options(clip=self.clip))
-        return (found[:, 0], found[:, 1]) if return_std else found[:, 0]
+        mean = found.mean.astype(np.float64)
+        return (mean, found.sd.astype(np.float64)) if return_std else mean
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Float64, Float64]:
         """Predict central intervals of new ratings.
@@ -257,7 +258,7 @@ class BPMF(Estimator):
         low, high : (n,) float64
         """
         found = self._predict(X, Options(interval=level, clip=self.clip))
-        return found[:, 2], found[:, 3]
+        return found.low.astype(np.float64), found.high.astype(np.float64)
 
     def score(self, X: Any, y: Any) -> float:
         """Coefficient of determination R^2 of the predictions, as scikit-learn's regressors have it."""

@@ -20,13 +20,13 @@ from dsgmcmc.types import Array, Float32
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
-def append_results(db: duckdb.DuckDBPyConnection, columns: tuple[str, ...], values: Float32) -> None:
-    """Append rows of numbers to the table ``results``; NaN becomes NULL."""
-    kinds = ", ".join(f"{identifier(name)} FLOAT" for name in columns)
-    db.execute(f"CREATE TABLE IF NOT EXISTS results ({kinds})")
-    arrays = {f"c{k}": np.ascontiguousarray(column) for k, column in enumerate(values.T)}
-    db.register("chunk", arrays)
-    picked = ", ".join(f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END" for name in arrays)
+
+def append_results(db: duckdb.DuckDBPyConnection, columns: dict[str, Float32]) -> None:
+    """Append columns of numbers to the table ``results``; NaN becomes NULL."""
+    names = [identifier(name) for name in columns]
+    db.execute(f"CREATE TABLE IF NOT EXISTS results ({', '.join(f'{name} FLOAT' for name in names)})")
+    db.register("chunk", columns)
+    picked = ", ".join(f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END" for name in names)
     db.execute(f"INSERT INTO results SELECT {picked} FROM chunk")
     db.unregister("chunk")
 

@@ -15,6 +15,8 @@ from scipy.special import ndtr
 
 from dsgmcmc.kernels import jit
 
+Float32 = NDArray[np.float32]
+
 _EXTENT, _PER_UNIT = 9, 256  # linear interpolation errs by less than 5e-7
 #: (4609,) float64: the standard normal distribution function on [-9, 9].
 NORMAL_TABLE = ndtr(np.linspace(-_EXTENT, _EXTENT, 2 * _EXTENT * _PER_UNIT + 1))
@@ -79,8 +81,8 @@ def empirical(c, w, n, p):
 
 
 {decorator}
-def summarise(centre, variance, weights, low, high, z_low, z_high, table, out):
-    """Mean, sd and two quantiles of every cell's mixture into out (q, 4); weights sum to 1."""
+def summarise(centre, variance, weights, p_low, p_high, z_low, z_high, table, means, sds, lows, highs):
+    """Mean, sd and the quantiles p_low and p_high of every cell's mixture; weights sum to 1."""
     n = weights.shape[0]
     c = np.empty(n)
     w = np.empty(n)
@@ -99,24 +101,24 @@ def summarise(centre, variance, weights, low, high, z_low, z_high, table, out):
             narrow = narrow or not v > 0
             inverse[d] = 1 / math.sqrt(v)
         sd = math.sqrt(total)
-        out[q, 0] = mean
-        out[q, 1] = sd
+        means[q] = mean
+        sds[q] = sd
         if narrow:
-            out[q, 2] = empirical(c, w, n, low)
-            out[q, 3] = empirical(c, w, n, high)
+            lows[q] = empirical(c, w, n, p_low)
+            highs[q] = empirical(c, w, n, p_high)
         else:
-            out[q, 2] = quantile(c, inverse, w, n, low, z_low, mean, sd, table)
-            out[q, 3] = quantile(c, inverse, w, n, high, z_high, mean, sd, table)
+            lows[q] = quantile(c, inverse, w, n, p_low, z_low, mean, sd, table)
+            highs[q] = quantile(c, inverse, w, n, p_high, z_high, mean, sd, table)
 '''
 
 
 def summarise(
-    centre: NDArray[np.float32],
-    variance: NDArray[np.float32],
+    centre: Float32,
+    variance: Float32,
     weights: NDArray[np.float64],
     levels: tuple[float, float],
     z: tuple[float, float],
-) -> NDArray[np.float32]:
+) -> tuple[Float32, Float32, Float32, Float32]:
     """Mean, sd and two quantiles of mixtures of normals.
 
     Parameters
@@ -130,18 +132,18 @@ def summarise(
 
     Returns
     -------
-    (q, 4) float32
+    mean, sd, low, high : (q,) float32
     """
-    out = np.empty((len(centre), 4), np.float32)
-    _summary_module().summarise(centre, variance, weights, *levels, *z, NORMAL_TABLE, out)
-    return out
+    mean, sd, low, high = (np.empty(len(centre), np.float32) for _ in range(4))
+    _summary_module().summarise(centre, variance, weights, *levels, *z, NORMAL_TABLE, mean, sd, low, high)
+    return mean, sd, low, high
 
 
 @functools.cache
 def _summary_module() -> Any:
     signature = (
         "void(float32[:, ::1], float32[:, ::1], float64[::1], float64, float64, float64, float64, float64[::1], "
-        "float32[:, ::1])"
+        "float32[::1], float32[::1], float32[::1], float32[::1])"
     )
     source = _SUMMARY.format(
         helper=jit.helper(), decorator=jit.decorator(signature), extent=_EXTENT, per_unit=_PER_UNIT

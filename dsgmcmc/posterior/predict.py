@@ -20,7 +20,7 @@ elements' variances as above. Its own noise weight is taken to be 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +108,22 @@ class Options:
         return "mean", "sd", low, high
 
 
+class Prediction(NamedTuple):
+    """What is predicted of q pairs.
+
+    Attributes
+    ----------
+    mean, sd : (q,) float32
+    low, high : (q,) float32
+        Quantiles: the ends of the interval that `Options` ask for.
+    """
+
+    mean: Float32
+    sd: Float32
+    low: Float32
+    high: Float32
+
+
 class Predictor:
     """Predicts ratings, of users and items by their index.
 
@@ -147,7 +163,7 @@ class Predictor:
             except KeyError as error:
                 raise InputError(f"{run.path} does not know the range of its ratings: leave out clipping") from error
 
-    def __call__(self, users: Int32, items: Int32) -> Float32:
+    def __call__(self, users: Int32, items: Int32) -> Prediction:
         """Predict pairs.
 
         Parameters
@@ -157,19 +173,21 @@ class Predictor:
 
         Returns
         -------
-        (q, 4) float32
-            Mean, sd and the two quantiles.
+        Prediction
+            In units of the ratings.
         """
         users, items = np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32)
         predict = self._from_draws if self.source == "draws" else self._from_moments
-        out = np.empty((len(users), 4), np.float32)
+        found = Prediction(*(np.empty(len(users), np.float32) for _ in Prediction._fields))
         for start in range(0, len(users), _BLOCK):
             part = slice(start, start + _BLOCK)
-            out[part] = predict(users[part], items[part])
-        out[:, [0, 2, 3]] += np.float32(self.run.mean)
-        if self.options.clip:
-            out[:, [0, 2, 3]] = np.clip(out[:, [0, 2, 3]], *self._range)
-        return out
+            for whole, values in zip(found, predict(users[part], items[part]), strict=True):
+                whole[part] = values
+        for values in (found.mean, found.low, found.high):
+            values += np.float32(self.run.mean)
+            if self.options.clip:
+                np.clip(values, *self._range, out=values)
+        return found
 
     def index_of(self, kind: str, names: Any) -> Int32:
         """Index of users or items by their names; -1 for those that neither the run nor the newcomers have."""
@@ -190,9 +208,9 @@ class Predictor:
 
     # ------------------------------------------------------------------ from draws
 
-    def _from_draws(self, users: Int32, items: Int32) -> Float32:
+    def _from_draws(self, users: Int32, items: Int32) -> Prediction:
         centre, variance = self.components(users, items)
-        return summarise(centre, variance, self.run.draw_weights, self.options.levels, self._z)
+        return Prediction(*summarise(centre, variance, self.run.draw_weights, self.options.levels, self._z))
 
     def components(self, users: Int32, items: Int32) -> tuple[Float32, Float32]:
         """Means, less the training mean, and variances of the mixture's components, (q, draws) float32 each."""
@@ -237,7 +255,7 @@ class Predictor:
 
     # ------------------------------------------------------------------ from moments
 
-    def _from_moments(self, users: Int32, items: Int32) -> Float32:
+    def _from_moments(self, users: Int32, items: Int32) -> Prediction:
         which, known_users, known_items = self._unseen(users, items)
         means, variances = [], []
         for m, both in zip(self.run.moments, self._both, strict=True):
@@ -254,7 +272,8 @@ class Predictor:
             variances.append(variance)
         mean = np.mean(means, axis=0)
         sd = np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
-        return np.stack([mean, sd, mean + np.float32(self._z[0]) * sd, mean + np.float32(self._z[1]) * sd], axis=1)
+        low, high = (mean + np.float32(z) * sd for z in self._z)
+        return Prediction(mean, sd, low, high)
 
     # ------------------------------------------------------------------ two sides
 

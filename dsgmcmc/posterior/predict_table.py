@@ -21,7 +21,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.predict import Newcomers, Options, Predictor
+from dsgmcmc.posterior.predict import Newcomers, Options, Prediction, Predictor
 from dsgmcmc.posterior.run import Run
 
 Unknown = Literal["refuse", "prior", "nan"]
@@ -82,8 +82,8 @@ def predict_table(
         table = load_pairs(db, pairs, columns or {}, Path(scratch))
         number = unseen = 0
         for _, values, missing in _predictions(db, table, predictor, unknown, (0, 1)):
-            append_results(db, options.columns, values)
-            number, unseen = number + len(values), unseen + missing
+            append_results(db, dict(zip(options.columns, values, strict=True)))
+            number, unseen = number + len(values.mean), unseen + missing
         write_query(db, _QUERY, out, Path(scratch))
     return {"pairs": number, "unknown": unseen, "source": predictor.source}
 
@@ -120,8 +120,8 @@ def _predict_together(
             table = load_pairs(db, pairs, columns, scratch)
             number = unseen = 0
             for k, values, missing in _predictions(db, table, predictor, unknown, (comm.rank, comm.size)):
-                np.save(scratch / f"{k}.npy", values, allow_pickle=False)
-                number, unseen = number + len(values), unseen + missing
+                np.save(scratch / f"{k}.npy", np.stack(values), allow_pickle=False)
+                number, unseen = number + len(values.mean), unseen + missing
             return db, predictor.source, number, unseen
 
         db, source, number, unseen = agree(comm, share, "predict")
@@ -129,7 +129,8 @@ def _predict_together(
 
         def write() -> None:
             for k in range(chunk_count(number)):
-                append_results(db, options.columns, np.load(scratch / f"{k}.npy", allow_pickle=False))
+                values = np.load(scratch / f"{k}.npy", allow_pickle=False)
+                append_results(db, dict(zip(options.columns, values, strict=True)))
             write_query(db, _QUERY, out, scratch)
 
         agree(comm, write if at_root else lambda: None, "predict")
@@ -138,14 +139,14 @@ def _predict_together(
 
 def _predictions(
     db: duckdb.DuckDBPyConnection, table: PairsTable, predictor: Predictor, unknown: Unknown, share: tuple[int, int]
-) -> Iterator[tuple[int, npt.NDArray[np.float32], int]]:
+) -> Iterator[tuple[int, Prediction, int]]:
     """Predict every chunk of a table whose number is `share[0]` modulo `share[1]`.
 
     Yields
     ------
     number : int
         Of the chunk.
-    values : (q, 4) float32
+    values : Prediction
     unknown : int
         Pairs with a side that the run does not know.
     """
@@ -162,7 +163,8 @@ def _predictions(
         missing = (users < 0) | (items < 0)
         values = predictor(users, items)
         if unknown == "nan":
-            values[missing] = np.nan
+            for column in values:
+                column[missing] = np.nan
         yield k, values, int(missing.sum())
 
 

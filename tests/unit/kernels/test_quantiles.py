@@ -17,9 +17,9 @@ def test_quantiles_of_awkward_mixtures():
     variance = (10.0 ** rng.uniform(-4, 4, (200, 7))).astype(np.float32)
     weights = rng.dirichlet(np.full(7, 0.5))
     levels = (0.003, 0.9)
-    found = summarise(centre, variance, weights, levels, tuple(norm.ppf(levels)))
-    for c, v, row in zip(centre.astype(float), variance.astype(float), found, strict=True):
-        for level, quantile in zip(levels, row[2:], strict=True):
+    _, _, *found = summarise(centre, variance, weights, levels, tuple(norm.ppf(levels)))
+    for c, v, *quantiles in zip(centre.astype(float), variance.astype(float), *found, strict=True):
+        for level, quantile in zip(levels, quantiles, strict=True):
 
             def excess(x: float, level: float = level, c: np.ndarray = c, v: np.ndarray = v) -> float:
                 return float(weights @ norm.cdf((x - c) / np.sqrt(v)) - level)

@@ -44,7 +44,7 @@ def test_hdf5_predicts_as_the_run_does(made, tmp_path, float16, tolerance):
         assert ("user_weight" in file["draws"]) == (run.config.noise != "shared")
         np.testing.assert_array_equal(file["items/mean"][1], run.moments[1].mean["item"])
         np.testing.assert_array_equal(file["users/ratings"][:], run.counts("user"))
-    expected = Predictor(run, Options())(np.int32([user]), np.int32([item]))[0, 0]
+    expected = Predictor(run, Options())(np.int32([user]), np.int32([item])).mean[0]
     assert mean == pytest.approx(expected, abs=tolerance)
 
 

@@ -61,10 +61,11 @@ def test_predictions_of_new_rows_carry_their_uncertainty(run):
             h = run.draw(number).theta["item"][4]
             values.append(run.mean + w[:, :3] @ h[:3] + w[:, 3] + h[3])
         values = np.concatenate(values)
-        assert found[which, 0] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
-        assert found[which, 1] == pytest.approx(values.std(), rel=0.03)
-        assert found[which, 2] == pytest.approx(np.quantile(values, 0.05), abs=0.06)
-    np.testing.assert_allclose(found[2], Predictor(run, Options(of_mean=True))(users[2:], items[2:])[0])
+        assert found.mean[which] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
+        assert found.sd[which] == pytest.approx(values.std(), rel=0.03)
+        assert found.low[which] == pytest.approx(np.quantile(values, 0.05), abs=0.06)
+    known = Predictor(run, Options(of_mean=True))(users[2:], items[2:])
+    np.testing.assert_allclose([values[2] for values in found], [values[0] for values in known])
 
 
 def test_recommendations_for_new_users(run):
@@ -79,14 +80,14 @@ def test_recommendations_for_new_users(run):
             own = users == n + which
             assert set(items[own].tolist()) == set(everything.tolist()) - rated
             values = predictor(np.full(len(everything), n + which, np.int32), everything)
-            np.testing.assert_allclose(scores[own], (values[:, 0] + sign * values[:, 1])[items[own]], atol=5e-3)
+            np.testing.assert_allclose(scores[own], (values.mean + sign * values.sd)[items[own]], atol=5e-3)
 
 
 def test_own_noise_of_new_users_is_inferred(tmp_path):
     """A user whose ratings scatter has a wider predictive interval than one whose ratings fit."""
     run = make_run(tmp_path, noise="by-user", iterations=100, users=60, items=40).open()
     items = np.arange(30, dtype=np.int32)
-    steady = Predictor(run, Options())(np.full(30, 1, np.int32), items)[:, 0].astype(float)
+    steady = Predictor(run, Options())(np.full(30, 1, np.int32), items).mean.astype(float)
     wild = steady + np.where(np.arange(30) % 2, 3.0, -3.0)
     rows, others = np.repeat([0, 1], 30), np.tile(items, 2)
     vocabulary = Vocabulary("user", np.array([-1, -2], np.int64))
@@ -128,8 +129,8 @@ def test_fold_in_is_nearly_as_good_as_training(tmp_path):
         assert min(rows.min() for rows in index) >= 0
         found = predictor(*index)
         x = target[:, 2].astype(float)
-        errors[name] = np.sqrt(np.mean((found[:, 0] - x) ** 2))
-        inside = np.mean((x >= found[:, 2]) & (x <= found[:, 3]))
+        errors[name] = np.sqrt(np.mean((found.mean - x) ** 2))
+        inside = np.mean((x >= found.low) & (x <= found.high))
         assert 0.84 < inside < 0.96, (name, inside)
     means = {i: made.ratings[~held & (made.ratings[:, 1] == i), 2].mean() for i in set(target[:, 1])}
     naive = np.sqrt(np.mean([(means[i] - x) ** 2 for _, i, x in target]))

@@ -47,7 +47,7 @@ def test_a_new_rating_is_the_mixture_over_draws(made):
     found = Predictor(run, Options(interval=0.98))(users, items)
     weights = run.draw_weights
     assert weights.sum() == pytest.approx(1)
-    for u, i, (mean, sd, low, high) in zip(users, items, found, strict=True):
+    for u, i, mean, sd, low, high in zip(users, items, *found, strict=True):
         c, v = components(run, u, i)
         assert mean == pytest.approx(weights @ c, abs=2e-5)
         assert sd == pytest.approx(np.sqrt(weights @ (v + (c - weights @ c) ** 2)), rel=1e-4)
@@ -58,11 +58,11 @@ def test_a_new_rating_is_the_mixture_over_draws(made):
 def test_of_the_mean_leaves_out_the_noise(made):
     """The predictor alone: sd and quantiles of the draws themselves."""
     run = made.open()
-    found = Predictor(run, Options(of_mean=True, interval=0.5))(np.int32([4]), np.int32([2]))[0]
+    found = Predictor(run, Options(of_mean=True, interval=0.5))(np.int32([4]), np.int32([2]))
     c, _ = components(run, 4, 2)
-    assert found[1] == pytest.approx(c.std(), rel=1e-3)
-    assert np.mean(c <= found[2]) == pytest.approx(0.25, abs=1 / len(c))
-    assert np.mean(c <= found[3]) == pytest.approx(0.75, abs=1 / len(c))
+    assert found.sd[0] == pytest.approx(c.std(), rel=1e-3)
+    assert np.mean(c <= found.low[0]) == pytest.approx(0.25, abs=1 / len(c))
+    assert np.mean(c <= found.high[0]) == pytest.approx(0.75, abs=1 / len(c))
 
 
 def test_saved_draws_and_names_give_what_the_chain_recorded(made):
@@ -74,9 +74,9 @@ def test_saved_draws_and_names_give_what_the_chain_recorded(made):
     drawn = len(run.traces[0]["tau"])
     assert drawn >= len(run.draws) / len(run.chains)
     exact = drawn * len(run.chains) == len(run.draws)
-    np.testing.assert_allclose(found[:, 0], run.test.mean, atol=1e-4 if exact else 0.15)
+    np.testing.assert_allclose(found.mean, run.test.mean, atol=1e-4 if exact else 0.15)
     variance = run.test.variance + run.test.noise_variance
-    np.testing.assert_allclose(found[:, 1] ** 2, variance, rtol=1e-3 if exact else 0.3)
+    np.testing.assert_allclose(found.sd**2, variance, rtol=1e-3 if exact else 0.3)
 
 
 def test_moments_follow_their_formula(made):
@@ -89,7 +89,7 @@ def test_moments_follow_their_formula(made):
         means.append(run.mean + w[:k] @ h[:k] + w[k:].sum() + h[k:].sum())
         product = (w**2 * vh + vw * h**2 + vw * vh)[:k].sum() + vw[k:].sum() + vh[k:].sum()
         variances.append(product + m.noise_variance / (m.weight["user"][5] * m.weight["item"][3]))
-    mean, sd, low, high = Predictor(run, Options("moments"))(np.int32([5]), np.int32([3]))[0]
+    mean, sd, low, high = (values[0] for values in Predictor(run, Options("moments"))(np.int32([5]), np.int32([3])))
     assert mean == pytest.approx(np.mean(means), abs=1e-4)
     assert sd**2 == pytest.approx(np.mean(variances) + np.var(means), rel=1e-4)
     assert [low, high] == pytest.approx([mean - 1.6448536 * sd, mean + 1.6448536 * sd], abs=1e-4)
@@ -112,11 +112,11 @@ def test_the_unknown_have_their_prior(made, user, item):
         w, h = rows
         values.append((w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1))
     values = run.mean + np.concatenate(values)
-    mean, sd = Predictor(run, Options(of_mean=True))(np.int32([user]), np.int32([item]))[0, :2]
-    assert mean == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
-    assert sd == pytest.approx(values.std(), rel=0.02)
-    from_moments = Predictor(run, Options("moments", of_mean=True))(np.int32([user]), np.int32([item]))[0]
-    assert from_moments[0] == pytest.approx(mean, abs=1.0)
+    found = Predictor(run, Options(of_mean=True))(np.int32([user]), np.int32([item]))
+    assert found.mean[0] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
+    assert found.sd[0] == pytest.approx(values.std(), rel=0.02)
+    from_moments = Predictor(run, Options("moments", of_mean=True))(np.int32([user]), np.int32([item]))
+    assert from_moments.mean[0] == pytest.approx(found.mean[0], abs=1.0)
 
 
 def test_clipping_moves_means_and_quantiles_but_not_sds(made):
@@ -126,9 +126,10 @@ def test_clipping_moves_means_and_quantiles_but_not_sds(made):
     free = Predictor(run, Options(interval=0.99))(users, items)
     clipped = Predictor(run, Options(interval=0.99, clip=True))(users, items)
     low, high = run.facts["minimum"], run.facts["maximum"]
-    assert free[:, 3].max() > high
-    np.testing.assert_allclose(clipped[:, 1], free[:, 1])
-    np.testing.assert_allclose(clipped[:, [0, 2, 3]], np.clip(free[:, [0, 2, 3]], low, high))
+    assert free.high.max() > high
+    np.testing.assert_array_equal(clipped.sd, free.sd)
+    for name in ("mean", "low", "high"):
+        np.testing.assert_allclose(getattr(clipped, name), np.clip(getattr(free, name), low, high))
 
 
 def test_options_name_their_quantiles():

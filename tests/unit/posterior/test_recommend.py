@@ -47,7 +47,7 @@ def test_the_best_of_all_that_was_not_rated(made, source, by, sign):
     found = [np.concatenate(column) for column in zip(*parts, strict=True)]
     for user in users.tolist():
         values = predictor(np.full(len(run.items), user, np.int32), np.arange(len(run.items), dtype=np.int32))
-        score = values[:, 0] + sign * values[:, 1]
+        score = values.mean + sign * values.sd
         score[sorted(theirs[user])] = -np.inf
         expected = np.argsort(-score, kind="stable")[:4]
         own = found[0] == user
@@ -80,9 +80,9 @@ def test_thompson_sampling_varies_with_the_seed_around_the_mean(made, source):
     again = next(iter(recommend(run, user, Ranking(n, "thompson", source=source, seed=0))))
     assert scores[0, again[1]].tolist() == again[2].astype(float).tolist()
     values = Predictor(run, Options(source, of_mean=True))(np.zeros(n, np.int32), np.arange(n, dtype=np.int32))
-    error = np.abs(scores.mean(axis=0) - values[:, 0]) / (values[:, 1] / np.sqrt(200))
+    error = np.abs(scores.mean(axis=0) - values.mean) / (values.sd / np.sqrt(200))
     assert error.max() < 5
-    assert np.abs(scores.std(axis=0) / values[:, 1] - 1).max() < 0.35
+    assert np.abs(scores.std(axis=0) / values.sd - 1).max() < 0.35
 
 
 def test_named_columns(made):
