@@ -34,25 +34,25 @@ class Draw:
         Factors of the users and of the items; the last column is the bias, if the model has biases.
     tau : float
         Precision of the noise.
-    weight : dict of kind to (n,) float32
-        Noise of its own: the variance of a rating is 1 / (tau weight_user weight_item). All 1 if the noise is shared.
+    noise_scale : dict of kind to (n,) float32
+        g of heteroscedastic noise: the variance of a rating is 1 / (tau g_user g_item). All 1 if the noise is shared.
     prior : dict of kind to Prior
     nu : dict of kind to float
-        Degrees of freedom of the prior of `weight`, where it is sampled.
+        Degrees of freedom of the prior of `noise_scale`, where it is sampled.
     """
 
     chain: int
     iteration: int
     theta: dict[str, Float32]
     tau: float
-    weight: dict[str, Float32]
+    noise_scale: dict[str, Float32]
     prior: dict[str, Prior]
     nu: dict[str, float]
 
     @property
     def nbytes(self) -> int:
         """Memory of the factors."""
-        return sum(array.nbytes for array in (*self.theta.values(), *self.weight.values()))
+        return sum(array.nbytes for array in (*self.theta.values(), *self.noise_scale.values()))
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Moments:
     ----------
     mean, variance : dict of kind to (n, D) float32
         Of every element of the factors over all draws of the chain.
-    weight : dict of kind to (n,) float32
-        Posterior mean of the noise weights.
+    noise_scale : dict of kind to (n,) float32
+        Posterior mean of the noise scales g.
     noise_variance : float
         Posterior mean of 1 / tau.
     prior : dict of kind to Prior
@@ -73,6 +73,6 @@ class Moments:
 
     mean: dict[str, Float32]
     variance: dict[str, Float32]
-    weight: dict[str, Float32]
+    noise_scale: dict[str, Float32]
     noise_variance: float
     prior: dict[str, Prior]

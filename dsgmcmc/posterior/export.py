@@ -124,7 +124,9 @@ def _write_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
             for kind in KINDS:
                 _store(group, f"{kind}s", number, len(run.draws), draw.theta[kind], dtype)
                 if config.noise != "shared":
-                    _store(group, f"{kind}_weight", number, len(run.draws), draw.weight[kind], np.dtype(np.float32))
+                    _store(
+                        group, f"{kind}_weight", number, len(run.draws), draw.noise_scale[kind], np.dtype(np.float32)
+                    )
 
 
 def _store(group: Any, name: str, number: int, of: int, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:

@@ -51,7 +51,7 @@ class FoldIn:
     values : (n,) float
         The ratings.
     seed : int
-        Of the noise weights, where the model has them.
+        Of the noise scales, where the model has them.
 
     Raises
     ------
@@ -124,8 +124,8 @@ class FoldIn:
             if biases:
                 target = target - theta[:, rank]
                 theta[:, rank] = 1.0
-            weight = draw.tau * draw.weight[other][self._others[part]].astype(np.float64)
-            gram, moment = (theta.T * weight) @ theta, theta.T @ (weight * target)
+            noise_precision = draw.tau * draw.noise_scale[other][self._others[part]].astype(np.float64)
+            gram, moment = (theta.T * noise_precision) @ theta, theta.T @ (noise_precision * target)
             g = 1.0
             for turn in range(GIBBS + 1 if nu is not None else 1):
                 lower = np.linalg.cholesky(precision + g * gram)
@@ -133,7 +133,7 @@ class FoldIn:
                 mean = inverse.T @ (inverse @ (precision @ prior.mean + g * moment))
                 if nu is not None and turn < GIBBS:
                     draw_of_theta = mean + inverse.T @ rng.standard_normal(d)
-                    squares = float(weight @ (target - theta @ draw_of_theta) ** 2)
+                    squares = float(noise_precision @ (target - theta @ draw_of_theta) ** 2)
                     g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
             result.mean[row], result.covariance[row], result.noise[row] = mean, inverse.T @ inverse, 1 / g
         return result

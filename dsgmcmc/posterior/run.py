@@ -168,7 +168,7 @@ class Run:
 
     def _read_moments(self, snapshot: Snapshot, trace: dict[str, Float64]) -> Moments:
         share = trace["weight"] / trace["weight"].sum()
-        weighted = any(key.field == "weight_mean" for key in snapshot.names())
+        scaled = any(key.field == "weight_mean" for key in snapshot.names())
         prior = {}
         for kind in KINDS:
             variance = (share / trace[f"{kind}.precision"]).sum(axis=0)
@@ -177,8 +177,8 @@ class Run:
         return Moments(
             mean=mean,
             variance={kind: self._whole(snapshot, "moments", kind, "variance") for kind in KINDS},
-            weight={
-                kind: self._whole(snapshot, "moments", kind, "weight_mean")[:, 0] if weighted else _ones(mean[kind])
+            noise_scale={
+                kind: self._whole(snapshot, "moments", kind, "weight_mean")[:, 0] if scaled else _ones(mean[kind])
                 for kind in KINDS
             },
             noise_variance=float((share / trace["tau"]).sum()),
@@ -236,7 +236,7 @@ class Run:
         snapshot = Snapshot(self.directory.series("draws", chain) / step_name(iteration))
         state = {self._label(name): value.array() for name, value in snapshot.manifest.state.items()}
         theta = {kind: self._whole(snapshot, "draw", kind, "theta") for kind in KINDS}
-        weighted = any(key.field == "weight" for key in snapshot.names())
+        scaled = any(key.field == "weight" for key in snapshot.names())
         prior = {}
         for kind in KINDS:
             precision = state[f"{kind}.precision"]
@@ -247,8 +247,8 @@ class Run:
             iteration=iteration,
             theta=theta,
             tau=float(state["tau"]),
-            weight={
-                kind: self._whole(snapshot, "draw", kind, "weight")[:, 0] if weighted else _ones(theta[kind])
+            noise_scale={
+                kind: self._whole(snapshot, "draw", kind, "weight")[:, 0] if scaled else _ones(theta[kind])
                 for kind in KINDS
             },
             prior=prior,

@@ -41,7 +41,7 @@ def foldin(
         Unknown, typer.Option(help="With --pairs: unknown names: refuse, predict from the prior, or leave empty.")
     ] = Unknown.refuse,
     columns: ColumnsOption = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of Thompson sampling and noise weights.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of Thompson sampling and noise scales.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print recommendations as JSON.")] = False,
 ) -> None:
     """Recommend to users that the run has never seen, or predict for new users or items.

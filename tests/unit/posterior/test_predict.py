@@ -34,7 +34,7 @@ def components(run: Run, u: int, i: int, noise: bool = True) -> tuple[np.ndarray
         w, h = draw.theta["user"][u].astype(float), draw.theta["item"][i].astype(float)
         k = run.config.rank
         centres.append(run.mean + w[:k] @ h[:k] + w[k:].sum() + h[k:].sum())
-        precision = draw.tau * draw.weight["user"][u] * draw.weight["item"][i]
+        precision = draw.tau * draw.noise_scale["user"][u] * draw.noise_scale["item"][i]
         variances.append(1 / precision if noise else 0.0)
     return np.array(centres), np.array(variances)
 
@@ -88,7 +88,7 @@ def test_moments_follow_their_formula(made):
         w, h, vw, vh = (x[r].astype(float) for x in (m.mean, m.variance) for x, r in ((x["user"], 5), (x["item"], 3)))
         means.append(run.mean + w[:k] @ h[:k] + w[k:].sum() + h[k:].sum())
         product = (w**2 * vh + vw * h**2 + vw * vh)[:k].sum() + vw[k:].sum() + vh[k:].sum()
-        variances.append(product + m.noise_variance / (m.weight["user"][5] * m.weight["item"][3]))
+        variances.append(product + m.noise_variance / (m.noise_scale["user"][5] * m.noise_scale["item"][3]))
     mean, sd, low, high = (values[0] for values in Predictor(run, Options("moments"))(np.int32([5]), np.int32([3])))
     assert mean == pytest.approx(np.mean(means), abs=1e-4)
     assert sd**2 == pytest.approx(np.mean(variances) + np.var(means), rel=1e-4)
