@@ -117,16 +117,15 @@ def _write_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
         group["chain"] = np.array([chain for chain, _ in run.draws], np.int64)
         group["iteration"] = np.array([iteration for _, iteration in run.draws], np.int64)
         group["weight"] = run.draw_weights
-        tau = group.create_dataset("tau", len(run.draws), np.float64)
-        for number in range(len(run.draws)):
+        count = len(run.draws)
+        tau = group.create_dataset("tau", count, np.float64)
+        for number in range(count):
             draw = run.draw(number)
             tau[number] = draw.tau
             for kind in KINDS:
-                _store(group, f"{kind}s", number, len(run.draws), draw.theta[kind], dtype)
+                _store(group, f"{kind}s", number, count, draw.theta[kind], dtype)
                 if config.noise != "shared":
-                    _store(
-                        group, f"{kind}_weight", number, len(run.draws), draw.noise_scale[kind], np.dtype(np.float32)
-                    )
+                    _store(group, f"{kind}_weight", number, count, draw.noise_scale[kind], np.dtype(np.float32))
 
 
 def _store(group: Any, name: str, number: int, of: int, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:

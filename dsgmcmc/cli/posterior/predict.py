@@ -6,7 +6,7 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -87,17 +87,21 @@ def predict(
 
     options = Options(source.value, of_mean, interval, clip)
     names = parse_pair_columns(columns)
+
+    def tell(done: dict[str, Any]) -> None:
+        if as_json:
+            print(json.dumps(done), file=sys.stderr)
+
     if launch.launched():
         comm = launch.world_comm()
 
         def work() -> int:
             opened = agree(comm, lambda: open_run(run), "predict")
             done = predict_table(opened, pairs, out, options, unknown=unknown.value, columns=names, comm=comm)
-            if as_json and comm.rank == 0:
-                print(json.dumps(done), file=sys.stderr)
+            if comm.rank == 0:
+                tell(done)
             return EXIT_DONE
 
         launch.run_parallel(comm, work)
-    done = predict_table(open_run(run), pairs, out, options, unknown=unknown.value, columns=names)
-    if as_json:
-        print(json.dumps(done), file=sys.stderr)
+    else:
+        tell(predict_table(open_run(run), pairs, out, options, unknown=unknown.value, columns=names))
