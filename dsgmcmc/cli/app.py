@@ -12,13 +12,14 @@ from dsgmcmc.cli.cluster.launch_script import launch_script
 from dsgmcmc.cli.data.fetch import fetch
 from dsgmcmc.cli.data.prepare import prepare
 from dsgmcmc.cli.data.synthetic import synthetic
-from dsgmcmc.cli.info import info, verify
+from dsgmcmc.cli.info import info
 from dsgmcmc.cli.posterior.export import export
 from dsgmcmc.cli.posterior.foldin import foldin
 from dsgmcmc.cli.posterior.predict import predict
 from dsgmcmc.cli.posterior.recommend import recommend
 from dsgmcmc.cli.posterior.report import report
 from dsgmcmc.cli.sample import sample
+from dsgmcmc.cli.verify import verify
 from dsgmcmc.errors import EXIT_USAGE, InputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

@@ -1,4 +1,4 @@
-"""``dsgmcmc info`` and ``dsgmcmc verify``: what a file or run is, and whether it is whole."""
+"""``dsgmcmc info``: what a file or run is, and how good a run is."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dsgmcmc.errors import InputError
-
-PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file, run directory or snapshot.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+from dsgmcmc.cli.options import JsonOption, PathArgument, kind_of
 
 
 def info(
@@ -45,38 +42,6 @@ def info(
     for name, value in facts.items():
         table.add_row(name.replace("_", " "), _text(value))
     Console().print(table)
-
-
-def verify(path: PathArgument, as_json: JsonOption = False) -> None:
-    """Check every checksum and the structure, and print the digest of the content.
-
-    The digest of a run is of its newest checkpoint, its saved draws and its posterior. It does not depend on the
-    number of processes that wrote them, nor on how often the run was resumed.
-
-    \b
-    Examples:
-      dsgmcmc verify run
-      dsgmcmc verify run --json | jq -r .digest
-    """
-    kind = _kind(path)
-    from dsgmcmc.storage.verify import verify_run, verify_snapshot
-
-    if kind == "ratings file":
-        from dsgmcmc.data.ratings import open_ratings
-
-        with open_ratings(path) as ratings:
-            ratings.verify()
-            digest = ratings.digest
-    elif kind == "run":
-        from dsgmcmc.storage.rundir import RunDirectory
-
-        digest = verify_run(RunDirectory(path))
-    else:
-        digest = verify_snapshot(path)
-    if as_json:
-        print(json.dumps({"path": str(path), "kind": kind, "valid": True, "digest": digest}))
-    else:
-        print(f"{path}: a valid {kind}, digest {digest}")
 
 
 def _diagnose(path: Path, as_json: bool) -> None:
@@ -139,19 +104,8 @@ def _calibration_table(scores: dict[str, Any]) -> Table:
     return table
 
 
-def _kind(path: Path) -> str:
-    if path.is_file():
-        return "ratings file"
-    if (path / "run.toml").exists():
-        return "run"
-    if (path / "manifest.json").exists():
-        return "snapshot"
-    what = "has neither run.toml nor manifest.json" if path.is_dir() else "does not exist"
-    raise InputError(f"{path} {what}: expected a ratings file, a run directory or a snapshot")
-
-
 def _describe(path: Path) -> dict[str, Any]:
-    kind = _kind(path)
+    kind = kind_of(path)
     if kind == "ratings file":
         from dsgmcmc.data.ratings import open_ratings
 

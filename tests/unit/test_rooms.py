@@ -97,6 +97,14 @@ def test_samplers_do_not_know_each_other():
             assert not imports(name) & algorithms, name
 
 
+def test_commands_do_not_know_each_other():
+    """What two commands share has a file of its own: an option that is changed for one changes for all, by intent."""
+    commands = {module for module in imports("cli/app.py") if f"{module}.".startswith("dsgmcmc.cli.")}
+    for name in FILES:
+        if name.startswith("cli/") and name != "cli/app.py":
+            assert not imports(name) & commands, name
+
+
 def test_mpi_lives_in_few_places():
     """Everything else runs on login nodes and on machines without MPI, and is testable without a launcher."""
     places = {"parallel/ring.py", "parallel/launch.py", "runs/job.py", "runs/control.py", "cluster/probes.py"}

@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dsgmcmc.cli.options import JsonOption
 from dsgmcmc.errors import InputError
 
 bench = typer.Typer(no_args_is_help=True, help="Measure kernels, noise, the ring and whole runs on this machine.")
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 RepeatsOption = Annotated[int, typer.Option(min=1, help="Repetitions; the median and quartiles are shown.")]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dsgmcmc.cli.options import JsonOption
 from dsgmcmc.errors import EXIT_FAILURE
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def doctor(
     out: Annotated[
         Path, typer.Option(help="Under a launcher: the folder of a run, to see whether all processes share it.")
     ] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Look at what sampling needs on this machine, and say what to do about what is missing.
 

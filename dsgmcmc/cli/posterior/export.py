@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dsgmcmc.cli.posterior.predict import RunArgument
+from dsgmcmc.cli.options import RunArgument
 
 
 def export(

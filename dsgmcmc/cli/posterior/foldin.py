@@ -8,8 +8,18 @@ from typing import Annotated
 
 import typer
 
-from dsgmcmc.cli.posterior.predict import ColumnsOption, IntervalOption, OutOption, RunArgument, Unknown
-from dsgmcmc.cli.posterior.recommend import By, ItemsOption, TopOption, show
+from dsgmcmc.cli.options import (
+    By,
+    ColumnsOption,
+    IntervalOption,
+    ItemsOption,
+    OutOption,
+    RunArgument,
+    TopOption,
+    Unknown,
+    ZOption,
+)
+from dsgmcmc.cli.posterior.show import show_recommendations
 from dsgmcmc.errors import InputError
 
 
@@ -32,7 +42,7 @@ def foldin(
     top: TopOption = 10,
     out: OutOption = None,
     by: Annotated[By, typer.Option(help="Recommend by mean, confidence bound, or Thompson sampling.")] = By.mean,
-    z: Annotated[float, typer.Option("--z", min=0, help="Sds between the mean and a confidence bound.")] = 1.0,
+    z: ZOption = 1.0,
     items: ItemsOption = None,
     of_mean: Annotated[bool, typer.Option("--of-mean", help="With --pairs: without the noise of a rating.")] = False,
     interval: IntervalOption = 0.9,
@@ -84,4 +94,4 @@ def foldin(
     if out is not None:
         write_blocks(found, out)
     else:
-        show(found, as_json)
+        show_recommendations(found, as_json)

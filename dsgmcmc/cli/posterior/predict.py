@@ -4,48 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from dsgmcmc.cli.options import ColumnsOption, From, FromOption, IntervalOption, OutOption, RunArgument, Unknown
 from dsgmcmc.errors import EXIT_DONE
 from dsgmcmc.parallel import launch
-
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
-OutOption = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", metavar="OUT", help="CSV or Parquet, by the suffix.  [default: CSV to stdout]"),
-]
-IntervalOption = Annotated[
-    float, typer.Option(help="Probability between the two quantiles: 0.9 gives q05 and q95.", show_default=True)
-]
-ColumnsOption = Annotated[
-    str | None,
-    typer.Option(metavar="user=U,item=I", help="Names in the header, or positions from 1; detected by default."),
-]
-
-
-class From(StrEnum):
-    """What predictions are made from."""
-
-    auto = "auto"
-    draws = "draws"
-    moments = "moments"
-
-
-class Unknown(StrEnum):
-    """What is done with users and items that the run does not know."""
-
-    refuse = "refuse"
-    prior = "prior"
-    nan = "nan"
-
-
-FromOption = Annotated[
-    From, typer.Option("--from", help="Saved draws, or moments; auto takes draws where there are any.")
-]
 
 
 def predict(

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from dsgmcmc.cli.posterior.predict import From, FromOption, OutOption, RunArgument
+from dsgmcmc.cli.options import By, From, FromOption, ItemsOption, OutOption, RunArgument, TopOption, ZOption
+from dsgmcmc.cli.posterior.show import show_recommendations
 from dsgmcmc.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-class By(StrEnum):
-    """What items are ranked by."""
-
-    mean = "mean"
-    ucb = "ucb"
-    lcb = "lcb"
-    thompson = "thompson"
-
 
 DataOption = Annotated[
     Path | None,
     typer.Option(metavar="DATA.h5", help="The run's ratings file, if it was moved.  [default: where it was]"),
-]
-TopOption = Annotated[int, typer.Option("--top", "-n", min=1, help="Items a user.")]
-ItemsOption = Annotated[
-    Path | None,
-    typer.Option("--items", metavar="FILE", help="Names of items: movies.dat, u.item, movies.csv or any CSV."),
 ]
 
 
@@ -48,7 +26,7 @@ def recommend(
     top: TopOption = 10,
     out: OutOption = None,
     by: Annotated[By, typer.Option(help="Mean, upper or lower confidence bound, or Thompson sampling.")] = By.mean,
-    z: Annotated[float, typer.Option("--z", min=0, help="Sds between the mean and a confidence bound.")] = 1.0,
+    z: ZOption = 1.0,
     source: FromOption = From.auto,
     items: ItemsOption = None,
     include_rated: Annotated[bool, typer.Option("--include-rated", help="Also what the user has rated.")] = False,
@@ -94,28 +72,4 @@ def recommend(
     if out is not None:
         write_blocks(found, out)
     else:
-        show(found, as_json)
-
-
-def show(blocks: Iterator[dict[str, Any]], as_json: bool) -> None:
-    """Print recommendations."""
-    lines = [
-        dict(zip(block, values, strict=True))
-        for block in blocks
-        for values in zip(*(column.tolist() for column in block.values()), strict=True)
-    ]
-    if as_json:
-        print(json.dumps(lines, indent=1))
-        return
-    console = Console()
-    for name in dict.fromkeys(line["user_id"] for line in lines):
-        own = [line for line in lines if line["user_id"] == name]
-        table = Table(title=f"user {name}", title_justify="left")
-        for heading in ("rank", "score", "item", *(("name",) if "item_name" in own[0] else ())):
-            table.add_column(heading, justify="left" if heading == "name" else "right")
-        for line in own:
-            named = [line["item_name"]] if "item_name" in line else []
-            table.add_row(str(line["rank"]), f"{line['score']:.3f}", str(line["item_id"]), *named)
-        console.print(table)
-    if not lines:
-        print("nothing is left to recommend: everything was rated", file=sys.stderr)
+        show_recommendations(found, as_json)
