@@ -49,10 +49,6 @@ FromOption = Annotated[
 IntervalOption = Annotated[
     float, typer.Option(help="Probability between the two quantiles: 0.9 gives q05 and q95.", show_default=True)
 ]
-ColumnsOption = Annotated[
-    str | None,
-    typer.Option(metavar="user=U,item=I", help="Names in the header, or positions from 1; detected by default."),
-]
 TopOption = Annotated[int, typer.Option("--top", "-n", min=1, help="Items a user.")]
 ZOption = Annotated[float, typer.Option("--z", min=0, help="Sds between the mean and a confidence bound.")]
 ItemsOption = Annotated[

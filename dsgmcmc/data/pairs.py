@@ -53,17 +53,34 @@ class PairsTable:
         return f"line {row + self.first_line}" if self.first_line else f"row {row + 1}"
 
 
-def parse_pair_columns(text: str | None) -> dict[str, str]:
-    """Parse ``user=U,item=I``; U and I are names in the header, or positions from 1."""
+@dataclass(frozen=True)
+class PairColumns:
+    """Which columns of a file of pairs are the users and the items.
+
+    Attributes
+    ----------
+    user, item : str or None
+        Name in the header, or position from 1; None where they are to be detected.
+    option : str
+        The option of the command line that says so, for messages.
+    """
+
+    user: str | None = None
+    item: str | None = None
+    option: str = "--columns"
+
+
+def parse_pair_columns(text: str | None, option: str = "--columns") -> PairColumns:
+    """Parse ``user=U,item=I``, the value of an option; U and I are names in the header, or positions from 1."""
     if text is None:
-        return {}
+        return PairColumns(option=option)
     pairs = dict(re.findall(r"\s*(\w+)\s*=\s*([^,]+?)\s*(?:,|$)", text))
     if set(pairs) != {"user", "item"}:
-        raise InputError(f"--columns {text}: expected user=NAME,item=NAME")
-    return pairs
+        raise InputError(f"{option} {text}: expected user=NAME,item=NAME")
+    return PairColumns(pairs["user"], pairs["item"], option)
 
 
-def load_pairs(db: duckdb.DuckDBPyConnection, path: str, columns: dict[str, str], scratch: Path) -> PairsTable:
+def load_pairs(db: duckdb.DuckDBPyConnection, path: str, columns: PairColumns, scratch: Path) -> PairsTable:
     """Read a file of pairs into the table ``pairs``.
 
     Parameters
@@ -71,8 +88,8 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: str, columns: dict[str, str]
     db : DuckDB connection
     path : str
         CSV (or any delimited text) or Parquet; ``-`` reads standard input.
-    columns : dict
-        From `parse_pair_columns`. By default a header tells which columns are user and item, by the names that
+    columns : PairColumns
+        By default a header tells which columns are user and item, by the names that
         ``prepare`` knows, too; a file without such a header has them as its first two columns.
     scratch : Path
         Folder for a copy of standard input.
@@ -103,7 +120,7 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: str, columns: dict[str, str]
     return table
 
 
-def _load_parquet(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: dict[str, str]) -> PairsTable:
+def _load_parquet(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: PairColumns) -> PairsTable:
     escaped = glob.escape(str(source.absolute()))
     names = db.read_parquet(escaped).columns
     user, item = _assign(shown, names, columns)
@@ -111,7 +128,7 @@ def _load_parquet(db: duckdb.DuckDBPyConnection, source: Path, shown: str, colum
     return PairsTable(shown, names[user], names[item], names, 0)
 
 
-def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: dict[str, str]) -> PairsTable:
+def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: PairColumns) -> PairsTable:
     head = read_head(source)
     gzipped = head[:2] == b"\x1f\x8b"
     text = decode_head(source, head, gzipped)
@@ -120,7 +137,7 @@ def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns:
         lines.pop()  # may be cut by the sample
     delimiter = _detect(lines[:50], shown)
     first = [field.strip() for field in split_line(lines[0], delimiter)]
-    header = bool(columns and set(columns.values()) <= set(first)) or None not in _known(first)
+    header = {columns.user, columns.item} <= set(first) or None not in _known(first)
     names = first if header else ["user", "item", *(f"column{k}" for k in range(3, len(first) + 1))]
     user, item = _assign(shown, names, columns)
     if len({name.lower() for name in names}) < len(names):
@@ -162,10 +179,10 @@ def _known(names: list[str]) -> list[int | None]:
     return [next((k for known in NAMES[role] for k, n in enumerate(plain) if n == known), None) for role in ROLES]
 
 
-def _assign(shown: str, names: list[str], columns: dict[str, str]) -> tuple[int, int]:
+def _assign(shown: str, names: list[str], columns: PairColumns) -> tuple[int, int]:
     found: list[int | None] = []
-    for role, known in zip(ROLES, _known(names), strict=True):
-        name = columns.get(role)
+    wanted = (columns.user, columns.item)
+    for role, name, known in zip(ROLES, wanted, _known(names), strict=True):
         if name is None:
             found.append(known)
         elif name in names:
@@ -173,12 +190,13 @@ def _assign(shown: str, names: list[str], columns: dict[str, str]) -> tuple[int,
         elif name.isdecimal() and 1 <= int(name) <= len(names):
             found.append(int(name) - 1)
         else:
-            raise InputError(f"{shown} has columns {', '.join(names)}, and no {name!r} that --columns names as {role}")
+            have = ", ".join(names)
+            raise InputError(f"{shown} has columns {have}, and no {name!r} that {columns.option} names as {role}")
     user, item = found
     if user is None or item is None or user == item:
         raise InputError(
-            f"{shown}: user and item cannot be told among its columns ({', '.join(names)}); name them with --columns "
-            "user=NAME,item=NAME"
+            f"{shown}: user and item cannot be told among its columns ({', '.join(names)}); name them with "
+            f"{columns.option} user=NAME,item=NAME"
         )
     return user, item
 

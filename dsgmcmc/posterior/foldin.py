@@ -150,7 +150,7 @@ def fold_in_file(run: Run, path: Path, kind: str, columns: str | None = None, se
     kind : {"user", "item"}
         What is new.
     columns : str, optional
-        ``user=U,item=I,rating=R``; detected by default.
+        ``user=U,item=I,rating=R``, as of ``prepare``; detected by default.
     seed : int
 
     Raises

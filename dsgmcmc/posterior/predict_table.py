@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.data.pairs import PairsTable, chunk_count, chunks, load_pairs
+from dsgmcmc.data.pairs import PairColumns, PairsTable, chunk_count, chunks, load_pairs
 from dsgmcmc.data.session import MINIMUM, default_memory, open_session
 from dsgmcmc.data.tables import append_results, output_format, write_query
 from dsgmcmc.errors import InputError
@@ -37,7 +37,7 @@ def predict_table(
     options: Options,
     *,
     unknown: Unknown = "refuse",
-    columns: dict[str, str] | None = None,
+    columns: PairColumns | None = None,
     newcomers: Newcomers | None = None,
     comm: Any = None,
 ) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def predict_table(
     options : Options
     unknown : {"refuse", "prior", "nan"}
         Users and items that the run does not know: an error that names five, predictions from the prior, or empty.
-    columns : dict, optional
-        From `parse_pair_columns`.
+    columns : PairColumns, optional
+        Those of the users and the items; detected by default.
     newcomers : Newcomers, optional
         Users or items that were folded in.
     comm : MPI.Comm, optional
@@ -70,8 +70,9 @@ def predict_table(
     InputError
         If anything given is wrong; then nothing is written.
     """
+    columns = columns or PairColumns()
     if comm is not None and comm.size > 1:
-        return _predict_together(comm, run, pairs, out, options, unknown, columns or {}, newcomers)
+        return _predict_together(comm, run, pairs, out, options, unknown, columns, newcomers)
     output_format(out)
     predictor = Predictor(run, options, newcomers)
     folder = out.parent if out else Path(tempfile.gettempdir())
@@ -79,7 +80,7 @@ def predict_table(
         open_session(folder, default_memory()) as (db, _),
         tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder) as scratch,
     ):
-        table = load_pairs(db, pairs, columns or {}, Path(scratch))
+        table = load_pairs(db, pairs, columns, Path(scratch))
         number = unseen = 0
         for _, values, missing in _predictions(db, table, predictor, unknown, (0, 1)):
             append_results(db, dict(zip(options.columns, values, strict=True)))
@@ -95,7 +96,7 @@ def _predict_together(
     out: Path | None,
     options: Options,
     unknown: Unknown,
-    columns: dict[str, str],
+    columns: PairColumns,
     newcomers: Newcomers | None,
 ) -> dict[str, Any]:
     """Predict with several processes, chunk by chunk in turns; process 0 writes. Collective."""

@@ -204,6 +204,45 @@ def test_foldin_recommends_and_predicts(made, tmp_path):
     assert mean == pytest.approx(next(line["score"] for line in found if line["item_id"] == made.items[5]), abs=1e-3)
 
 
+def test_foldin_reads_the_columns_that_it_is_told(made, tmp_path):
+    """--columns is of NEW_RATINGS, --pair-columns of PAIRS: neither may be ignored, nor taken for the other file's."""
+    rated, wanted = made.items[:4], made.items[5]
+    plain, own = tmp_path / "plain.csv", tmp_path / "own.csv"
+    plain.write_text("user,item,rating\n" + "".join(f"-5,{item},4.5\n" for item in rated))
+    own.write_text("user,buyer,item,rating,stars\n" + "".join(f"-9,-5,{item},1,4.5\n" for item in rated))
+    expected = invoke("foldin", made.path, plain, "--top", "100", "--json")
+    for columns in ("user=buyer,item=item,rating=stars", "user=2,item=3,rating=5"):
+        assert invoke("foldin", made.path, own, "--top", "100", "--json", "--columns", columns) == expected
+    pairs, theirs = tmp_path / "pairs.csv", tmp_path / "theirs.csv"
+    pairs.write_text(f"user,item\n-5,{wanted}\n")
+    theirs.write_text(f"item,user,who\n{wanted},-9,-5\n")
+    invoke("foldin", made.path, plain, "--pairs", pairs, "-o", tmp_path / "expected.csv")
+    told = ("--columns", "user=buyer,item=item,rating=stars")
+    for source, more in ((pairs, ()), (theirs, ("--pair-columns", "user=who,item=item"))):
+        invoke("foldin", made.path, own, *told, "--pairs", source, *more, "-o", tmp_path / "found.csv")
+        assert table(tmp_path / "found.csv")[0]["mean"] == table(tmp_path / "expected.csv")[0]["mean"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--columns", "user=user,item=item"], "--columns user=user,item=item: expected .*rating=NAME"),
+        (["--columns", "user=user,item=item,rating=stars"], "new.csv has .* no 'stars' that --columns names as rating"),
+        (["--pairs", "PAIRS", "--pair-columns", "user=user"], "--pair-columns user=user: expected user=NAME,item=NAME"),
+        (["--pairs", "PAIRS"], "pairs.parquet: .* name them with --pair-columns"),
+        (["--pairs", "PAIRS", "--pair-columns", "user=x,item=z"], "no 'z' that --pair-columns names as item"),
+        (["--pair-columns", "user=x,item=y"], "give it with --pairs"),
+    ],
+)
+def test_foldin_refuses_columns_that_are_not_there(made, tmp_path, arguments, message):
+    """The message names the file, and the option that is of that file."""
+    new, pairs = tmp_path / "new.csv", tmp_path / "pairs.parquet"
+    new.write_text(f"user,item,rating\n-5,{made.items[0]},3\n")
+    duckdb.sql(f"COPY (SELECT -5 AS x, {made.items[1]} AS y) TO '{pairs}'")
+    with pytest.raises(InputError, match=message):
+        invoke("foldin", made.path, new, *(str(pairs) if part == "PAIRS" else part for part in arguments))
+
+
 BAD_RATINGS = {
     "user,item,rating\n-5,1000,x\n": "the rating is 'x'",
     "user,item,rating\n-5,4242,3\n": "one item is unknown to the run: 4242",

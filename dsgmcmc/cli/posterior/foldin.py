@@ -10,7 +10,6 @@ import typer
 
 from dsgmcmc.cli.options import (
     By,
-    ColumnsOption,
     IntervalOption,
     ItemsOption,
     OutOption,
@@ -50,7 +49,17 @@ def foldin(
     unknown: Annotated[
         Unknown, typer.Option(help="With --pairs: unknown names: refuse, predict from the prior, or leave empty.")
     ] = Unknown.refuse,
-    columns: ColumnsOption = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="user=U,item=I,rating=R",
+            help="Of NEW_RATINGS: names in the header, or positions from 1; detected by default.",
+        ),
+    ] = None,
+    pair_columns: Annotated[
+        str | None,
+        typer.Option(metavar="user=U,item=I", help="With --pairs: the same of PAIRS, whose columns may be others."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of Thompson sampling and noise scales.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print recommendations as JSON.")] = False,
 ) -> None:
@@ -64,6 +73,7 @@ def foldin(
       dsgmcmc foldin run new_users.csv --items ml-1m/movies.dat
       dsgmcmc foldin run new_users.csv --top 20 -o top.csv
       dsgmcmc foldin run new_items.csv --new items --pairs pairs.csv -o predicted.csv
+      dsgmcmc foldin run sales.csv --columns user=buyer,item=sku,rating=stars
     """
     import numpy as np
 
@@ -80,11 +90,13 @@ def foldin(
     kind = "user" if new is New.users else "item"
     if pairs is None and kind == "item":
         raise InputError("--new items needs --pairs: recommendations are for users")
+    if pairs is None and pair_columns is not None:
+        raise InputError("--pair-columns names columns of a file of pairs: give it with --pairs")
+    names = parse_pair_columns(pair_columns, "--pair-columns")
     opened = open_run(run)
-    newcomers = fold_in_file(opened, ratings, kind, seed=seed)
+    newcomers = fold_in_file(opened, ratings, kind, columns, seed)
     if pairs is not None:
         options = Options("draws", of_mean, interval, clip)
-        names = parse_pair_columns(columns)
         predict_table(opened, pairs, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
         return
     ranking = Ranking(top, by.value, z, "draws", seed)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dsgmcmc.cli.options import ColumnsOption, From, FromOption, IntervalOption, OutOption, RunArgument, Unknown
+from dsgmcmc.cli.options import From, FromOption, IntervalOption, OutOption, RunArgument, Unknown
 from dsgmcmc.errors import EXIT_DONE
 from dsgmcmc.parallel import launch
 
@@ -28,7 +28,10 @@ def predict(
     unknown: Annotated[
         Unknown, typer.Option(help="Unknown users and items: refuse, predict from the prior, or leave empty.")
     ] = Unknown.refuse,
-    columns: ColumnsOption = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="user=U,item=I", help="Names in the header, or positions from 1; detected by default."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON on stderr.")] = False,
 ) -> None:
     """Predict ratings: mean, sd and an interval of a new rating, noise included.
