@@ -16,6 +16,7 @@ import numpy.typing as npt
 from dsgmcmc._estimator import Estimator, seed_of
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.arrays import prepare_data, read_pairs
+from dsgmcmc.diagnostics.scores import rmse
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
@@ -182,8 +183,7 @@ class BPMF(Estimator):
         self.n_features_in_ = 2
         self.rmse_ = None
         if len(self.run_.test_pairs()[0]):
-            test = self.run_.test
-            self.rmse_ = float(np.sqrt(np.mean((test.rating - test.mean) ** 2)))
+            self.rmse_ = rmse(self.run_.test.rating, self.run_.test.mean)
         return self
 
     def _settings(self) -> dict[str, Any]:

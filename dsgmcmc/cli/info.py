@@ -110,18 +110,9 @@ def _describe(path: Path) -> dict[str, Any]:
         from dsgmcmc.data.ratings import open_ratings
 
         with open_ratings(path) as ratings:
-            names = (
-                "n_rows",
-                "n_cols",
-                "nnz",
-                "nnz_test",
-                "mean",
-                "minimum",
-                "maximum",
-                "transposed",
-                "seed",
-            )
-            facts = {name: getattr(ratings, name) for name in (*names, "source", "digest")}
+            sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
+            about = ("mean", "minimum", "maximum", "transposed", "seed", "source", "digest")
+            facts = {name: getattr(ratings, name) for name in (*sizes, *about)}
     elif kind == "run":
         from dsgmcmc.storage.rundir import RunDirectory
 
