@@ -1,7 +1,8 @@
-"""What annotations of several rooms share: arrays by element type, the names that options take, a communicator."""
+"""What several rooms share: arrays by element type, names that options take, factors and purposes, a communicator."""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -21,6 +22,27 @@ PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
 NoiseName = Literal["shared", "by-user", "by-item", "both"]
 
 T = TypeVar("T")
+
+
+class Purpose(IntEnum):
+    """What random numbers are for: different purposes never share a counter.
+
+    The last two are keys of NumPy's Philox, for the few numbers that are not normals of a factor's elements.
+    """
+
+    STEP = 0
+    START = 1
+    MOMENTUM = 2
+    WEIGHT = 3
+    HYPERPARAMETERS = 0x147
+    SCHEDULE = 0x5C4ED
+
+
+class Factor(IntEnum):
+    """The factors of a target, as counters and file names know them; a plain vector is W."""
+
+    W = 0
+    H = 1
 
 
 class Comm(Protocol):

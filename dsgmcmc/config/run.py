@@ -187,7 +187,7 @@ class RunConfig(BaseModel):
             "thin": sampler.default_thin(config, grid) if self.thin is None else self.thin,
             "evaluate_every": self.evaluate_every,
         }
-        plain = {name: parse_length(value, sampler.sweep_length_of(grid)) for name, value in lengths.items()}
+        plain = {name: parse_length(value, sampler.sweep_length(config, grid)) for name, value in lengths.items()}
         for name in ("iterations", "thin", "evaluate_every"):
             if plain[name] < 1:
                 raise InputError(f"{name} must be at least 1")
@@ -212,7 +212,7 @@ class ResolvedConfig(RunConfig):
     @property
     def sweep_length(self) -> int:
         """Iterations that use all the data once."""
-        return self.sampler.kind.sweep_length_of(self.grid)
+        return self.sampler.kind.sweep_length(self.sampler.config, self.grid)
 
     def make_sampler(self, step_scale: float = 1.0) -> Sampler[Any]:
         """Make the sampler, with the configured step sizes times `step_scale`."""
@@ -236,6 +236,8 @@ class ResolvedConfig(RunConfig):
     def hash(self) -> str:
         """Identity of the chain that this configuration describes: SHA-256 of what the draws depend on."""
         content = self.model_dump(exclude=set(FREE))
+        if content["sampler"]["gradient"] is None:  # a later setting: runs from before it are the same chains
+            del content["sampler"]["gradient"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

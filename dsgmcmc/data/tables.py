@@ -11,14 +11,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import duckdb
-import numpy as np
 
 from dsgmcmc.data.session import default_memory, identifier, literal, open_session
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32
 
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
-
 
 
 def append_results(db: duckdb.DuckDBPyConnection, columns: dict[str, Float32]) -> None:

@@ -1,4 +1,4 @@
-"""Counter-based gamma variables, and the sums of weights that noise of one's own for every row needs.
+"""Counter-based gamma variables.
 
 Rejection after [Marsaglia & Tsang 2000]: attempt a of row i uses counter 64 i + a, so that the variable is a function
 of what it is for, however many attempts it takes.
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.philox import NoiseKey, _rounds, noise_words
+from dsgmcmc.kernels.philox import NoiseKey, noise_words, rounds
 
 Float64 = npt.NDArray[np.float64]
 
@@ -33,8 +33,8 @@ def gammas(shape, out, first, c1, c2, c3, k0, k1):
         for attempt in range({attempts}):
             number = (uint64(first) + uint64(i)) * uint64({attempts}) + uint64(attempt)
 '''
-    + _rounds("x0, x1, x2, x3 = number & mask, (number >> shift) | c1, c2, c3", 12)
-    + '''
+    + rounds("x0, x1, x2, x3 = number & mask, (number >> shift) | c1, c2, c3", 12)
+    + """
             radius = math.sqrt(-2.0 * math.log((float64(x0) + 0.5) * 2.0**-32))
             x = radius * math.cos(2.0 * math.pi * (float64(x1) + 0.5) * 2.0**-32)
             v = (1.0 + c * x) ** 3
@@ -42,24 +42,7 @@ def gammas(shape, out, first, c1, c2, c3, k0, k1):
                 out[i] = d * v
                 break
 
-
-{weigh}
-def weigh(indptr, indices, weight_w, weight_h, sums_w, sums_h):
-    """Add w_ij = g_i g'_j and w_ij^2 over a block's ratings to the sums of rows and of columns."""
-    for i in range(indptr.shape[0] - 1):
-        own = float64(weight_w[i])
-        total = 0.0
-        squares = 0.0
-        for q in range(indptr[i], indptr[i + 1]):
-            j = indices[q]
-            w = own * float64(weight_h[j])
-            total += w
-            squares += w * w
-            sums_h[j, 0] += float32(w)
-            sums_h[j, 1] += float32(w * w)
-        sums_w[i, 0] += float32(total)
-        sums_w[i, 1] += float32(squares)
-'''
+"""
 )
 
 
@@ -71,9 +54,6 @@ def _module() -> Any:
         _SOURCE.format(
             attempts=ATTEMPTS,
             gammas=jit.decorator(f"void(float64[::1], float64[::1], int64, {words[:-2]})", '{"contract"}'),
-            weigh=jit.decorator(
-                "void(int64[::1], int32[::1], float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])"
-            ),
         ),
     )
 
@@ -95,12 +75,3 @@ def gammas(shape: Float64, key: NoiseKey) -> Float64:
     out = np.empty(len(shape))
     _module().gammas(np.ascontiguousarray(shape), out, *noise_words(key))
     return out
-
-
-def weigh_kernel() -> Any:
-    """Compile ``f(indptr, indices, weight_w, weight_h, sums_w, sums_h)``.
-
-    Adds the sums over a block's ratings of w_ij = g_i g'_j and of its square to `sums_w` (n, 2) and `sums_h` (m, 2),
-    float32; weights are (n,) and (m,) float32.
-    """
-    return _module().weigh

@@ -1,6 +1,7 @@
-"""The gradient of a block's squared errors, generated for one rank K.
+"""The gradient of a block's energy, generated for one rank K and one likelihood.
 
-For every rating x_ij of a block, with e = x_ij - W_i . H_j - a_i - b_j,
+For every rating x_ij of a block, with eta = W_i . H_j + a_i + b_j and e the score d log density / d eta, which is
+x - eta for a Gaussian,
 
     out_w[i] -= scale * e * (H_j, 1)        out_h[j] -= scale * e * (W_i, 1)
 
@@ -17,6 +18,7 @@ import functools
 from collections.abc import Callable
 
 from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.formula.parser import functions, parse
 
 UNROLLED = 128
 """Ranks above go through their columns in blocks: unrolled, they would take tens of seconds to compile."""
@@ -26,7 +28,7 @@ BLOCK = 64
 
 
 @functools.cache
-def gradient_kernel(K: int, biases: bool, weighted: bool = False) -> Callable[..., float]:
+def gradient_kernel(K: int, biases: bool, weighted: bool = False, score: str = "x - eta") -> Callable[..., float]:
     """Compile the gradient for one rank.
 
     Parameters
@@ -36,14 +38,16 @@ def gradient_kernel(K: int, biases: bool, weighted: bool = False) -> Callable[..
     biases : bool
         The factors have one more column, the biases: D = K + 1, else D = K.
     weighted : bool
-        Weigh the squared errors by row and by column.
+        Weigh the scores by row and by column.
+    score : str
+        e as an expression of x and eta, in the language of formulas.
 
     Returns
     -------
     f(indptr, indices, values, theta_w, theta_h, out_w, out_h, scale) -> float
         `indptr` (n + 1,) int64, `indices` (nnz,) int32 and `values` (nnz,) float32, centred: the block's
         ratings in CSR. `theta_w`, `out_w` (n, D) and `theta_h`, `out_h` (m, D) float32; gradients are added to
-        the latter. `scale` float. The sum of squared errors is returned.
+        the latter. `scale` float. The sum of squared scores is returned.
 
         With weights g_i and g'_j there are four more arguments before `scale`: `weight_w` (n,) and `weight_h`
         (m,) float32, `sse_w` (n,) and `sse_h` (m,) float64. The gradient and the returned sum are of
@@ -52,12 +56,12 @@ def gradient_kernel(K: int, biases: bool, weighted: bool = False) -> Callable[..
     Raises
     ------
     ValueError
-        K is outside 1 to 512.
+        K is outside 1 to 512, or the score is no such expression.
     """
     if not 1 <= K <= 512:
         raise ValueError(f"rank K = {K} is outside 1 to 512")
-    rows = _unrolled(K, biases, weighted) if K <= UNROLLED else _blocked(K, biases, weighted)
-    source = _function(K, weighted, rows)
+    rows = (_unrolled if K <= UNROLLED else _blocked)(K, biases, weighted, _expression(score))
+    source = functions("float32") + _function(K, weighted, rows)
     name = f"gradient_{K}{'_biases' if biases else ''}{'_weighted' if weighted else ''}"
     kernel: Callable[..., float] = jit.compile_source(name, source).gradient
     return kernel
@@ -110,8 +114,16 @@ def _update(K: int, biases: bool) -> list[str]:
     return lines + ([f"oh[q + uint64({K})] = o{K} - e"] if biases else [])
 
 
-def _error(weighted: bool) -> list[str]:
-    """Account for the error `e` and turn it into the gradient's factor."""
+def _expression(score: str) -> str:
+    """Check a score, and write it again for the compiler."""
+    found = parse(f"e = {score}")
+    if found.free - {"x", "eta"}:
+        raise ValueError(f"the score {score!r} is of x and eta alone, not of {min(found.free - {'x', 'eta'})}")
+    return found.lines[0].partition(" = ")[2]
+
+
+def _account(weighted: bool) -> list[str]:
+    """Account for the score `e` and turn it into the gradient's factor."""
     if not weighted:
         return ["row_total += e * e", "e *= scale"]
     return [
@@ -132,7 +144,7 @@ def _around(weighted: bool, lines: list[str]) -> list[str]:
     return [*first, "own = weight_w[i]", *lines, *last]
 
 
-def _unrolled(K: int, biases: bool, weighted: bool) -> list[str]:
+def _unrolled(K: int, biases: bool, weighted: bool, score: str) -> list[str]:
     """Lines for one row i: all columns at once."""
     D = K + biases
     rating = [
@@ -141,24 +153,25 @@ def _unrolled(K: int, biases: bool, weighted: bool) -> list[str]:
         *_load("h", "th", "q", D),
         *_load("o", "oh", "q", D),
     ]
-    rating += [f"e = (values[r] - w{K} - h{K}) - {_dot(K)}" if biases else f"e = values[r] - {_dot(K)}"]
-    rating += [*_error(weighted), *_update(K, biases)]
+    rating += ["x = values[r]", f"eta = (w{K} + h{K}) + {_dot(K)}" if biases else f"eta = {_dot(K)}"]
+    rating += [f"e = {score}", *_account(weighted), *_update(K, biases)]
     lines = [f"p = uint64(i) * uint64({D})", *_load("w", "tw", "p", D), *_load("g", "ow", "p", D)]
     lines += ["for r in range(begin, end):", *_indented(rating)]
     lines += [f"ow[p + uint64({k})] = g{k}" for k in range(D)]
     return _around(weighted, lines)
 
 
-def _blocked(K: int, biases: bool, weighted: bool) -> list[str]:
-    """Lines for one row i: the errors of all its ratings first, block by block, then the gradients."""
+def _blocked(K: int, biases: bool, weighted: bool, score: str) -> list[str]:
+    """Lines for one row i: the scores of all its ratings first, block by block, then the gradients.
+
+    A score that is the residual itself is gathered from the rating down, any other from the predictor.
+    """
     D = K + biases
     blocks, rest = divmod(K, BLOCK)
-    bias = f" - tw[uint64(i * {D} + {K})] - th[j * uint64({D}) + uint64({K})]" if biases else ""
-    lines = [
-        "for r in range(begin, end):",
-        "    j = uint64(indices[r])",
-        f"    errors[r - begin] = values[r]{bias}",
-    ]
+    residual = score == "(x - eta)"
+    sign, first = ("-", "values[r]") if residual else ("+", "float32(0)")
+    bias = f" {sign} tw[uint64(i * {D} + {K})] {sign} th[j * uint64({D}) + uint64({K})]" if biases else ""
+    lines = ["for r in range(begin, end):", "    j = uint64(indices[r])", f"    errors[r - begin] = {first}{bias}"]
 
     def both(pass_: Callable[[int, bool, str], list[str]]) -> list[str]:
         """Repeat a pass over the whole blocks, then over the columns that are left and the bias."""
@@ -168,11 +181,11 @@ def _blocked(K: int, biases: bool, weighted: bool) -> list[str]:
         ]
         return whole + (pass_(rest, biases, f"uint64({blocks * BLOCK})") if rest or biases else [])
 
-    def errors(count: int, last: bool, column: str) -> list[str]:
+    def predictors(count: int, last: bool, column: str) -> list[str]:
         if not count:
             return []
         rating = [f"q = uint64(indices[r]) * uint64({D}) + {column}", *_load("h", "th", "q", count)]
-        rating += [f"errors[r - begin] -= {_dot(count)}"]
+        rating += [f"errors[r - begin] {sign}= {_dot(count)}"]
         row = [f"p = uint64(i) * uint64({D}) + {column}", *_load("w", "tw", "p", count)]
         return [*row, "for r in range(begin, end):", *_indented(rating)]
 
@@ -188,6 +201,40 @@ def _blocked(K: int, biases: bool, weighted: bool) -> list[str]:
         row += ["for r in range(begin, end):", *_indented(rating)]
         return row + [f"ow[p + uint64({k})] = g{k}" for k in range(width)]
 
-    weigh = ["j = uint64(indices[r])", "e = errors[r - begin]", *_error(weighted), "errors[r - begin] = e"]
-    lines += [*both(errors), "for r in range(begin, end):", *_indented(weigh), *both(gradients)]
+    found = ["e = errors[r - begin]"] if residual else ["x = values[r]", "eta = errors[r - begin]", f"e = {score}"]
+    rating = ["j = uint64(indices[r])", *found, *_account(weighted), "errors[r - begin] = e"]
+    lines += [*both(predictors), "for r in range(begin, end):", *_indented(rating), *both(gradients)]
     return _around(weighted, lines)
+
+
+_WEIGH = """
+{decorator}
+def weigh(indptr, indices, weight_w, weight_h, sums_w, sums_h):
+    '''Add w_ij = g_i g'_j and w_ij^2 over a block's ratings to the sums of rows and of columns.'''
+    for i in range(indptr.shape[0] - 1):
+        own = float64(weight_w[i])
+        total = 0.0
+        squares = 0.0
+        for q in range(indptr[i], indptr[i + 1]):
+            j = indices[q]
+            w = own * float64(weight_h[j])
+            total += w
+            squares += w * w
+            sums_h[j, 0] += float32(w)
+            sums_h[j, 1] += float32(w * w)
+        sums_w[i, 0] += float32(total)
+        sums_w[i, 1] += float32(squares)
+"""
+
+
+@functools.cache
+def weigh_kernel() -> Callable[..., None]:
+    """Compile ``f(indptr, indices, weight_w, weight_h, sums_w, sums_h)``.
+
+    Adds the sums over a block's ratings of w_ij = g_i g'_j and of its square to `sums_w` (n, 2) and `sums_h` (m, 2),
+    float32; weights are (n,) and (m,) float32.
+    """
+    signature = "void(int64[::1], int32[::1], float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])"
+    source = _WEIGH.format(decorator=jit.decorator(signature))
+    kernel: Callable[..., None] = jit.compile_source("weigh", source).weigh
+    return kernel

@@ -135,7 +135,7 @@ def turned(value: Any, quarter: Any) -> Any:
     return uint32(float32(value).view(uint32) ^ uint32((quarter & uint32(2)) << uint32(30))).view(float32)
 
 
-def _rounds(first: str, indent: int) -> str:
+def rounds(first: str, indent: int) -> str:
     """Ten rounds of Philox 4x32 on x0 .. x3, uint64 below 2^32, written out.
 
     Loops and functions that return several values keep the compiler from computing 16 counters at once.
@@ -190,7 +190,7 @@ def normal_groups(out, group, count, c1, c2, c3, k0, k1):
         row = out[g << 6 : (g + 1) << 6]
         for lane in range(16):
 '''
-    + _rounds("x0, x1, x2, x3 = low + uint64(lane), high, c2, c3", 12)
+    + rounds("x0, x1, x2, x3 = low + uint64(lane), high, c2, c3", 12)
     + _pair("x0", "x1", 0)
     + _pair("x2", "x3", 2)
 )
@@ -253,7 +253,7 @@ def _module() -> Any:
         groups=groups_module(),
         normals=jit.decorator("void(float32[::1], int64, uint64, uint64, uint64, uint64, uint64)"),
         words=jit.decorator("void(uint32[:, ::1], uint32[::1], uint32[:, ::1])"),
-        rounds=_rounds(f"x0, x1, x2, x3 = {', '.join(f'uint64(counter[i, {w}])' for w in range(4))}", 8),
+        rounds=rounds(f"x0, x1, x2, x3 = {', '.join(f'uint64(counter[i, {w}])' for w in range(4))}", 8),
     )
     return jit.compile_source("philox", source)
 

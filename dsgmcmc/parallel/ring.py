@@ -11,7 +11,7 @@ what follows from them: no sum depends on the number of processes or on the MPI 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from mpi4py import MPI
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
+from dsgmcmc.parallel.named import Named, Shapes, pack, shapes_of, size_of, unpack
 from dsgmcmc.parallel.partition import blocks_of, column_of, owner, row_of
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.types import Float32, Float64
@@ -163,6 +164,38 @@ class Ring:
     def total(self, partials: Float64) -> Float64:
         """Sum of per-block partials, (n,) float64, added in block order. Collective."""
         return self.reduce(partials, lambda everything: everything.sum(axis=0), partials.shape[1])
+
+    def sum(
+        self,
+        partials: Sequence[Sequence[Named]],
+        finish: Callable[[dict[str, Float64]], Named] | None = None,
+        result: Shapes | None = None,
+    ) -> dict[str, Float64]:
+        """Add named arrays over blocks, in block order, and give everyone what the root makes of the sums. Collective.
+
+        Parameters
+        ----------
+        partials : sequence of sequences of named arrays
+            For every row block of this process one or more addends, all of the same names and shapes.
+        finish : callable, optional
+            Maps the sums to the result; runs at the root only, so that unlike processors agree.
+        result : shapes by name, optional
+            Of what `finish` returns; the sums' own if they are returned as they are.
+
+        Returns
+        -------
+        dict of str to float64 array
+            Of NaN where the sums are of a diverged chain, and `finish` cannot make anything of them.
+        """
+        shapes = shapes_of(partials[0][0])
+        size, wanted = size_of(shapes), result or shapes
+
+        def packed(everything: Float64) -> Float64:
+            total = everything.reshape(-1, size).sum(axis=0)
+            return total if finish is None else pack(finish(unpack(total, shapes)), wanted)
+
+        rows = np.array([np.concatenate([pack(addend, shapes) for addend in addends]) for addends in partials])
+        return unpack(self.reduce(rows, packed, size_of(wanted)), wanted)
 
     # ------------------------------------------------------------------ agreement
 

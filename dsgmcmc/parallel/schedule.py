@@ -11,9 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.types import Int64, ScheduleName
-
-_PURPOSE_SCHEDULE = 0x5C4ED
+from dsgmcmc.types import Int64, Purpose, ScheduleName
 
 
 class Schedule:
@@ -58,7 +56,7 @@ class Schedule:
     def _raw(self, index: int, count: int) -> npt.NDArray[np.uint64]:
         """`count` raw 64-bit numbers that belong to `index`; NumPy promises the stream of `Philox`."""
         seed, chain = self._key
-        generator = np.random.Philox(key=[seed, _PURPOSE_SCHEDULE], counter=[0, 0, index, chain])
+        generator = np.random.Philox(key=[seed, Purpose.SCHEDULE], counter=[0, 0, index, chain])
         return generator.random_raw(count)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -17,23 +16,18 @@ import numpy as np
 
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import DivergenceError
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.parallel.schedule import AtHome, Schedule
 from dsgmcmc.parallel.signals import Request
 from dsgmcmc.runs.checkpoint import Checkpoints
 from dsgmcmc.runs.control import Control
-from dsgmcmc.runs.recorder import Observer
+from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.resume import Resume
-from dsgmcmc.storage.manifest import SmallArray
+from dsgmcmc.runs.state import ChainState
+from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.divergence import find_explosion
-from dsgmcmc.targets.factorisation.hyperparameters import Model
-from dsgmcmc.targets.factorisation.noise import own_noise, start_weights
-from dsgmcmc.targets.factorisation.target import FactorWorld
+from dsgmcmc.targets.base import RunTarget
 
 SMALLEST_SCALE = 2.0**-10  # of the step, below which halving does not help
 
@@ -43,32 +37,36 @@ log = logging.getLogger(__name__)
 
 
 class Chain:
-    """A chain of a run.
+    """A chain of a run, of any target.
 
     Parameters
     ----------
     config : ResolvedConfig
         Settings of the run.
-    ratings : RatingBlocks
-        This process's ratings.
+    make_target : callable
+        Makes the target for a sampler, as it is before the first iteration.
     ring : Ring
         The processes of this chain.
-    data : Ratings
-        The open ratings file.
     run : RunDirectory
         Where to save.
     chain : int
         Number of the chain.
+    data_hash : str
+        Identity of what is sampled.
+    control : Control
+        When to checkpoint and when to stop.
+    policy : Policy
+        What to do when something goes wrong.
     """
 
     def __init__(
         self,
         config: ResolvedConfig,
-        ratings: RatingBlocks,
+        make_target: Callable[[Sampler[Any]], RunTarget],
         ring: Ring,
-        data: Ratings,
         run: RunDirectory,
         chain: int,
+        data_hash: str,
         control: Control,
         policy: Policy,
     ) -> None:
@@ -76,8 +74,8 @@ class Chain:
         self.control, self.policy = control, policy
         self.total, self.burn_in = config.iterations, config.burn_in
         self.thin, self.every = config.thin, config.evaluate_every
-        self._ratings, self._own_noise = ratings, own_noise(config.noise, data.transposed)
-        self._hashes = {"config_hash": config.hash(), "data_hash": data.digest}
+        self._make_target = make_target
+        self._hashes = {"config_hash": config.hash(), "data_hash": data_hash}
         self._earlier_hashes: Collection[str] = ()
         self.seconds_before = 0.0  # sampling time of earlier runs
         self._begin = 0.0
@@ -85,43 +83,35 @@ class Chain:
 
     def _make(self) -> None:
         """Make everything that changes while the chain runs, as it is before the first iteration."""
-        config, ring, ratings = self.config, self.ring, self._ratings
-        noise = None if config.noise_precision == "sampled" else float(config.noise_precision)
-        self.model = Model(config.rank, config.biases, config.prior, config.prior_precision, noise, self._own_noise)
-        self._scale_step(1.0)
-        self.world = FactorWorld(
-            ring,
-            ratings,
-            AtHome(ring.grid)
-            if self.sampler.sweeps
-            else Schedule(config.schedule, ratings.part_sizes.tolist(), config.seed, self.chain),
-            rank=config.rank,
-            biases=config.biases,
-            fields=self.sampler.fields,
-            scratch=self.sampler.scratch,
-            seed=config.seed,
-            chain=self.chain,
-            weighted=config.noise != "shared",
-        )
-        self.observer = Observer(self.world, config.rank, config.biases, config.save_draws)
+        config = self.config
+        self.sampler = config.make_sampler()
+        self.target = self._make_target(self.sampler)
+        draws = DrawRecorder(self.target, self.ring.rank == 0, config.save_draws)
+        self.state = ChainState(self.target, self.sampler, draws, tuple(self.target.recorders()))
         go_on = self.policy.on_checkpoint_error == "continue"
         self.checkpoints = Checkpoints(
-            self.world, self.observer, self.run_directory, self._hashes, config.keep_checkpoints, self.control, go_on
+            self.ring,
+            self.state,
+            self.run_directory,
+            self.chain,
+            self._hashes,
+            config.keep_checkpoints,
+            self.control,
+            go_on,
         )
         self.iteration = 0
 
     def _scale_step(self, scale: float) -> None:
         """Sample from here on with the configured step sizes times `scale`."""
-        self.step_scale = scale
-        self.sampler = self.config.make_sampler(scale)
+        self.state.step_scale = scale
+        self.sampler.config = self.config.make_sampler(scale).config
 
     # ------------------------------------------------------------------ the loop
 
     def start(self) -> None:
         """Set the initial state. Collective."""
-        self.world.state = self.model.start(len(self.sampler.positions))
-        start_weights(self.world)
-        self.sampler.start(self.world, self.config.initial_sd)
+        self.target.reset()
+        self.sampler.start(self.target, self.config.initial_sd)
 
     def run(self, report: Report) -> Request:
         """Iterate to the end, or until all agree to stop, and save. Collective.
@@ -145,7 +135,7 @@ class Chain:
                     request = self._iterate_to_the_end(report)
             except DivergenceError as error:
                 self.checkpoints.settle()  # what is under way was sane
-                if self.policy.on_divergence != "halve" or self.step_scale <= SMALLEST_SCALE:
+                if self.policy.on_divergence != "halve" or self.state.step_scale <= SMALLEST_SCALE:
                     raise
                 self._go_back(error)
             else:
@@ -185,8 +175,7 @@ class Chain:
             If the state is senseless: earlier checkpoints stay.
         """
         self._check_finite(self.sampler.position(self.iteration - 1))
-        own = {} if self.step_scale == 1.0 else {"chain.step_scale": SmallArray.of(self.step_scale)}
-        self.checkpoints.save(self.iteration, self.seconds, own, last)
+        self.checkpoints.save(self.iteration, self.seconds, last)
 
     def resume(self, config_hashes: Collection[str] = ()) -> bool:
         """Go on from the newest complete checkpoint; False if there is none. Collective.
@@ -204,7 +193,7 @@ class Chain:
         self._earlier_hashes = config_hashes
         hashes = {self._hashes["config_hash"], *config_hashes}
         data_hash = self._hashes["data_hash"]
-        source = Resume(self.world, self.observer, self.run_directory, data_hash, hashes)
+        source = Resume(self.ring, self.state, self.run_directory, self.chain, data_hash, hashes)
         manifest = source.newest()
         if manifest is None:
             return False
@@ -218,7 +207,7 @@ class Chain:
 
     def _go_back(self, error: DivergenceError) -> None:
         """Return to the last checkpoint, or to the start, with half the step. Collective."""
-        scale, diverged, seconds = self.step_scale / 2, self.iteration, self.seconds_before
+        scale, diverged, seconds = self.state.step_scale / 2, self.iteration, self.seconds_before
         self.checkpoints.close()
         self._make()
         if not self.resume(self._earlier_hashes):
@@ -242,55 +231,45 @@ class Chain:
         return self.seconds_before + perf_counter() - self._begin
 
     def _iterate(self, report: Report) -> None:
-        world, iteration = self.world, self.iteration
-        world.iteration = iteration
-        sweep = self.sampler.sweep_length(world)
-        if iteration % sweep == 0:
-            world.forget_errors()  # tau is drawn from the errors of one sweep, however rarely
-        position = self.sampler.position(iteration)
+        target, sampler, iteration = self.target, self.sampler, self.iteration
+        target.begin(iteration)
         self.iteration = done = iteration + 1
-        sweeps, rest = divmod(done, sweep)
-        due = not rest and sweeps >= self.config.hyper_start and sweeps % self.config.hyper_every == 0
-        redraw = partial(self.model.draw, world, self.sampler.positions) if due else None
-        world.redraw = redraw if self.sampler.sweeps else None
-        self.sampler.step(world, iteration)
-        if redraw and not self.sampler.sweeps:
-            redraw()
+        sampler.step(target, iteration)
         is_draw = done > self.burn_in and (done - self.burn_in) % self.thin == 0
         is_line = done % self.every == 0 or done == 1
         if is_draw or is_line:
+            position = sampler.position(iteration)
             begin = self.ring.phases.enter()
             self._check_finite(position)  # no draw of a diverged state is counted
-            self.observer.look(position, done, self.sampler.weight(world, iteration) if is_draw else None)
+            draw = self.state.draws.next(done, sampler.weight(target, iteration)) if is_draw else None
+            for recorder in self.state.recorders:
+                recorder.record(position, draw)
             if is_line:
                 self._line(report)
             self.ring.phases.leave("evaluate", begin)
 
     def _line(self, report: Report) -> None:
         """One line of metrics. Collective."""
-        world = self.world
-        errors = self.observer.errors()
-        tau = float(world.state["tau"][world.subchain])
-        line = {
+        line: dict[str, Any] = {
             "chain": self.chain,
             "iteration": self.iteration,
-            "sweep": self.iteration / self.sampler.sweep_length(world),
+            "sweep": self.iteration / self.target.sweep_length,
             "time_s": round(self.seconds, 4),
-            **errors,
-            "tau": tau,
-            **self.sampler.metrics(world),
         }
+        for recorder in self.state.recorders:
+            line |= recorder.metrics()
+        line |= self.sampler.metrics()
         if self.ring.rank == 0:
             with self.run_directory.metrics_file(self.chain).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             report(line)
 
     def _check_finite(self, position: str) -> None:
-        """Stop all processes if any block of a factor is no longer finite or has exploded. Collective."""
-        found = find_explosion(self.world, position)
+        """Stop all processes if any block of parameters is no longer finite or has exploded. Collective."""
+        found = self.target.find_divergence(position)
         if found:
             raise DivergenceError(
                 f"chain {self.chain} diverged by iteration {self.iteration}: {found} at step size "
-                f"{self.sampler.weight(self.world, self.iteration - 1):.3g}. Use a smaller --step-size, or "
+                f"{self.sampler.weight(self.target, self.iteration - 1):.3g}. Use a smaller --step-size, or "
                 "--on-divergence halve; the last checkpoint is intact"
             )

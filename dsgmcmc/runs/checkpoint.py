@@ -16,14 +16,14 @@ import numpy as np
 
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.control import Control
-from dsgmcmc.runs.recorder import Observer
+from dsgmcmc.runs.state import ChainState
 from dsgmcmc.storage.manifest import Key, SmallArray, read_manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import prune, remove, step_name, steps
 from dsgmcmc.storage.writer import SnapshotWriter
-from dsgmcmc.targets.factorisation.target import FactorWorld
 
 log = logging.getLogger(__name__)
 
@@ -84,12 +84,14 @@ class Checkpoints:
 
     Parameters
     ----------
-    world : FactorWorld
-        The chain's state.
-    observer : Observer
-        Its accumulators and pending draws.
+    ring : Ring
+        The processes of the chain.
+    state : ChainState
+        What is saved.
     run : RunDirectory
         Where the snapshots lie.
+    chain : int
+        Number of the chain.
     hashes : dict of str to str
         ``config_hash`` and ``data_hash``: which chain this is.
     keep : int
@@ -102,22 +104,23 @@ class Checkpoints:
 
     def __init__(
         self,
-        world: FactorWorld,
-        observer: Observer,
+        ring: Ring,
+        state: ChainState,
         run: RunDirectory,
+        chain: int,
         hashes: dict[str, str],
         keep: int,
         control: Control,
         go_on: bool = False,
     ) -> None:
-        self._world, self._observer, self._run = world, observer, run
+        self._ring, self._state, self._run, self._chain = ring, state, run, chain
+        self._draws = state.draws
         self._hashes, self._keep, self._go_on, self._control = hashes, keep, go_on, control
-        self._ring, self._chain = world.ring, world.chain
         self._at_root = self._ring.rank == 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
         self._longest = 0.0
-        size = sum(array.nbytes for array in self._blocks().values())
+        size = sum(array.nbytes for _, array in state.saved())
         control.write_seconds = RESERVE * size / SLOW_DISK
 
     # ------------------------------------------------------------------ saving
@@ -127,7 +130,7 @@ class Checkpoints:
         """Whether this process is still writing."""
         return self._write is not None and not self._write.task.done()
 
-    def save(self, iteration: int, seconds: float, own: dict[str, SmallArray], last: bool = False) -> None:
+    def save(self, iteration: int, seconds: float, last: bool = False) -> None:
         """Begin to write the pending draws and a checkpoint. Collective; waits for the one before.
 
         Parameters
@@ -136,8 +139,6 @@ class Checkpoints:
             Iterations made.
         seconds : float
             Sampling time so far.
-        own : dict of str to SmallArray
-            What the chain itself has to remember.
         last : bool
             Whether the job ends with it: it must succeed, and is not copied, as nothing changes meanwhile.
 
@@ -149,21 +150,19 @@ class Checkpoints:
         self.settle()
         begin = monotonic()
         self._control.saving()
-        pending, self._observer.pending = self._observer.pending, {}
+        pending, self._draws.pending = self._draws.pending, {}
         try:
             with self._ring.phases("checkpoint"):
-                drafts = self._drafts(iteration, seconds, pending, own, not last)
+                drafts = self._drafts(iteration, seconds, pending, not last)
         except WriteError as error:
             self._failed(error, iteration, [], pending, last)
             return
         task = self._writer.submit(_each, [draft.shard for draft in drafts])
-        prune = partial(self._prune, set(self._observer.draws.kept))
+        prune = partial(self._prune, set(self._draws.numbers.kept))
         self._write = _Write(iteration, begin, drafts, pending, task, prune, last)
         log.debug("chain %d: writing the checkpoint of iteration %d", self._chain, iteration)
 
-    def _drafts(
-        self, iteration: int, seconds: float, pending: PendingDraws, own: dict[str, SmallArray], copy: bool
-    ) -> list[SnapshotWriter]:
+    def _drafts(self, iteration: int, seconds: float, pending: PendingDraws, copy: bool) -> list[SnapshotWriter]:
         """Drafts of the pending draws and, last, of a checkpoint. Collective."""
         comm, draws, series = self._ring.comm, self._make("draws"), self._make("checkpoints")
         drafts: list[SnapshotWriter] = []
@@ -171,10 +170,8 @@ class Checkpoints:
             for number, (blocks, small) in sorted(pending.items()):
                 header = partial(self._header, "draw", number, seconds, small)
                 drafts.append(SnapshotWriter(draws, step_name(number), blocks, header, comm))
-            state = {name: SmallArray.of(value) for name, value in self._world.state.items()}
-            state |= self._observer.small() | own
-            header = partial(self._header, "checkpoint", iteration, seconds, state)
-            blocks = {key: np.array(array) if copy else array for key, array in self._blocks().items()}
+            header = partial(self._header, "checkpoint", iteration, seconds, self._state.small())
+            blocks = {key: np.array(array) if copy else array for key, array in self._state.saved()}
             drafts.append(SnapshotWriter(series, step_name(iteration), blocks, header, comm))
         except WriteError:
             self._discard(drafts)
@@ -232,9 +229,9 @@ class Checkpoints:
         self._discard(drafts)
         if needed or not self._go_on:
             raise error
-        kept = self._observer.draws.kept
+        kept = self._draws.numbers.kept
         back = {number: draw for number, draw in pending.items() if number in kept}
-        self._observer.pending = back | self._observer.pending
+        self._draws.pending = back | self._draws.pending
         if self._at_root:
             log.warning("%s; the chain goes on without this checkpoint", error)
             with suppress(OSError):  # it may be the same full disk
@@ -254,12 +251,12 @@ class Checkpoints:
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
         """Write the posterior so far, if there were draws, in place of an older one. Collective."""
-        if not self._observer.weight:
+        if not self._draws.weight:
             return
         self.settle()
         begin, parent = monotonic(), self._make("posterior")
         header = partial(self._header, "posterior", iteration, seconds, {})
-        draft = SnapshotWriter(parent, step_name(iteration), dict(self._observer.posterior()), header, self._ring.comm)
+        draft = SnapshotWriter(parent, step_name(iteration), dict(self._state.posterior()), header, self._ring.comm)
         task = self._writer.submit(draft.shard)
         self._write = _Write(iteration, begin, [draft], {}, task, partial(_keep_newest, parent), True)
         self.settle()
@@ -286,16 +283,6 @@ class Checkpoints:
             "about": about,
             **self._hashes,
         }
-
-    def _blocks(self) -> dict[Key, Any]:
-        world = self._world
-        blocks: dict[Key, Any] = dict(self._observer.blocks())
-        for side in world.sides():
-            for name in world.layout.names:
-                blocks[Key("state", side.factor, side.index, name)] = side[name]
-        for local, b in enumerate(self._ring.blocks):
-            blocks[Key("state", "W", b, "squared_error")] = world.squared_error[local]
-        return blocks
 
     def _counted_on(self, series: Path) -> set[int]:
         """Saved draws that belong to any checkpoint: a resumed run may fall back to an older one."""

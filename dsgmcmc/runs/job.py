@@ -34,6 +34,7 @@ from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
+from dsgmcmc.runs.factorisation import make_factorisation
 from dsgmcmc.runs.logs import start_logs
 from dsgmcmc.runs.plan import Costs
 from dsgmcmc.runs.progress import Progress
@@ -184,7 +185,8 @@ class Job:
         failure: InputError | DivergenceError | None = None
         with Progress(config.iterations, data.nnz / config.sweep_length) as progress:
             for number in range(group, config.chains, groups):
-                chain = Chain(config, blocks, ring, data, self.run_directory, number, control, self.policy)
+                make = partial(make_factorisation, config, blocks, ring, data.transposed, number)
+                chain = Chain(config, make, ring, self.run_directory, number, data.digest, control, self.policy)
                 try:
                     if not (self._resume and chain.resume(earlier)):
                         chain.start()

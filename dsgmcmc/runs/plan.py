@@ -14,8 +14,8 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.partition import block_bounds, owner
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import WEIGHT_FIELDS
-from dsgmcmc.targets.state import Field, Layout
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import NOISE_FIELDS
+from dsgmcmc.targets.state import Layout, StateField
 from dsgmcmc.types import Int64
 
 MAX_COUNT = 2**31 - 1  # elements of a message
@@ -117,14 +117,14 @@ def check_messages(config: ResolvedConfig, column_counts: Int64) -> None:
         )
 
 
-def _noise_fields(config: ResolvedConfig) -> tuple[Field, ...]:
+def _noise_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
     """Fields of every row, besides the sampler's, where users or items have noise of their own."""
-    return WEIGHT_FIELDS if config.noise != "shared" else ()
+    return NOISE_FIELDS if config.noise != "shared" else ()
 
 
 def _width(config: ResolvedConfig) -> int:
     """Numbers of a row that are saved, and travel with a part."""
-    return Layout((*config.make_sampler().fields, *_noise_fields(config)), config.dimension).width
+    return Layout((*config.make_sampler().kept, *_noise_fields(config)), config.dimension).width
 
 
 def _tour_width(config: ResolvedConfig) -> int:

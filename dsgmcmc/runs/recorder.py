@@ -1,4 +1,4 @@
-"""What a chain accumulates besides its state: test predictions, moments of the factors, saved draws, traces.
+"""What a chain accumulates of any target: moments of the parameters, saved draws, traces of the small parameters.
 
 All of it is part of every snapshot. Draws are weighted by their step [Simsekli 2016, eq. 12]; moments are updated by
 West's weighted form of Welford's recursion. Which draws are saved follows from their number alone: every `spacing`-th,
@@ -9,6 +9,7 @@ and whenever twice `keep` are there, every other one is dropped and `spacing` do
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,10 +19,9 @@ import numpy.typing as npt
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.storage.manifest import Key, SmallArray
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
-from dsgmcmc.targets.factorisation.heldout import FOLLOWED, HeldOut
-from dsgmcmc.targets.factorisation.target import FactorWorld
+from dsgmcmc.targets.base import Draw, RunTarget
 
-Float32 = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 MOMENTS = Formula(
@@ -29,16 +29,13 @@ MOMENTS = Formula(
 delta = x - mean
 mean = mean + share * delta
 m2 = m2 + weight * delta * (x - mean)
-""",
-    fields=("x", "mean", "m2"),
-    scalars=("share", "weight"),
+"""
 )
-
 
 PARAMETERS = ("tau", "W.mean", "W.precision", "H.mean", "H.precision", "W.nu", "H.nu")
 
 
-class Draws:
+class DrawNumbers:
     """Numbers of the draws that stand for a chain of `made` draws; see the module."""
 
     def __init__(self, keep: int) -> None:
@@ -62,153 +59,131 @@ class Draws:
         return True
 
 
-class Observer:
-    """Accumulators of one chain on this process.
+@dataclass
+class Moments:
+    """Weighted mean and sum of squared deviations, elementwise."""
+
+    mean: Array
+    m2: Array
+
+    def count(self, x: Array, draw: Draw) -> None:
+        """Count a draw."""
+        arrays = {"x": x, "mean": self.mean, "m2": self.m2}
+        MOMENTS.apply(arrays, {"share": draw.share, "weight": draw.weight})
+
+
+class DrawRecorder:
+    """Moments, saved draws and traces of one chain on this process; a `dsgmcmc.targets.base.Recorder`.
 
     Parameters
     ----------
-    world : FactorWorld
-        The chain's world.
-    rank : int
-        Number K of latent dimensions.
-    biases : bool
-        Whether there is a bias column.
+    target : RunTarget
+        What is sampled.
+    at_root : bool
+        Whether this process keeps the traces.
     save_draws : int
         Draws to keep at least.
     """
 
-    def __init__(self, world: FactorWorld, rank: int, biases: bool, save_draws: int) -> None:
-        self.world = world
-        self.draws = Draws(save_draws)
+    def __init__(self, target: RunTarget, at_root: bool, save_draws: int) -> None:
+        self.target, self._at_root = target, at_root
+        self.numbers = DrawNumbers(save_draws)
         #: Saved draws that are not on disk yet: blocks and parameters, by iteration.
-        self.pending: dict[int, tuple[dict[Key, Float32], dict[str, SmallArray]]] = {}
+        self.pending: dict[int, tuple[dict[Key, Array], dict[str, SmallArray]]] = {}
+        #: Of all draws.
         self.weight = 0.0
-        self.weighted = world.likelihood.weighted
-        #: Of every draw: its number and weight and the hyperparameters; only on process 0 are they ever used.
+        #: Of every draw: its number and weight and the parameters; only on process 0 are they ever used.
         self.trace: dict[str, list[Float64]] = {}
-        self._moments: dict[tuple[str, int], dict[str, Float32]] = {}
-        follow = max(1, FOLLOWED // world.grid)
-        self._test: dict[int, HeldOut] = {}
-        for b in world.ring.blocks:
-            self._test[b] = HeldOut(b, world.ratings.test[b], rank, biases, self.weighted, follow)
-            for factor in ("W", "H"):
-                start, stop = world.held.bounds(factor, b)
-                widths = {"": world.dimension} | ({"weight_": 1} if self.weighted else {})
-                self._moments[factor, b] = {
-                    f"{prefix}{name}": np.zeros((stop - start, width), np.float32)
-                    for prefix, width in widths.items()
-                    for name in ("mean", "m2")
-                }
-        self.has_test = world.ratings.n_test > 0
+        self._moments = {
+            place: {name: Moments(zeros, zeros.copy()) for name, zeros in fields.items()}
+            for place, fields in target.accumulators().items()
+        }
 
-    # ------------------------------------------------------------------ observing
+    def next(self, iteration: int, weight: float) -> Draw:
+        """Count the state after `iteration` iterations as a draw."""
+        self.weight += weight
+        return Draw(iteration, weight, weight / self.weight)
 
-    def look(self, position: str, iteration: int, weight: float | None) -> None:
-        """Predict the test ratings at the current state; with a `weight`, count it as a draw. Collective."""
-        share = 0.0
-        saved = False
-        if weight is not None:
-            self.weight += weight
-            share = weight / self.weight
-            saved = self.draws.offer(iteration)
-            self._note(iteration, weight)
-        tau = float(self.world.state["tau"][self.world.subchain])
-        names = {position: "theta"} | ({"weight": "weight"} if self.weighted else {})
-        for number, (row, c, column) in enumerate(self.world.tour(tuple(names), steps=0 if self.has_test else 1)):
-            if weight is not None and number < len(self.world.ring.blocks):  # all column blocks are at home
-                for factor, index, arrays in (("W", row.index, row.arrays), ("H", c, column)):
-                    for name, label in names.items():
-                        self._accumulate(factor, index, label, arrays[name], share, weight)
-                        if saved:
-                            blocks, _ = self.pending.setdefault(iteration, ({}, self._parameters()))
-                            blocks[Key("draw", factor, index, label)] = arrays[name].copy()
-            self._test[row.index].look(position, row, c, column, tau)
-        if weight is not None:
-            for test in self._test.values():
-                test.count(share, weight)
-            self.pending = {number: draw for number, draw in self.pending.items() if number in self.draws.kept}
+    def record(self, position: str, draw: Draw | None) -> None:
+        """See `Recorder.record`."""
+        if draw is None:
+            return
+        saved = self.numbers.offer(draw.iteration)
+        parameters = self._parameters()
+        self._note(draw, parameters)
+        names = self.target.drawn_fields(position)
+        blocks: dict[Key, Array] = {}
+        for block in self.target.home(tuple(names)):
+            for name, label in names.items():
+                self._moments[block.factor, block.index][label].count(block[name], draw)
+                if saved:
+                    blocks[Key("draw", block.factor.name, block.index, label)] = block[name].copy()
+        if saved:
+            small = {name: SmallArray.of(value) for name, value in parameters.items()}
+            self.pending[draw.iteration] = (blocks, small)
+        self.pending = {number: kept for number, kept in self.pending.items() if number in self.numbers.kept}
 
-    def _accumulate(self, factor: str, block: int, label: str, x: Float32, share: float, weight: float) -> None:
-        moments = self._moments[factor, block]
-        prefix = "" if label == "theta" else f"{label}_"
-        fields = {"x": x, "mean": moments[f"{prefix}mean"], "m2": moments[f"{prefix}m2"]}
-        MOMENTS.apply(fields, scalars={"share": share, "weight": weight})
+    def _parameters(self) -> dict[str, Float64]:
+        found = self.target.parameters()
+        return {name: found[name] for name in PARAMETERS if name in found}
 
-    def _note(self, iteration: int, weight: float) -> None:
-        """Keep the hyperparameters of this draw."""
-        self.trace.setdefault("iteration", []).append(np.array([iteration], np.float64))
-        self.trace.setdefault("weight", []).append(np.array([weight]))
-        for name in self._parameter_names():
-            value = np.atleast_1d(self.world.state[name][self.world.subchain])
+    def _note(self, draw: Draw, parameters: dict[str, Float64]) -> None:
+        """Keep the parameters of this draw; of a dense precision the diagonal."""
+        self.trace.setdefault("iteration", []).append(np.array([draw.iteration], np.float64))
+        self.trace.setdefault("weight", []).append(np.array([draw.weight]))
+        for name, parameter in parameters.items():
+            value = np.atleast_1d(parameter)
             self.trace.setdefault(name, []).append(np.diag(value).copy() if value.ndim == 2 else value.copy())
 
-    def _parameter_names(self) -> list[str]:
-        return [name for name in PARAMETERS if name in self.world.state]
-
-    def _parameters(self) -> dict[str, SmallArray]:
-        """Hyperparameters of the current state, for a saved draw."""
-        return {name: SmallArray.of(self.world.state[name][self.world.subchain]) for name in self._parameter_names()}
-
-    def errors(self) -> dict[str, float | None]:
-        """RMSE of the current state and of the posterior mean prediction, null without test ratings. Collective."""
-        n = self.world.ratings.n_test
-        if not n:
-            return {"rmse": None, "rmse_mean": None}
-        partials = np.array([test.squared_errors() for test in self._test.values()])
-        now, mean = np.sqrt(self.world.ring.total(partials) / n).tolist()
-        return {"rmse": now, "rmse_mean": mean if self.weight else None}
+    def metrics(self) -> dict[str, float | None]:
+        """See `Recorder.metrics`."""
+        return {}
 
     # ------------------------------------------------------------------ saving
 
-    def small(self) -> dict[str, SmallArray]:
-        """Replicated numbers, for the manifest."""
-        numbers = [self.weight, self.draws.made, self.draws.spacing]
+    def small(self) -> dict[str, Float64]:
+        """See `Recorder.small`."""
+        numbers = [self.weight, self.numbers.made, self.numbers.spacing]
         return {
-            "observer.numbers": SmallArray.of(numbers),
-            "observer.kept": SmallArray.of(self.draws.kept),
+            "observer.numbers": np.array(numbers, np.float64),
+            "observer.kept": np.array(self.numbers.kept, np.float64),
         }
 
-    def blocks(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
-        """Accumulators of this process, for a snapshot."""
-        for (factor, b), moments in self._moments.items():
-            for name, array in moments.items():
-                yield Key("moments", factor, b, name), array
-        for test in self._test.values():
-            yield from test.blocks()
+    def _named(self, spread: str) -> Iterator[tuple[Key, Key, Moments]]:
+        """All moments, with the keys of their mean and of their spread, which is called `spread`."""
+        for (factor, index), fields in self._moments.items():
+            for label, moments in fields.items():
+                prefix = "" if label == "theta" else f"{label}_"
+                mean, other = (Key("moments", factor.name, index, f"{prefix}{name}") for name in ("mean", spread))
+                yield mean, other, moments
+
+    def saved(self) -> Iterator[tuple[Key, Array]]:
+        """See `Recorder.saved`."""
+        for mean, m2, moments in self._named("m2"):
+            yield mean, moments.mean
+            yield m2, moments.m2
         yield from self._traces()
 
-    def _traces(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
-        if self.world.ring.rank == 0:
+    def _traces(self) -> Iterator[tuple[Key, Array]]:
+        if self._at_root:
             for name, draws in self.trace.items():
                 yield Key("trace", "run", 0, name), np.array(draws)
 
     def load(self, snapshot: Snapshot) -> None:
-        """Take the accumulators of a snapshot."""
+        """See `Recorder.load`."""
         state = snapshot.manifest.state
         self.weight, made, spacing = state["observer.numbers"].array().tolist()
-        self.draws.made, self.draws.spacing = int(made), int(spacing)
-        self.draws.kept = [int(number) for number in state["observer.kept"].values]
-        for (factor, b), moments in self._moments.items():
-            for name in moments:
-                moments[name] = snapshot.read(Key("moments", factor, b, name))
-        for test in self._test.values():
-            test.load(snapshot)
-        if self.world.ring.rank == 0:
+        self.numbers.made, self.numbers.spacing = int(made), int(spacing)
+        self.numbers.kept = [int(number) for number in state["observer.kept"].values]
+        for mean, m2, moments in self._named("m2"):
+            moments.mean, moments.m2 = snapshot.read(mean), snapshot.read(m2)
+        if self._at_root:
             traced = [key for key in snapshot.names() if key[:2] == ("trace", "run")]
             self.trace = {key.field: list(snapshot.read(key)) for key in traced}
 
-    def posterior(self) -> Iterator[tuple[Key, Lazy]]:
-        """Posterior mean and variance of the factors and of the test predictions of this process."""
-        total = max(self.weight, np.finfo(np.float64).tiny)
-        for (factor, b), moments in self._moments.items():
-            for name, array in moments.items():
-                if name.endswith("m2"):
-                    yield (
-                        Key("moments", factor, b, name.replace("m2", "variance")),
-                        partial(np.divide, array, np.float32(total)),
-                    )
-                else:
-                    yield Key("moments", factor, b, name), array
-        for test in self._test.values():
-            yield from test.posterior(self.world.ratings.centre, total)
+    def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
+        """See `Recorder.posterior`: mean and variance of the parameters, and the traces."""
+        for mean, variance, moments in self._named("variance"):
+            yield mean, moments.mean
+            yield variance, partial(np.divide, moments.m2, moments.m2.dtype.type(weight))
         yield from self._traces()

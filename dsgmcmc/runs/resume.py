@@ -9,13 +9,13 @@ from pathlib import Path
 
 from dsgmcmc.errors import AgreedError, InputError
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.runs.recorder import Observer
-from dsgmcmc.storage.manifest import Key, Manifest, parse_manifest, read_text
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.runs.state import ChainState
+from dsgmcmc.storage.manifest import Manifest, parse_manifest, read_text
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import SERIES, RunDirectory
 from dsgmcmc.storage.series import clean, remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.targets.factorisation.target import FactorWorld
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +25,14 @@ class Resume:
 
     Parameters
     ----------
-    world : FactorWorld
-        Takes the state.
-    observer : Observer
-        Takes the accumulators.
+    ring : Ring
+        The processes of the chain.
+    state : ChainState
+        Takes what is read.
     run : RunDirectory
         Where the snapshots lie.
+    chain : int
+        Number of the chain.
     data_hash : str
         Identity of the ratings.
     config_hashes : collection of str
@@ -39,15 +41,15 @@ class Resume:
 
     def __init__(
         self,
-        world: FactorWorld,
-        observer: Observer,
+        ring: Ring,
+        state: ChainState,
         run: RunDirectory,
+        chain: int,
         data_hash: str,
         config_hashes: Collection[str],
     ) -> None:
-        self._world, self._observer, self._run = world, observer, run
+        self._ring, self._state, self._run, self._chain = ring, state, run, chain
         self._data_hash, self._config_hashes = data_hash, config_hashes
-        self._ring, self._chain = world.ring, world.chain
         self._at_root = self._ring.rank == 0
 
     def newest(self) -> Manifest | None:
@@ -78,25 +80,12 @@ class Resume:
         return None
 
     def _load(self, path: Path) -> Manifest:
-        comm, world = self._ring.comm, self._world
+        comm = self._ring.comm
         read = partial(read_text, path)
         text = comm.bcast(agree(comm, read if self._at_root else lambda: "", f"reading {path}"), root=0)
         manifest = agree(comm, partial(parse_manifest, text, path), f"reading {path}")
         agree(comm, partial(self._check, manifest, path), f"reading {path}")
-        snapshot = Snapshot(path, manifest)
-        world.place(manifest.iteration)
-
-        def load() -> None:
-            for side in world.sides():
-                for name in world.layout.names:
-                    side[name][:] = snapshot.read(Key("state", side.factor, side.index, name))
-            for local, b in enumerate(self._ring.blocks):
-                world.squared_error[local] = snapshot.read(Key("state", "W", b, "squared_error"))
-            self._observer.load(snapshot)
-
-        agree(comm, load, f"reading {path}")
-        small = {name: value.array() for name, value in manifest.state.items()}
-        world.state = {name: value for name, value in small.items() if not name.startswith(("observer.", "chain."))}
+        agree(comm, partial(self._state.load, Snapshot(path, manifest)), f"reading {path}")
         return manifest
 
     def _check(self, manifest: Manifest, path: Path) -> None:

@@ -9,43 +9,60 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.samplers.gradients import GRADIENTS, GradientEstimator
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.targets.base import World
-from dsgmcmc.targets.state import PURPOSE_START, Field
+from dsgmcmc.targets.base import Target
+from dsgmcmc.targets.state import Replicated, StateField
+from dsgmcmc.types import Purpose
 
 C = TypeVar("C", bound=StepSize)
 
-NORMAL = Formula("x = sd * z", fields=("x",), scalars=("sd",))
+NORMAL = Formula("theta = sd * z")
 
 
 class Sampler(ABC, Generic[C]):
-    """A Markov chain on the fields of a world's sides.
+    """A Markov chain on the fields of a target's blocks.
 
     Parameters
     ----------
     config : StepSize
-        The sampler's own configuration, of class `Config`.
+        The sampler's own configuration, of class `Config`; it names the gradient estimator.
     burn_in : int
         Iterations that count as burn-in; what adapts until then is frozen afterwards.
+
+    Attributes
+    ----------
+    gradient : GradientEstimator
+        What it steps along.
+    replicated : tuple of Replicated
+        Small state that is the same on all processes, and part of every checkpoint.
     """
 
     Config: ClassVar[type[StepSize]]
-    #: Arrays of the shape of theta that need not travel with a block.
+    #: Names of the gradient estimators that it can use, its default first.
+    gradients: ClassVar[tuple[str, ...]] = ("part",)
+    #: Arrays of the shape of theta that need not travel with a block; gradients are taken into the first.
     scratch: ClassVar[tuple[str, ...]] = ("g",)
-    #: Whether an iteration takes the full gradient, with the column blocks at home, instead of a part's.
-    sweeps: ClassVar[bool] = False
     #: Settings of the run that suit this sampler, where they are not those of all.
     defaults: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, config: C, burn_in: int) -> None:
         self.config = config
         self.burn_in = burn_in
+        self.gradient = self.estimator(config)()
+        self.replicated: tuple[Replicated, ...] = ()
 
     @property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[StateField, ...]:
         """What travels with a block and is saved."""
-        return (Field("theta"),)
+        return (StateField("theta"),)
+
+    @property
+    def kept(self) -> tuple[StateField, ...]:
+        """The sampler's fields, and those of its gradient estimator."""
+        return (*self.fields, *self.gradient.fields)
 
     @property
     def positions(self) -> tuple[str, ...]:
@@ -56,14 +73,28 @@ class Sampler(ABC, Generic[C]):
         """Field that holds the draw which `iteration` made."""
         return self.positions[iteration % len(self.positions)]
 
-    @classmethod
-    def sweep_length_of(cls, grid: int) -> int:
-        """Iterations that use all the data once."""
-        return 1 if cls.sweeps else grid
+    # ------------------------------------------------------------------ configuration
 
-    def sweep_length(self, world: World) -> int:
+    @classmethod
+    def estimator(cls, config: StepSize) -> type[GradientEstimator]:
+        """Gradient estimator that a configuration names.
+
+        Raises
+        ------
+        InputError
+            If this sampler cannot use it.
+        """
+        name = config.gradient or cls.gradients[0]
+        if name not in cls.gradients:
+            raise InputError(
+                f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}"
+            )
+        return GRADIENTS[name]
+
+    @classmethod
+    def sweep_length(cls, config: StepSize, grid: int) -> int:
         """Iterations that use all the data once."""
-        return self.sweep_length_of(world.grid)
+        return grid if cls.estimator(config).by_parts else 1
 
     @classmethod
     def check(cls, config: C, schedule: str, grid: int, thin: int) -> None:
@@ -72,26 +103,32 @@ class Sampler(ABC, Generic[C]):
     @classmethod
     def default_thin(cls, config: C, grid: int) -> int:
         """Iterations between draws, if the user does not say."""
-        return 2 * cls.sweep_length_of(grid)
+        return 2 * cls.sweep_length(config, grid)
 
-    def metrics(self, world: World) -> dict[str, float]:
+    # ------------------------------------------------------------------ sampling
+
+    def metrics(self) -> dict[str, float]:
         """Return what this sampler adds to a line of metrics."""
         return {}
 
-    def start(self, world: World, sd: float) -> None:
+    def start(self, target: Target, sd: float) -> None:
         """Set the initial state: every element of theta N(0, `sd`^2)."""
-        self.start_field(world, "theta", sd)
+        self.start_field(target, "theta", sd)
 
     @staticmethod
-    def start_field(world: World, name: str, sd: float, purpose: int = PURPOSE_START) -> None:
+    def start_field(target: Target, name: str, sd: float, purpose: Purpose = Purpose.START) -> None:
         """Set every element of a field N(0, `sd`^2)."""
-        for side in world.sides():
-            side.update(NORMAL, {"x": name}, purpose, sd=sd)
+        for block in target.blocks():
+            block.update(NORMAL, purpose, theta=name, sd=sd)
 
-    def weight(self, world: World, iteration: int) -> float:
+    def step_size(self, target: Target, iteration: int) -> float:
+        """Step of `iteration`, in the unit in which the configuration gives it."""
+        return self.config.step(iteration, target.sweep_length, self.burn_in)
+
+    def weight(self, target: Target, iteration: int) -> float:
         """Weight of the draw of `iteration` in averages: its step [Simsekli 2016, eq. 12]."""
-        return self.config.step(iteration, self.sweep_length(world), self.burn_in)
+        return self.step_size(target, iteration)
 
     @abstractmethod
-    def step(self, world: World, iteration: int) -> None:
+    def step(self, target: Target, iteration: int) -> None:
         """Make one iteration: one update of every row of every factor. Collective."""

@@ -1,4 +1,4 @@
-"""A sampler on a vector, from Python."""
+"""A sampler on a density, from Python and in memory; `dsgmcmc.runs.density` makes a run of it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,62 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.targets.vector import VectorWorld
+from dsgmcmc.targets.density import Density
+from dsgmcmc.targets.state import Stream
+from dsgmcmc.targets.vector import VectorTarget, part_sizes
+from dsgmcmc.types import ScheduleName
 
 Float64 = npt.NDArray[np.float64]
 
 
-def sample(world: VectorWorld, sampler: Sampler[StepSize], iterations: int, sd: float = 1.0) -> Iterator[Float64]:
-    """Run a sampler on a vector.
+def vector_target(
+    density: Density,
+    sampler: Sampler[StepSize],
+    *,
+    rows: int = 1,
+    seed: int = 0,
+    chain: int = 0,
+    grid: int = 1,
+    schedule: ScheduleName = "shuffled",
+    timers: Phases | None = None,
+) -> VectorTarget:
+    """Make the target that a sampler needs to sample a density.
 
     Parameters
     ----------
-    world : VectorWorld
-        The target, made for `sampler`.
+    density : Density
+        What to sample.
+    sampler : Sampler
+        Says what is kept, and whether an iteration uses a part of the data or all.
+    rows : int
+        Number n of vectors that move together.
+    seed, chain : int
+        Key of all random numbers.
+    grid : int
+        Number B of parts that the data are cut into.
+    schedule : {"shuffled", "cyclic", "random"}
+        Order in which parts are visited.
+    timers : Phases, optional
+        Where time is counted.
+    """
+    order = Schedule(schedule, part_sizes(density.n_data, grid), seed, chain) if sampler.gradient.by_parts else None
+    stream = Stream(seed, chain)
+    return VectorTarget(
+        density, order, fields=sampler.kept, scratch=sampler.scratch, stream=stream, rows=rows, timers=timers
+    )
+
+
+def sample(target: VectorTarget, sampler: Sampler[StepSize], iterations: int, sd: float = 1.0) -> Iterator[Float64]:
+    """Run a sampler on a density.
+
+    Parameters
+    ----------
+    target : VectorTarget
+        From `vector_target`, for `sampler`.
     sampler : Sampler
         Any of `dsgmcmc.samplers.SAMPLERS`.
     iterations : int
@@ -33,8 +75,8 @@ def sample(world: VectorWorld, sampler: Sampler[StepSize], iterations: int, sd: 
     theta : (n, D) float64
         The state after each iteration; a view, valid until the next.
     """
-    sampler.start(world, sd)
+    sampler.start(target, sd)
     for iteration in range(iterations):
-        world.iteration = iteration
-        sampler.step(world, iteration)
-        yield world.side[sampler.position(iteration)]
+        target.begin(iteration)
+        sampler.step(target, iteration)
+        yield target.block[sampler.position(iteration)]

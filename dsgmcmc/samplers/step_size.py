@@ -1,4 +1,4 @@
-"""The step size: a pure function of the iteration."""
+"""The step that a sampler takes: along which gradient, and how far, a pure function of the iteration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class StepSize(BaseModel):
-    """Step size as a function of the iteration; every sampler's configuration extends this.
+    """Gradient, and step size as a function of the iteration; every sampler's configuration extends this.
 
     The step rises linearly from `warm_up_factor` to 1 times `step_size` over the first `warm_up` sweeps; with
     ``decay="polynomial"`` it is then multiplied by (1 + sweep / decay_sweeps) ** -decay_power.
@@ -16,6 +16,7 @@ class StepSize(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    gradient: str | None = Field(None, description="gradient estimator: part or full; default: the sampler's own")
     step_size: float = Field(gt=0, allow_inf_nan=False)
     burn_in_step_size: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="step while burning in; default step_size"

@@ -1,33 +1,38 @@
-"""What a sampler sees of its target: blocks that have a gradient, sides that can be updated, ordered sums.
+"""What the others see of a target: the sampler, the chain, and what is recorded of it.
 
-Two implementations: `dsgmcmc.targets.factorisation.target.FactorWorld`, the matrix factorisation on the ring, and
-`dsgmcmc.targets.vector.VectorWorld`, any target on a plain vector. A sampler knows neither.
+Two implementations: `dsgmcmc.targets.factorisation.target.FactorTarget`, the matrix factorisation on the ring, and
+`dsgmcmc.targets.vector.VectorTarget`, any density on a plain vector. Samplers and runs know neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.parallel.timers import Phases
-from dsgmcmc.targets.state import Side
+from dsgmcmc.parallel.named import Named, Shapes
+from dsgmcmc.targets.state import ParameterBlock, Stream
+from dsgmcmc.types import Factor
 
-Float64 = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    from dsgmcmc.storage.manifest import Key
+    from dsgmcmc.storage.snapshot import Lazy, Snapshot
+
 Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
 
 
-class TargetBlock(Protocol):
-    """Part of the target whose gradient can be taken."""
+class Cell(Protocol):
+    """Part of the target whose gradient can be taken: blocks of parameters, and the data at which they meet."""
 
     @property
-    def sides(self) -> tuple[Side, ...]:
-        """The sides that may be updated."""
+    def blocks(self) -> tuple[ParameterBlock, ...]:
+        """The blocks that may be updated."""
 
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
-        """Set `out` of all sides to the stochastic gradient of the energy U at field `position`.
+        """Set `out` of all blocks to the stochastic gradient of the energy U at field `position`.
 
         Parameters
         ----------
@@ -40,57 +45,161 @@ class TargetBlock(Protocol):
         """
 
 
-class World(Protocol):
-    """The target as a sampler sees it."""
+class Information(NamedTuple):
+    """Fisher information of every row given the other factor, on the average, and how curved its energy is in it.
 
-    seed: int
-    chain: int
-    iteration: int
+    The precision of row i and column k is P_ik = tau n_i c_k + lambda_k. In the coordinates in which P is the
+    identity, l_i bounds the curvature that the factors give each other.
+
+    Attributes
+    ----------
+    c : dict of Factor to (D,) float64
+        Mean square, over the data, of what multiplies each column.
+    lambda_ : dict of Factor to (D,) float64
+        Precision of the prior.
+    tau : float
+        Precision of the noise.
+    n : dict of ParameterBlock to (n,) array
+        Summed weights of every row's data.
+    bound : dict of ParameterBlock to (n,) float64
+        l_i.
+    """
+
+    c: dict[Factor, Float64]
+    lambda_: dict[Factor, Float64]
+    tau: float
+    n: dict[ParameterBlock, Array]
+    bound: dict[ParameterBlock, Float64]
+
+
+class Target(Protocol):
+    """The target as a sampler sees it.
+
+    Attributes
+    ----------
+    stream : Stream
+        Seed, chain and iteration: names the random numbers.
+    subchain : int
+        Which of the interleaved sub-chains is moved; each has hyperparameters of its own.
+    sweep_length : int
+        Iterations that use all the data once.
+    n_data : int
+        Number of data.
+    curvature_bound : float
+        Largest number of data of any row in one iteration, as often as it stands for the whole: the energy's
+        curvature in units of tau times the mean square of what multiplies a parameter.
+    """
+
+    stream: Stream
     subchain: int
-    grid: int
-    dimension: int
+    sweep_length: int
     n_data: int
-    part_probability: float
-    peak_count: float
-    state: dict[str, Float64]
-    phases: Phases
+    curvature_bound: float
 
-    def visit(self, send: bool = False) -> Iterator[Any]:
-        """Blocks of this iteration's part; with `send` the columns then go where the next part needs them."""
+    @property
+    def noise_precision(self) -> float:
+        """Tau as it is now; 1 where there is none."""
 
-    def sweep(self, position: str, out: str) -> None:
-        """Full gradient of the likelihood's energy at a frozen state, in one tour of the ring. Collective.
+    def blocks(self) -> Iterator[ParameterBlock]:
+        """All blocks of parameters that rest here."""
 
-        `out` of every side is set to the gradient at noise precision 1 and without the prior. The hyperparameters
-        are then drawn given this state, if it is their turn: the update that follows uses ``state["tau"]`` and the
-        prior as they are now, so that both conditionals are exact.
+    def visit(self, send: bool = False) -> Iterator[Cell]:
+        """Cells of this iteration's part; with `send` its blocks then go where the next part needs them. Collective."""
+
+    def full_gradient(self, position: str, out: str) -> None:
+        """Gradient of the likelihood's energy over all the data at a frozen state. Collective.
+
+        `out` of every block is set to the gradient at noise precision 1 and without the prior, which may be drawn
+        before it is read.
         """
 
-    def sides(self) -> Iterator[Side]:
-        """All blocks of factors that rest here."""
+    def all_data_seen(self) -> None:
+        """Draw what is sampled from the data besides the blocks, if it is its turn; once a sweep. Collective."""
 
-    def prior(self, factor: str) -> tuple[Array, Array]:
-        """Mean (D,) and precision (D,) or (D, D) of a factor's rows."""
+    def information(self, position: str) -> Information:
+        """Fisher information at field `position`. Collective."""
 
-    def weigh(self, total: str, squares: str) -> None:
-        """Set fields of width 1 to the sums, over a row's data, of their weights and of their squares. Collective.
+    def sum(
+        self,
+        partials: Mapping[ParameterBlock, Named],
+        finish: Callable[[dict[str, Float64]], Named],
+        result: Shapes,
+    ) -> dict[str, Float64]:
+        """Add named partials of all blocks, in block order; all get what the root makes of the sums. Collective."""
 
-        Without weights both are the number of data.
-        """
 
-    def curvature(self, position: str, weight: str) -> dict[str, Float64]:
-        """Mean square, (D,) by factor, over the data of what multiplies each column of its rows. Collective.
+class Draw(NamedTuple):
+    """A state that counts as a draw.
 
-        Parameters
-        ----------
-        position : str
-            Field at which to take it.
-        weight : str
-            Field of width 1 with the summed weights of every row's data, as `weigh` sets it.
-        """
+    Attributes
+    ----------
+    iteration : int
+        Iterations made.
+    weight : float
+        In averages.
+    share : float
+        `weight` over the weight of all draws so far, this one included.
+    """
 
-    def add(self, side: Side, value: Float64) -> None:
-        """Put a block's float64 partial into the next `reduce`."""
+    iteration: int
+    weight: float
+    share: float
 
-    def reduce(self, finish: Callable[[Float64], Float64], width: int) -> Float64:
-        """Add what was put in by `add`, in block order; all get what the root makes of the sum. Collective."""
+
+class Recorder(Protocol):
+    """Accumulates over the draws of a chain; all of it is part of every checkpoint."""
+
+    def record(self, position: str, draw: Draw | None) -> None:
+        """Look at the state in field `position`, and count it if it is a draw. Collective."""
+
+    def metrics(self) -> dict[str, float | None]:
+        """What it adds to a line of metrics, of the state last looked at and of all draws. Collective."""
+
+    def saved(self) -> Iterator[tuple[Key, Array]]:
+        """Accumulators of this process, for a checkpoint."""
+
+    def small(self) -> dict[str, Float64]:
+        """Accumulators that are the same on all processes."""
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Take the accumulators of a checkpoint."""
+
+    def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
+        """What it has found, given the weight of all draws."""
+
+
+class RunTarget(Target, Protocol):
+    """The target as a chain sees it: what it takes to iterate, record, save, resume and stop it."""
+
+    def begin(self, iteration: int) -> None:
+        """Begin an iteration."""
+
+    def reset(self) -> None:
+        """Set everything but the sampler's fields as it is before the first iteration."""
+
+    def saved(self) -> Iterator[tuple[Key, Array]]:
+        """State of this process, for a checkpoint."""
+
+    def small(self) -> dict[str, Float64]:
+        """State that is the same on all processes."""
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Take the state of a checkpoint: its blocks come to where the next iteration needs them."""
+
+    def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
+        """Blocks with these fields, each on the process that keeps its accumulators, wherever they rest. Collective."""
+
+    def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
+        """Zeros in the shape of a draw's fields, by their names in it, for every block that `home` yields."""
+
+    def drawn_fields(self, position: str) -> dict[str, str]:
+        """Fields that make a draw, and what they are called in it."""
+
+    def parameters(self) -> dict[str, Float64]:
+        """What else makes a draw: the small parameters, of the current sub-chain."""
+
+    def find_divergence(self, position: str) -> str:
+        """Say where the state is not finite or has exploded; empty if all is sane. Collective."""
+
+    def recorders(self) -> Sequence[Recorder]:
+        """What is recorded of this target besides moments and draws."""

@@ -1,31 +1,31 @@
-"""The blocks of a factor that a process holds: named fields as views of one contiguous float32 buffer.
+"""What a target keeps: blocks of parameters with named fields, and the small state that all processes share.
 
-A block travels as one message, and checkpoints iterate over its fields without knowing the sampler.
+A block's fields are views of one contiguous buffer: it travels as one message, and checkpoints iterate over its fields
+without knowing the sampler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formula import Formula, Gradient
 from dsgmcmc.kernels.philox import NoiseKey
-
-if TYPE_CHECKING:
-    from dsgmcmc.targets.base import World
+from dsgmcmc.parallel.timers import Phases
+from dsgmcmc.types import Factor, Purpose
 
 Array = npt.NDArray[Any]  # float32 in the factorisation, float64 for other targets
+Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-#: Noise for different purposes never shares a counter.
-PURPOSE_STEP, PURPOSE_START, PURPOSE_MOMENTUM, PURPOSE_WEIGHT = 0, 1, 2, 3
+PRIOR_GRADIENT = Formula("out = grad_prior")
 
 
-class Field(NamedTuple):
+class StateField(NamedTuple):
     """A named array of a block's state; `width` columns, or D of them if 0."""
 
     name: str
@@ -35,13 +35,13 @@ class Field(NamedTuple):
 class Layout:
     """Where the fields of a block lie in its buffer: one after another, each (rows, width) in C order."""
 
-    def __init__(self, fields: Sequence[Field], dimension: int) -> None:
-        self.fields = tuple(Field(name, width or dimension) for name, width in fields)
+    def __init__(self, fields: Sequence[StateField], dimension: int) -> None:
+        self.fields = tuple(StateField(name, width or dimension) for name, width in fields)
         self.names = tuple(field.name for field in self.fields)
         self.width = sum(field.width for field in self.fields)
 
     def views(self, buffer: Array, rows: int) -> dict[str, Array]:
-        """Fields of a block of `rows` rows as views of its (rows * width,) float32 buffer."""
+        """Fields of a block of `rows` rows as views of its (rows * width,) buffer."""
         result, begin = {}, 0
         for name, width in self.fields:
             result[name] = buffer[begin : begin + rows * width].reshape(rows, width)
@@ -50,36 +50,64 @@ class Layout:
 
 
 @dataclass
-class Side:
-    """One factor's block: everything that is done to it row by row.
+class Stream:
+    """Names the random numbers of a chain: they are a function of this, of their purpose and of their place."""
+
+    seed: int
+    chain: int
+    iteration: int = 0
+
+    def key(self, purpose: Purpose, factor: Factor, first: int) -> NoiseKey:
+        """Key of the numbers from element `first` of a factor on."""
+        return NoiseKey(first, self.seed, self.chain, purpose, self.iteration, factor)
+
+
+@dataclass(eq=False)
+class ParameterBlock:
+    """Some rows of a factor, and everything that is done to them row by row.
 
     Attributes
     ----------
-    world : World
-        Where it lives; gives priors and noise keys.
-    factor : {"W", "H"}
+    stream : Stream
+        Names its noise.
+    timers : Phases
+        Where the time of its updates is counted.
+    prior : callable
+        Gives a block's prior: mean (D,) and precision (D,) or (D, D).
+    factor : Factor
         Row factor or column factor.
     index : int
         Block number.
     start : int
         First global row of the factor in this block.
+    dimension : int
+        Columns D of the factor.
     counts : (n,) int64
-        Training ratings of every row.
-    arrays : dict of str to (n, D) float32
-        Persistent fields (views of `buffer`) and scratch.
-    buffer : (fields * n * D,) float32
+        Training data of every row.
+    arrays : dict of str to (n, D) array
+        Persistent fields (views of `buffer`) and scratch; float32, or float64 outside the factorisation.
+    buffer : (n * width,) array
         What travels.
+    frozen : bool
+        Whether it stays as it is.
+    gradient : Gradient or None
+        What `grad` means in formulas: set by whoever has taken a gradient.
     """
 
-    world: World
-    factor: str
+    stream: Stream
+    timers: Phases
+    prior: Callable[[ParameterBlock], tuple[Array, Array]]
+    factor: Factor
     index: int
     start: int
+    dimension: int
     counts: Int64
     arrays: dict[str, Array]
     buffer: Array = field(repr=False)
+    frozen: bool = False
+    gradient: Gradient | None = None
 
-    def row(self, name: str) -> npt.NDArray[Any]:
+    def row(self, name: str) -> Array:
         """Field `name` of width 1 as a (n,) view."""
         return self.arrays[name].reshape(-1)
 
@@ -89,53 +117,73 @@ class Side:
         return self.buffer.dtype
 
     def __getitem__(self, name: str) -> Array:
-        """Array of field or scratch `name`, (n, D) float32."""
+        """Array of field or scratch `name`, (n, D)."""
         return self.arrays[name]
 
-    def update(
-        self,
-        formula: Formula,
-        bind: Mapping[str, str] | None = None,
-        purpose: int = PURPOSE_STEP,
-        **given: Any,
-    ) -> dict[str, Any]:
+    def update(self, formula: Formula, purpose: Purpose = Purpose.STEP, /, **given: Any) -> dict[str, Any]:
         """Apply a formula to every element in one pass: drift, prior, preconditioner, noise.
 
         Parameters
         ----------
         formula : Formula
-            What to compute. ``z`` is the normal of (seed, chain, purpose, iteration, factor, row, k);
-            ``prior`` the gradient of the prior's energy.
-        bind : mapping of str to str, optional
-            Field of this block for a name in the formula, where they differ.
-        purpose : int
-            Stream of the noise.
+            What to compute. Its names are fields of this block, or given.
+        purpose : Purpose
+            Of the noise `z`, the normal of (seed, chain, purpose, iteration, factor, row, k).
         **given
-            Scalars, (D,) columns and (n,) rows that the formula names.
+            Scalars, (D,) columns and (n,) rows that the formula names; or, as a str, the field that stands for a name.
 
         Returns
         -------
         dict
             The formula's sums, float64.
         """
-        if bind:
-            fields = {name: self.arrays[bind.get(name, name)] for name in formula.fields}
-        else:
-            fields = self.arrays
-        world = self.world
-        first = self.start * world.dimension
-        noise = NoiseKey(first, world.seed, world.chain, purpose, world.iteration, _NUMBER[self.factor])
-        begin = world.phases.enter()
-        result: dict[str, Any] = formula.apply(
-            fields,
-            scalars={name: given[name] for name in formula.scalars},
-            columns={name: given[name] for name in formula.columns},
-            rows={name: given[name] for name in formula.rows},
-            noise=noise,
-            prior=world.prior(self.factor) if formula.prior_of else None,
+        begin = self.timers.enter()
+        result = formula.apply(
+            self.arrays,
+            given,
+            noise=self.stream.key(purpose, self.factor, self.start * self.dimension),
+            prior=lambda: self.prior(self),
+            gradient=self.gradient,
         )
-        world.phases.leave("update", begin)
+        self.timers.leave("update", begin)
         return result
 
+    def begin_gradient(self, position: str, out: str, prior: bool) -> None:
+        """Set `out` to where a gradient's sum begins: the prior's gradient at field `position`, or zero."""
+        if prior:
+            self.update(PRIOR_GRADIENT, out=out, theta=position)
+            self.gradient = Gradient(out)
+        else:
+            self[out].fill(0.0)
+            self.gradient = Gradient(f"{out} + grad_prior", out)
 
-_NUMBER = {"W": 0, "H": 1}
+
+class Replicated:
+    """Small float64 arrays that are the same on all processes; base of dataclasses that say how they are `saved_as`.
+
+    A field is an array, a dict of arrays by factor, or None where there is none yet.
+    """
+
+    #: Names on disk, by field; ``{}`` stands for the factor, where there is an array for each.
+    saved_as: ClassVar[dict[str, str]]
+
+    def arrays(self) -> dict[str, Float64]:
+        """All arrays, by their names on disk."""
+        found: dict[str, Float64] = {}
+        for attribute, name in self.saved_as.items():
+            value = getattr(self, attribute)
+            if isinstance(value, dict):
+                found |= {name.format(factor.name): array for factor, array in value.items()}
+            elif value is not None:
+                found[name] = value
+        return found
+
+    def take(self, arrays: Mapping[str, Float64]) -> None:
+        """Replace the arrays by those of these names that there are; others are of somebody else."""
+        for attribute, name in self.saved_as.items():
+            if "{}" in name:
+                names = {factor: name.format(factor.name) for factor in Factor}
+                found = {factor: arrays[label] for factor, label in names.items() if label in arrays}
+                setattr(self, attribute, found)
+            elif name in arrays:
+                setattr(self, attribute, arrays[name])

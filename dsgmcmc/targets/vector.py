@@ -1,135 +1,251 @@
-"""Any target on a plain vector, for the same samplers that run on the factorisation.
+"""Any density on a plain vector, for the same samplers and runs as the factorisation.
 
-One process, float64. The vector may have several rows, (n, D), which samplers without dot products treat as
-independent chains of the same target.
+One process a chain, float64. The vector may have several rows, (n, D), which samplers without dot products treat as
+independent chains of the same density. Minibatches are the parts of the factorisation: part t of B holds the data
+t, t + B, t + 2 B, ..., and parts are visited by the same schedules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.parallel.named import Named, Shapes, pack, unpack
+from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
-from dsgmcmc.targets.state import Field, Layout, Side
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.snapshot import Lazy
+from dsgmcmc.targets.base import Draw, Information, Recorder
+from dsgmcmc.targets.density import ALL, Data, Density, prior_energy
+from dsgmcmc.targets.information import curvature_bound
+from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream
+from dsgmcmc.types import Factor
 
 if TYPE_CHECKING:
-    from dsgmcmc.samplers.base import Sampler
-    from dsgmcmc.samplers.step_size import StepSize
+    from dsgmcmc.storage.snapshot import Snapshot
 
+Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
-
-class Target(Protocol):
-    """A posterior of a vector theta of length D.
-
-    Attributes
-    ----------
-    dimension : int
-        D.
-    n_data : int
-        Number N of data, for samplers whose step is given per datum.
-    curvature : (D,) float64
-        Typical second derivative of the likelihood's energy, the unit of step sizes given by curvature.
-    prior_mean, prior_precision : (D,) and (D,) or (D, D) float64
-        Gaussian prior; precision 0 where there is none or the likelihood has it.
-    """
-
-    dimension: int
-    n_data: int
-    curvature: Float64
-    prior_mean: Float64
-    prior_precision: Float64
-
-    def gradient(self, theta: Float64, iteration: int | None) -> Float64:
-        """Gradient of the likelihood's energy, (n, D) for theta (n, D).
-
-        On the minibatch of `iteration`, the same whenever it is asked for, or on all the data if that is None.
-        """
+#: At most so many elements of theta, evenly spaced, are kept of every draw.
+FOLLOWED = 256
 
 
-class VectorBlock:
-    """The whole vector, as the only block of every part."""
+def part_sizes(n_data: int, grid: int) -> list[int]:
+    """Number of data in every part."""
+    return [len(range(part, n_data, grid)) for part in range(grid)]
 
-    def __init__(self, world: VectorWorld) -> None:
-        self._world = world
-        self.sides = (world.side,)
+
+class VectorCell:
+    """The whole vector, and the data of one part."""
+
+    def __init__(self, target: VectorTarget) -> None:
+        self._target = target
+        self.blocks = (target.block,)
 
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
-        """See `dsgmcmc.targets.base.TargetBlock.gradient`."""
-        self._world.set_gradient(position, out, self._world.iteration, prior)
+        """See `dsgmcmc.targets.base.Cell.gradient`."""
+        target, block = self._target, self._target.block
+        data, probability = target.part_of(target.stream.iteration)
+        block.begin_gradient(position, out, prior)
+        block[out][:] += target.density.gradient(block[position], data) / probability
 
 
-class VectorWorld:
-    """A target on a vector as a sampler sees it; implements `dsgmcmc.targets.base.World`.
+class VectorTarget:
+    """A density on a vector as samplers and chains see it; a `dsgmcmc.targets.base.RunTarget`.
 
     Parameters
     ----------
-    target : Target
+    density : Density
         What to sample.
-    sampler : Sampler
-        Gives the fields to allocate.
+    schedule : Schedule or None
+        Which part of the data each iteration uses; None for all.
+    fields : sequence of StateField
+        What the sampler keeps.
+    scratch : sequence of str
+        What it needs besides.
+    stream : Stream
+        Seed and chain.
     rows : int
         Number n of vectors that move together.
-    seed, chain : int
-        Key of all random numbers.
+    timers : Phases, optional
+        Where time is counted.
     """
 
     def __init__(
-        self, target: Target, sampler: Sampler[StepSize], rows: int = 1, seed: int = 0, chain: int = 0
+        self,
+        density: Density,
+        schedule: Schedule | None,
+        *,
+        fields: Sequence[StateField],
+        scratch: Sequence[str],
+        stream: Stream,
+        rows: int = 1,
+        timers: Phases | None = None,
     ) -> None:
-        self.target, self.seed, self.chain = target, seed, chain
-        self.iteration = self.subchain = 0
-        self.grid, self.part_probability = 1, 1.0
-        self.dimension, self.n_data = target.dimension, target.n_data
-        self.peak_count = float(np.max(target.curvature))
-        self.state: dict[str, Float64] = {"tau": np.ones(len(sampler.positions))}
-        self.phases = Phases()
-        layout = Layout((*sampler.fields, *(Field(name) for name in sampler.scratch)), self.dimension)
-        buffer = np.zeros(rows * layout.width)
-        counts = np.full(rows, target.n_data, np.int64)
-        self.side = Side(self, "W", 0, 0, counts, layout.views(buffer, rows), buffer)
-        self._partial = np.zeros(0)
+        self.density, self.schedule, self.stream, self.subchain = density, schedule, stream, 0
+        self.n_data = density.n_data
+        self.sweep_length = schedule.grid if schedule else 1
+        self.curvature_bound = float(np.max(density.curvature))
+        self.layout = Layout((*fields, *(StateField(name) for name in scratch)), density.dimension)
+        self._kept = tuple(field.name for field in fields)
+        buffer = np.zeros(rows * self.layout.width)
+        self.block = ParameterBlock(
+            stream=stream,
+            timers=timers or Phases(),
+            prior=lambda block: (density.prior_mean, density.prior_precision),
+            factor=Factor.W,
+            index=0,
+            start=0,
+            dimension=density.dimension,
+            counts=np.full(rows, density.n_data, np.int64),
+            arrays=self.layout.views(buffer, rows),
+            buffer=buffer,
+        )
 
-    def set_gradient(self, position: str, out: str, iteration: int | None, prior: bool) -> None:
-        """Set field `out` to the gradient of the energy at field `position`."""
-        target, theta = self.target, self.side[position]
-        gradient = target.gradient(theta, iteration)
-        if prior:
-            offset, precision = theta - target.prior_mean, target.prior_precision
-            gradient = gradient + (offset @ precision if precision.ndim == 2 else offset * precision)
-        self.side[out][:] = gradient
+    def part_of(self, iteration: int) -> tuple[Data, float]:
+        """Data that an iteration uses, and the probability with which it does."""
+        if self.schedule is None:
+            return ALL, 1.0
+        part = self.schedule.part(iteration)
+        return slice(part, None, self.schedule.grid), float(self.schedule.probability[part])
 
-    def visit(self, send: bool = False) -> Iterator[VectorBlock]:
-        """See `World.visit`."""
-        yield VectorBlock(self)
+    # ------------------------------------------------------------------ what samplers use
 
-    def sweep(self, position: str, out: str) -> None:
-        """See `World.sweep`."""
-        self.set_gradient(position, out, None, prior=False)
+    @property
+    def noise_precision(self) -> float:
+        """See `Target.noise_precision`."""
+        return 1.0
 
-    def sides(self) -> Iterator[Side]:
-        """See `World.sides`."""
-        yield self.side
+    def blocks(self) -> Iterator[ParameterBlock]:
+        """See `Target.blocks`."""
+        yield self.block
 
-    def prior(self, factor: str) -> tuple[Float64, Float64]:
-        """See `World.prior`."""
-        return self.target.prior_mean, self.target.prior_precision
+    def visit(self, send: bool = False) -> Iterator[VectorCell]:
+        """See `Target.visit`."""
+        yield VectorCell(self)
 
-    def weigh(self, total: str, squares: str) -> None:
-        """See `World.weigh`."""
-        self.side[total][:] = self.side[squares][:] = self.n_data
+    def full_gradient(self, position: str, out: str) -> None:
+        """See `Target.full_gradient`."""
+        self.block[out][:] = self.density.gradient(self.block[position])
 
-    def curvature(self, position: str, weight: str) -> dict[str, Float64]:
-        """See `World.curvature`: per datum."""
-        return {"W": self.target.curvature / self.n_data}
+    def all_data_seen(self) -> None:
+        """See `Target.all_data_seen`."""
 
-    def add(self, side: Side, value: Float64) -> None:
-        """See `World.add`."""
-        self._partial = value
+    def information(self, position: str) -> Information:
+        """See `Target.information`: the curvature that the density gives."""
+        block, precision = self.block, self.density.prior_precision
+        n = block.counts.astype(block.dtype)
+        metric = {
+            "c": self.density.curvature / self.n_data,
+            "lambda_": np.diag(precision).copy() if precision.ndim == 2 else precision,
+        }
+        bound = curvature_bound(block, n, n, tau=1.0, **metric)
+        return Information({Factor.W: metric["c"]}, {Factor.W: metric["lambda_"]}, 1.0, {block: n}, {block: bound})
 
-    def reduce(self, finish: Callable[[Float64], Float64], width: int) -> Float64:
-        """See `World.reduce`."""
-        return finish(self._partial)
+    def sum(
+        self,
+        partials: Mapping[ParameterBlock, Named],
+        finish: Callable[[dict[str, Float64]], Named],
+        result: Shapes,
+    ) -> dict[str, Float64]:
+        """See `Target.sum`."""
+        return unpack(pack(finish(dict(partials[self.block])), result), result)
+
+    # ------------------------------------------------------------------ what a run uses
+
+    def begin(self, iteration: int) -> None:
+        """See `RunTarget.begin`."""
+        self.stream.iteration = iteration
+
+    def reset(self) -> None:
+        """See `RunTarget.reset`."""
+
+    def saved(self) -> Iterator[tuple[Key, Array]]:
+        """See `RunTarget.saved`."""
+        for name in self._kept:
+            yield Key("state", "W", 0, name), self.block[name]
+
+    def small(self) -> dict[str, Float64]:
+        """See `RunTarget.small`."""
+        return {}
+
+    def load(self, snapshot: Snapshot) -> None:
+        """See `RunTarget.load`."""
+        self.begin(snapshot.manifest.iteration)
+        for key, array in self.saved():
+            array[:] = snapshot.read(key)
+
+    def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
+        """See `RunTarget.home`."""
+        yield self.block
+
+    def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
+        """See `RunTarget.accumulators`."""
+        return {(Factor.W, 0): {"theta": np.zeros((len(self.block.counts), self.density.dimension))}}
+
+    def drawn_fields(self, position: str) -> dict[str, str]:
+        """See `RunTarget.drawn_fields`."""
+        return {position: "theta"}
+
+    def parameters(self) -> dict[str, Float64]:
+        """See `RunTarget.parameters`."""
+        return {}
+
+    def find_divergence(self, position: str) -> str:
+        """See `RunTarget.find_divergence`."""
+        strange = np.argwhere(~np.isfinite(self.block[position]))
+        return (
+            f"element {strange[0].tolist()} of theta is {self.block[position][tuple(strange[0])]}"
+            if len(strange)
+            else ""
+        )
+
+    def recorders(self) -> Sequence[Recorder]:
+        """See `RunTarget.recorders`: the energy of every draw, and its elements."""
+        return [VectorTrace(self)]
+
+
+class VectorTrace:
+    """Energy and followed elements of every draw; a `dsgmcmc.targets.base.Recorder`."""
+
+    def __init__(self, target: VectorTarget) -> None:
+        self._target = target
+        size = len(target.block.counts) * target.density.dimension
+        self._followed = np.unique(np.linspace(0, size - 1, min(size, FOLLOWED)).astype(np.int64))
+        self._energy = np.zeros(len(target.block.counts))
+        self._trace: dict[str, list[Float64]] = {"theta": [], "energy": []}
+
+    def record(self, position: str, draw: Draw | None) -> None:
+        """See `Recorder.record`."""
+        theta, density = self._target.block[position], self._target.density
+        self._energy = density.energy(theta) + prior_energy(density, theta)
+        if draw is not None:
+            self._trace["theta"].append(theta.ravel()[self._followed])
+            self._trace["energy"].append(self._energy.copy())
+
+    def metrics(self) -> dict[str, float | None]:
+        """Energy of the current state, on average over the rows."""
+        return {"energy": float(self._energy.mean())}
+
+    def saved(self) -> Iterator[tuple[Key, Array]]:
+        """See `Recorder.saved`."""
+        widths = {"theta": len(self._followed), "energy": len(self._energy)}
+        for name, draws in self._trace.items():
+            yield Key("trace", "W", 0, name), np.array(draws).reshape(len(draws), widths[name])
+        yield Key("trace", "W", 0, "followed"), self._followed
+
+    def small(self) -> dict[str, Float64]:
+        """See `Recorder.small`."""
+        return {}
+
+    def load(self, snapshot: Snapshot) -> None:
+        """See `Recorder.load`."""
+        self._trace = {name: list(snapshot.read(Key("trace", "W", 0, name))) for name in self._trace}
+
+    def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
+        """See `Recorder.posterior`."""
+        yield from self.saved()

@@ -40,7 +40,7 @@ class Layout:
     column_sums: Sequence[str]
     row_sums: Sequence[str]
     row_max: Sequence[str]
-    prior_of: str
+    prior_at: str
     prior: str
     noise: bool
     dtype: str
@@ -126,7 +126,7 @@ def _chunk(layout: Layout) -> list[str]:
         lines += [f"        _e_{name}[_i * _D + _k] = _r_{name}[_row + _i]" for name in layout.rows]
     if layout.prior == "dense":
         lines += ["_flat_deviation = _deviation.reshape(_most)", "for _i in range(_size):"]
-        lines += [f"    _flat_deviation[_i] = _x_{layout.prior_of}[_i] - _t_mean[_i]"]
+        lines += [f"    _flat_deviation[_i] = _x_{layout.prior_at}[_i] - _t_mean[_i]"]
         lines += ["np.dot(_deviation[:_rows], _precision, _product[:_rows])"]
     return lines
 
@@ -138,9 +138,9 @@ def _element(layout: Layout) -> list[str]:
     lines += [f"{name} = _e_{name}[_i]" for name in layout.rows]
     lines += [f"z = {layout.dtype}(_z[_i])"] if layout.noise else []
     if layout.prior == "diagonal":
-        lines += [f"prior = _t_precision[_i] * ({layout.prior_of} - _t_mean[_i])"]
+        lines += [f"grad_prior = _t_precision[_i] * ({layout.prior_at} - _t_mean[_i])"]
     elif layout.prior == "dense":
-        lines += ["prior = _prior[_i]"]
+        lines += ["grad_prior = _prior[_i]"]
     lines += layout.body.lines
     lines += [f"_x_{name}[_i] = {name}" for name in layout.fields if name in layout.body.written]
     lines += [f"_s_{name} += float64({name})" for name in layout.sums]

@@ -4,10 +4,11 @@ A `Formula` is a few assignments between arrays of one shape (n, D). Its noise, 
 vectors and sums are made on the way, so that nothing of the size of the state is written but the fields that
 the formula assigns:
 
->>> sgld = Formula(
-...     "theta = theta - eps * (g + prior) + sqrt(2 * eps) * z",
-...     fields=("theta", "g"), scalars=("eps",), prior_of="theta",
-... )
+>>> sgld = Formula("theta = theta - eps * grad + noise * z")
+
+Every name is said once, here: it is a field if the block that the formula is applied to has a field of that name, a
+scalar if it comes with a number, else the formula's own, and then assigned before it is read. Only vectors are
+declared, because a shape cannot tell a row's from a column's where n = D.
 
 The compiled function serves every D; its result depends on the arrays' contents and shape alone.
 """
@@ -15,10 +16,10 @@ The compiled function serves every D; its result depends on the arrays' contents
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,25 @@ from dsgmcmc.kernels.philox import NoiseKey, noise_words
 Array = NDArray[Any]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
+#: Where the gradient of the prior is taken.
+PRIOR_AT = "theta"
+
+
+class Gradient(NamedTuple):
+    """What `grad` and `grad_likelihood` mean: expressions of fields, and the numbers in them."""
+
+    total: str
+    likelihood: str = ""
+    numbers: Mapping[str, float] = _NOTHING
+
+
+class _Roles(NamedTuple):
+    """What the names of a formula are, for one set of arrays and numbers."""
+
+    body: Assignments
+    fields: dict[str, str]  # from the name in the formula to the name of the array
+    scalars: tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class Formula:
@@ -40,18 +60,15 @@ class Formula:
     ----------
     source : str
         Assignments, one a line. Operators + - * / and ** with a positive integer literal, functions sqrt,
-        abs, minimum, maximum, exp and log. Names that are assigned but not declared are local. `z` is the
-        element's standard normal, `prior` the prior's gradient at the field `prior_of` before this pass.
-    fields : tuple of str
-        (n, D) arrays, float32 or float64, read and, where assigned, written in place.
-    scalars, columns, rows : tuple of str
-        Numbers, (D,) vectors and (n,) vectors.
+        abs, minimum, maximum, exp and log. Built in are `z`, the element's standard normal; `grad`, the gradient of
+        the energy, and `grad_likelihood`, its part without the prior, as they were taken last; `grad_prior`, the
+        gradient of the prior's energy at field `theta` before this pass.
+    columns, rows : tuple of str
+        Names of (D,) vectors and of (n,) vectors.
     sums, column_sums, row_sums : tuple of str
         Assigned names whose totals are returned: over all elements, per column, per row.
     row_max : tuple of str
         Assigned names whose maximum per row is returned.
-    prior_of : str
-        The field at which `prior` is taken.
 
     Raises
     ------
@@ -60,24 +77,15 @@ class Formula:
     """
 
     source: str
-    fields: tuple[str, ...]
-    scalars: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
     sums: tuple[str, ...] = ()
     column_sums: tuple[str, ...] = ()
     row_sums: tuple[str, ...] = ()
     row_max: tuple[str, ...] = ()
-    prior_of: str = ""
 
     def __post_init__(self) -> None:
-        if not self.fields:
-            raise ValueError("a formula needs a field")
         body = self._body
-        if ("prior" in body.read) != bool(self.prior_of):
-            raise ValueError("`prior` is read if and only if `prior_of` says at which field")
-        if self.prior_of and self.prior_of not in self.fields:
-            raise ValueError(f"prior_of = {self.prior_of!r} is no field")
         totals = [*self.sums, *self.column_sums, *self.row_sums, *self.row_max]
         for name in totals:
             if name not in body.written:
@@ -87,34 +95,42 @@ class Formula:
 
     @functools.cached_property
     def _body(self) -> Assignments:
-        declared = (*self.fields, *self.scalars, *self.columns, *self.rows, "z", "prior")
-        return parse(self.source, declared, self.fields)
+        return parse(self.source, (*self.columns, *self.rows))
+
+    @functools.cached_property
+    def _roles(self) -> dict[tuple[Any, ...], _Roles]:
+        return {}
+
+    @functools.cached_property
+    def _kernels(self) -> dict[tuple[Any, ...], Any]:
+        return {}
 
     def apply(
         self,
-        fields: Mapping[str, Array],
+        arrays: Mapping[str, Array],
+        given: Mapping[str, Any] = _NOTHING,
         *,
-        scalars: Mapping[str, float] = _NOTHING,
-        columns: Mapping[str, Array] = _NOTHING,
-        rows: Mapping[str, Array] = _NOTHING,
         noise: NoiseKey | None = None,
-        prior: tuple[Array, Array] | None = None,
+        prior: Callable[[], tuple[Array, Array]] | None = None,
+        gradient: Gradient | None = None,
     ) -> dict[str, Any]:
         """Run the formula over all elements, in place.
 
         Parameters
         ----------
-        fields : mapping of str to (n, D) array
-            C-contiguous, all float32 or all float64, none overlapping another.
-        scalars : mapping of str to float
-            Taken in the fields' dtype.
-        columns, rows : mapping of str to (D,) and (n,) arrays
-            Of the fields' dtype.
+        arrays : mapping of str to (n, D) array
+            Fields, of which the formula may name some: C-contiguous, all float32 or all float64, none overlapping
+            another.
+        given : mapping of str to float, (D,) or (n,) array, or str
+            Scalars, taken in the fields' dtype; declared vectors, of the fields' dtype; or, as a str, the name of
+            the field that stands for this name.
         noise : NoiseKey, if `z` is read
             `first` names the first element.
-        prior : (mean, precision), if `prior` is read
-            Mean m (D,) and precision (D,): the gradient is precision[k] (x[k] - m[k]). Or precision (D, D),
+        prior : callable, if the prior's gradient is read
+            Gives mean m (D,) and precision (D,): the gradient is precision[k] (x[k] - m[k]). Or precision (D, D),
             symmetric: it is sum_l precision[k, l] (x[l] - m[l]). Of the fields' dtype.
+        gradient : Gradient, if `grad` or `grad_likelihood` is read
+            What they mean.
 
         Returns
         -------
@@ -123,35 +139,42 @@ class Formula:
 
         Raises
         ------
-        KeyError
-            An array or a scalar is missing.
         ValueError
-            An array has the wrong shape, dtype or order; noise or prior is missing; the noise's numbers are out of
-            range.
+            A name is neither a field nor given; an array has the wrong shape, dtype or order; noise or prior is
+            missing; the noise's numbers are out of range.
         """
-        arrays = [fields[name] for name in self.fields]
-        shape, dtype = arrays[0].shape, arrays[0].dtype
+        if gradient is not None and gradient.numbers:
+            given = {**given, **gradient.numbers}
+        roles = self._resolved(arrays, given, gradient)
+        fields = [arrays[name] for name in roles.fields.values()]
+        shape, dtype = fields[0].shape, fields[0].dtype
         n, D = shape
-        for name, array in zip(self.fields, arrays, strict=True):
+        for name, array in zip(roles.fields, fields, strict=True):
             if array.shape != shape:
                 raise ValueError(f"field {name!r} has shape {array.shape}, the first one {shape}")
-        arguments: list[Any] = arrays
-        arguments += [_vector(name, columns[name], D) for name in self.columns]
-        arguments += [_vector(name, rows[name], n) for name in self.rows]
-        arguments += [scalars[name] for name in self.scalars]
+        arguments: list[Any] = fields
+        arguments += [_vector(name, given, D) for name in self.columns]
+        arguments += [_vector(name, given, n) for name in self.rows]
+        arguments += [given[name] for name in roles.scalars]
         kind = ""
-        if self.prior_of:
+        if "grad_prior" in roles.body.read:
             if prior is None:
-                raise ValueError("the formula reads the prior: pass prior=(mean, precision)")
-            mean, precision = prior
+                raise ValueError("the formula reads the prior: pass prior=lambda: (mean, precision)")
+            mean, precision = prior()
             if mean.shape != (D,) or precision.shape not in ((D,), (D, D)):
                 raise ValueError(f"prior of shapes {mean.shape} and {precision.shape} where D = {D}")
             kind = "diagonal" if precision.ndim == 1 else "dense"
-            arguments += prior
-        if "z" in self._body.read:
+            arguments += mean, precision
+        if "z" in roles.body.read:
             if noise is None:
                 raise ValueError("the formula reads z: pass noise=NoiseKey(...)")
             arguments += noise_words(noise)
+        return self._run(roles, arguments, dtype, kind, n, D)
+
+    def _run(
+        self, roles: _Roles, arguments: list[Any], dtype: np.dtype[Any], kind: str, n: int, D: int
+    ) -> dict[str, Any]:
+        """Call the compiled function, and name its totals."""
         totals: dict[str, Any] = {name: np.zeros(D) for name in self.column_sums}
         for name in (*self.row_sums, *self.row_max):
             totals[name] = np.zeros(n)
@@ -162,44 +185,82 @@ class Formula:
         if n == 0 or D == 0:
             return totals | dict.fromkeys(self.sums, 0.0)
         try:
-            self._kernel(dtype, kind)(*arguments)
+            self._kernel(roles, dtype, kind)(*arguments)
         except TypeError as error:  # what Numba says when no signature fits
             raise ValueError(f"arrays must be C-contiguous and {dtype} like the first field") from error
         if self.sums:
             totals.update(zip(self.sums, sums.tolist(), strict=True))
         return totals
 
-    def _kernel(self, dtype: np.dtype[Any], prior: str) -> Any:
+    def _resolved(self, arrays: Mapping[str, Array], given: Mapping[str, Any], gradient: Gradient | None) -> _Roles:
+        """Tell what every name is; quick when it was told before."""
+        aliases = tuple(item for item in given.items() if isinstance(item[1], str))
+        key = (tuple(arrays), tuple(given), aliases, gradient and gradient[:2])
+        roles = self._roles.get(key)
+        if roles is None:
+            roles = self._roles[key] = self._resolve(arrays, given, dict(aliases), gradient)
+        return roles
+
+    def _resolve(
+        self,
+        arrays: Mapping[str, Array],
+        given: Mapping[str, Any],
+        aliases: dict[str, str],
+        gradient: Gradient | None,
+    ) -> _Roles:
+        body = self._body
+        for name, expression in (("grad", gradient and gradient.total), ("grad_likelihood", gradient and gradient[1])):
+            if name in body.read:
+                if not expression:
+                    raise ValueError(f"the formula reads {name!r}, which was not taken")
+                body = body.with_definition(name, expression)
+        names = body.read | body.written | ({PRIOR_AT} if "grad_prior" in body.read else set())
+        vectors = {*self.columns, *self.rows}
+        scalars = tuple(name for name in given if name in names and name not in aliases and name not in vectors)
+        found = aliases | {name: name for name in arrays if name not in aliases}
+        fields = {name: array for name, array in found.items() if name in names and name not in {*scalars, *vectors}}
+        for name in sorted(body.free - {*fields, *scalars, *vectors}):
+            raise ValueError(f"{name!r} is no field of {', '.join(arrays)}, and is not given")
+        for name in sorted(body.written & {*scalars}):
+            raise ValueError(f"{name!r} cannot be assigned: it is given as a number")
+        for name in sorted({*aliases.values()} - {*arrays}):
+            raise ValueError(f"{name!r} is no field of {', '.join(arrays)}")
+        if "grad_prior" in body.read and PRIOR_AT not in fields:
+            raise ValueError(f"the prior's gradient is taken at field {PRIOR_AT!r}, which there is not")
+        if not fields:  # the first one gives the shape
+            fields = {name: name for name in list(arrays)[:1]}
+        return _Roles(body, fields, scalars)
+
+    def _kernel(self, roles: _Roles, dtype: np.dtype[Any], prior: str) -> Any:
         """Return the compiled function for one dtype and kind of prior, compiling it where needed."""
-        kernel = self._kernels.get((dtype.char, prior))  # `char` is quick, and this is called all the time
+        key = (dtype.char, prior, roles.body, tuple(roles.fields), roles.scalars)
+        kernel = self._kernels.get(key)
         if kernel is None:
             if dtype not in (np.float32, np.float64):
                 raise ValueError(f"fields are {dtype}; float32 or float64 is needed")
             layout = Layout(
-                body=self._body,
-                fields=self.fields,
-                scalars=self.scalars,
+                body=roles.body,
+                fields=tuple(roles.fields),
+                scalars=roles.scalars,
                 columns=self.columns,
                 rows=self.rows,
                 sums=self.sums,
                 column_sums=self.column_sums,
                 row_sums=self.row_sums,
                 row_max=self.row_max,
-                prior_of=self.prior_of,
+                prior_at=PRIOR_AT,
                 prior=prior,
-                noise="z" in self._body.read,
+                noise="z" in roles.body.read,
                 dtype=dtype.name,
             )
             kernel = jit.compile_source("formula", formula_source(layout)).formula
-            self._kernels[dtype.char, prior] = kernel
+            self._kernels[key] = kernel
         return kernel
 
-    @functools.cached_property
-    def _kernels(self) -> dict[tuple[str, str], Any]:
-        return {}
 
-
-def _vector(name: str, vector: Array, length: int) -> Array:
-    if vector.shape != (length,):
-        raise ValueError(f"{name!r} has shape {vector.shape} where ({length},) is needed")
+def _vector(name: str, given: Mapping[str, Any], length: int) -> Array:
+    vector: Array | None = given.get(name)
+    if vector is None or vector.shape != (length,):
+        found = "is missing" if vector is None else f"has shape {vector.shape}"
+        raise ValueError(f"{name!r} {found} where a vector ({length},) is needed")
     return vector

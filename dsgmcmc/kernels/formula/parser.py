@@ -6,7 +6,7 @@ import ast
 import keyword
 import textwrap
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dsgmcmc.kernels import jit
 
@@ -47,42 +47,67 @@ def functions(dtype: str) -> str:
     return _SOURCE.format(helper=jit.helper(), dtype=dtype)
 
 
-@dataclass
+BUILT_IN = ("z", "grad", "grad_likelihood", "grad_prior")
+"""Names that a formula may read without anybody giving them."""
+
+
+@dataclass(frozen=True)
 class Assignments:
-    """A parsed formula: its lines, and the names that it reads and writes."""
+    """A parsed formula: its lines, and the names that it reads, writes, and reads before it writes them."""
 
-    lines: list[str] = field(default_factory=list)
-    read: set[str] = field(default_factory=set)
-    written: set[str] = field(default_factory=set)
+    lines: tuple[str, ...]
+    read: frozenset[str]
+    written: frozenset[str]
+    free: frozenset[str]
+
+    def with_definition(self, name: str, expression: str) -> Assignments:
+        """Define a built-in name by an expression of others, just before it is first read."""
+        definition = parse(f"{name} = {expression}", definable=(name,))
+        first = next(k for k, line in enumerate(self.lines) if name in _names(line.partition(" = ")[2]))
+        lines = (*self.lines[:first], *definition.lines, *self.lines[first:])
+        early = self.written & definition.free
+        if early:
+            raise ValueError(f"the formula assigns {min(early)!r}, which {name} = {expression} reads")
+        return Assignments(
+            lines, (self.read - {name}) | definition.read, self.written, (self.free - {name}) | definition.free
+        )
 
 
-def parse(source: str, known: Collection[str], assignable: Collection[str]) -> Assignments:
+def _names(expression: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name)}
+
+
+def parse(source: str, vectors: Collection[str] = (), definable: Collection[str] = ()) -> Assignments:
     """Check a formula and write it again for the compiler.
 
     Parameters
     ----------
     source : str
         Assignments to single names.
-    known : collection of str
-        Names that may be read from the start.
-    assignable : collection of str
-        Those of them that may be assigned.
+    vectors : collection of str
+        Declared names, which cannot be assigned.
+    definable : collection of str
+        Built-in names that may be assigned here.
 
     Raises
     ------
     ValueError
         With the line and what is wrong.
     """
-    if len(set(known)) != len(known):
-        raise ValueError(f"a name is declared twice among {sorted(known)}")
-    for name in known:
-        if not _usable(name):
+    if len(set(vectors)) != len(vectors):
+        raise ValueError(f"a name is declared twice among {sorted(vectors)}")
+    for name in vectors:
+        if not _usable(name) or name in BUILT_IN:
             raise ValueError(f"{name!r} cannot be a name in a formula")
+    fixed = {*vectors, *BUILT_IN} - {*definable}
     try:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError as error:
         raise ValueError(f"formula line {error.lineno}: {error.msg}") from error
-    result = Assignments()
+    lines: list[str] = []
+    read: set[str] = set()
+    written: set[str] = set()
+    free: set[str] = set()
     for statement in tree.body:
         if (
             not isinstance(statement, ast.Assign)
@@ -91,14 +116,16 @@ def parse(source: str, known: Collection[str], assignable: Collection[str]) -> A
         ):
             raise ValueError(f"formula line {statement.lineno}: only `name = expression` is allowed")
         name = statement.targets[0].id
-        if not _usable(name) or (name in known and name not in assignable):
+        if not _usable(name) or name in fixed:
             raise ValueError(f"formula line {statement.lineno}: {name!r} cannot be assigned")
-        text = _expression(statement.value, known, result)
-        result.lines.append(f"{name} = {text}")
-        result.written.add(name)
-    if not result.lines:
+        found: set[str] = set()
+        lines.append(f"{name} = {_expression(statement.value, found)}")
+        read |= found
+        free |= found - written - {*BUILT_IN}
+        written.add(name)
+    if not lines:
         raise ValueError("an empty formula")
-    return result
+    return Assignments(tuple(lines), frozenset(read), frozenset(written), frozenset(free))
 
 
 def _usable(name: str) -> bool:
@@ -106,15 +133,15 @@ def _usable(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_") and name not in _RESERVED
 
 
-def _expression(node: ast.expr, known: Collection[str], result: Assignments) -> str:
-    """One expression as source; literals become `_number(...)`, of the arrays' dtype."""
+def _expression(node: ast.expr, read: set[str]) -> str:
+    """One expression as source; literals become `_number(...)`, of the arrays' dtype. Names go to `read`."""
 
     def inner(child: ast.expr) -> str:
-        return _expression(child, known, result)
+        return _expression(child, read)
 
     match node:
-        case ast.Name(id=name) if name in known or name in result.written:
-            result.read.add(name)
+        case ast.Name(id=name) if _usable(name):
+            read.add(name)
             return name
         case ast.Constant(value=bool()):
             pass
@@ -130,4 +157,4 @@ def _expression(node: ast.expr, known: Collection[str], result: Assignments) -> 
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if FUNCTIONS.get(name) == len(arguments):
             function = {"sqrt": "math.sqrt", "abs": "abs"}.get(name, f"_{name}")
             return f"{function}({', '.join(inner(argument) for argument in arguments)})"
-    raise ValueError(f"formula line {node.lineno}: {ast.unparse(node)!r} is not allowed or not declared")
+    raise ValueError(f"formula line {node.lineno}: {ast.unparse(node)!r} is not allowed")

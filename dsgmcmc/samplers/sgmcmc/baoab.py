@@ -25,45 +25,32 @@ biased and less stable. The metric is diagonal: where the columns of a factor ar
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.targets.base import World
-from dsgmcmc.targets.state import PURPOSE_MOMENTUM, Side
-from dsgmcmc.targets.state import Field as StateField
+from dsgmcmc.targets.base import Target
+from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
+from dsgmcmc.types import Factor, Purpose
 
-SHARE = Formula(
-    """
-information = metric_tau * n * c
-p = information / (information + lambda_)
-largest = p
-""",
-    fields=("theta",),
-    scalars=("metric_tau",),
-    columns=("c", "lambda_"),
-    rows=("n",),
-    row_sums=("p",),
-    row_max=("largest",),
-)
+Float64 = npt.NDArray[np.float64]
 
 UPDATE = Formula(
     """
 step = h / sqrt(metric_tau * n * c + lambda_)
-kicked = r - step * (tau * g + prior)
+kicked = r - step * grad
 r = damp * kicked + spread * z
 theta = theta + 0.5 * step * (kicked + r)
 """,
-    fields=("theta", "r", "g"),
-    scalars=("metric_tau", "tau", "damp", "spread"),
     columns=("c", "lambda_"),
     rows=("n", "h"),
-    prior_of="theta",
 )
 
 
@@ -77,62 +64,65 @@ class BAOABConfig(StepSize):
     refresh: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
 
 
+@dataclass
+class Metric(Replicated):
+    """P of the last refresh, but for the n_i, which lie with the rows: c_k and lambda_k, (D,), and tau, (1,)."""
+
+    saved_as: ClassVar[dict[str, str]] = {
+        "c": "metric.{}.c",
+        "lambda_": "metric.{}.lambda",
+        "tau": "metric.tau",
+    }
+
+    c: dict[Factor, Float64]
+    lambda_: dict[Factor, Float64]
+    tau: Float64
+
+    def of(self, block: ParameterBlock) -> dict[str, Any]:
+        """What `UPDATE` takes of it."""
+        return {
+            "metric_tau": float(self.tau[0]),
+            "c": self.c[block.factor].astype(block.dtype),
+            "lambda_": self.lambda_[block.factor].astype(block.dtype),
+        }
+
+
 class BAOAB(Sampler[BAOABConfig]):
     """Underdamped Langevin dynamics in the Fisher metric."""
 
     Config = BAOABConfig
-    sweeps = True
+    gradients = ("full",)
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 50.0, "initial_sd": 0.14, "hyper_start": 15}
+
+    def __init__(self, config: BAOABConfig, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.metric = Metric({}, {}, np.ones(1))
+        self.replicated = (self.metric,)
 
     @property
     def fields(self) -> tuple[StateField, ...]:
         """Position and momentum; n_i and 1 / sqrt(l_i) of the metric, one number a row."""
         return (StateField("theta"), StateField("r"), StateField("n", 1), StateField("h", 1))
 
-    def start(self, world: World, sd: float) -> None:
+    def start(self, target: Target, sd: float) -> None:
         """Positions N(0, sd^2), momenta N(0, 1)."""
-        self.start_field(world, "theta", sd)
-        self.start_field(world, "r", 1.0, PURPOSE_MOMENTUM)
+        self.start_field(target, "theta", sd)
+        self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
 
-    def step(self, world: World, iteration: int) -> None:
+    def step(self, target: Target, iteration: int) -> None:
         """One sweep: the full gradient, then one update of everything. Collective."""
         if iteration % self.config.refresh == 0:
-            self._refresh(world)
-        eps = self.config.step(iteration, 1, self.burn_in)
+            self._refresh(target)
+        eps = self.step_size(target, iteration)
         c = self.config.friction
-        world.sweep("theta", "g")
-        tau = float(world.state["tau"][0])
-        for side in world.sides():
-            h = side.row("h") * side.dtype.type(sqrt(2 * eps))
-            metric = self._metric(world, side)
-            side.update(UPDATE, **metric, n=side.row("n"), h=h, tau=tau, damp=c, spread=sqrt(1 - c * c))
+        for block in self.gradient(target, "theta"):
+            n, h = block.row("n"), block.row("h") * block.dtype.type(sqrt(2 * eps))
+            block.update(UPDATE, **self.metric.of(block), n=n, h=h, damp=c, spread=sqrt(1 - c * c))
 
-    def _refresh(self, world: World) -> None:
-        """Take the metric from the current state. Collective.
-
-        Where every user or item has a noise of its own, n_i is the sum of the weights of its ratings, and l_i takes the
-        effective count, (sum w)^2 / sum w^2.
-        """
-        world.weigh("n", "h")
-        curvature = world.curvature("theta", "n")
-        for factor, c in curvature.items():
-            _, precision = world.prior(factor)
-            world.state[f"metric.{factor}.c"] = c
-            diagonal = np.diag(precision) if precision.ndim == 2 else precision
-            world.state[f"metric.{factor}.lambda"] = diagonal.astype(np.float64)
-        world.state["metric.tau"] = world.state["tau"].copy()
-        for side in world.sides():
-            n, squares = side.row("n"), side.row("h")
-            found = side.update(SHARE, **self._metric(world, side), n=n)
-            effective = np.maximum(n * n / np.maximum(squares, 1e-30), 1e-30)
-            per_rating = np.where(n > 0, found["p"] / effective, 0.0)
-            length = 1 + per_rating + 2 * np.sqrt(found["largest"] * per_rating)
-            squares[:] = 1 / np.sqrt(length)
-
-    def _metric(self, world: World, side: Side) -> dict[str, Any]:
-        state = world.state
-        return {
-            "metric_tau": float(state["metric.tau"][0]),
-            "c": state[f"metric.{side.factor}.c"].astype(side.dtype),
-            "lambda_": state[f"metric.{side.factor}.lambda"].astype(side.dtype),
-        }
+    def _refresh(self, target: Target) -> None:
+        """Take the metric from the current state. Collective."""
+        found = target.information("theta")
+        self.metric.c, self.metric.lambda_, self.metric.tau = found.c, found.lambda_, np.array([found.tau])
+        for block in target.blocks():
+            block.row("n")[:] = found.n[block]
+            block.row("h")[:] = 1 / np.sqrt(found.bound[block])

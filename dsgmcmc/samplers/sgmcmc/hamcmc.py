@@ -41,10 +41,11 @@ s_tau needs theta_{tau-M}, which was overwritten, and y_tau a gradient of a part
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import product
 from math import gcd, sqrt
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -53,10 +54,11 @@ from pydantic import Field, model_validator
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.sgmcmc.lbfgs import Products, coefficients
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.targets.base import World
-from dsgmcmc.targets.state import Field as StateField
+from dsgmcmc.targets.base import Target
+from dsgmcmc.targets.state import Replicated, StateField
 
 Float64 = npt.NDArray[np.float64]
 
@@ -85,6 +87,23 @@ class HAMCMCConfig(StepSize):
         return given
 
 
+@dataclass
+class PairProducts(Replicated):
+    """Dot products of the pairs, (m, m), by the numbers of their fields, and how many pairs were left out, (1,)."""
+
+    saved_as: ClassVar[dict[str, str]] = {
+        "sy": "pairs.sy",
+        "yhy": "pairs.yhy",
+        "sbs": "pairs.sbs",
+        "skipped": "skipped_pairs",
+    }
+
+    sy: Float64
+    yhy: Float64
+    sbs: Float64
+    skipped: Float64
+
+
 class HAMCMC(Sampler[HAMCMCConfig]):
     """Hessian-approximated MCMC."""
 
@@ -96,6 +115,9 @@ class HAMCMC(Sampler[HAMCMCConfig]):
         self.memory = config.memory
         self.pairs = config.memory - 1
         self.diagonal = config.metric == "diagonal"
+        nothing = np.zeros((self.pairs, self.pairs))
+        self.products = PairProducts(nothing, nothing, nothing, np.zeros(1))
+        self.replicated = (self.products,)
 
     @classmethod
     def check(cls, config: HAMCMCConfig, schedule: str, grid: int, thin: int) -> None:
@@ -132,100 +154,93 @@ class HAMCMC(Sampler[HAMCMCConfig]):
         names = [*self.positions, *pairs, *(["v"] if self.diagonal else [])]
         return tuple(StateField(name) for name in names)
 
-    def start(self, world: World, sd: float) -> None:
+    def start(self, target: Target, sd: float) -> None:
         """Set the state before the first sample, from which all sub-chains descend."""
-        self.start_field(world, self.positions[-1], sd)
-        world.state.update({f"pairs.{name}": np.zeros((self.pairs, self.pairs)) for name in PAIR_PRODUCTS})
-        world.state["skipped_pairs"] = np.zeros(1)
+        self.start_field(target, self.positions[-1], sd)
 
     def _slot(self, iteration: int, age: int) -> int:
         """Field number of the pair iteration - (M - 1) + age; age 0 is the oldest, whose place the new one takes."""
         return (iteration + age) % self.pairs
 
     def _bind(self, iteration: int) -> dict[str, str]:
+        """Fields by their names in the formulas: the gradient, and the pairs by their age."""
         ages = range(self.pairs)
-        return {f"{name}{age}": f"{name}{self._slot(iteration, age)}" for name in "sy" for age in ages}
+        return {"g": "g"} | {f"{name}{age}": f"{name}{self._slot(iteration, age)}" for name in "sy" for age in ages}
 
-    def metrics(self, world: World) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Curvature pairs left out so far."""
-        return {"skipped_pairs": float(world.state["skipped_pairs"][0])}
+        return {"skipped_pairs": float(self.products.skipped[0])}
 
     # ------------------------------------------------------------------ one iteration
 
-    def step(self, world: World, iteration: int) -> None:
+    def step(self, target: Target, iteration: int) -> None:
         """One step of one sub-chain on every row from this iteration's part. Collective."""
-        world.subchain = iteration % self.memory
+        target.subchain = iteration % self.memory
         here = self.positions[iteration % self.memory]
         source = self.positions[(iteration - 1) % self.memory] if iteration < self.memory else here
         bind = self._bind(iteration)
-        scalars = self._scalars(world, iteration)
+        scalars = self._scalars(target, iteration)
         changing = self.diagonal and iteration < self.burn_in
         products = self._all_products if changing else self._new_products
-        for block in world.visit():
-            block.gradient(source, "g", prior=False)
-            for side in block.sides:
-                sums = side.update(products, {**bind, "theta": source}, **scalars)
-                world.add(side, np.array([sums[name] for name in products.sums]))
-        weights = world.reduce(lambda total: self._solve(world, iteration, products.sums, total), self._width)
-        scalars |= self._combine(self._unpack(world, weights), scalars)
-        for block in world.visit(send=True):
-            for side in block.sides:
+        partials = {}
+        for cell in target.visit():
+            cell.gradient(source, "g", prior=False)
+            for block in cell.blocks:
+                sums = block.update(products, theta=source, **bind, **scalars)
+                partials[block] = {"products": np.array([sums[name] for name in products.sums])}
+        solve = partial(self._solve, iteration, products.sums)
+        weights = self._combine(target.sum(partials, solve, self._solution), scalars)
+        for cell in target.visit(send=True):
+            for block in cell.blocks:
                 if source != here:
-                    side[here][:] = side[source]
-                side.update(self._move, {**bind, "theta": here}, **scalars)
-            block.gradient(here, "g2", prior=False, errors=False)  # the same part, before anything is sent
-            for side in block.sides:
-                side.update(self._pair, {"theta": here, "s": bind["s0"], "y": bind["y0"]}, **scalars)
+                    block[here][:] = block[source]
+                block.update(self._move, theta=here, **bind, **weights, **scalars)
+            cell.gradient(here, "g2", prior=False, errors=False)  # the same part, before anything is sent
+            for block in cell.blocks:
+                block.update(self._pair, theta=here, y=bind["y0"], g="g", g2="g2", s=bind["s0"], **scalars)
+        PartGradient.finish(target)
 
-    def _scalars(self, world: World, iteration: int) -> dict[str, float]:
-        config, n = self.config, world.n_data
-        unit = n * max(1.0, world.grid / 4) if self.diagonal else world.peak_count
+    def _scalars(self, target: Target, iteration: int) -> dict[str, float]:
+        config, n = self.config, target.n_data
+        unit = n * max(1.0, target.sweep_length / 4) if self.diagonal else target.curvature_bound
         gamma = config.gamma or 1.0 / unit
         return {
-            "eps": config.step(iteration, world.grid, self.burn_in) / (gamma * unit),
-            "per_gamma": 1.0 / gamma,
+            "eps": self.step_size(target, iteration) / (gamma * unit),
             "trust": config.trust,
+            "per_gamma": 1.0 / gamma,
+            "lambda_v": config.lambda_n / n,
             "alpha": 0.0 if iteration == 0 else config.alpha if iteration < self.burn_in else 1.0,
             "per_n": 1.0 / n,
-            "lambda_v": config.lambda_n / n,
         }
 
     @cached_property
-    def _width(self) -> int:
+    def _solution(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of what `_solve` finds."""
         m = self.pairs
-        return 3 * m * m + 1 + 3 * m
+        return {**dict.fromkeys(PAIR_PRODUCTS, (m, m)), "skipped": (1,), **dict.fromkeys("abe", (m,))}
 
-    def _solve(self, world: World, iteration: int, names: tuple[str, ...], total: Float64) -> Float64:
+    def _solve(self, iteration: int, names: tuple[str, ...], total: dict[str, Float64]) -> dict[str, Float64]:
         """From the summed dot products to the coefficients; runs at the root."""
-        m, state = self.pairs, world.state
-        sums = dict(zip(names, total.tolist(), strict=True))
+        m = self.pairs
+        sums = dict(zip(names, total["products"].tolist(), strict=True))
         slots = [self._slot(iteration, age) for age in range(m)]
-        kept = {kind: state[f"pairs.{kind}"].copy() for kind in PAIR_PRODUCTS}
-        skipped = state["skipped_pairs"].copy()
+        kept = {kind: getattr(self.products, kind).copy() for kind in PAIR_PRODUCTS}
         for kind, i, j in product(PAIR_PRODUCTS, range(m), range(m)):
             if f"{kind}_{i}_{j}" in sums:
                 kept[kind][slots[i], slots[j]] = sums[f"{kind}_{i}_{j}"]
         started = iteration >= 2 * self.memory + 1
         good = (np.diag(kept["sy"]) > 0.1 * self.config.trust * np.diag(kept["sbs"]))[slots]
-        skipped += float(started and not good[-1])
+        skipped = self.products.skipped + float(started and not good[-1])
         pairs = {kind: matrix[slots][:, slots] for kind, matrix in kept.items()}
         others = {kind: np.array([sums[f"{kind}_{i}"] for i in range(m)]) for kind in ("sg", "yhg", "yrz", "sbrz")}
         a, b, e = coefficients(Products(**pairs, **others), good & started)
-        return np.concatenate([*(matrix.ravel() for matrix in kept.values()), skipped, a, b, e])
+        return {**kept, "skipped": skipped, "a": a, "b": b, "e": e}
 
-    def _unpack(self, world: World, packed: Float64) -> tuple[Float64, Float64, Float64]:
-        """Keep the pairs' products on every process, and return the coefficients."""
-        m = self.pairs
-        cuts = np.cumsum([m * m] * len(PAIR_PRODUCTS) + [1, m, m])
-        *kept, skipped, a, b, e = np.split(packed, cuts)
-        for kind, value in zip(PAIR_PRODUCTS, kept, strict=True):
-            world.state[f"pairs.{kind}"] = value.reshape(m, m)
-        world.state["skipped_pairs"] = skipped
-        return a, b, e
-
-    def _combine(self, forms: tuple[Float64, Float64, Float64], scalars: dict[str, float]) -> dict[str, float]:
-        """Weights of the basis vectors in -eps H g + sqrt(2 eps) S z."""
-        a, b, e = forms
+    def _combine(self, solution: dict[str, Float64], scalars: dict[str, float]) -> dict[str, float]:
+        """Keep the pairs' products, and give the weights of the basis vectors in -eps H g + sqrt(2 eps) S z."""
+        for name in (*PAIR_PRODUCTS, "skipped"):
+            setattr(self.products, name, solution[name])
+        a, b, e = (solution[name] for name in "abe")
         eps, noise = scalars["eps"], sqrt(2 * scalars["eps"])
         weights = {"drift": -eps, "noise": noise}
         for age in range(self.pairs):
@@ -236,11 +251,9 @@ class HAMCMC(Sampler[HAMCMCConfig]):
     # ------------------------------------------------------------------ formulas, by the age of the pairs
 
     @cached_property
-    def _h(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Source of the diagonals h of H^0 and b of its inverse, and the fields and scalars in it."""
-        if self.diagonal:
-            return "b = (lambda_v + sqrt(v)) * per_gamma\nh = 1 / b", ("v",), ("per_gamma", "lambda_v")
-        return "b = per_gamma\nh = 1 / b", (), ("per_gamma",)
+    def _h(self) -> str:
+        """Source of the diagonals h of H^0 and b of its inverse."""
+        return ("b = (lambda_v + sqrt(v)) * per_gamma" if self.diagonal else "b = per_gamma") + "\nh = 1 / b"
 
     @cached_property
     def _new_products(self) -> Formula:
@@ -254,12 +267,10 @@ class HAMCMC(Sampler[HAMCMCConfig]):
 
     def _products(self, wanted: Callable[[int, int], bool]) -> Formula:
         """Complete g by the prior and follow it with v; then dot products, among them those of `wanted` pairs."""
-        source, fields, scalars = self._h
         ages = range(self.pairs)
-        lines = ["g = g + prior"]
+        lines = ["g = g + grad_prior"]
         if self.diagonal:  # with alpha = 1 v stays as it is
             lines += ["v = alpha * v + (1 - alpha) * (g * per_n) * (g * per_n)"]
-            scalars += ("alpha", "per_n")
         terms = {}
         for a, b in product(ages, repeat=2):
             if wanted(a, b):
@@ -271,38 +282,18 @@ class HAMCMC(Sampler[HAMCMCConfig]):
             terms[f"yhg_{a}"] = f"y{a} * h * g"
             terms[f"yrz_{a}"] = f"y{a} * r * z"
             terms[f"sbrz_{a}"] = f"s{a} * b * r * z"
-        lines += [source, "r = sqrt(h)", *(f"{name} = {term}" for name, term in terms.items())]
-        names = [f"{name}{age}" for name in "sy" for age in ages]
-        return Formula(
-            "\n".join(lines),
-            fields=("theta", "g", *names, *fields),
-            scalars=scalars,
-            sums=tuple(terms),
-            prior_of="theta",
-        )
+        lines += [self._h, "r = sqrt(h)", *(f"{name} = {term}" for name, term in terms.items())]
+        return Formula("\n".join(lines), sums=tuple(terms))
 
     @cached_property
     def _move(self) -> Formula:
         """Theta <- theta - eps H g + sqrt(2 eps) S z; the step replaces the oldest s."""
-        source, fields, scalars = self._h
         ages = range(self.pairs)
         inside = " + ".join(["drift * g", *(f"ky{a} * y{a}" for a in ages)])
         step = " + ".join([f"h * ({inside})", "noise * sqrt(h) * z", *(f"ks{a} * s{a}" for a in ages)])
-        names = [f"{name}{age}" for name in "sy" for age in ages]
-        weights = [f"k{name}{age}" for name in "sy" for age in ages]
-        return Formula(
-            f"{source}\nstep = {step}\ntheta = theta + step\ns0 = step",
-            fields=("theta", "g", *names, *fields),
-            scalars=("drift", "noise", *weights, *scalars),
-        )
+        return Formula(f"{self._h}\nstep = {step}\ntheta = theta + step\ns0 = step")
 
     @cached_property
     def _pair(self) -> Formula:
         """Complete y, the difference of the gradients, by the second one's prior and the trust region."""
-        source, fields, scalars = self._h
-        return Formula(
-            f"{source}\ny = g2 + prior - g + trust * b * s",
-            fields=("theta", "y", "g", "g2", "s", *fields),
-            scalars=("trust", *scalars),
-            prior_of="theta",
-        )
+        return Formula(f"{self._h}\ny = g2 + grad_prior - g + trust * b * s")

@@ -24,19 +24,16 @@ from pydantic import Field
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.targets.base import World
-from dsgmcmc.targets.state import Field as StateField
+from dsgmcmc.targets.base import Target
+from dsgmcmc.targets.state import StateField
 
 UPDATE = Formula(
     """
-gbar = g * per_n
+gbar = grad_likelihood * per_n
 v = alpha * v + (1 - alpha) * gbar * gbar
 d = 1 / (lambda_ + sqrt(v))
-theta = theta - eps * d * (g + prior) + noise * sqrt(d) * z
-""",
-    fields=("theta", "v", "g"),
-    scalars=("per_n", "alpha", "lambda_", "eps", "noise"),
-    prior_of="theta",
+theta = theta - eps * d * grad + noise * sqrt(d) * z
+"""
 )
 
 
@@ -54,21 +51,20 @@ class PSGLD(Sampler[PSGLDConfig]):
     """Preconditioned stochastic gradient Langevin dynamics."""
 
     Config = PSGLDConfig
+    gradients = ("part", "full")
 
     @property
     def fields(self) -> tuple[StateField, ...]:
         """The position and the running mean of squared gradients."""
         return (StateField("theta"), StateField("v"))
 
-    def step(self, world: World, iteration: int) -> None:
-        """One step on every row from this iteration's part. Collective."""
-        config, n = self.config, world.n_data
-        eps = config.step(iteration, world.grid, self.burn_in) / n * min(1.0, 4 / world.grid)
+    def step(self, target: Target, iteration: int) -> None:
+        """One step on every row. Collective."""
+        config, n = self.config, target.n_data
+        eps = self.step_size(target, iteration) / n * min(1.0, 4 / target.sweep_length)
         alpha = 0.0 if iteration == 0 else config.alpha
         if config.adapt == "burn-in" and iteration >= self.burn_in > 0:
             alpha = 1.0
         lambda_ = config.lambda_n / n
-        for block in world.visit(send=True):
-            block.gradient("theta", "g", prior=False)
-            for side in block.sides:
-                side.update(UPDATE, per_n=1 / n, alpha=alpha, lambda_=lambda_, eps=eps, noise=sqrt(2 * eps))
+        for block in self.gradient(target, "theta", prior=False):
+            block.update(UPDATE, per_n=1 / n, alpha=alpha, lambda_=lambda_, eps=eps, noise=sqrt(2 * eps))

@@ -19,9 +19,9 @@ from pydantic import Field
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.targets.base import World
+from dsgmcmc.targets.base import Target
 
-UPDATE = Formula("theta = theta - eps * g + noise * z", fields=("theta", "g"), scalars=("eps", "noise"))
+UPDATE = Formula("theta = theta - eps * grad + noise * z")
 
 
 class SGLDConfig(StepSize):
@@ -34,11 +34,10 @@ class SGLD(Sampler[SGLDConfig]):
     """Stochastic gradient Langevin dynamics."""
 
     Config = SGLDConfig
+    gradients = ("part", "full")
 
-    def step(self, world: World, iteration: int) -> None:
-        """One step on every row from this iteration's part. Collective."""
-        eps = self.config.step(iteration, world.grid, self.burn_in) / world.peak_count
-        for block in world.visit(send=True):
-            block.gradient("theta", "g")
-            for side in block.sides:
-                side.update(UPDATE, eps=eps, noise=sqrt(2 * eps))
+    def step(self, target: Target, iteration: int) -> None:
+        """One step on every row. Collective."""
+        eps = self.step_size(target, iteration) / target.curvature_bound
+        for block in self.gradient(target, "theta"):
+            block.update(UPDATE, eps=eps, noise=sqrt(2 * eps))

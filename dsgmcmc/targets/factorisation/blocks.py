@@ -16,6 +16,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.csr import split_columns
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.partition import block_bounds
+from dsgmcmc.types import Factor
 
 if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
 
 SLAB = 250_000  # ratings read at a time
 
 
 @dataclass(frozen=True)
-class TrainBlock:
+class RatingsBlock:
     """Training ratings of one block in CSR: local rows, local columns, values less the centre."""
 
     indptr: Int64
@@ -52,7 +54,7 @@ class TestRows:
     by_column: list[tuple[Int32, Int32, Int32]]
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Return memory that was freed to the system, where the C library can (glibc)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -100,11 +102,25 @@ class RatingBlocks:
         self.row_counts = {
             b: np.diff(ratings.row_indptr[self.row_bounds[b] : self.row_bounds[b + 1] + 1]) for b in ring.blocks
         }
-        self.train: dict[tuple[int, int], TrainBlock] = {}
+        self.train: dict[tuple[int, int], RatingsBlock] = {}
         self.test: dict[int, TestRows] = {}
         ring.agree(partial(self._read, ratings, ring), "reading ratings")
         self.part_sizes, self.part_peaks = self._count(ring)
-        give_back()
+        self._peak = int(max(np.diff(ratings.row_indptr).max(), self.column_counts.max()))
+        trim_memory()
+
+    def bounds(self, factor: Factor, index: int) -> tuple[int, int]:
+        """First and last + 1 global row of a block of a factor."""
+        bounds = self.row_bounds if factor == Factor.W else self.column_bounds
+        return int(bounds[index]), int(bounds[index + 1])
+
+    def curvature_bound(self, probability: Float64 | None) -> float:
+        """Most ratings of any one row or column in a part, over the part's probability; in all, without parts."""
+        if probability is None:
+            return float(max(self._peak, 1.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scaled = np.nan_to_num(self.part_peaks / probability)
+        return float(max(scaled.max(), 1.0))
 
     def _read(self, ratings: Ratings, ring: Ring) -> None:
         for b in ring.blocks:
@@ -114,7 +130,7 @@ class RatingBlocks:
                 self.train[b, c] = block
             self.test[b] = self._cut_test(*ratings.slab("test", start, stop))
 
-    def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[TrainBlock]:
+    def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[RatingsBlock]:
         """Read a range of rows in small slabs, so that little more memory is needed than what is kept."""
         bounds, grid = self.column_bounds, len(self.column_bounds) - 1
         slabs = [(start + a, start + b) for a, b in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)]
@@ -123,7 +139,7 @@ class RatingBlocks:
             _, columns, _ = ratings.slab("train", first, last)
             sizes += np.histogram(columns, bounds)[0]
         blocks = [
-            TrainBlock(np.zeros(stop - start + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32))
+            RatingsBlock(np.zeros(stop - start + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32))
             for n in sizes
         ]
         filled = np.zeros(grid, np.int64)

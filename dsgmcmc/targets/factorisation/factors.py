@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.state import Layout, Side
-
-if TYPE_CHECKING:
-    from dsgmcmc.targets.base import World
+from dsgmcmc.targets.state import Layout, ParameterBlock
+from dsgmcmc.types import Factor
 
 Float32 = npt.NDArray[np.float32]
+#: `ParameterBlock` but for its place, its counts and its arrays.
+MakeBlock = Callable[..., ParameterBlock]
 
 
-class Holdings:
-    """Sides of the row blocks of a process and of the column blocks that meet them.
+class LocalFactors:
+    """The row blocks of a process, and the column blocks that meet them.
 
     Parameters
     ----------
-    world : World
-        What the sides belong to.
+    make : callable
+        Makes a `ParameterBlock`; what all blocks have in common is bound already.
     ratings : RatingBlocks
         Bounds and counts of the blocks.
     row_blocks : range
@@ -39,64 +38,66 @@ class Holdings:
 
     def __init__(
         self,
-        world: World,
+        make: MakeBlock,
         ratings: RatingBlocks,
         row_blocks: range,
         layout: Layout,
         scratch: tuple[str, ...],
         dimension: int,
     ) -> None:
-        self._world, self._ratings, self._row_blocks = world, ratings, row_blocks
+        self._make, self._ratings, self._row_blocks = make, ratings, row_blocks
         self.layout, self._scratch_names, self._dimension = layout, scratch, dimension
         self._grid = len(ratings.row_bounds) - 1
         largest = int(np.diff(ratings.column_bounds).max())
         self._spare = {b: {name: np.zeros((largest, dimension), np.float32) for name in scratch} for b in row_blocks}
         self.rows = {b: self._row(b) for b in row_blocks}
-        self.columns: dict[int, Side] = {}
-
-    def bounds(self, factor: str, index: int) -> tuple[int, int]:
-        """First and last + 1 global row of a block of `factor`."""
-        bounds = self._ratings.row_bounds if factor == "W" else self._ratings.column_bounds
-        return int(bounds[index]), int(bounds[index + 1])
+        self.columns: dict[int, ParameterBlock] = {}
 
     def length(self, column_block: int, width: int = 0) -> int:
         """Number of float32 with which a column block travels, with all its fields or with `width` columns."""
-        start, stop = self.bounds("H", column_block)
+        start, stop = self._ratings.bounds(Factor.H, column_block)
         return (stop - start) * (width or self.layout.width)
 
     def place(self, part: int) -> None:
         """Allocate the column blocks that rest here during `part`, filled with zeros."""
         here = [column_of(b, part, self._grid) for b in self._row_blocks]
         self.columns = {}
-        self.settle({c: np.zeros(self.length(c), np.float32) for c in here}, part)
+        self.arrange({c: np.zeros(self.length(c), np.float32) for c in here}, part)
 
-    def settle(self, buffers: dict[int, Float32], part: int) -> None:
-        """Make sides of the column blocks that are here for `part`."""
+    def arrange(self, buffers: dict[int, Float32], part: int) -> None:
+        """Make blocks of the column buffers that are here for `part`."""
         columns = {}
         for b in self._row_blocks:
             c = column_of(b, part, self._grid)
-            side = self.columns.get(c)
-            if side is None or side.buffer is not buffers[c]:
-                side = self._column(c, buffers[c])
+            block = self.columns.get(c)
+            if block is None or block.buffer is not buffers[c]:
+                block = self.column(c, self.layout, buffers[c])
             for name, spare in self._spare[b].items():
-                side.arrays[name] = spare[: len(side.counts)]
-            columns[c] = side
+                block.arrays[name] = spare[: len(block.counts)]
+            columns[c] = block
         self.columns = columns
 
-    def __iter__(self) -> Iterator[Side]:
-        """All sides: rows in block order, then the columns that they meet."""
+    def copies(self, layout: Layout) -> dict[int, Float32]:
+        """Copies of some arrays of the column blocks that rest here, to travel in their place."""
+        return {c: np.concatenate([block[name].ravel() for name in layout.names]) for c, block in self.columns.items()}
+
+    def column(self, index: int, layout: Layout, buffer: Float32) -> ParameterBlock:
+        """Column block `index`, with the fields of `layout` in this buffer."""
+        start, stop = self._ratings.bounds(Factor.H, index)
+        arrays = layout.views(buffer, stop - start)
+        counts = self._ratings.column_counts[start:stop]
+        return self._make(factor=Factor.H, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
+
+    def __iter__(self) -> Iterator[ParameterBlock]:
+        """All blocks: rows in block order, then the columns that they meet."""
         yield from self.rows.values()
         yield from self.columns.values()
 
-    def _row(self, index: int) -> Side:
-        start, stop = self.bounds("W", index)
+    def _row(self, index: int) -> ParameterBlock:
+        start, stop = self._ratings.bounds(Factor.W, index)
         buffer = np.zeros((stop - start) * self.layout.width, np.float32)
         arrays = self.layout.views(buffer, stop - start)
         for name in self._scratch_names:
             arrays[name] = np.zeros((stop - start, self._dimension), np.float32)
-        return Side(self._world, "W", index, start, self._ratings.row_counts[index], arrays, buffer)
-
-    def _column(self, index: int, buffer: Float32) -> Side:
-        start, stop = self.bounds("H", index)
-        arrays = self.layout.views(buffer, stop - start)
-        return Side(self._world, "H", index, start, self._ratings.column_counts[start:stop], arrays, buffer)
+        counts = self._ratings.row_counts[index]
+        return self._make(factor=Factor.W, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,13 @@ import numpy.typing as npt
 from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
+from dsgmcmc.targets.base import Draw
 from dsgmcmc.targets.factorisation.blocks import TestRows
-from dsgmcmc.targets.state import Side
+from dsgmcmc.targets.factorisation.cell import RatingsCell
+from dsgmcmc.targets.factorisation.likelihoods import Likelihood
+
+if TYPE_CHECKING:
+    from dsgmcmc.targets.factorisation.target import FactorTarget
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -27,6 +32,65 @@ FOLLOWED = 256
 
 
 class HeldOut:
+    """Predictions of a process's test ratings; a `dsgmcmc.targets.base.Recorder`.
+
+    Parameters
+    ----------
+    target : FactorTarget
+        Has the ratings and the state.
+    """
+
+    def __init__(self, target: FactorTarget) -> None:
+        self.target = target
+        follow = max(1, FOLLOWED // target.grid)
+        rank, biases = target.model.rank, target.model.biases
+        self._predict = predict_kernel(rank, biases)
+        self._rows = {b: HeldOutRows(b, target.ratings.test[b], target.likelihood, follow) for b in target.ring.blocks}
+        self._has_draws = False
+
+    def record(self, position: str, draw: Draw | None) -> None:
+        """Predict the test ratings at the current state; count it if it is a draw. Collective."""
+        target = self.target
+        if target.ratings.n_test:
+            tau = target.noise_precision
+            for cell in target.tour((position, *target.likelihood.drawn)):
+                self._rows[cell.row.index].predict(self._predict, position, cell, tau)
+        if draw is not None:
+            self._has_draws = True
+            for rows in self._rows.values():
+                rows.count(draw)
+
+    def metrics(self) -> dict[str, float | None]:
+        """RMSE now and of the posterior mean prediction, null without test ratings, and tau. Collective."""
+        n, tau = self.target.ratings.n_test, self.target.noise_precision
+        if not n:
+            return {"rmse": None, "rmse_mean": None, "tau": tau}
+        errors = self.target.ring.total(np.array([rows.squared_errors() for rows in self._rows.values()]))
+        now, mean = np.sqrt(errors / n).tolist()
+        return {"rmse": now, "rmse_mean": mean if self._has_draws else None, "tau": tau}
+
+    def saved(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
+        """See `Recorder.saved`."""
+        for rows in self._rows.values():
+            yield from rows.saved()
+
+    def small(self) -> dict[str, Float64]:
+        """See `Recorder.small`."""
+        return {}
+
+    def load(self, snapshot: Snapshot) -> None:
+        """See `Recorder.load`."""
+        for rows in self._rows.values():
+            rows.load(snapshot)
+            self._has_draws = bool(rows.log_likelihoods)
+
+    def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
+        """See `Recorder.posterior`."""
+        for rows in self._rows.values():
+            yield from rows.posterior(self.target.ratings.centre, weight)
+
+
+class HeldOutRows:
     """The test ratings of one row block, in the order of the file.
 
     Parameters
@@ -35,63 +99,52 @@ class HeldOut:
         Number of the row block.
     rows : TestRows
         Its test ratings.
-    rank : int
-        Number K of latent dimensions.
-    biases : bool
-        Whether there is a bias column.
-    weighted : bool
-        Whether users or items have noise of their own; else one noise variance serves all ratings.
+    likelihood : Likelihood
+        Law of a rating.
     follow : int
         How many to follow, if there are as many.
 
     Attributes
     ----------
     prediction : (q,) float32
-        At the state last looked at, less the centre.
+        Expected ratings at the state last looked at, less the centre.
     noise : (q,) or (1,) float32
-        Variance of the noise at that state.
+        Variance of a rating about it at that state.
     mean, m2, mean_noise : float32
         Weighted mean and sum of squared deviations of the predictions over the draws; mean of the noise variances.
     """
 
-    def __init__(self, block: int, rows: TestRows, rank: int, biases: bool, weighted: bool, follow: int) -> None:
-        self.block, self.rows, self.weighted = block, rows, weighted
+    def __init__(self, block: int, rows: TestRows, likelihood: Likelihood, follow: int) -> None:
+        self.block, self.rows, self.likelihood = block, rows, likelihood
         q = len(rows.values)
         self.prediction, self.mean, self.m2 = (np.zeros(q, np.float32) for _ in range(3))
-        self.noise, self.mean_noise = (np.ones(q if weighted else 1, np.float32) for _ in range(2))
+        self.noise, self.mean_noise = (np.ones(q if likelihood.noise_varies else 1, np.float32) for _ in range(2))
         self.followed = np.unique(np.linspace(0, q - 1, min(q, follow)).astype(np.int64))
         self.followed_predictions: list[Float32] = []
         self.log_likelihoods: list[float] = []
-        self._predict = predict_kernel(rank, biases)
 
-    def look(self, position: str, row: Side, c: int, column: dict[str, Float32], tau: float) -> None:
-        """Predict the ratings in column block `c`, and the variance of their noise."""
-        chosen, rows, columns = self.rows.by_column[c]
+    def predict(self, kernel: Any, position: str, cell: RatingsCell, tau: float) -> None:
+        """Predict the ratings in a column block, and the variance of their noise."""
+        chosen, rows, columns = self.rows.by_column[cell.column.index]
         if not len(chosen):
             return
-        out = np.empty(len(chosen), np.float32)
-        self._predict(rows, columns, row[position], column[position], out)
-        self.prediction[chosen] = out
-        if self.weighted:
-            precision = np.float32(tau) * row.row("weight")[rows] * column["weight"][columns, 0]
-            self.noise[chosen] = 1 / precision
+        eta = np.empty(len(chosen), np.float32)
+        kernel(rows, columns, cell.row[position], cell.column[position], eta)
+        self.prediction[chosen] = self.likelihood.mean(eta)
+        noise = self.likelihood.variance(eta, cell, rows, columns, tau)
+        if self.likelihood.noise_varies:
+            self.noise[chosen] = noise
         else:
-            self.noise[0] = 1 / tau
+            self.noise[0] = noise
 
-    def count(self, share: float, weight: float) -> None:
-        """Count the state last looked at as a draw, a fraction `share` of the total weight so far."""
+    def count(self, draw: Draw) -> None:
+        """Count the state last looked at as a draw."""
         delta = self.prediction - self.mean
-        self.mean += share * delta
-        self.m2 += weight * delta * (self.prediction - self.mean)
-        self.mean_noise += share * (self.noise - self.mean_noise)
+        self.mean += draw.share * delta
+        self.m2 += draw.weight * delta * (self.prediction - self.mean)
+        self.mean_noise += draw.share * (self.noise - self.mean_noise)
         self.followed_predictions.append(self.prediction[self.followed])
-        self.log_likelihoods.append(self._log_likelihood())
-
-    def _log_likelihood(self) -> float:
-        squares = np.square(self.prediction - self.rows.values)
-        squares /= self.noise
-        logs = np.log(2 * np.pi * self.noise).sum(dtype=np.float64) * (1 if self.weighted else len(squares))
-        return -0.5 * float(logs + squares.sum(dtype=np.float64))
+        self.log_likelihoods.append(self.likelihood.log_likelihood(self.rows.values, self.prediction, self.noise))
 
     def squared_errors(self) -> Float64:
         """Sums of squared errors of the state last looked at and of the mean prediction, (2,) float64."""
@@ -103,7 +156,7 @@ class HeldOut:
     def _key(self, name: str) -> Key:
         return Key("test", "W", self.block, name)
 
-    def blocks(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
+    def saved(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
         """Give the accumulators, for a snapshot."""
         for name in ("mean", "m2", "mean_noise"):
             yield self._key(name), getattr(self, name)

@@ -1,4 +1,4 @@
-r"""Bayesian probabilistic matrix factorisation: priors, noise, and the draws of their parameters.
+r"""Priors and noise of the factorisation, and the draws of their parameters.
 
 x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / tau) on the observed (i, j). mu is the training mean and is not
 sampled. A row theta_i of a factor has D = K + 1 columns, the last is the bias, or D = K without biases;
@@ -20,32 +20,77 @@ steps, and exact for samplers that take the full gradient at one state.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.targets.factorisation.noise import NU_START, draw_nu, draw_weights, weight_sums
-from dsgmcmc.targets.state import Side
-from dsgmcmc.types import PriorName
+from dsgmcmc.parallel.named import shapes_of
+from dsgmcmc.targets.factorisation.noise import NU_START, draw_noise_scales, draw_nu, noise_scale_sums
+from dsgmcmc.targets.state import ParameterBlock, Replicated
+from dsgmcmc.types import Factor, PriorName, Purpose
 
 if TYPE_CHECKING:
-    from dsgmcmc.targets.factorisation.target import FactorWorld
+    from dsgmcmc.targets.factorisation.target import FactorTarget
 
 Float64 = npt.NDArray[np.float64]
 
 SHAPE, RATE = 1.0, 5.0
 WISHART_BETA = 2.0
-_PURPOSE_HYPER = 0x147
 
-SUMS = Formula("total = x\nsquares = x * x", fields=("x",), column_sums=("total", "squares"))
+SUMS = Formula("total = theta\nsquares = theta * theta", column_sums=("total", "squares"))
+
+
+@dataclass
+class Hyperparameters(Replicated):
+    """What is sampled besides the factors: one set for each of M sub-chains, float64.
+
+    Attributes
+    ----------
+    tau : (M,)
+        Precision of the noise.
+    mean : dict of Factor to (M, D)
+        Of the factor's rows.
+    precision : dict of Factor to (M, D), or (M, D, D) for ``normal-wishart``
+    nu : dict of Factor to (M,)
+        Degrees of freedom, for factors whose rows have noise of their own.
+    turn : (1,) or None
+        Number of times that their noise was drawn.
+    """
+
+    saved_as: ClassVar[dict[str, str]] = {
+        "tau": "tau",
+        "mean": "{}.mean",
+        "precision": "{}.precision",
+        "nu": "{}.nu",
+        "turn": "noise.turn",
+    }
+
+    tau: Float64
+    mean: dict[Factor, Float64]
+    precision: dict[Factor, Float64]
+    nu: dict[Factor, Float64]
+    turn: Float64 | None
+
+    @classmethod
+    def empty(cls) -> Hyperparameters:
+        """Return one for `take` to fill."""
+        return cls(np.zeros(0), {}, {}, {}, None)
+
+    def sampled(self) -> dict[str, Float64]:
+        """What is drawn at the root, by name."""
+        return {name: array for name, array in self.arrays().items() if name != "noise.turn"}
+
+    def of(self, subchain: int) -> dict[str, Float64]:
+        """One sub-chain's set, by name."""
+        return {name: array[subchain] for name, array in self.sampled().items()}
 
 
 @dataclass(frozen=True)
-class Model:
-    """Priors and noise of the factorisation.
+class HyperparameterModel:
+    """Priors and noise of the factorisation: their parameters' law, and when they are drawn.
 
     Parameters
     ----------
@@ -59,8 +104,10 @@ class Model:
         lambda if `prior` is fixed, else its value until it is first drawn.
     noise_precision : float or None
         tau, or None to draw it.
-    own_noise : tuple of str
+    heteroscedastic : tuple of Factor
         Factors whose rows have noise of their own (`dsgmcmc.targets.factorisation.noise`).
+    first, every : int
+        Sweeps before the first draw, and between draws.
     """
 
     rank: int
@@ -68,114 +115,104 @@ class Model:
     prior: PriorName
     prior_precision: float
     noise_precision: float | None
-    own_noise: tuple[str, ...] = ()
+    heteroscedastic: tuple[Factor, ...] = ()
+    first: int = 1
+    every: int = 1
 
     @property
     def dimension(self) -> int:
         """Number D of columns of a factor."""
         return self.rank + int(self.biases)
 
-    def start(self, subchains: int) -> dict[str, Float64]:
-        """Parameters before the first draw: one set per sub-chain.
+    def is_turn(self, sweeps: int) -> bool:
+        """Whether the parameters are drawn after so many sweeps."""
+        return sweeps >= self.first and sweeps % self.every == 0
 
-        Returns
-        -------
-        dict
-            ``tau`` (M,); ``W.mean`` and ``H.mean`` (M, D); ``W.precision`` and ``H.precision`` (M, D), or (M, D, D)
-            for ``normal-wishart``. All float64.
-        """
+    def start(self, subchains: int) -> Hyperparameters:
+        """Parameters before the first draw: one set per sub-chain."""
         d, m = self.dimension, subchains
         precision = np.full(d, self.prior_precision)
         if self.prior == "normal-wishart":
             precision = np.diag(precision)
-        state = {"tau": np.full(m, 1.0 if self.noise_precision is None else self.noise_precision)}
-        for factor in ("W", "H"):
-            state[f"{factor}.mean"] = np.zeros((m, d))
-            state[f"{factor}.precision"] = np.repeat(precision[None], m, axis=0)
-        for factor in self.own_noise:
-            state[f"{factor}.nu"] = np.full(m, NU_START)
-        return state
+        return Hyperparameters(
+            tau=np.full(m, 1.0 if self.noise_precision is None else self.noise_precision),
+            mean={factor: np.zeros((m, d)) for factor in Factor},
+            precision={factor: np.repeat(precision[None], m, axis=0) for factor in Factor},
+            nu={factor: np.full(m, NU_START) for factor in self.heteroscedastic},
+            turn=None,
+        )
 
-    def draw(self, world: FactorWorld, positions: tuple[str, ...]) -> None:
-        """Draw all parameters from their conditionals, and replace `world.state`. Collective.
-
-        Parameters
-        ----------
-        world : FactorWorld
-            Its sides' `positions` and its squared error of the last sweep are what is conditioned on.
-        positions : tuple of str
-            The field that holds the state of each sub-chain.
-        """
-        if self.prior == "fixed" and self.noise_precision is not None and not self.own_noise:
+    def draw(self, target: FactorTarget) -> None:
+        """Draw all parameters from their conditionals given the target's state. Collective."""
+        if self.prior == "fixed" and self.noise_precision is not None and not self.heteroscedastic:
             return
-        names = sorted(self.start(1))
-        shapes = [world.state[name].shape for name in names]
-        width = sum(int(np.prod(shape)) for shape in shapes)
-        sums = {id(side): [self._sums(side, position) for position in positions] for side in world.sides()}
+        state = target.hyperparameters
         partials = []
-        for local, row in enumerate(world.rows()):
-            column = world.meeting(row.index)
-            weights = [weight_sums(row if factor == "W" else column) for factor in self.own_noise]
-            partials.append(np.concatenate([*sums[id(row)], *sums[id(column)], *weights, world.squared_error[local]]))
+        for local, (row, column) in enumerate(target.pairs()):
+            sums = self._sums(row, target.positions) | self._sums(column, target.positions)
+            for block in (row, column):
+                if block.factor in self.heteroscedastic:
+                    sums[f"{block.factor.name}.scales"] = noise_scale_sums(block)
+            partials.append([sums | {"squared_error": target.squared_error[local]}])
+        drawn = target.ring.sum(
+            partials, lambda sums: self._draw_all(target, sums).sampled(), shapes_of(state.sampled())
+        )
+        state.take(drawn)
+        if self.heteroscedastic:
+            turn = np.zeros(1) if state.turn is None else state.turn
+            draw_noise_scales(target, self.heteroscedastic[int(turn[0]) % len(self.heteroscedastic)])
+            state.turn = turn + 1
 
-        def finish(everything: Float64) -> Float64:
-            total = everything.sum(axis=0)
-            drawn = self._draw_all(world, total, len(positions))
-            return np.concatenate([drawn[name].ravel() for name in names])
+    def _sums(self, block: ParameterBlock, positions: tuple[str, ...]) -> dict[str, Float64]:
+        """Column sums of theta of every sub-chain, (M, D), and of its squares or of its outer products."""
+        totals, products = [], []
+        for position in positions:
+            if self.prior == "normal-wishart":
+                theta = block[position].astype(np.float64)
+                totals.append(theta.sum(axis=0))
+                products.append(theta.T @ theta)
+            else:
+                sums = block.update(SUMS, theta=position)
+                totals.append(sums["total"])
+                products.append(sums["squares"])
+        name = block.factor.name
+        return {f"{name}.total": np.array(totals), f"{name}.products": np.array(products)}
 
-        result = world.ring.reduce(np.array(partials), finish, width)
-        pieces = np.split(result, np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1])
-        for name, piece, shape in zip(names, pieces, shapes, strict=True):
-            world.state[name] = piece.reshape(shape)
-        if self.own_noise:
-            turn = world.state.get("noise.turn", np.zeros(1))
-            draw_weights(world, self.own_noise[int(turn[0]) % len(self.own_noise)])
-            world.state["noise.turn"] = turn + 1
-
-    def _sums(self, side: Side, position: str) -> Float64:
-        """Column sums of theta and of its squares, or of its outer products: (2 D,) or (D + D * D,)."""
-        if self.prior != "normal-wishart":
-            sums = side.update(SUMS, {"x": position})
-            return np.concatenate([sums["total"], sums["squares"]])
-        theta = side[position].astype(np.float64)
-        return np.concatenate([theta.sum(axis=0), (theta.T @ theta).ravel()])
-
-    def _draw_all(self, world: FactorWorld, total: Float64, subchains: int) -> dict[str, Float64]:
+    def _draw_all(self, target: FactorTarget, sums: dict[str, Float64]) -> Hyperparameters:
         """One set of parameters for each sub-chain from the sums over all blocks; runs at the root."""
-        key = [world.seed, _PURPOSE_HYPER]
-        rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, world.iteration, world.chain]))
+        key = [target.stream.seed, Purpose.HYPERPARAMETERS]
+        counter = [0, 0, target.stream.iteration, target.stream.chain]
+        rng = np.random.Generator(np.random.Philox(key=key, counter=counter))
+        subchains = len(target.positions)
         drawn = self.start(subchains)
-        tail = 1 + 2 * len(self.own_noise)
-        stride = (len(total) - tail) // (2 * subchains)
-        for number, factor in enumerate(self.own_noise):
-            rows = world.ratings.shape[factor == "H"]
-            drawn[f"{factor}.nu"][:] = draw_nu(total[-tail:][2 * number : 2 * number + 2], rows, rng)
+        rows = dict(zip(Factor, target.ratings.shape, strict=True))
+        for factor in self.heteroscedastic:
+            drawn.nu[factor][:] = draw_nu(sums[f"{factor.name}.scales"], rows[factor], rng)
         for m in range(subchains):
             if self.noise_precision is None:
-                drawn["tau"][m] = rng.gamma(1.0 + world.n_data / 2) / (1.0 + total[-1] / 2)
+                rate = 1.0 + sums["squared_error"][0] / 2
+                drawn.tau[m] = rng.gamma(1.0 + target.n_data / 2) / rate
             if self.prior == "fixed":
                 continue
-            for f, (factor, n) in enumerate(zip(("W", "H"), world.ratings.shape, strict=True)):
-                sums = total[(f * subchains + m) * stride : (f * subchains + m + 1) * stride]
-                mean, precision = self._draw_prior(sums, n, rng)
-                drawn[f"{factor}.mean"][m], drawn[f"{factor}.precision"][m] = mean, precision
+            for factor, n in rows.items():
+                total, products = sums[f"{factor.name}.total"][m], sums[f"{factor.name}.products"][m]
+                drawn.mean[factor][m], drawn.precision[factor][m] = self._draw_prior(total / n, products, n, rng)
         return drawn
 
-    def _draw_prior(self, sums: Float64, n: int, rng: np.random.Generator) -> tuple[Float64, Float64]:
+    def _draw_prior(
+        self, average: Float64, products: Float64, n: int, rng: np.random.Generator
+    ) -> tuple[Float64, Float64]:
         d, k = self.dimension, self.rank
-        average = sums[:d] / n
         if self.prior == "normal-gamma":
-            squares = sums[d:]
-            mean, precision = draw_normal_gamma(average[:k], squares[:k], n, rng)
+            mean, precision = draw_normal_gamma(average[:k], products[:k], n, rng)
             if self.biases:
-                bias = rng.gamma(SHAPE + n / 2, 1 / (RATE + squares[k:] / 2))
+                bias = rng.gamma(SHAPE + n / 2, 1 / (RATE + products[k:] / 2))
                 mean, precision = np.append(mean, 0.0), np.append(precision, bias)
             return mean, precision
-        outer = sums[d:].reshape(d, d)
         mean, precision = np.zeros(d), np.zeros((d, d))
-        mean[:k], precision[:k, :k] = draw_normal_wishart(average[:k], outer[:k, :k], n, rng)
+        mean[:k], precision[:k, :k] = draw_normal_wishart(average[:k], products[:k, :k], n, rng)
         if self.biases:
-            precision[k, k] = rng.gamma(SHAPE + n / 2, 1 / (RATE + outer[k, k] / 2))
+            precision[k, k] = rng.gamma(SHAPE + n / 2, 1 / (RATE + products[k, k] / 2))
         return mean, precision
 
 

@@ -20,12 +20,11 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from dsgmcmc.kernels.gamma import gammas
-from dsgmcmc.kernels.philox import NoiseKey
-from dsgmcmc.targets.state import PURPOSE_WEIGHT, Side
-from dsgmcmc.types import NoiseName
+from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.types import Factor, NoiseName, Purpose
 
 if TYPE_CHECKING:
-    from dsgmcmc.targets.factorisation.target import FactorWorld
+    from dsgmcmc.targets.factorisation.target import FactorTarget
 
 Float64 = npt.NDArray[np.float64]
 
@@ -33,22 +32,15 @@ NU_START = 12.0
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4 on 1 / g has a variance
 
 
-def own_noise(noise: NoiseName, transposed: bool) -> tuple[str, ...]:
+def heteroscedastic_factors(noise: NoiseName, transposed: bool) -> tuple[Factor, ...]:
     """Factors whose rows have noise of their own; `transposed` says that the rows of W are items."""
-    users, items = ("H", "W") if transposed else ("W", "H")
+    users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
     return {"shared": (), "by-user": (users,), "by-item": (items,), "both": (users, items)}[noise]
 
 
-def start_weights(world: FactorWorld) -> None:
-    """Set all weights to 1, if the world has weights."""
-    if world.likelihood.weighted:
-        for side in world.sides():
-            side["weight"].fill(1.0)
-
-
-def weight_sums(side: Side) -> Float64:
-    """Sum of log g and sum of g over a side's rows, (2,) float64."""
-    g = side.row("weight").astype(np.float64)
+def noise_scale_sums(block: ParameterBlock) -> Float64:
+    """Sum of log g and sum of g over a block's rows, (2,) float64."""
+    g = block.row("weight").astype(np.float64)
     return np.array([np.log(g).sum(), g.sum()])
 
 
@@ -60,11 +52,10 @@ def draw_nu(sums: Float64, n: int, rng: np.random.Generator) -> float:
     return float(rng.choice(NU_GRID, p=weights / weights.sum()))
 
 
-def draw_weights(world: FactorWorld, factor: str) -> None:
-    """Draw the weights of a factor's rows given their squared errors of the last sweep."""
-    nu, tau = float(world.state[f"{factor}.nu"][0]), float(world.state["tau"][0])
-    for side in world.sides():
-        if side.factor == factor:
-            key = NoiseKey(side.start, world.seed, world.chain, PURPOSE_WEIGHT, world.iteration, int(factor == "H"))
-            drawn = gammas((nu + side.counts) / 2, key)
-            side.row("weight")[:] = drawn / ((nu + tau * side.row("row_error").astype(np.float64)) / 2)
+def draw_noise_scales(target: FactorTarget, factor: Factor) -> None:
+    """Draw the g of a factor's rows given their squared errors of the last sweep."""
+    nu, tau = float(target.hyperparameters.nu[factor][0]), float(target.hyperparameters.tau[0])
+    for block in target.blocks():
+        if block.factor == factor:
+            drawn = gammas((nu + block.counts) / 2, target.stream.key(Purpose.WEIGHT, factor, block.start))
+            block.row("weight")[:] = drawn / ((nu + tau * block.row("row_error").astype(np.float64)) / 2)

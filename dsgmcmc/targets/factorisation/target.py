@@ -1,55 +1,44 @@
-"""The blocks of a matrix factorisation on the ring, as a sampler sees them."""
+"""A Bayesian matrix factorisation on the ring: what a sampler and a chain see of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.targets.base import Information
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.factors import Holdings
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import WEIGHT_FIELDS, Likelihood
-from dsgmcmc.targets.state import Field, Layout, Side
+from dsgmcmc.targets.factorisation.cell import RatingsCell
+from dsgmcmc.targets.factorisation.divergence import find_divergence
+from dsgmcmc.targets.factorisation.factors import LocalFactors
+from dsgmcmc.targets.factorisation.heldout import HeldOut
+from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel, Hyperparameters
+from dsgmcmc.targets.factorisation.likelihoods import Likelihood
+from dsgmcmc.targets.information import curvature_bound
+from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream
+from dsgmcmc.types import Factor
 
 if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
+    from dsgmcmc.storage.snapshot import Snapshot
 
+Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
-SQUARES = Formula("square = n * x * x", fields=("x",), rows=("n",), column_sums=("square",))
-PRIOR_GRADIENT = Formula("out = prior", fields=("out", "x"), prior_of="x")
+SQUARES = Formula("square = n * theta * theta", rows=("n",), column_sums=("square",))
 
 
-@dataclass
-class Block:
-    """A row side and a column side that meet, and their ratings."""
-
-    world: FactorWorld
-    row: Side
-    column: Side
-    sides: tuple[Side, ...]
-
-    def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
-        """See `TargetBlock.gradient`; of one part, scaled by 1 / p_t [Simsekli 2016, eq. 3]."""
-        world = self.world
-        for side in (self.row, self.column):
-            if prior:
-                side.update(PRIOR_GRADIENT, {"out": out, "x": position})
-            else:
-                side[out].fill(0.0)
-        world.accumulate(self, position, out, errors)
-
-
-class FactorWorld:
-    """The blocks of a Bayesian matrix factorisation that this process holds.
+class FactorTarget:
+    """The blocks of a Bayesian matrix factorisation that this process holds; a `dsgmcmc.targets.base.RunTarget`.
 
     Parameters
     ----------
@@ -57,21 +46,21 @@ class FactorWorld:
         The processes of the chain.
     ratings : RatingBlocks
         The ratings of this process's rows.
-    schedule : Schedule
-        Which part each iteration visits.
-    rank : int
-        Number K of latent dimensions.
-    biases : bool
-        Whether the last of the D = K + 1 columns of a factor is the bias.
-    fields : sequence of Field
+    schedule : Schedule or None
+        Which part each iteration visits; None where an iteration uses all the data, with the column blocks at home.
+    model : HyperparameterModel
+        Rank, biases, priors and noise.
+    likelihood : Likelihood
+        Law of a rating.
+    fields : sequence of StateField
         State that travels with a block.
     scratch : sequence of str
         Arrays of the same shape that do not.
-    seed, chain : int
-        Key of all random numbers.
-    weighted : bool
-        Whether users or items have noise of their own.
-    frozen : frozenset of str
+    positions : sequence of str
+        The field that holds the state of each interleaved sub-chain.
+    stream : Stream
+        Seed and chain.
+    frozen : frozenset of Factor
         Factors that stay as they are.
     """
 
@@ -79,215 +68,245 @@ class FactorWorld:
         self,
         ring: Ring,
         ratings: RatingBlocks,
-        schedule: Schedule,
+        schedule: Schedule | None,
+        model: HyperparameterModel,
+        likelihood: Likelihood,
         *,
-        rank: int,
-        biases: bool,
-        fields: tuple[Field, ...],
+        fields: Sequence[StateField],
         scratch: tuple[str, ...],
-        seed: int,
-        chain: int,
-        weighted: bool = False,
-        frozen: frozenset[str] = frozenset(),
+        positions: tuple[str, ...],
+        stream: Stream,
+        frozen: frozenset[Factor] = frozenset(),
     ) -> None:
         self.ring, self.ratings, self.schedule = ring, ratings, schedule
-        self.phases = ring.phases
-        self.seed, self.chain, self.iteration, self.subchain = seed, chain, 0, 0
-        self.grid, self.dimension, self.n_data = ring.grid, rank + int(biases), ratings.n_data
-        self.biases = biases
-        self.likelihood, self.frozen = Likelihood(rank, biases, weighted), frozen
-        self.layout = Layout((*fields, *(WEIGHT_FIELDS if weighted else ())), self.dimension)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scaled = np.nan_to_num(ratings.part_peaks / schedule.probability)
-        self.peak_count = float(max(scaled.max(), 1.0))
-        self.state: dict[str, Float64] = {}
-        #: Draws the hyperparameters; `sweep` calls it at its frozen state.
-        self.redraw: Callable[[], None] | None = None
+        self.model, self.likelihood, self.stream = model, likelihood, stream
+        self.timers, self.grid = ring.phases, ring.grid
+        self.dimension, self.n_data, self.positions = model.dimension, ratings.n_data, positions
+        self.subchain = 0
+        self.sweep_length = self.grid if schedule else 1
+        self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
+        self.hyperparameters = model.start(len(positions))
         self.squared_error = np.zeros((len(ring.blocks), 1))
-        self._partials: dict[tuple[str, int], Float64] = {}
-        self.held = Holdings(self, ratings, ring.blocks, self.layout, scratch, self.dimension)
-        self.place(0)
+        layout = Layout((*fields, *likelihood.fields), self.dimension)
+        self.layout = layout
 
-    def place(self, iteration: int) -> None:
+        def make(factor: Factor, **place: Any) -> ParameterBlock:
+            return ParameterBlock(
+                stream, ring.phases, self._prior, factor, dimension=self.dimension, frozen=factor in frozen, **place
+            )
+
+        self._held = LocalFactors(make, ratings, ring.blocks, layout, scratch, self.dimension)
+        self._place(0)
+
+    # ------------------------------------------------------------------ where the column blocks are
+
+    def _part_of(self, iteration: int) -> int:
+        return self.schedule.part(iteration) if self.schedule else 0
+
+    def _place(self, iteration: int) -> None:
         """Allocate the column blocks that rest here before `iteration`; their contents are set by the caller."""
-        self.iteration = iteration
-        self._at(self.schedule.part(iteration))
-        self.held.place(self.part)
+        self.begin(iteration)
+        self._at(self._part_of(iteration))
+        self._held.place(self.part)
 
     def _at(self, part: int) -> None:
         self.part = part
-        self.part_probability = float(self.schedule.probability[part])
+        self.part_probability = float(self.schedule.probability[part]) if self.schedule else 1.0
+
+    def begin(self, iteration: int) -> None:
+        """See `RunTarget.begin`."""
+        self.stream.iteration = iteration
+        if iteration % self.sweep_length == 0:  # tau is drawn from the errors of one sweep, however rarely
+            self.squared_error[:] = 0.0
+            self.likelihood.reset_errors(self.blocks())
+
+    def reset(self) -> None:
+        """See `RunTarget.reset`."""
+        self.hyperparameters = self.model.start(len(self.positions))
+        self.likelihood.start(self.blocks())
 
     # ------------------------------------------------------------------ what samplers use
 
-    def visit(self, send: bool = False) -> Iterator[Block]:
-        """See `World.visit`. With `send` the departing blocks come first and travel during the others."""
+    @property
+    def noise_precision(self) -> float:
+        """See `Target`; of the current sub-chain."""
+        return float(self.hyperparameters.tau[self.subchain])
+
+    def _prior(self, block: ParameterBlock) -> tuple[Float32, Float32]:
+        """Mean (D,) and precision (D,) or (D, D) of a block's rows; of the current sub-chain, in their dtype."""
+        state, m = self.hyperparameters, self.subchain
+        return state.mean[block.factor][m].astype(np.float32), state.precision[block.factor][m].astype(np.float32)
+
+    def blocks(self) -> Iterator[ParameterBlock]:
+        """See `Target.blocks`: rows in block order, then the columns that meet them."""
+        yield from self._held
+
+    def pairs(self) -> Iterator[tuple[ParameterBlock, ParameterBlock]]:
+        """Row blocks of this process, in order, with the column blocks that rest with them."""
+        for b, row in self._held.rows.items():
+            yield row, self._held.columns[column_of(b, self.part, self.grid)]
+
+    def visit(self, send: bool = False) -> Iterator[RatingsCell]:
+        """See `Target.visit`. With `send` the departing blocks come first and travel during the others."""
         going = None
-        columns = self.held.columns
+        columns = self._held.columns
         if send:
-            after = self.schedule.part(self.iteration + 1)
-            buffers = {c: side.buffer for c, side in columns.items()}
-            going = self.ring.move(buffers, self.part, after, self.held.length)
+            after = self._part_of(self.stream.iteration + 1)
+            buffers = {c: column.buffer for c, column in columns.items()}
+            going = self.ring.move(buffers, self.part, after, self._held.length)
         for b in going.order if going else self.ring.blocks:
             c = column_of(b, self.part, self.grid)
-            row, column = self.held.rows[b], columns[c]
-            sides = tuple(side for side in (row, column) if side.factor not in self.frozen)
-            yield Block(self, row, column, sides)
+            yield RatingsCell(self, self._held.rows[b], columns[c])
             if going:
                 going.depart(c)
         if going:
             arrived = going.finish()
             self._at(after)
-            self.held.settle(arrived, after)
+            self._held.arrange(arrived, after)
 
-    def sides(self) -> Iterator[Side]:
-        """See `World.sides`."""
-        yield from self.held
+    def tour(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[RatingsCell]:
+        """Show every row block all column blocks at a frozen state. Collective.
 
-    def rows(self) -> Iterator[Side]:
-        """Row sides of this process, in block order."""
-        yield from self.held.rows.values()
+        Every process meets them in the same order, so that sums have the same bits.
 
-    def meeting(self, row_block: int) -> Side:
-        """Column side that rests with row block `row_block`."""
-        return self.held.columns[column_of(row_block, self.part, self.grid)]
-
-    def prior(self, factor: str) -> tuple[Float32, Float32]:
-        """See `World.prior`; of the current sub-chain, in the factors' dtype."""
-        mean, precision = self.state[f"{factor}.mean"], self.state[f"{factor}.precision"]
-        m = self.subchain
-        return mean[m].astype(np.float32), precision[m].astype(np.float32)
-
-    def weigh(self, total: str, squares: str) -> None:
-        """See `World.weigh`. The columns must be at home."""
-        sides = list(self.sides())
-        if not self.likelihood.weighted:
-            for side in sides:
-                side.row(total)[:] = side.row(squares)[:] = side.counts
-            return
-        for side in sides:
-            side.arrays["sums"] = np.zeros((len(side.counts), 2), np.float32)
-        for row, c, column in self._round(("weight", "sums"), ("sums",)):
-            self.likelihood.weigh(self.ratings.train[row.index, c], row.arrays, column, "sums")
-        for side in sides:
-            sums = side.arrays.pop("sums")
-            side.row(total)[:], side.row(squares)[:] = sums[:, 0], sums[:, 1]
-
-    def curvature(self, position: str, weight: str) -> dict[str, Float64]:
-        """See `World.curvature`: of the other factor, weighted by its ratings; 1 for the bias."""
-        d = self.dimension
-        for side in self.sides():
-            n = side.row(weight)
-            squares = side.update(SQUARES, {"x": position}, n=n)["square"]
-            self.add(side, np.append(squares, n.sum(dtype=np.float64)))
-        both = self.reduce(lambda total: total, 2 * (d + 1), by_factor=True).reshape(2, d + 1)
-        mean_squares = both[:, :d] / both[:, d:]
-        if self.biases:
-            mean_squares[:, -1] = 1.0
-        return {"W": mean_squares[1], "H": mean_squares[0]}
-
-    def add(self, side: Side, value: Float64) -> None:
-        """See `World.add`."""
-        self._partials[side.factor, side.index] = value
-
-    def reduce(self, finish: Callable[[Float64], Float64], width: int, by_factor: bool = False) -> Float64:
-        """See `World.reduce`; with `by_factor` the sums over W's and over H's blocks, one after the other."""
-        partials = [self._partials[side.factor, side.index] for side in self.sides()]
-        half = len(partials) // 2
-        pairs = np.array([np.stack(pair) for pair in zip(partials[:half], partials[half:], strict=True)])
-        self._partials.clear()
-        return self.ring.reduce(
-            pairs.reshape(half, -1),
-            lambda everything: finish(
-                everything.sum(axis=0) if by_factor else everything.reshape(2 * self.grid, -1).sum(axis=0)
-            ),
-            width,
-        )
-
-    def accumulate(self, block: Block, position: str, out: str, errors: bool) -> None:
-        """Add the stochastic gradient of a block's likelihood to `out` of both sides."""
-        scale = float(self.state["tau"][self.subchain]) / self.part_probability
-        # a sweep's iterations sum to an estimate for all ratings
-        share = 1.0 / (self.part_probability * self.grid) if errors else 0.0
-        self._add_gradient(block.row, block.column.index, block.column.arrays, position, out, scale, share)
-
-    def forget_errors(self) -> None:
-        """Begin to gather the squared errors of a new sweep."""
-        self.squared_error[:] = 0.0
-        if self.likelihood.weighted:
-            for side in self.held:
-                side["row_error"].fill(0.0)
-
-    def _add_gradient(
-        self, row: Side, c: int, column: dict[str, Float32], position: str, out: str, scale: float, share: float
-    ) -> None:
-        begin = self.phases.enter()
-        ratings = self.ratings.train[row.index, c]
-        error = self.likelihood.add_gradient(ratings, row.arrays, column, position, out, scale, share)
-        self.squared_error[row.index - self.ring.blocks.start, 0] += error * share
-        self.phases.leave("gradient", begin)
-
-    # ------------------------------------------------------------------ tours of the ring
-
-    def sweep(self, position: str, out: str) -> None:
-        """See `World.sweep`. The columns must be at home."""
-        for side in self.held:
-            side[out].fill(0.0)
-        weights = self.layout.names[-2:] if self.likelihood.weighted else ()
-        for row, c, column in self._round((position, out, *weights), (out, *weights)):
-            self._add_gradient(row, c, column, position, out, 1.0, 1.0)
-        if self.redraw:
-            self.redraw()
-
-    def _round(
-        self, names: tuple[str, ...], changing: tuple[str, ...]
-    ) -> Iterator[tuple[Side, int, dict[str, Float32]]]:
-        """Show every row block all column blocks, whose `changing` arrays come home changed. Collective.
-
-        The columns must be at home. Every process meets them in the same order, so that sums have the same bits.
+        Parameters
+        ----------
+        names : sequence of str
+            Arrays of the column blocks that are needed.
+        returning : sequence of str
+            Those of them that come home changed. The columns must be at home then.
         """
-        columns = self.held.columns
+        held = self._held
         if self.ring.size == 1:
             for step in range(self.grid):
                 for b in self.ring.blocks:
-                    c = column_of(b, step, self.grid)
-                    yield self.held.rows[b], c, columns[c].arrays
+                    yield RatingsCell(self, held.rows[b], held.columns[column_of(b, step, self.grid)])
             return
-        layout = self._travelling(names)
-        copies = self._copies(layout)
-        for b, c, buffer in self.ring.tour(copies, partial(self.held.length, width=layout.width), come_home=True):
-            yield self.held.rows[b], c, layout.views(buffer, len(buffer) // layout.width)
-        for c, buffer in copies.items():
-            home = layout.views(buffer, len(columns[c].counts))
-            for name in changing:
-                columns[c][name][:] = home[name]
+        layout, buffers = self._brought_home(names)
+        for b, c, buffer in self.ring.tour(buffers, partial(held.length, width=layout.width), bool(returning)):
+            yield RatingsCell(self, held.rows[b], held.column(c, layout, buffer))
+        for c in buffers if returning else ():
+            arrays = held.column(c, layout, buffers[c]).arrays
+            for name in returning:
+                held.columns[c][name][:] = arrays[name]
 
-    def tour(self, names: tuple[str, ...], steps: int = 0) -> Iterator[tuple[Side, int, dict[str, Float32]]]:
-        """Show every row block all column blocks at a frozen state, or the first `steps` of them. Collective.
+    def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
+        """See `RunTarget.home`: a column block is at home with the row block of its own number."""
+        yield from self._held.rows.values()
+        if self.part == 0 or self.ring.size == 1:
+            yield from self._held.columns.values()
+            return
+        layout, buffers = self._brought_home(names)
+        yield from (self._held.column(c, layout, buffer) for c, buffer in buffers.items())
 
-        Yields
-        ------
-        row : Side
-        column_block : int
-            The first that a row block sees is the one of its own number.
-        arrays : dict of str to (n, width) float32
-            The column block's fields `names`.
-        """
-        layout = self._travelling(names)
-        length = partial(self.held.length, width=layout.width)
-        copies = self._copies(layout)
-        going = self.ring.move(copies, self.part, 0, length)
+    def _brought_home(self, names: Sequence[str]) -> tuple[Layout, dict[int, Float32]]:
+        """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""
+        arrays = next(iter(self._held.columns.values())).arrays
+        layout = Layout([StateField(name, arrays[name].shape[1]) for name in names], self.dimension)
+        copies = self._held.copies(layout)
+        going = self.ring.move(copies, self.part, 0, partial(self._held.length, width=layout.width))
         for c in copies:
             going.depart(c)
-        for b, c, buffer in self.ring.tour(going.finish(), length, steps=steps):
-            yield self.held.rows[b], c, layout.views(buffer, len(buffer) // layout.width)
+        return layout, going.finish()
 
-    def _travelling(self, names: tuple[str, ...]) -> Layout:
-        arrays = next(iter(self.held.columns.values())).arrays
-        return Layout([Field(name, arrays[name].shape[1]) for name in names], self.dimension)
+    def full_gradient(self, position: str, out: str) -> None:
+        """See `Target.full_gradient`. The columns must be at home."""
+        for block in self.blocks():
+            block[out].fill(0.0)
+        kept = [field.name for field in self.likelihood.fields]
+        for cell in self.tour((position, out, *kept), returning=(out, *kept)):
+            cell.add_gradient(position, out, 1.0, 1.0)
 
-    def _copies(self, layout: Layout) -> dict[int, Float32]:
-        """Copies of some arrays of the column blocks that rest here, to travel in their place."""
+    def all_data_seen(self) -> None:
+        """See `Target.all_data_seen`: draws the hyperparameters."""
+        sweeps = (self.stream.iteration + 1) // self.sweep_length
+        if self.model.is_turn(sweeps):
+            self.model.draw(self)
+
+    def information(self, position: str) -> Information:
+        """See `Target.information`. The columns must be at home."""
+        n, squares = self.likelihood.counts(self)
+        d = self.dimension
+        partials = []
+        for pair in self.pairs():
+            sums = {}
+            for block in pair:
+                square = block.update(SQUARES, theta=position, n=n[block])["square"]
+                sums[block.factor.name] = np.append(square, n[block].sum(dtype=np.float64))
+            partials.append([sums])
+        both = self.ring.sum(partials)
+        c = {}
+        for factor, other in ((Factor.W, Factor.H), (Factor.H, Factor.W)):
+            c[factor] = both[other.name][:d] / both[other.name][d]
+            if self.model.biases:
+                c[factor][-1] = 1.0
+        lambda_ = {}
+        for row, column in self.pairs():
+            for block in (row, column):
+                _, precision = self._prior(block)
+                lambda_[block.factor] = (np.diag(precision) if precision.ndim == 2 else precision).astype(np.float64)
+        tau = self.noise_precision
+        bound = {}
+        for block in self.blocks():
+            metric = {"c": c[block.factor].astype(np.float32), "lambda_": lambda_[block.factor].astype(np.float32)}
+            bound[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
+        return Information(c, lambda_, tau, n, bound)
+
+    def sum(
+        self,
+        partials: Mapping[ParameterBlock, Named],
+        finish: Callable[[dict[str, Float64]], Named],
+        result: Shapes,
+    ) -> dict[str, Float64]:
+        """See `Target.sum`."""
+        return self.ring.sum([[partials[block] for block in pair] for pair in self.pairs()], finish, result)
+
+    # ------------------------------------------------------------------ what a run uses
+
+    def saved(self) -> Iterator[tuple[Key, Array]]:
+        """See `RunTarget.saved`."""
+        for block in self.blocks():
+            for name in self.layout.names:
+                yield Key("state", block.factor.name, block.index, name), block[name]
+        for local, b in enumerate(self.ring.blocks):
+            yield Key("state", "W", b, "squared_error"), self.squared_error[local]
+
+    def small(self) -> dict[str, Float64]:
+        """See `RunTarget.small`."""
+        return self.hyperparameters.arrays()
+
+    def load(self, snapshot: Snapshot) -> None:
+        """See `RunTarget.load`."""
+        self._place(snapshot.manifest.iteration)
+        for key, array in self.saved():
+            array[:] = snapshot.read(key)
+        self.hyperparameters = Hyperparameters.empty()
+        self.hyperparameters.take({name: value.array() for name, value in snapshot.manifest.state.items()})
+
+    def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
+        """See `RunTarget.accumulators`."""
+        widths = {"theta": self.dimension} | dict.fromkeys(self.likelihood.drawn, 1)
         return {
-            c: np.concatenate([side[name].ravel() for name in layout.names]) for c, side in self.held.columns.items()
+            (factor, b): {
+                name: np.zeros((np.subtract(*self.ratings.bounds(factor, b)[::-1]), width), np.float32)
+                for name, width in widths.items()
+            }
+            for b in self.ring.blocks
+            for factor in Factor
         }
+
+    def drawn_fields(self, position: str) -> dict[str, str]:
+        """See `RunTarget.drawn_fields`."""
+        return {position: "theta"} | {name: name for name in self.likelihood.drawn}
+
+    def parameters(self) -> dict[str, Float64]:
+        """See `RunTarget.parameters`."""
+        return self.hyperparameters.of(self.subchain)
+
+    def find_divergence(self, position: str) -> str:
+        """See `RunTarget.find_divergence`."""
+        return find_divergence(self, position)
+
+    def recorders(self) -> Sequence[HeldOut]:
+        """See `RunTarget.recorders`: predictions of the test ratings."""
+        return [HeldOut(self)]

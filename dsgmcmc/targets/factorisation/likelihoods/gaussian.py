@@ -1,82 +1,135 @@
-"""The Gaussian likelihood of a block of ratings: its gradient, with or without noise of its own for users and items.
+r"""Gaussian ratings: x_ij ~ N(eta_ij, 1 / tau), or with noise of its own for every user and item 1 / (tau g_i g'_j).
 
-With such noise rating (i, j) has the variance 1 / (tau g_i g'_j). The weights g are field ``weight`` of a side, of
-width 1; field ``row_error`` gathers, over a sweep, every row's squared errors, weighted by the other side's weights.
+The score is tau (x - eta). Conjugate: given one factor, the other's rows are Gaussian with precision tau sum phi phi^T,
+phi_j = (H_j, 1), and moment tau sum (x - b_j) phi_j.
+
+The scales g are field ``weight`` of a block, of width 1; field ``row_error`` gathers, over a sweep, every row's squared
+errors, weighted by the other factor's scales.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr, ndtri
 
-from dsgmcmc.kernels.gamma import weigh_kernel
-from dsgmcmc.kernels.gradient import gradient_kernel
-from dsgmcmc.targets.factorisation.blocks import TrainBlock
-from dsgmcmc.targets.state import Field
+from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
+from dsgmcmc.targets.factorisation.likelihoods.base import Counts, Likelihood, Prediction
+from dsgmcmc.targets.state import Array, ParameterBlock, StateField
+
+if TYPE_CHECKING:
+    from dsgmcmc.targets.factorisation.cell import RatingsCell
+    from dsgmcmc.targets.factorisation.target import FactorTarget
 
 Float32 = npt.NDArray[np.float32]
-Arrays = Mapping[str, Float32]
+Float64 = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
 
-WEIGHT_FIELDS = (Field("weight", 1), Field("row_error", 1))
+
+NOISE_FIELDS = (StateField("weight", 1), StateField("row_error", 1))
 
 
-class Likelihood:
-    """Gradients of squared errors for one rank.
+class Gaussian(Likelihood):
+    """Gaussian ratings, with one noise for all or one for every user, item, or both."""
 
-    Parameters
-    ----------
-    rank : int
-        Number K of latent dimensions.
-    biases : bool
-        Whether the last column of a factor is the bias.
-    weighted : bool
-        Whether users or items have noise of their own.
-    """
+    score = "x - eta"
 
-    def __init__(self, rank: int, biases: bool, weighted: bool) -> None:
-        self.weighted = weighted
-        self._gradient = gradient_kernel(rank, biases, weighted)
+    def __init__(self, rank: int, biases: bool, heteroscedastic: bool = False) -> None:
+        super().__init__(rank, biases, heteroscedastic)
+        if heteroscedastic:
+            self.fields = NOISE_FIELDS
+            self.drawn = ("weight",)
 
-    def add_gradient(
-        self, ratings: TrainBlock, row: Arrays, column: Arrays, position: str, out: str, scale: float, share: float
-    ) -> float:
-        """Add the gradient of a block's energy, times `scale`, to `out` of both sides.
+    # ------------------------------------------------------------------ of training ratings
 
-        Parameters
-        ----------
-        ratings : TrainBlock
-            The block.
-        row, column : mapping of str to (n, D) float32
-            Arrays of the sides that meet.
-        position, out : str
-            Where the gradient is taken, and what it is added to.
-        scale : float
-            tau / p_t.
-        share : float
-            What the squared errors count for in ``row_error``; 0 if they do not.
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """Set all scales to 1."""
+        for block in blocks if self.heteroscedastic else ():
+            block["weight"].fill(1.0)
 
-        Returns
-        -------
-        float
-            Sum of the weighted squared errors.
-        """
-        arrays = (row[position], column[position], row[out], column[out])
-        if not self.weighted:
-            return float(self._gradient(ratings.indptr, ratings.indices, ratings.values, *arrays, np.float32(scale)))
-        sides = (row, column)
-        errors = [np.zeros(len(side["weight"])) for side in sides]
-        weights = [side["weight"].reshape(-1) for side in sides]
-        total = self._gradient(
-            ratings.indptr, ratings.indices, ratings.values, *arrays, *weights, *errors, np.float32(scale)
-        )
+    def reset_errors(self, blocks: Iterable[ParameterBlock]) -> None:
+        """See `Likelihood.reset_errors`."""
+        for block in blocks if self.heteroscedastic else ():
+            block["row_error"].fill(0.0)
+
+    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
+        """See `Likelihood.add_gradient`; the squared errors are weighted by g_i g'_j."""
+        if not self.heteroscedastic:
+            return super().add_gradient(cell, position, out, scale, share)
+        ratings, blocks = cell.ratings, (cell.row, cell.column)
+        errors = [np.zeros(len(block["weight"])) for block in blocks]
+        arrays = [block[name] for name in (position, out) for block in blocks]
+        arrays += [block.row("weight") for block in blocks]
+        kernel = gradient_kernel(self.rank, self.biases, weighted=True, score=self.score)
+        total = kernel(ratings.indptr, ratings.indices, ratings.values, *arrays, *errors, np.float32(scale))
         if share:
-            for side, error in zip(sides, errors, strict=True):
-                side["row_error"][:, 0] += share * error
+            for block, error in zip(blocks, errors, strict=True):
+                block["row_error"][:, 0] += share * error
         return float(total)
 
-    def weigh(self, ratings: TrainBlock, row: Arrays, column: Arrays, out: str) -> None:
-        """Add the sums of weights and of their squares over a block's ratings to `out`, (n, 2), of both sides."""
-        weights = (row["weight"].reshape(-1), column["weight"].reshape(-1))
-        weigh_kernel()(ratings.indptr, ratings.indices, *weights, row[out], column[out])
+    def counts(self, target: FactorTarget) -> tuple[Counts, Counts]:
+        """See `Likelihood.counts`: sums of g_i g'_j and of its square. The columns must be at home."""
+        if not self.heteroscedastic:
+            return super().counts(target)
+        blocks = list(target.blocks())
+        for block in blocks:
+            block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
+        for cell in target.tour(("weight", "sums"), returning=("sums",)):
+            ratings, row, column = cell.ratings, cell.row, cell.column
+            scales = (row.row("weight"), column.row("weight"))
+            weigh_kernel()(ratings.indptr, ratings.indices, *scales, row["sums"], column["sums"])
+        sums = {block: block.arrays.pop("sums") for block in blocks}
+        total, squares = ({block: np.ascontiguousarray(both[:, k]) for block, both in sums.items()} for k in (0, 1))
+        return total, squares
+
+    # ------------------------------------------------------------------ of new ratings
+
+    @property
+    def noise_varies(self) -> bool:
+        """See `Likelihood.noise_varies`."""
+        return self.heteroscedastic
+
+    def mean(self, eta: Float32) -> Float32:
+        """See `Likelihood.mean`."""
+        return eta
+
+    def variance(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
+        """See `Likelihood.variance`."""
+        if not self.heteroscedastic:
+            return 1 / tau
+        precision = np.float32(tau) * cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
+        return np.reciprocal(precision, dtype=np.float32)
+
+    def log_density(self, x: Array, mean: Array, variance: Array) -> Array:
+        """See `Likelihood.log_density`."""
+        found: Array = -0.5 * (np.square(mean - x) / variance + np.log(2 * np.pi * variance))
+        return found
+
+    def log_likelihood(self, x: Array, mean: Array, variance: Array) -> float:
+        """See `Likelihood.log_likelihood`; the logarithm of a variance that serves all is taken once."""
+        squares = np.square(mean - x)
+        squares /= variance
+        logs = np.log(2 * np.pi * variance).sum(dtype=np.float64) * (len(squares) / len(variance))
+        return -0.5 * float(logs + squares.sum(dtype=np.float64))
+
+    def cdf(self, x: Array, mean: Array, variance: Array) -> Float64:
+        """See `Likelihood.cdf`."""
+        found: Float64 = ndtr((x - mean) / np.sqrt(variance))
+        return found
+
+    def quantile(self, p: float, mean: Array, variance: Array) -> Float64:
+        """See `Likelihood.quantile`."""
+        found: Float64 = mean + ndtri(p) * np.sqrt(variance)
+        return found
+
+    def predictive(self, eta: Float32, variance: Float32, weights: Float64, levels: tuple[float, float]) -> Prediction:
+        """See `Likelihood.predictive`: quantiles are those of the mixture of normals, not of one with its moments."""
+        raise NotImplementedError
+
+    def draw(self, eta: Array, variance: Array | float, rng: np.random.Generator) -> Array:
+        """See `Likelihood.draw`."""
+        found: Array = eta + np.sqrt(variance) * rng.standard_normal(np.shape(eta))
+        return found

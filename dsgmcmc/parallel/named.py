@@ -1,0 +1,46 @@
+"""Named float64 arrays as one vector, so that they travel and are added together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+Named = Mapping[str, Float64]
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def shapes_of(arrays: Named) -> dict[str, tuple[int, ...]]:
+    """Shapes of named arrays."""
+    return {name: array.shape for name, array in arrays.items()}
+
+
+def size_of(shapes: Shapes) -> int:
+    """Numbers in arrays of these shapes."""
+    return sum(prod(shape) for shape in shapes.values())
+
+
+def pack(arrays: Named, shapes: Shapes) -> Float64:
+    """Join arrays of these names and shapes, in the order of `shapes`.
+
+    Raises
+    ------
+    ValueError
+        If they have others.
+    """
+    if shapes_of(arrays) != dict(shapes):
+        raise ValueError(f"arrays of {shapes_of(arrays)} where {dict(shapes)} are expected")
+    return np.concatenate([np.ravel(arrays[name]) for name in shapes]).astype(np.float64, copy=False)
+
+
+def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:
+    """Arrays of these names and shapes, as views of a vector."""
+    found, begin = {}, 0
+    for name, shape in shapes.items():
+        end = begin + prod(shape)
+        found[name] = vector[begin:end].reshape(shape)
+        begin = end
+    return found

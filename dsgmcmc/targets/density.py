@@ -1,0 +1,64 @@
+"""What a user says of a target on a plain vector: its energy and its gradient, of any of the data."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+#: Some of the data: a slice, or their numbers.
+Data = slice | npt.NDArray[np.integer[Any]]
+ALL = slice(None)
+
+
+class Density(Protocol):
+    """A posterior of a vector theta of length D, with a Gaussian prior.
+
+    Attributes
+    ----------
+    dimension : int
+        D.
+    n_data : int
+        Number N of data.
+    curvature : (D,) float64
+        Typical second derivative of the likelihood's energy, the unit of step sizes given by curvature.
+    prior_mean, prior_precision : (D,) and (D,) or (D, D) float64
+        Gaussian prior; precision 0 where there is none or the likelihood has it.
+    """
+
+    dimension: int
+    n_data: int
+    curvature: Float64
+    prior_mean: Float64
+    prior_precision: Float64
+
+    def energy(self, theta: Float64, data: Data = ALL) -> Float64:
+        """Minus the log likelihood of some of the data, (n,) for theta (n, D)."""
+
+    def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
+        """Gradient of `energy`, (n, D)."""
+
+
+def prior_energy(density: Density, theta: Float64) -> Float64:
+    """Minus the log density of the prior up to a constant, (n,) for theta (n, D)."""
+    offset, precision = theta - density.prior_mean, density.prior_precision
+    pull = offset @ precision if precision.ndim == 2 else offset * precision
+    found: Float64 = 0.5 * (offset * pull).sum(axis=1)
+    return found
+
+
+def fingerprint(density: Density) -> str:
+    """SHA-256 of a density's class and of the numbers, texts and arrays that it keeps: which target a run is of."""
+    kind = type(density)
+    digest = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}\n".encode())
+    content = {**vars(kind), **vars(density)}
+    for name, value in sorted(content.items()):
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            digest.update(f"{name} {value.dtype.str} {value.shape}\n".encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        elif isinstance(value, bool | int | float | str) and not name.startswith("__"):
+            digest.update(f"{name} {value!r}\n".encode())
+    return digest.hexdigest()

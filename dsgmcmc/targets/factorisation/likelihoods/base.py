@@ -1,0 +1,152 @@
+"""What every likelihood is: the law of a rating x given its linear predictor eta = a_i + b_j + W_i . H_j.
+
+A likelihood is one file. It says how the log density changes with eta, in the language of formulas, and the kernels are
+compiled with that; held-out ratings, predictions, calibration and synthetic ratings ask it for the rest. Ratings and
+predictors are less the training mean where the configuration subtracts it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.kernels.gradient import gradient_kernel
+from dsgmcmc.targets.state import Array, ParameterBlock, StateField
+
+if TYPE_CHECKING:
+    from dsgmcmc.targets.factorisation.cell import RatingsCell
+    from dsgmcmc.targets.factorisation.target import FactorTarget
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
+Counts = dict[ParameterBlock, Array]
+
+
+class Prediction(NamedTuple):
+    """Predictive distributions of ratings: mean, sd and two quantiles, (q,) each."""
+
+    mean: Float32
+    sd: Float32
+    low: Float32
+    high: Float32
+
+
+class Likelihood(ABC):
+    """Law of a rating.
+
+    Parameters
+    ----------
+    rank : int
+        Number K of latent dimensions.
+    biases : bool
+        Whether the last column of a factor is the bias.
+    heteroscedastic : bool
+        Whether users or items have noise of their own.
+    """
+
+    #: d log density / d eta at noise precision 1, in the language of formulas, of x and eta.
+    score: ClassVar[str]
+    #: Settings of the run that suit this likelihood, where they are not those of all.
+    defaults: ClassVar[dict[str, Any]] = {}
+    #: What a row brings besides theta: fields that travel with a block, and those of them that belong to a draw.
+    fields: tuple[StateField, ...] = ()
+    drawn: tuple[str, ...] = ()
+
+    def __init__(self, rank: int, biases: bool, heteroscedastic: bool = False) -> None:
+        self.rank, self.biases, self.heteroscedastic = rank, biases, heteroscedastic
+
+    # ------------------------------------------------------------------ of training ratings
+
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (most have none)
+        """Set the `fields` as they are before the first iteration."""
+
+    def reset_errors(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (likewise)
+        """Begin to gather the squared errors of a new sweep."""
+
+    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
+        """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks.
+
+        Parameters
+        ----------
+        cell : RatingsCell
+            The blocks that meet, and their ratings.
+        position, out : str
+            Where the gradient is taken, and what it is added to.
+        scale : float
+            tau / p_t.
+        share : float
+            What the squared scores count for in the rows' own; 0 if they do not.
+
+        Returns
+        -------
+        float
+            Sum of the squared scores.
+        """
+        ratings, row, column = cell.ratings, cell.row, cell.column
+        kernel = gradient_kernel(self.rank, self.biases, score=self.score)
+        arrays = (row[position], column[position], row[out], column[out])
+        return float(kernel(ratings.indptr, ratings.indices, ratings.values, *arrays, np.float32(scale)))
+
+    def counts(self, target: FactorTarget) -> tuple[Counts, Counts]:
+        """Sums over every row's ratings of their weights in the information, and of the weights' squares. Collective.
+
+        Without weights both are the number of ratings, (n,) float32.
+        """
+        n = {block: block.counts.astype(block.dtype) for block in target.blocks()}
+        return n, n
+
+    # ------------------------------------------------------------------ of new ratings
+
+    @property
+    def noise_varies(self) -> bool:
+        """Whether ratings differ in the variance of their noise; else one serves all."""
+        return True
+
+    @abstractmethod
+    def mean(self, eta: Float32) -> Float32:
+        """Expected rating."""
+
+    @abstractmethod
+    def variance(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
+        """Variance of ratings about their expectation, for (q,) local rows and columns of a cell's blocks."""
+
+    @abstractmethod
+    def log_density(self, x: Array, mean: Array, variance: Array) -> Array:
+        """Log density of ratings with these means and variances, in nats, elementwise."""
+
+    def log_likelihood(self, x: Array, mean: Array, variance: Array) -> float:
+        """Sum of the log densities of all ratings; `variance` may be one for all, (1,)."""
+        return float(self.log_density(x, mean, variance).sum(dtype=np.float64))
+
+    @abstractmethod
+    def cdf(self, x: Array, mean: Array, variance: Array) -> Float64:
+        """Probability of a rating of at most `x`."""
+
+    @abstractmethod
+    def quantile(self, p: float, mean: Array, variance: Array) -> Float64:
+        """Rating that a new one exceeds with probability 1 - `p`."""
+
+    @abstractmethod
+    def predictive(self, eta: Float32, variance: Float32, weights: Float64, levels: tuple[float, float]) -> Prediction:
+        """Predictive distribution over draws: a mixture.
+
+        Parameters
+        ----------
+        eta : (q, draws) float32
+            Predictors.
+        variance : (q, draws) float32
+            Of what is added to the predictor at each draw: noise, and where a row is not known its own uncertainty.
+        weights : (draws,) float64
+            Of the draws; they sum to 1.
+        levels : pair of float
+            Probabilities of the quantiles.
+        """
+
+    @abstractmethod
+    def draw(self, eta: Array, variance: Array | float, rng: np.random.Generator) -> Array:
+        """Draw ratings given their predictors and the variance of their noise."""

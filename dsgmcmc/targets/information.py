@@ -1,0 +1,51 @@
+"""How curved the energy of a row is in the metric of its Fisher information; for every target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.targets.state import Array, ParameterBlock
+
+Float64 = npt.NDArray[np.float64]
+
+SHARE = Formula(
+    """
+information = tau * n * c
+p = information / (information + lambda_)
+largest = p
+""",
+    columns=("c", "lambda_"),
+    rows=("n",),
+    row_sums=("p",),
+    row_max=("largest",),
+)
+
+
+def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: Any) -> Float64:
+    """Bound l_i on the curvature that the rows of two factors give each other, in the metric P.
+
+    With p_k = tau n_i c_k / P_ik and t = sum p_k it is 1 + t / n_i + 2 sqrt(max(p) t / n_i), where n_i is the effective
+    count, (sum w)^2 / sum w^2.
+
+    Parameters
+    ----------
+    block : ParameterBlock
+        The rows.
+    n, squares : (n,) array
+        Sums over a row's data of their weights and of the weights' squares.
+    **metric
+        ``tau``, and ``c`` and ``lambda_`` (D,) in the block's dtype.
+
+    Returns
+    -------
+    (n,) float64
+    """
+    found = block.update(SHARE, **metric, n=n)
+    effective = np.maximum(n * n / np.maximum(squares, 1e-30), 1e-30)
+    per_datum = np.where(n > 0, found["p"] / effective, 0.0)
+    bound: Float64 = 1 + per_datum + 2 * np.sqrt(found["largest"] * per_datum)
+    return bound
