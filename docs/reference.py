@@ -15,7 +15,7 @@ PUBLIC = [
     ("dsgmcmc.posterior.draws", "Moments"),
     ("dsgmcmc.posterior.draws", "Prior"),
     ("dsgmcmc.posterior.predict", "Options"),
-    ("dsgmcmc.posterior.predict", "Prediction"),
+    ("dsgmcmc.targets.factorisation.likelihoods.base", "Prediction"),
     ("dsgmcmc.posterior.predict", "Predictor"),
     ("dsgmcmc.posterior.recommend", "Ranking"),
     ("dsgmcmc.posterior.recommend", "recommend"),

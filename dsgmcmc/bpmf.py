@@ -21,9 +21,10 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.predict import Options, Prediction, Predictor
+from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.recommend import By, Ranking, Rated, recommendations
 from dsgmcmc.posterior.run import Run, open_run
+from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
 
 Float64 = npt.NDArray[np.float64]
 

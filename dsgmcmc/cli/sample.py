@@ -34,6 +34,7 @@ def sample(
     prior_precision: Annotated[
         float | None, typer.Option(help="Precision of a fixed prior; start of another.  [default: 1]")
     ] = None,
+    likelihood: Annotated[str | None, typer.Option(help="Law of a rating.  [default: gaussian]")] = None,
     noise_precision: Annotated[
         str | None, typer.Option(help="'sampled' or a value.  [default: sampled; 1 with --prior fixed]")
     ] = None,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from dsgmcmc.config.run import DEFAULT_SAMPLER, ROBUST_SAMPLER, RunConfig, section_of
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
 
 
 class Layers(NamedTuple):
@@ -69,6 +70,9 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     name = section.setdefault("name", default)
     if name in SAMPLERS:
         merged = {**SAMPLERS[name].defaults, **merged}
+    law = merged.get("likelihood")
+    if law in LIKELIHOODS:
+        merged = {**LIKELIHOODS[law].defaults, **merged}
     return RunConfig.of(merged)
 
 

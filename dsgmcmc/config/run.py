@@ -27,6 +27,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.types import NoiseName, PriorName, ScheduleName
 
 _UNION_MEMBER = re.compile(r"int|str|float|literal\[.*\]")  # Pydantic names the alternative that failed
@@ -105,6 +106,7 @@ class RunConfig(BaseModel):
     schedule: ScheduleName = "shuffled"
     prior: PriorName = "normal-gamma"
     prior_precision: float = Field(1.0, gt=0, allow_inf_nan=False)
+    likelihood: str = Field("gaussian", description="law of a rating")
     noise: NoiseName = "shared"
     noise_precision: float | Literal["sampled"] = "sampled"
     biases: bool = True
@@ -127,6 +129,13 @@ class RunConfig(BaseModel):
     def _positive(cls, value: float | str) -> float | str:
         if isinstance(value, float) and not 0 < value < float("inf"):
             raise ValueError("must be positive, or 'sampled'")
+        return value
+
+    @field_validator("likelihood")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in LIKELIHOODS:
+            raise ValueError(f"is not known; choose one of {', '.join(LIKELIHOODS)}")
         return value
 
     @field_validator("iterations", "burn_in", "thin", "evaluate_every")
@@ -192,6 +201,8 @@ class RunConfig(BaseModel):
             if plain[name] < 1:
                 raise InputError(f"{name} must be at least 1")
         sampler.check(config, self.schedule, grid, plain["thin"])
+        if not LIKELIHOODS[self.likelihood].has_noise and (self.noise_precision, self.noise) != (1.0, "shared"):
+            raise InputError(f"the {self.likelihood} likelihood has no noise: leave out noise and noise_precision")
         return ResolvedConfig.of({**dict(self), "grid": grid, **plain})
 
 
@@ -203,6 +214,11 @@ class ResolvedConfig(RunConfig):
     burn_in: int = Field(ge=0)
     thin: int = Field(ge=1)
     evaluate_every: int = Field(ge=1)
+
+    @property
+    def law(self) -> type[Likelihood]:
+        """The likelihood's class."""
+        return LIKELIHOODS[self.likelihood]
 
     @property
     def dimension(self) -> int:
@@ -236,7 +252,9 @@ class ResolvedConfig(RunConfig):
     def hash(self) -> str:
         """Identity of the chain that this configuration describes: SHA-256 of what the draws depend on."""
         content = self.model_dump(exclude=set(FREE))
-        if content["sampler"]["gradient"] is None:  # a later setting: runs from before it are the same chains
+        if content["likelihood"] == "gaussian":  # what came later does not count where it is not used:
+            del content["likelihood"]  # runs from before are the same chains
+        if content["sampler"]["gradient"] is None:
             del content["sampler"]["gradient"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.targets.factorisation.likelihoods.base import Likelihood
 
 GROUPS = 5
 
@@ -37,31 +37,32 @@ def calibration(run: Run) -> dict[str, Any]:
     """
     test = run.test
     users, items = run.test_pairs()
-    numbers = (test.rating, test.mean, test.variance + test.noise_variance)
-    z = (test.rating - test.mean) / np.sqrt(numbers[2])
+    numbers, law = (test.rating, test.mean, test.variance + test.noise_variance), run.config.law
     return {
         "ratings": len(test.rating),
-        **held_out_scores(test),
+        **held_out_scores(test, law),
         "crps": scores.crps(*numbers),
-        "pit": np.histogram(ndtr(z), 20, (0, 1))[0].tolist(),
-        "by_activity": _groups(run.counts("user")[users], *numbers),
-        "by_popularity": _groups(run.counts("item")[items], *numbers),
+        "pit": scores.pit(*numbers, law),
+        "by_activity": _groups(law, run.counts("user")[users], *numbers),
+        "by_popularity": _groups(law, run.counts("item")[items], *numbers),
     }
 
 
-def held_out_scores(test: TestPredictions) -> dict[str, Any]:
+def held_out_scores(test: TestPredictions, law: type[Likelihood]) -> dict[str, Any]:
     """Accuracy of predictions of test ratings: ``rmse, mae, predictive_sd, coverage, log_predictive_density``."""
     numbers = (test.rating, test.mean, test.variance + test.noise_variance)
     return {
         "rmse": scores.rmse(test.rating, test.mean),
         "mae": scores.mae(test.rating, test.mean),
         "predictive_sd": float(np.sqrt(test.variance).mean()),
-        "coverage": scores.coverage(*numbers),
-        "log_predictive_density": scores.log_predictive_density(*numbers),
+        "coverage": scores.coverage(*numbers, law),
+        "log_predictive_density": scores.log_predictive_density(*numbers, law),
     }
 
 
-def _groups(counts: npt.NDArray[np.int64], *numbers: npt.NDArray[np.float64]) -> list[dict[str, Any]]:
+def _groups(
+    law: type[Likelihood], counts: npt.NDArray[np.int64], *numbers: npt.NDArray[np.float64]
+) -> list[dict[str, Any]]:
     """Cut test ratings into groups of about the same size by their row's number of training ratings."""
     edges = np.unique(np.quantile(counts, np.linspace(0, 1, GROUPS + 1)).astype(np.int64))
     group = np.clip(np.searchsorted(edges, counts, side="right") - 1, 0, max(len(edges) - 2, 0))
@@ -75,7 +76,7 @@ def _groups(counts: npt.NDArray[np.int64], *numbers: npt.NDArray[np.float64]) ->
                 "to": int(counts[inside].max()),
                 "ratings": int(inside.sum()),
                 "rmse": scores.rmse(rating, mean),
-                "coverage_90": scores.coverage(rating, mean, variance, (0.9,))[0.9],
+                "coverage_90": scores.coverage(rating, mean, variance, law, (0.9,))[0.9],
             }
         )
     return result

@@ -17,12 +17,16 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
+
+from dsgmcmc.targets.factorisation.likelihoods.base import Likelihood
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Nominal levels of the predictive intervals that a run reports."""
 
 Float64 = NDArray[np.float64]
+Law = type[Likelihood]
 
 
 def rmse(values: ArrayLike, predictions: ArrayLike) -> float:
@@ -42,7 +46,7 @@ def mae(values: ArrayLike, predictions: ArrayLike) -> float:
 
 
 def coverage(
-    values: ArrayLike, mean: ArrayLike, variance: ArrayLike, levels: Sequence[float] = LEVELS
+    values: ArrayLike, mean: ArrayLike, variance: ArrayLike, law: Law = Gaussian, levels: Sequence[float] = LEVELS
 ) -> dict[float, float]:
     """Share of ratings inside their central predictive intervals.
 
@@ -50,6 +54,8 @@ def coverage(
     ----------
     values, mean, variance : (n,) float
         Held-out ratings, and mean and variance of their predictive distributions.
+    law : type of Likelihood
+        What the predictive distributions are.
     levels : sequence of float
         Nominal levels between 0 and 1.
 
@@ -58,14 +64,20 @@ def coverage(
     dict
         From nominal level to observed share; calibrated intervals have the two equal.
     """
-    distance = np.abs(_standardised(values, mean, variance)[0])
-    return {level: float(np.mean(distance <= ndtri((1 + level) / 2))) for level in levels}
+    x, m, v = _checked(values, mean, variance)
+    ends = {level: [law.quantile((1 + sign * level) / 2, m, v) for sign in (-1, 1)] for level in levels}
+    return {level: float(np.mean((low <= x) & (x <= high))) for level, (low, high) in ends.items()}
 
 
-def log_predictive_density(values: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> float:
+def log_predictive_density(values: ArrayLike, mean: ArrayLike, variance: ArrayLike, law: Law = Gaussian) -> float:
     """Mean log density of the ratings, in nats a rating; parameters as in `coverage`. Larger is better."""
-    z, sd = _standardised(values, mean, variance)
-    return float(np.mean(-0.5 * z**2 - np.log(sd) - 0.5 * np.log(2 * np.pi)))
+    return float(np.mean(law.log_density(*_checked(values, mean, variance))))
+
+
+def pit(values: ArrayLike, mean: ArrayLike, variance: ArrayLike, law: Law = Gaussian, bins: int = 20) -> list[int]:
+    """Counts of the probability integral transform in `bins` equal bins: flat if calibrated; as in `coverage`."""
+    counts: list[int] = np.histogram(law.cdf(*_checked(values, mean, variance)), bins, (0, 1))[0].tolist()
+    return counts
 
 
 def crps(values: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> float:
@@ -75,7 +87,9 @@ def crps(values: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> float:
     sec. 4.2, sign reversed]: in units of the ratings, smaller is better, the absolute error as sd -> 0.
     Parameters as in `coverage`.
     """
-    z, sd = _standardised(values, mean, variance)
+    x, m, v = _checked(values, mean, variance)
+    sd = np.sqrt(v)
+    z = (x - m) / sd
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     return float(np.mean(sd * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))))
 
@@ -89,9 +103,10 @@ def _errors(values: ArrayLike, predictions: ArrayLike) -> Float64:
     return p - x
 
 
-def _standardised(values: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> tuple[Float64, Float64]:
-    """(rating - mean) / sd and sd, both (n,)."""
-    sd = np.sqrt(np.asarray(variance, np.float64))
-    if not np.all(sd > 0):
+def _checked(values: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> tuple[Float64, Float64, Float64]:
+    """Ratings, means and variances in float64, if the question has an answer."""
+    _errors(values, mean)
+    x, m, v = (np.asarray(array, np.float64) for array in (values, mean, variance))
+    if not np.all(v > 0):
         raise ValueError("a predictive variance is not positive")
-    return -_errors(values, mean) / sd, sd
+    return x, m, v

@@ -20,18 +20,17 @@ elements' variances as above. Its own noise scale g is taken to be 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel, moments_kernel
-from dsgmcmc.kernels.quantiles import summarise
 from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Source
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -108,22 +107,6 @@ class Options:
         return "mean", "sd", low, high
 
 
-class Prediction(NamedTuple):
-    """What is predicted of q pairs.
-
-    Attributes
-    ----------
-    mean, sd : (q,) float32
-    low, high : (q,) float32
-        Quantiles: the ends of the interval that `Options` ask for.
-    """
-
-    mean: Float32
-    sd: Float32
-    low: Float32
-    high: Float32
-
-
 class Predictor:
     """Predicts ratings, of users and items by their index.
 
@@ -145,8 +128,8 @@ class Predictor:
         self.source = run.source(options.source)
         if newcomers and self.source != "draws":
             raise InputError(f"{run.path}: new rows are folded in given each draw, and only moments are asked for")
-        low, high = options.levels
-        self._z = float(ndtri(low)), float(ndtri(high))
+        self._likelihood = run.config.law
+        self._has_noise = self._likelihood.has_noise and not options.of_mean
         rank, biases = run.config.rank, run.config.biases
         self._biases, self._rank = biases, rank
         if self.source == "draws":
@@ -210,7 +193,8 @@ class Predictor:
 
     def _from_draws(self, users: Int32, items: Int32) -> Prediction:
         centre, variance = self.components(users, items)
-        return Prediction(*summarise(centre, variance, self.run.draw_weights, self.options.levels, self._z))
+        options = self.options
+        return self._likelihood.predictive(centre, variance, self.run.draw_weights, options.levels, options.of_mean)
 
     def components(self, users: Int32, items: Int32) -> tuple[Float32, Float32]:
         """Means, less the training mean, and variances of the mixture's components, (q, draws) float32 each."""
@@ -221,7 +205,7 @@ class Predictor:
         for number in range(len(run.draws)):
             draw = run.draw(number)
             noise = self._noise.setdefault(number, {kind: np.reciprocal(draw.noise_scale[kind]) for kind in KINDS})
-            scale = 0.0 if self.options.of_mean else 1 / draw.tau
+            scale = 1 / draw.tau if self._has_noise else 0.0
             theta = draw.theta
             self._cells(
                 *(known_users, known_items, theta["user"], theta["item"], noise["user"], noise["item"]),
@@ -261,7 +245,7 @@ class Predictor:
         for m, both in zip(self.run.moments, self._both, strict=True):
             mean, variance = np.empty(len(users), np.float32), np.empty(len(users), np.float32)
             self._moments(known_users, known_items, both["user"], both["item"], mean, variance)
-            scale = 0.0 if self.options.of_mean else m.noise_variance
+            scale = m.noise_variance if self._has_noise else 0.0
             if scale:
                 variance += np.float32(scale) / (
                     m.noise_scale["user"][known_users] * m.noise_scale["item"][known_items]
@@ -273,9 +257,9 @@ class Predictor:
             means.append(mean)
             variances.append(variance)
         mean = np.mean(means, axis=0)
-        sd = np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
-        low, high = (mean + np.float32(z) * sd for z in self._z)
-        return Prediction(mean, sd, low, high)
+        variance = np.mean(variances, axis=0) + np.var(means, axis=0)
+        one, options = np.ones(1), self.options
+        return self._likelihood.predictive(mean[:, None], variance[:, None], one, options.levels, options.of_mean)
 
     # ------------------------------------------------------------------ two sides
 

@@ -21,8 +21,9 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.predict import Newcomers, Options, Prediction, Predictor
+from dsgmcmc.posterior.predict import Newcomers, Options, Predictor
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
 
 Unknown = Literal["refuse", "prior", "nan"]
 _PREFIX = ".dsgmcmc-predict-"

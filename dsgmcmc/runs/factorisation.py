@@ -10,7 +10,6 @@ from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 from dsgmcmc.targets.factorisation.noise import heteroscedastic_factors
 from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.targets.state import Stream
@@ -52,7 +51,7 @@ def make_factorisation(
         ratings,
         Schedule(config.schedule, ratings.part_sizes.tolist(), config.seed, chain) if by_parts else None,
         model,
-        Gaussian(config.rank, config.biases, config.noise != "shared"),
+        config.law(config.rank, config.biases, config.noise != "shared"),
         fields=sampler.kept,
         scratch=sampler.scratch,
         positions=sampler.positions,

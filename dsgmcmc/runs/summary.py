@@ -22,6 +22,7 @@ from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.targets.factorisation.likelihoods.base import Likelihood
 from dsgmcmc.types import Comm
 
 WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for others
@@ -83,7 +84,7 @@ def write_summary(
         per_iteration = nnz / config.sweep_length
         waited = [sum(row[PHASES.index(name)] for name in WAITING) for row in everyone]
         summary = {
-            **results(run),
+            **results(run, config.law),
             "iterations": config.iterations,
             "iterations_made": made,
             "processes": comm.size,
@@ -108,7 +109,7 @@ def write_summary(
     agree(comm, write if comm.rank == 0 else lambda: None, "writing the summary", WriteError)
 
 
-def results(run: RunDirectory) -> dict[str, Any]:
+def results(run: RunDirectory, law: type[Likelihood]) -> dict[str, Any]:
     """What a run has found.
 
     Returns
@@ -122,7 +123,7 @@ def results(run: RunDirectory) -> dict[str, Any]:
     test = test_predictions(run)
     if test is None:
         return {"rmse_mean": None, "mae_mean": None, "tau": tau}
-    found = held_out_scores(test)
+    found = held_out_scores(test, law)
     found["coverage"] = {str(level): share for level, share in found["coverage"].items()}
     return {"rmse_mean": found.pop("rmse"), "mae_mean": found.pop("mae"), **found, "tau": tau}
 

@@ -15,6 +15,7 @@ from dsgmcmc.posterior import heldout
 from dsgmcmc.posterior.names import Index
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 
 pytestmark = pytest.mark.statistical
 RANK, SIGMA = 4, 0.8
@@ -26,7 +27,7 @@ def prepared(folder: Path, spread: float | None):
     options = Options(
         rows=800, cols=400, ratings=50_000, rank=RANK, noise=SIGMA, half_stars=False, noise_spread=spread, seed=3
     )
-    truth = generate(raw, options)
+    truth = generate(raw, options, Gaussian.draw)
     run(*dsgmcmc("prepare", raw, data)).expect()
     return data, truth
 

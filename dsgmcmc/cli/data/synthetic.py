@@ -40,14 +40,17 @@ def synthetic(
         dsgmcmc synthetic large.parquet --rows 138493 --cols 26744 --ratings 20000000
     """
     from dsgmcmc.data.synthetic.generate import Options, best_prediction, chunks, generate, truth_path
-    from dsgmcmc.diagnostics import scores as diagnostics
+    from dsgmcmc.diagnostics.scores import rmse
+    from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 
     options = Options(rows, cols, ratings, rank, noise, noise_spread, half_stars, seed)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("drawing ratings", total=ratings)
-        truth = generate(out, options, force=force, progress=lambda done: bar.update(task, completed=done))
-    users, items, values, _ = next(chunks(options, truth))
-    best = diagnostics.rmse(values, best_prediction(truth, users, items))
+        truth = generate(
+            out, options, Gaussian.draw, force=force, progress=lambda done: bar.update(task, completed=done)
+        )
+    users, items, values, _ = next(chunks(options, truth, Gaussian.draw))
+    best = rmse(values, best_prediction(truth, users, items))
     print(f"{out}: {ratings:,} synthetic ratings of {rows:,} users and {cols:,} items")
     print(f"{truth_path(out)}: the truth; predictions from it have an RMSE of {best:.4f}, and none can have less")

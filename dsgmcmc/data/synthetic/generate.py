@@ -40,6 +40,9 @@ _CHUNK = 1 << 18  # ratings drawn at a time
 _START, _PERIOD = 946_684_800, 3 * 365 * 86_400  # timestamps: from 2000 on, three years
 
 
+DrawRatings = Callable[[Float64, Float64, np.random.Generator], Float64]
+
+
 @dataclass(frozen=True)
 class Options:
     """What to make; see the module's docstring for the law.
@@ -97,7 +100,12 @@ class Truth:
 
 
 def generate(
-    out: Path, options: Options, *, force: bool = False, progress: Callable[[int], None] = lambda done: None
+    out: Path,
+    options: Options,
+    draw: DrawRatings,
+    *,
+    force: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> Truth:
     """Write ratings to `out`, CSV or Parquet by its suffix, and the truth beside them.
 
@@ -107,6 +115,8 @@ def generate(
         ``NAME.csv`` or ``NAME.parquet`` with columns userId, movieId, rating, timestamp (seconds); by user.
         The truth goes to `truth_path`.
     options : Options
+    draw : callable
+        Law of the ratings: draws them given their predictors, (n,), and the standard deviation of their noise.
     force : bool
         Replace `out` if it exists.
     progress : callable
@@ -126,7 +136,7 @@ def generate(
     try:
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
             written = Path(folder) / out.name
-            _write(written, chunks(options, truth), progress)
+            _write(written, chunks(options, truth, draw), progress)
             np.savez(truth_path(written), **asdict(truth))
             truth_path(written).replace(truth_path(out))
             written.replace(out)
@@ -185,7 +195,7 @@ def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[
     return best
 
 
-def chunks(options: Options, truth: Truth) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
+def chunks(options: Options, truth: Truth, draw: DrawRatings) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
     """Draw users (from 0, ascending), items (from 0), ratings and timestamps of some ratings at a time."""
     from dsgmcmc.data.synthetic.distinct import distinct_kernel
 
@@ -194,7 +204,7 @@ def chunks(options: Options, truth: Truth) -> Iterator[tuple[Int32, Int32, Float
     cdf = np.cumsum(item_weights(activity, popularity))
     cdf /= cdf[-1]
     guide = np.searchsorted(cdf, np.arange(options.cols) / options.cols, side="right").astype(np.int32)
-    draw, ends = distinct_kernel(), np.cumsum(activity)
+    distinct, ends = distinct_kernel(), np.cumsum(activity)
     first = 0
     while first < options.rows:
         before = int(ends[first - 1]) if first else 0
@@ -202,10 +212,10 @@ def chunks(options: Options, truth: Truth) -> Iterator[tuple[Int32, Int32, Float
         counts = activity[first:last]
         rng = _generator(options, 2, first)
         cols = np.empty(counts.sum(), np.int32)
-        draw(rng.integers(2**64, dtype=np.uint64), first, counts, order, options.rows, cdf, guide, cols)
+        distinct(rng.integers(2**64, dtype=np.uint64), first, counts, order, options.rows, cdf, guide, cols)
         rows = np.repeat(np.arange(first, last, dtype=np.int32), counts)
         mean, sd = _predictor(truth, rows, cols)
-        values = (mean + sd * rng.standard_normal(len(rows))).astype(np.float32)
+        values = draw(mean, sd, rng).astype(np.float32)
         if truth.half_stars:
             values = np.clip(np.round(2 * values) / 2, 0.5, 5.0)
         pauses = np.cumsum(rng.integers(1, 60, len(rows)))

@@ -16,6 +16,7 @@ from scipy.stats import chi2, gamma
 from dsgmcmc.data.synthetic import generate, sparsity
 from dsgmcmc.data.synthetic.generate import Options
 from dsgmcmc.errors import InputError
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = Options(rows=400, cols=250, ratings=12_000, rank=3, seed=4)
@@ -24,7 +25,7 @@ SMALL = Options(rows=400, cols=250, ratings=12_000, rank=3, seed=4)
 def draw(options: Options) -> tuple[generate.Truth, list[np.ndarray]]:
     """Truth, and rows, columns, values and timestamps in whole."""
     truth = generate.draw_truth(options)
-    return truth, [np.concatenate(parts) for parts in zip(*generate.chunks(options, truth), strict=True)]
+    return truth, [np.concatenate(parts) for parts in zip(*generate.chunks(options, truth, Gaussian.draw), strict=True)]
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
@@ -168,7 +169,7 @@ def test_file_holds_what_was_drawn(tmp_path, suffix):
     options = dataclasses.replace(SMALL, half_stars=False, noise_spread=5.0)
     out = tmp_path / f"it's{suffix}"
     seen: list[int] = []
-    truth = generate.generate(out, options, progress=seen.append)
+    truth = generate.generate(out, options, Gaussian.draw, progress=seen.append)
     again, (rows, cols, values, times) = draw(options)
     with duckdb.connect() as database:
         database.execute("CREATE TABLE r (userId INT, movieId INT, rating FLOAT, timestamp BIGINT)")
@@ -205,7 +206,7 @@ def test_same_seed_same_bytes(tmp_path, suffix):
     files = [tmp_path / (name + suffix) for name in "abc"]
     options = dataclasses.replace(SMALL, rows=6000, cols=3000, ratings=300_000)  # two chunks
     for path, seed in zip(files, (1, 1, 2), strict=True):
-        generate.generate(path, dataclasses.replace(options, seed=seed))
+        generate.generate(path, dataclasses.replace(options, seed=seed), Gaussian.draw)
     first, second, other = (path.read_bytes() for path in files)
     assert first == second
     assert first != other
@@ -232,26 +233,26 @@ def test_same_seed_same_bytes(tmp_path, suffix):
 def test_impossible_options(tmp_path, change, message):
     """What cannot be made is refused with its numbers, and nothing is written."""
     with pytest.raises(InputError, match=message):
-        generate.generate(tmp_path / "out.csv", dataclasses.replace(SMALL, **change))
+        generate.generate(tmp_path / "out.csv", dataclasses.replace(SMALL, **change), Gaussian.draw)
     assert not list(tmp_path.iterdir())
 
 
 def test_impossible_files(tmp_path):
     """Other suffixes, a missing folder, and files that exist are refused; --force replaces."""
     with pytest.raises(InputError, match=r"ends in .csv or .parquet"):
-        generate.generate(tmp_path / "out.txt", SMALL)
+        generate.generate(tmp_path / "out.txt", SMALL, Gaussian.draw)
     with pytest.raises(InputError, match="cannot be written"):
-        generate.generate(tmp_path / "missing" / "out.csv", SMALL)
+        generate.generate(tmp_path / "missing" / "out.csv", SMALL, Gaussian.draw)
     out = tmp_path / "out.csv"
     out.write_text("precious")
     with pytest.raises(InputError, match="exists"):
-        generate.generate(out, SMALL)
+        generate.generate(out, SMALL, Gaussian.draw)
     assert out.read_text() == "precious"
-    generate.generate(out, SMALL, force=True)
+    generate.generate(out, SMALL, Gaussian.draw, force=True)
     assert len(read(out)["rating"]) == SMALL.ratings
     out.unlink()
     with pytest.raises(InputError, match=r"out\.truth\.npz exists"):
-        generate.generate(out, SMALL)
+        generate.generate(out, SMALL, Gaussian.draw)
 
 
 @pytest.mark.parametrize("program", [["-m", "dsgmcmc", "synthetic"], [str(ROOT / "data" / "synthetic.py")]])
@@ -264,7 +265,7 @@ def test_command(tmp_path, program):
         capture_output=True, text=True, timeout=300, env=os.environ | {"COLUMNS": "200"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    generate.generate(tmp_path / "b.csv", options)
+    generate.generate(tmp_path / "b.csv", options, Gaussian.draw)
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     truth, (rows, cols, values, _) = draw(options)
     best = np.sqrt(np.mean((values - generate.best_prediction(truth, rows, cols)) ** 2))

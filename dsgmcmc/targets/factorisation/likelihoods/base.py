@@ -51,6 +51,8 @@ class Likelihood(ABC):
 
     #: d log density / d eta at noise precision 1, in the language of formulas, of x and eta.
     score: ClassVar[str]
+    #: Whether there is noise, whose precision tau is sampled, and which may differ between users and between items.
+    has_noise: ClassVar[bool] = True
     #: Settings of the run that suit this likelihood, where they are not those of all.
     defaults: ClassVar[dict[str, Any]] = {}
     #: What a row brings besides theta: fields that travel with a block, and those of them that belong to a draw.
@@ -108,31 +110,44 @@ class Likelihood(ABC):
         return True
 
     @abstractmethod
-    def mean(self, eta: Float32) -> Float32:
-        """Expected rating."""
-
-    @abstractmethod
     def variance(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
         """Variance of ratings about their expectation, for (q,) local rows and columns of a cell's blocks."""
 
+    @staticmethod
     @abstractmethod
-    def log_density(self, x: Array, mean: Array, variance: Array) -> Array:
+    def mean(eta: Float32) -> Float32:
+        """Expected rating."""
+
+    @staticmethod
+    @abstractmethod
+    def draw(eta: Array, sd: Array | float, rng: np.random.Generator) -> Array:
+        """Draw ratings given their predictors and the standard deviation of their noise, if they have noise."""
+
+    @staticmethod
+    @abstractmethod
+    def log_density(x: Array, mean: Array, variance: Array) -> Array:
         """Log density of ratings with these means and variances, in nats, elementwise."""
 
-    def log_likelihood(self, x: Array, mean: Array, variance: Array) -> float:
+    @classmethod
+    def log_likelihood(cls, x: Array, mean: Array, variance: Array) -> float:
         """Sum of the log densities of all ratings; `variance` may be one for all, (1,)."""
-        return float(self.log_density(x, mean, variance).sum(dtype=np.float64))
+        return float(cls.log_density(x, mean, variance).sum(dtype=np.float64))
 
+    @staticmethod
     @abstractmethod
-    def cdf(self, x: Array, mean: Array, variance: Array) -> Float64:
+    def cdf(x: Array, mean: Array, variance: Array) -> Float64:
         """Probability of a rating of at most `x`."""
 
+    @staticmethod
     @abstractmethod
-    def quantile(self, p: float, mean: Array, variance: Array) -> Float64:
+    def quantile(p: float, mean: Array, variance: Array) -> Float64:
         """Rating that a new one exceeds with probability 1 - `p`."""
 
+    @staticmethod
     @abstractmethod
-    def predictive(self, eta: Float32, variance: Float32, weights: Float64, levels: tuple[float, float]) -> Prediction:
+    def predictive(
+        eta: Float32, variance: Float32, weights: Float64, levels: tuple[float, float], of_mean: bool = False
+    ) -> Prediction:
         """Predictive distribution over draws: a mixture.
 
         Parameters
@@ -140,13 +155,12 @@ class Likelihood(ABC):
         eta : (q, draws) float32
             Predictors.
         variance : (q, draws) float32
-            Of what is added to the predictor at each draw: noise, and where a row is not known its own uncertainty.
+            Of what is added to the predictor at each draw: noise, if there is any, and where a row is not known its own
+            uncertainty.
         weights : (draws,) float64
             Of the draws; they sum to 1.
         levels : pair of float
             Probabilities of the quantiles.
+        of_mean : bool
+            Of the expected rating, and not of a new one; `variance` has no noise then.
         """
-
-    @abstractmethod
-    def draw(self, eta: Array, variance: Array | float, rng: np.random.Generator) -> Array:
-        """Draw ratings given their predictors and the variance of their noise."""

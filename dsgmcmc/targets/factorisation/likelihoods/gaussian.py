@@ -17,6 +17,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
+from dsgmcmc.kernels.quantiles import summarise
 from dsgmcmc.targets.factorisation.likelihoods.base import Counts, Likelihood, Prediction
 from dsgmcmc.targets.state import Array, ParameterBlock, StateField
 
@@ -92,10 +93,6 @@ class Gaussian(Likelihood):
         """See `Likelihood.noise_varies`."""
         return self.heteroscedastic
 
-    def mean(self, eta: Float32) -> Float32:
-        """See `Likelihood.mean`."""
-        return eta
-
     def variance(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
         """See `Likelihood.variance`."""
         if not self.heteroscedastic:
@@ -103,33 +100,47 @@ class Gaussian(Likelihood):
         precision = np.float32(tau) * cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
         return np.reciprocal(precision, dtype=np.float32)
 
-    def log_density(self, x: Array, mean: Array, variance: Array) -> Array:
+    @staticmethod
+    def mean(eta: Float32) -> Float32:
+        """See `Likelihood.mean`."""
+        return eta
+
+    @staticmethod
+    def draw(eta: Array, sd: Array | float, rng: np.random.Generator) -> Array:
+        """See `Likelihood.draw`."""
+        found: Array = eta + sd * rng.standard_normal(len(eta))
+        return found
+
+    @staticmethod
+    def log_density(x: Array, mean: Array, variance: Array) -> Array:
         """See `Likelihood.log_density`."""
         found: Array = -0.5 * (np.square(mean - x) / variance + np.log(2 * np.pi * variance))
         return found
 
-    def log_likelihood(self, x: Array, mean: Array, variance: Array) -> float:
+    @classmethod
+    def log_likelihood(cls, x: Array, mean: Array, variance: Array) -> float:
         """See `Likelihood.log_likelihood`; the logarithm of a variance that serves all is taken once."""
         squares = np.square(mean - x)
         squares /= variance
-        logs = np.log(2 * np.pi * variance).sum(dtype=np.float64) * (len(squares) / len(variance))
+        logs = np.log(2 * np.pi * variance).sum(dtype=np.float64) * (1 if len(variance) == len(x) else len(x))
         return -0.5 * float(logs + squares.sum(dtype=np.float64))
 
-    def cdf(self, x: Array, mean: Array, variance: Array) -> Float64:
+    @staticmethod
+    def cdf(x: Array, mean: Array, variance: Array) -> Float64:
         """See `Likelihood.cdf`."""
         found: Float64 = ndtr((x - mean) / np.sqrt(variance))
         return found
 
-    def quantile(self, p: float, mean: Array, variance: Array) -> Float64:
+    @staticmethod
+    def quantile(p: float, mean: Array, variance: Array) -> Float64:
         """See `Likelihood.quantile`."""
         found: Float64 = mean + ndtri(p) * np.sqrt(variance)
         return found
 
-    def predictive(self, eta: Float32, variance: Float32, weights: Float64, levels: tuple[float, float]) -> Prediction:
+    @staticmethod
+    def predictive(
+        eta: Float32, variance: Float32, weights: Float64, levels: tuple[float, float], of_mean: bool = False
+    ) -> Prediction:
         """See `Likelihood.predictive`: quantiles are those of the mixture of normals, not of one with its moments."""
-        raise NotImplementedError
-
-    def draw(self, eta: Array, variance: Array | float, rng: np.random.Generator) -> Array:
-        """See `Likelihood.draw`."""
-        found: Array = eta + np.sqrt(variance) * rng.standard_normal(np.shape(eta))
-        return found
+        z = (float(ndtri(levels[0])), float(ndtri(levels[1])))
+        return Prediction(*summarise(eta, variance, weights, levels, z))
