@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dsgmcmc._version import __version__
 
 if TYPE_CHECKING:
     from dsgmcmc.bpmf import BPMF
+    from dsgmcmc.posterior.density import DensityRun
     from dsgmcmc.posterior.run import open_run
+    from dsgmcmc.runs.density import sample_density
 
-__all__ = ["BPMF", "__version__", "open_run"]
+__all__ = ["BPMF", "DensityRun", "__version__", "open_run", "sample_density"]
+
+_HOMES = {
+    "BPMF": "bpmf",
+    "DensityRun": "posterior.density",
+    "open_run": "posterior.run",
+    "sample_density": "runs.density",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import what users ask for when they ask for it: the command line starts without it."""
-    if name == "BPMF":
-        from dsgmcmc.bpmf import BPMF
-
-        return BPMF
-    if name == "open_run":
-        from dsgmcmc.posterior.run import open_run
-
-        return open_run
+    if name in _HOMES:
+        return getattr(import_module(f"dsgmcmc.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -174,9 +174,10 @@ class BPMF(Estimator):
             sample_apart(Path(prepare()), out, settings, self.warm_start, self.n_jobs, self.verbose)
         else:
             data = self.comm.bcast(agree(self.comm, prepare, "fit"), root=0)
+            from dsgmcmc.runs.factorisation import RatingsSource
             from dsgmcmc.runs.job import Job  # needs MPI, which is running
 
-            Job(self.comm, Path(data), out, Layers(settings), self.warm_start).run()
+            Job(self.comm, RatingsSource(Path(data)), out, Layers(settings), self.warm_start).run()
         self.run_: Run = open_run(out)
         self._predictors: dict[Options, Predictor] = {}
         self.users_, self.items_ = self.run_.users.ids, self.run_.items.ids

@@ -110,6 +110,7 @@ def sample(
     comm = launch.world_comm()
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.config.run import RunConfig
+    from dsgmcmc.runs.factorisation import RatingsSource
     from dsgmcmc.runs.job import Job  # after MPI: it needs an MPI library
 
     settings = {name: options[name] for name in RunConfig.model_fields if name in options}
@@ -118,7 +119,7 @@ def sample(
 
     def work() -> int:
         make = partial(Policy, **{field.name: options[field.name] for field in fields(Policy)})
-        job = Job(comm, data, out, layers, resume, agree(comm, make, "sample"))
+        job = Job(comm, RatingsSource(data), out, layers, resume, agree(comm, make, "sample"))
         return job.describe() if dry_run else job.run()
 
     launch.run_parallel(comm, work)

@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dsgmcmc.config.run import DEFAULT_SAMPLER, ROBUST_SAMPLER, RunConfig, section_of
+from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, section_of
+from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
+
+#: The sampler of a factorisation where the metric of the default one is not known to be stable.
+ROBUST_SAMPLER = "psgld"
 
 
 class Layers(NamedTuple):
@@ -43,7 +47,7 @@ class Layers(NamedTuple):
 
 
 def build(*layers: Mapping[str, Any]) -> RunConfig:
-    """Merge layers of settings, later ones winning, and check them.
+    """Merge layers of settings of a factorisation, later ones winning, and check them.
 
     A layer that names another sampler than the ones before discards their sampler section.
 
@@ -52,8 +56,24 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     InputError
         Naming every setting that is wrong.
     """
+    merged = _merge(layers, default_sampler({name: value for layer in layers for name, value in layer.items()}))
+    if merged.get("prior") == "fixed":
+        merged.setdefault("noise_precision", 1.0)
+        merged.setdefault("prior_precision", 1.0)
+    law = merged.get("likelihood")
+    defaults = LIKELIHOODS[law].defaults if law in LIKELIHOODS else {}
+    return RunConfig.of({**_sampler_defaults(merged, RunConfig), **defaults, **merged})
+
+
+def build_chain(*layers: Mapping[str, Any]) -> ChainConfig:
+    """Merge layers of settings of a chain of any target, and check them; see `build`."""
+    merged = _merge(layers, DEFAULT_SAMPLER)
+    return ChainConfig.of({**_sampler_defaults(merged, ChainConfig), **merged})
+
+
+def _merge(layers: Sequence[Mapping[str, Any]], default: str) -> dict[str, Any]:
+    """Merge layers, of which one may name the sampler that is not the `default`."""
     merged: dict[str, Any] = {}
-    default = default_sampler({name: value for layer in layers for name, value in layer.items()})
     for layer in layers:
         settings = dict(layer)
         given = settings.pop("sampler", None)
@@ -63,17 +83,15 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
             same = section.get("name", named) == named
             merged["sampler"] = {**before, **section} if same else section
         merged.update(settings)
-    if merged.get("prior") == "fixed":
-        merged.setdefault("noise_precision", 1.0)
-        merged.setdefault("prior_precision", 1.0)
-    section = merged.setdefault("sampler", {})
-    name = section.setdefault("name", default)
-    if name in SAMPLERS:
-        merged = {**SAMPLERS[name].defaults, **merged}
-    law = merged.get("likelihood")
-    if law in LIKELIHOODS:
-        merged = {**LIKELIHOODS[law].defaults, **merged}
-    return RunConfig.of(merged)
+    merged.setdefault("sampler", {}).setdefault("name", default)
+    return merged
+
+
+def _sampler_defaults(merged: Mapping[str, Any], kind: type[ChainConfig]) -> dict[str, Any]:
+    """Settings of the run that suit its sampler."""
+    name = merged["sampler"]["name"]
+    defaults = SAMPLERS[name].defaults if name in SAMPLERS else {}
+    return {setting: value for setting, value in defaults.items() if setting in kind.model_fields}
 
 
 def default_sampler(settings: Mapping[str, Any]) -> str:

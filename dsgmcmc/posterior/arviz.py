@@ -33,12 +33,6 @@ def to_datatree(run: Run) -> Any:
     InputError
         If arviz-base is not installed.
     """
-    try:
-        import arviz_base
-    except ImportError as error:
-        raise InputError(
-            f"this export needs arviz-base and h5netcdf ({error}): install them with `pip install 'dsgmcmc[report]'`"
-        ) from error
     posterior: dict[str, Any] = dict(scalar_traces(run))
     length = len(draw_weights(run)[0])
     dims: dict[str, list[str]] = {}
@@ -69,11 +63,26 @@ def to_datatree(run: Run) -> Any:
     dims["rating"] = ["pair"]
     coords["pair"] = index
     groups["observed_data"] = observed
-    attributes = {
-        "inference_library": "dsgmcmc",
-        "inference_library_version": __version__,
-        "sampler": run.config.sampler.name,
-    }
+    return datatree(groups, coords, dims, run.config.sampler.name)
+
+
+def datatree(
+    groups: dict[str, dict[str, Any]], coords: dict[str, Any], dims: dict[str, list[str]], sampler: str
+) -> Any:
+    """Make ArviZ's tree of groups of arrays.
+
+    Raises
+    ------
+    InputError
+        If arviz-base is not installed.
+    """
+    try:
+        import arviz_base
+    except ImportError as error:
+        raise InputError(
+            f"this needs arviz-base and h5netcdf ({error}): install them with `pip install 'dsgmcmc[report]'`"
+        ) from error
+    attributes = {"inference_library": "dsgmcmc", "inference_library_version": __version__, "sampler": sampler}
     return arviz_base.from_dict(
         groups, coords=coords, dims=dims, attrs={"/": attributes, **dict.fromkeys(groups, attributes)}
     )

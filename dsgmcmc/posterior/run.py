@@ -45,6 +45,8 @@ class Run:
         self.directory = RunDirectory(Path(path))
         self.path = self.directory.path
         settings, self.facts = self.directory.read_settings()
+        if "target" in self.facts:
+            raise InputError(f"{self.path} is a run of a density: open it with dsgmcmc.DensityRun")
         self.config = ResolvedConfig.of(settings)
         try:
             self.mean = float(self.facts["mean"])

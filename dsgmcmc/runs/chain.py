@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import DivergenceError
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.ring import Ring
@@ -41,7 +41,7 @@ class Chain:
 
     Parameters
     ----------
-    config : ResolvedConfig
+    config : ResolvedChain
         Settings of the run.
     make_target : callable
         Makes the target for a sampler, as it is before the first iteration.
@@ -61,7 +61,7 @@ class Chain:
 
     def __init__(
         self,
-        config: ResolvedConfig,
+        config: ResolvedChain,
         make_target: Callable[[Sampler[Any]], RunTarget],
         ring: Ring,
         run: RunDirectory,

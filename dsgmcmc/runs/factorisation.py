@@ -1,18 +1,149 @@
-"""The factorisation that a configuration describes."""
+"""Runs of a factorisation: its ratings file as the source of a job."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from dsgmcmc.config.run import ResolvedConfig
+import numpy as np
+
+from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import ResolvedConfig, RunConfig
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.diagnostics.calibration import held_out_scores
+from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.posterior.heldout import posteriors, test_predictions
+from dsgmcmc.posterior.names import write_index
+from dsgmcmc.runs.plan import Costs, check_messages
+from dsgmcmc.runs.source import MakeTarget
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
 from dsgmcmc.targets.factorisation.noise import heteroscedastic_factors
 from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.targets.state import Stream
+from dsgmcmc.types import Comm
+
+#: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
+MAX_NUMBERS_PER_RATING = 3
+
+log = logging.getLogger(__name__)
+
+
+class RatingsSource:
+    """A ratings file; a `dsgmcmc.runs.source.Source`.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    """
+
+    unit = "ratings"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """See `Source.name`."""
+        return str(self.path)
+
+    def digest(self) -> str:
+        """See `Source.digest`."""
+        with open_ratings(self.path) as ratings:
+            return str(ratings.digest)
+
+    def build(self, *layers: Mapping[str, Any]) -> RunConfig:
+        """See `Source.build`."""
+        return build(*layers)
+
+    def read(self, settings: Mapping[str, Any]) -> ResolvedConfig:
+        """See `Source.read`."""
+        return ResolvedConfig.of(settings)
+
+    def check(self, config: ResolvedConfig, processes: int) -> None:
+        """See `Source.check`."""
+        log.info("grid %d x %d", config.grid, config.grid)
+        with open_ratings(self.path) as ratings:
+            if config.grid > ratings.n_cols:
+                raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.path}")
+            check_messages(config, ratings.column_counts)
+            rows_and_columns = ratings.n_rows + ratings.n_cols
+            numbers = config.rank * rows_and_columns
+            if numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
+                log.warning(
+                    "%s numbers of the factors for %s training ratings: the data hardly tell noise from factors, so "
+                    "tau may be far too large; try --rank %d",
+                    f"{numbers:,}",
+                    f"{ratings.nnz:,}",
+                    max(1, ratings.nnz // rows_and_columns),
+                )
+        if processes > config.grid:
+            raise InputError(
+                f"{processes} processes cannot share a grid of {config.grid} blocks: start at most {config.grid} "
+                f"for every chain, or a new run with --grid {2 * processes}"
+            )
+
+    def prepare(self, run: RunDirectory, config: ResolvedConfig, comm: Comm) -> dict[str, Any]:
+        """See `Source.prepare`: writes the names of users and items."""
+        with open_ratings(self.path) as ratings:
+            write_index(run, ratings, config.hash(), comm)
+            return {
+                "data": str(self.path.absolute()),
+                "mean": ratings.mean if config.center else 0.0,
+                "minimum": ratings.minimum,
+                "maximum": ratings.maximum,
+                "transposed": ratings.transposed,
+            }
+
+    def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
+        """See `Source.open`. Collective."""
+        data = ring.agree(partial(open_ratings, self.path), "sample")
+        blocks = RatingBlocks(data, ring, data.mean if config.center else 0.0)
+        return partial(make_factorisation, config, blocks, ring, data.transposed), data.nnz
+
+    def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
+        """See `Source.costs`."""
+        with open_ratings(self.path) as ratings:
+            return Costs.of(config, ratings, processes).table()
+
+    def results(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
+        """What a run has found.
+
+        Returns
+        -------
+        dict
+            ``tau`` (posterior mean), ``rank``, ``rmse_mean``, ``mae_mean`` and the other scores of the test ratings'
+            posterior predictions (`dsgmcmc.diagnostics.calibration.held_out_scores`); the scores are null without test
+            ratings.
+        """
+        taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
+        tau = float(np.concatenate(taus).mean()) if taus else None
+        test = test_predictions(run)
+        if test is None:
+            return {"rmse_mean": None, "mae_mean": None, "tau": tau, "rank": config.rank}
+        found = held_out_scores(test, config.law)
+        found["coverage"] = {str(level): share for level, share in found["coverage"].items()}
+        return {"rmse_mean": found.pop("rmse"), "mae_mean": found.pop("mae"), **found, "tau": tau, "rank": config.rank}
+
+    def headline(self, summary: Mapping[str, Any]) -> list[str]:
+        """See `Source.headline`."""
+        if summary["rmse_mean"] is None:
+            return ["no RMSE (no test ratings or no draws)"]
+        inside = ", ".join(f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items())
+        return [
+            f"RMSE of the posterior mean {summary['rmse_mean']:.4f}, MAE {summary['mae_mean']:.4f}, "
+            f"tau {summary['tau']:.3f}",
+            f"ratings inside their predictive intervals: {inside}",
+        ]
 
 
 def make_factorisation(

@@ -7,14 +7,14 @@ import os
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 from mpi4py import MPI
 
+from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
-from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
@@ -31,32 +31,31 @@ from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request, Signals, installed
 from dsgmcmc.parallel.watchdog import Watchdog
-from dsgmcmc.posterior.names import write_index
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
-from dsgmcmc.runs.factorisation import make_factorisation
 from dsgmcmc.runs.logs import start_logs
-from dsgmcmc.runs.plan import Costs
 from dsgmcmc.runs.progress import Progress
 from dsgmcmc.runs.resolve import Changes, Resolution, resolve
+from dsgmcmc.runs.source import Source
 from dsgmcmc.runs.summary import Times, saved_result, write_summary
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 
 log = logging.getLogger(__name__)
 
 
 class Job:
-    """All processes of one ``dsgmcmc sample``.
+    """All processes of one run.
 
     Parameters
     ----------
     comm : MPI.Comm
         All processes.
-    data, out : Path
-        Ratings file and run directory.
+    source : Source
+        What is sampled.
+    out : Path
+        Run directory.
     layers : Layers
         Where its settings were given.
     resume : bool, optional
@@ -68,13 +67,13 @@ class Job:
     def __init__(
         self,
         comm: MPI.Comm,
-        data: Path,
+        source: Source[Any],
         out: Path,
         layers: Layers,
         resume: bool = False,
         policy: Policy | None = None,
     ) -> None:
-        self.comm, self.data, self.run_directory = comm, data, RunDirectory(out)
+        self.comm, self.source, self.run_directory = comm, source, RunDirectory(out)
         self.policy = policy or Policy()
         self._layers, self._resume = layers, resume
         self._at_root = comm.rank == 0
@@ -83,15 +82,14 @@ class Job:
     def _resolve(self) -> Resolution:
         """Resolve the configuration; see `dsgmcmc.runs.resolve`. Collective."""
         override = self.policy.override
-        return resolve(self.comm, self.data, self.run_directory, self._layers, resume=self._resume, override=override)
+        return resolve(self.comm, self.source, self.run_directory, self._layers, resume=self._resume, override=override)
 
     def describe(self) -> int:
         """``--dry-run``: print the resolved settings, memory and messages. Collective."""
         config = self._resolve().config
         if self._at_root:
-            with open_ratings(self.data) as ratings:
-                costs = Costs.of(config, ratings, self.comm.size)
-            print(tomli_w.dumps({**config.table(), "costs": costs.table()}), end="")
+            costs = self.source.costs(config, self.comm.size)
+            print(tomli_w.dumps({**config.table(), "costs": costs}), end="")
         return EXIT_DONE
 
     # ------------------------------------------------------------------ running
@@ -119,8 +117,6 @@ class Job:
             )
         deadline = agree(comm, partial(policy.deadline, seconds_since_start()), "sample")
         config, overridden = self._resolve()
-        if self._at_root and not self._layers.options.get("grid"):
-            log.info("grid %d x %d", config.grid, config.grid)
         log.debug("process %d of %d is %d on %s", comm.rank, comm.size, os.getpid(), MPI.Get_processor_name())
         begin = partial(self._open, config, overridden) if self._at_root else list
         earlier = comm.bcast(agree(comm, begin, "sample"))
@@ -132,7 +128,7 @@ class Job:
             if self._at_root:
                 self._lock.release()
 
-    def _open(self, config: ResolvedConfig, overridden: Changes) -> list[str]:
+    def _open(self, config: ResolvedChain, overridden: Changes) -> list[str]:
         """Make the run directory, claim it and write the settings; on process 0.
 
         Returns
@@ -154,39 +150,32 @@ class Job:
         if overridden:
             log.warning("overridden: %s", ", ".join(f"{n} {a} -> {b}" for n, (a, b) in overridden.items()))
             run.note("overridden", changes={name: list(change) for name, change in overridden.items()})
-        with open_ratings(self.data) as ratings:
-            facts = {
-                "data": str(self.data.absolute()),
-                "data_hash": ratings.digest,
-                "config_hash": config.hash(),
-                "earlier_config_hashes": sorted(set(earlier) - {config.hash(), ""}),
-                "mean": ratings.mean if config.center else 0.0,
-                "minimum": ratings.minimum,
-                "maximum": ratings.maximum,
-                "transposed": ratings.transposed,
-                "versions": versions(),
-            }
-            run.write_settings(config.table(), facts)
-            write_index(run, ratings, config.hash(), MPI.COMM_SELF)
+        facts = {
+            "data_hash": self.source.digest(),
+            "config_hash": config.hash(),
+            "earlier_config_hashes": sorted(set(earlier) - {config.hash(), ""}),
+            "versions": versions(),
+        }
+        run.write_settings(config.table(), self.source.prepare(run, config, MPI.COMM_SELF) | facts)
         return earlier
 
     def _run(
-        self, config: ResolvedConfig, signals: Signals, deadline: float | None, watchdog: Watchdog, earlier: list[str]
+        self, config: ResolvedChain, signals: Signals, deadline: float | None, watchdog: Watchdog, earlier: list[str]
     ) -> int:
         comm = self.comm
         group, groups = chain_group(comm.rank, comm.size, config.chains)
         mine = comm.Split(group, comm.rank)
         ring = Ring(mine, config.grid)
-        data = agree(comm, partial(open_ratings, self.data), "sample")
-        blocks = RatingBlocks(data, ring, data.mean if config.center else 0.0)
+        make_target, n_data = self.source.open(config, ring)
+        data_hash = comm.bcast(agree(comm, self.source.digest if self._at_root else str, "sample"))
         startup, sampling, made, request = seconds_since_start(), 0.0, 0, Request.GO_ON
         _, seconds = config.checkpoint_interval()
         control = Control(mine, signals, seconds, deadline, watchdog)
         failure: InputError | DivergenceError | None = None
-        with Progress(config.iterations, data.nnz / config.sweep_length) as progress:
+        with Progress(config.iterations, n_data / config.sweep_length, self.source.unit) as progress:
             for number in range(group, config.chains, groups):
-                make = partial(make_factorisation, config, blocks, ring, data.transposed, number)
-                chain = Chain(config, make, ring, self.run_directory, number, data.digest, control, self.policy)
+                make = partial(make_target, number)
+                chain = Chain(config, make, ring, self.run_directory, number, data_hash, control, self.policy)
                 try:
                     if not (self._resume and chain.resume(earlier)):
                         chain.start()
@@ -215,9 +204,9 @@ class Job:
         if comm.allreduce(bool(news), op=MPI.LOR):  # another group may have finished its chains before
             times = Times(startup, sampling, made if ring.rank == 0 else 0)
             library = MPI.Get_library_version().splitlines()[0].rstrip("\x00")
-            write_summary(comm, config, ring.phases, data.nnz, times, self.run_directory, library)
+            write_summary(comm, self.source, config, ring.phases, n_data, times, self.run_directory, library)
         elif self._at_root:
-            print(saved_result(self.run_directory), flush=True)
+            print(saved_result(self.source, self.run_directory), flush=True)
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE

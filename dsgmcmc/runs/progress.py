@@ -10,6 +10,13 @@ from rich.console import Console
 from rich.live import Live
 
 PLAIN_SECONDS = 5.0
+#: What is shown of a line of metrics, if it is there: its name there, how it is called, and its format.
+SHOWN = (
+    ("rmse", "RMSE of this draw", ".4f"),
+    ("rmse_mean", "of the posterior mean", ".4f"),
+    ("tau", "tau", ".3f"),
+    ("energy", "energy", ".6g"),
+)
 
 
 class Progress:
@@ -19,12 +26,14 @@ class Progress:
     ----------
     iterations : int
         Total number of iterations.
-    ratings : float
-        Ratings that an iteration uses.
+    data : float
+        Data that an iteration uses.
+    unit : str
+        What they are called.
     """
 
-    def __init__(self, iterations: int, ratings: float) -> None:
-        self._iterations, self._ratings = iterations, ratings
+    def __init__(self, iterations: int, data: float, unit: str = "ratings") -> None:
+        self._iterations, self._data, self._unit = iterations, data, unit
         console = Console(stderr=True)
         self._live = Live(console=console, refresh_per_second=8, transient=False) if console.is_terminal else None
         self._last = 0.0
@@ -55,11 +64,8 @@ class Progress:
         done, elapsed = line["iteration"] - first, line["time_s"] - since
         speed = done / elapsed if elapsed > 0 else 0.0
         parts = [f"chain {line['chain']}", f"iteration {line['iteration']}/{self._iterations}"]
-        for name, label in (("rmse", "RMSE of this draw"), ("rmse_mean", "of the posterior mean")):
-            if line[name] is not None:
-                parts.append(f"{label} {line[name]:.4f}")
-        parts.append(f"tau {line['tau']:.3f}")
+        parts += [f"{label} {line[name]:{form}}" for name, label, form in SHOWN if line.get(name) is not None]
         if speed:
             left = (self._iterations - line["iteration"]) / speed
-            parts += [f"{speed * self._ratings / 1e6:.0f} M ratings/s", f"{left:.0f} s left"]
+            parts += [f"{speed * self._data / 1e6:.0f} M {self._unit}/s", f"{left:.0f} s left"]
         return "  ".join(parts)

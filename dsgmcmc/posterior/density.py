@@ -1,0 +1,107 @@
+"""A run of a density, opened for use: draws and moments of theta, for ArviZ and for figures. No MPI."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.arviz import datatree
+from dsgmcmc.posterior.heldout import posteriors
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.types import Float64, Int64
+
+
+class DensityRun:
+    """A run directory of `dsgmcmc.sample_density`, opened for reading.
+
+    Parameters
+    ----------
+    path : path of a run directory
+
+    Attributes
+    ----------
+    path : Path
+    config : ResolvedChain
+
+    Raises
+    ------
+    InputError
+        If it is no such run, or has no draws yet, or is damaged.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.directory = RunDirectory(Path(path))
+        self.path = self.directory.path
+        settings, facts = self.directory.read_settings()
+        if "target" not in facts:
+            raise InputError(f"{self.path} is a run of a factorisation: open it with dsgmcmc.open_run")
+        self.config = ResolvedChain.of(settings)
+        self._posteriors = posteriors(self.directory)
+        if not self._posteriors:
+            raise InputError(f"{self.path} has no draws yet: it is still burning in, or was ended before it saved one")
+
+    @property
+    def chains(self) -> list[int]:
+        """Chains that have made draws."""
+        return [snapshot.manifest.chain for snapshot in self._posteriors]
+
+    @cached_property
+    def elements(self) -> Int64:
+        """(m,) int64: elements of theta in `theta`; all of them, or some that are evenly spaced."""
+        return self._posteriors[0].read(Key("trace", "W", 0, "followed"))
+
+    @cached_property
+    def theta(self) -> Float64:
+        """(chains, draws, m) float64: every draw of the `elements`, cut to the shortest chain from its end."""
+        return self._stacked("W", "theta")
+
+    @cached_property
+    def energy(self) -> Float64:
+        """(chains, draws) float64: minus the log posterior density of every draw, up to a constant."""
+        return self._stacked("W", "energy")[..., 0]
+
+    @cached_property
+    def weight(self) -> Float64:
+        """(chains, draws) float64: weight of every draw in averages."""
+        return self._stacked("run", "weight")[..., 0]
+
+    def _stacked(self, factor: str, name: str) -> Float64:
+        traces = [snapshot.read(Key("trace", factor, 0, name)) for snapshot in self._posteriors]
+        length = min(map(len, traces))
+        return np.stack([trace[-length:] for trace in traces])
+
+    def moments(self) -> tuple[Float64, Float64]:
+        """Posterior mean and variance of theta, (D,) float64 each, over the draws of all chains."""
+        means, variances = (
+            np.array([snapshot.read(Key("moments", "W", 0, name))[0] for snapshot in self._posteriors])
+            for name in ("mean", "variance")
+        )
+        return means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
+
+    def to_datatree(self) -> Any:
+        """Return the run as ArviZ sees it.
+
+        Returns
+        -------
+        xarray.DataTree
+            ``posterior``: ``theta`` by ``element``, for all draws; ``sample_stats``: ``weight``, ``iteration`` and
+            ``lp``, the log posterior density up to a constant.
+
+        Raises
+        ------
+        InputError
+            If arviz-base is not installed.
+        """
+        iteration = self._stacked("run", "iteration")[..., 0].astype(np.int64)
+        groups: dict[str, dict[str, Any]] = {
+            "posterior": {"theta": self.theta},
+            "sample_stats": {"weight": self.weight, "iteration": iteration, "lp": -self.energy},
+        }
+        return datatree(groups, {"element": self.elements}, {"theta": ["element"]}, self.config.sampler.name)

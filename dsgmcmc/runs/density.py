@@ -1,0 +1,148 @@
+"""Runs of any density: several chains under MPI, with checkpoints, resuming and draws on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.config.chain import ChainConfig, ResolvedChain
+from dsgmcmc.config.job import Policy
+from dsgmcmc.config.layers import Layers, build_chain
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.launch import run_parallel, world_comm
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.timers import Phases
+from dsgmcmc.posterior.heldout import posteriors
+from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.source import MakeTarget
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.sample import vector_target
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.targets.density import Density, fingerprint
+from dsgmcmc.targets.vector import VectorTarget
+from dsgmcmc.types import Comm
+
+
+class DensitySource:
+    """A density; a `dsgmcmc.runs.source.Source`. Every chain is sampled by one process.
+
+    Parameters
+    ----------
+    density : Density
+        What to sample.
+    """
+
+    unit = "data"
+
+    def __init__(self, density: Density) -> None:
+        self.density = density
+
+    @property
+    def name(self) -> str:
+        """See `Source.name`."""
+        return f"this {type(self.density).__name__}"
+
+    def digest(self) -> str:
+        """See `Source.digest`."""
+        return fingerprint(self.density)
+
+    def build(self, *layers: Mapping[str, Any]) -> ChainConfig:
+        """See `Source.build`."""
+        return build_chain(*layers)
+
+    def read(self, settings: Mapping[str, Any]) -> ResolvedChain:
+        """See `Source.read`."""
+        return ResolvedChain.of(settings)
+
+    def check(self, config: ResolvedChain, processes: int) -> None:
+        """See `Source.check`."""
+        if processes > 1:
+            raise InputError(
+                f"{processes} processes cannot share a chain of a density: start at most {config.chains}, or ask for "
+                "more chains"
+            )
+        if config.sweep_length > self.density.n_data:
+            raise InputError(f"grid {config.grid}: {self.density.n_data} data cannot be cut into so many parts")
+
+    def prepare(self, run: RunDirectory, config: ResolvedChain, comm: Comm) -> dict[str, Any]:
+        """See `Source.prepare`."""
+        kind = type(self.density)
+        return {"target": f"{kind.__module__}.{kind.__qualname__}", "dimension": self.density.dimension}
+
+    def open(self, config: ResolvedChain, ring: Ring) -> tuple[MakeTarget, int]:
+        """See `Source.open`. Collective."""
+        return partial(self._make, config, ring.phases), self.density.n_data
+
+    def _make(self, config: ResolvedChain, timers: Phases, chain: int, sampler: Sampler[Any]) -> VectorTarget:
+        return vector_target(
+            self.density,
+            sampler,
+            seed=config.seed,
+            chain=chain,
+            grid=config.grid,
+            schedule=config.schedule,
+            timers=timers,
+        )
+
+    def costs(self, config: ResolvedChain, processes: int) -> dict[str, Any]:
+        """See `Source.costs`."""
+        sampler = config.make_sampler()
+        width = sum(field.width or self.density.dimension for field in sampler.kept)
+        return {"checkpoint": 8 * (width + 2 * self.density.dimension)}
+
+    def results(self, run: RunDirectory, config: ResolvedChain) -> dict[str, Any]:
+        """See `Source.results`: the mean energy over all draws of all chains, and their number."""
+        energies = [snapshot.read(Key("trace", "W", 0, "energy")) for snapshot in posteriors(run)]
+        draws = np.concatenate(energies) if energies else np.zeros(0)
+        return {"draws": len(draws), "energy": float(draws.mean()) if len(draws) else None}
+
+    def headline(self, summary: Mapping[str, Any]) -> list[str]:
+        """See `Source.headline`."""
+        if not summary["draws"]:
+            return ["no draws yet"]
+        return [f"{summary['draws']:,} draws, mean energy {summary['energy']:.6g}"]
+
+
+def sample_density(
+    density: Density,
+    out: str | Path,
+    *,
+    resume: bool = True,
+    policy: Policy | None = None,
+    comm: Any = None,
+    **settings: Any,
+) -> None:
+    """Sample a density and end the program, as ``dsgmcmc sample`` does. Collective.
+
+    Run it with Python alone or under ``mpirun``, on at most as many processes as chains. It shows progress, saves
+    checkpoints, stops for signals, and goes on with what is in `out`.
+
+    Parameters
+    ----------
+    density : Density
+        What to sample.
+    out : path
+        Run directory.
+    resume : bool
+        Whether to go on with what is in `out`; else it must be empty.
+    policy : Policy, optional
+        What to do when time runs out or something goes wrong.
+    comm : MPI.Comm, optional
+        All processes; by default those that were started together.
+    **settings
+        Those of `dsgmcmc.config.chain.ChainConfig`: ``sampler`` (a name, or a section with its settings), ``chains``,
+        ``iterations``, ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule``, ``checkpoint_every`` and so on.
+
+    Raises
+    ------
+    SystemExit
+        With the exit status of ``dsgmcmc sample``: 0 when all iterations are made.
+    """
+    comm = world_comm() if comm is None else comm
+    job = Job(comm, DensitySource(density), Path(out), Layers(settings), resume, policy)
+    run_parallel(comm, job.run)
