@@ -25,8 +25,7 @@ from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.recommend import By, Ranking, Rated, recommendations
 from dsgmcmc.posterior.run import Run, open_run
 from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
-
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Float64
 
 
 class BPMF(Estimator):

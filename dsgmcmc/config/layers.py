@@ -56,13 +56,14 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     InputError
         Naming every setting that is wrong.
     """
-    merged = _merge(layers, default_sampler({name: value for layer in layers for name, value in layer.items()}))
+    given = {name: value for layer in layers for name, value in layer.items()}
+    law = given.get("likelihood")
+    defaults = LIKELIHOODS[law].defaults if law in LIKELIHOODS else {}
+    merged = _merge((defaults, *layers), default_sampler({**defaults, **given}))
     if merged.get("prior") == "fixed":
         merged.setdefault("noise_precision", 1.0)
         merged.setdefault("prior_precision", 1.0)
-    law = merged.get("likelihood")
-    defaults = LIKELIHOODS[law].defaults if law in LIKELIHOODS else {}
-    return RunConfig.of({**_sampler_defaults(merged, RunConfig), **defaults, **merged})
+    return RunConfig.of({**_sampler_defaults(merged, RunConfig), **merged})
 
 
 def build_chain(*layers: Mapping[str, Any]) -> ChainConfig:

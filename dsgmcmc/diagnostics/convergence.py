@@ -16,13 +16,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
-
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Float64
 
 RHAT_LIMIT, RHAT_SHARE, ESS_PER_CHAIN = 1.01, 0.05, 100
 LEAST_DRAWS = 4  # fewer say nothing about mixing

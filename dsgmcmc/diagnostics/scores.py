@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from dsgmcmc.targets.factorisation.likelihoods.base import Likelihood
 from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
+from dsgmcmc.types import Float64
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Nominal levels of the predictive intervals that a run reports."""
 
-Float64 = NDArray[np.float64]
 Law = type[Likelihood]
 
 

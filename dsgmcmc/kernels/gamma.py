@@ -10,12 +10,10 @@ import functools
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.philox import NoiseKey, noise_words, rounds
-
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Float64
 
 ATTEMPTS = 64  # all of them are rejected with probability below 1e-80
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dsgmcmc.kernels import jit
-
-Float32 = NDArray[np.float32]
+from dsgmcmc.types import Float32
 
 _EXTENT, _PER_UNIT = 9, 256  # linear interpolation errs by less than 5e-7
 #: (4609,) float64: the standard normal distribution function on [-9, 9].

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Float64
+
 Named = Mapping[str, Float64]
 Shapes = Mapping[str, tuple[int, ...]]
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
+from dsgmcmc.types import Float32, Float64
 
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
 Source = Literal["auto", "draws", "moments"]
 
 KINDS = ("user", "item")

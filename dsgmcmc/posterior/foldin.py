@@ -25,9 +25,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.names import Vocabulary, unknown_names
 from dsgmcmc.posterior.predict import Rows
 from dsgmcmc.posterior.run import Run
-
-Float64 = npt.NDArray[np.float64]
-Int32 = npt.NDArray[np.int32]
+from dsgmcmc.types import Int32
 
 GIBBS = 10
 _OTHER = {"user": "item", "item": "user"}

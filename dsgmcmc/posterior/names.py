@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.titles import read_titles
@@ -33,10 +32,7 @@ from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.writer import write_snapshot
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]
+from dsgmcmc.types import Array, Int32, Int64
 
 _SPARSE = 16  # a direct table may have so many entries a name
 

@@ -31,10 +31,7 @@ from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Source
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
-
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
-Int32 = npt.NDArray[np.int32]
+from dsgmcmc.types import Float32, Float64, Int32
 
 _BLOCK = 8192  # pairs whose components are in memory together: they stay in the cache
 _RARE = 1024  # as many pairs with dense covariances

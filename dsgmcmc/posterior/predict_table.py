@@ -24,11 +24,11 @@ from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import Newcomers, Options, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
+from dsgmcmc.types import Int32
 
 Unknown = Literal["refuse", "prior", "nan"]
 _PREFIX = ".dsgmcmc-predict-"
 _QUERY = "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results"
-Int32 = npt.NDArray[np.int32]
 
 
 def predict_table(

@@ -25,10 +25,8 @@ from dsgmcmc.kernels.prediction import scores_kernel
 from dsgmcmc.posterior.draws import Source
 from dsgmcmc.posterior.predict import Newcomers
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Float32, Int32
 
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
-Int32 = npt.NDArray[np.int32]
 Columns = dict[str, npt.NDArray[Any]]
 By = Literal["mean", "ucb", "lcb", "thompson"]
 

@@ -23,9 +23,7 @@ from dsgmcmc.storage.manifest import Key, read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
-
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Float32, Float64
 
 CACHE_BYTES = 2 << 30  # draws that are kept in memory once they were read
 

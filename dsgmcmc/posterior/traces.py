@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import Run
-
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Float64
 
 
 def scalar_traces(run: Run) -> dict[str, Float64]:

@@ -11,18 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.storage.manifest import Key, SmallArray
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import Draw, RunTarget
-
-Array = npt.NDArray[Any]
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Array, Float64
 
 MOMENTS = Formula(
     """

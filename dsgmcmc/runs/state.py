@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.manifest import Key, SmallArray
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import Recorder, RunTarget
-
-Array = npt.NDArray[Any]
+from dsgmcmc.types import Array
 
 
 @dataclass

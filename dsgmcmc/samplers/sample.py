@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-import numpy.typing as npt
-
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.base import Sampler
@@ -14,9 +11,7 @@ from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.density import Density
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.targets.vector import VectorTarget, part_sizes
-from dsgmcmc.types import ScheduleName
-
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Float64, ScheduleName
 
 
 def vector_target(

@@ -7,21 +7,15 @@ Two implementations: `dsgmcmc.targets.factorisation.target.FactorTarget`, the ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.state import ParameterBlock, Stream
-from dsgmcmc.types import Factor
+from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
     from dsgmcmc.storage.manifest import Key
     from dsgmcmc.storage.snapshot import Lazy, Snapshot
-
-Array = npt.NDArray[Any]
-Float64 = npt.NDArray[np.float64]
 
 
 class Cell(Protocol):

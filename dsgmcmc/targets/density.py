@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Float64
+
 #: Some of the data: a slice, or their numbers.
 Data = slice | npt.NDArray[np.integer[Any]]
 ALL = slice(None)

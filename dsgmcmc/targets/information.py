@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.targets.state import Array, ParameterBlock
-
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.types import Array, Float64
 
 SHARE = Formula(
     """

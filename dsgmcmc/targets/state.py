@@ -11,16 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.kernels.formula import Formula, Gradient
 from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.parallel.timers import Phases
-from dsgmcmc.types import Factor, Purpose
-
-Array = npt.NDArray[Any]  # float32 in the factorisation, float64 for other targets
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+from dsgmcmc.types import Array, Factor, Float64, Int64, Purpose
 
 PRIOR_GRADIENT = Formula("out = grad_prior")
 

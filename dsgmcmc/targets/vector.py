@@ -8,10 +8,9 @@ t, t + B, t + 2 B, ..., and parts are visited by the same schedules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.parallel.named import Named, Shapes, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
@@ -22,13 +21,11 @@ from dsgmcmc.targets.base import Draw, Information, Recorder
 from dsgmcmc.targets.density import ALL, Data, Density, prior_energy
 from dsgmcmc.targets.information import curvature_bound
 from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream
-from dsgmcmc.types import Factor
+from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
     from dsgmcmc.storage.snapshot import Snapshot
 
-Array = npt.NDArray[Any]
-Float64 = npt.NDArray[np.float64]
 
 #: At most so many elements of theta, evenly spaced, are kept of every draw.
 FOLLOWED = 256

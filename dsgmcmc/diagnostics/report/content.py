@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import scalar_traces
-
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Float64
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
 from dsgmcmc._version import __version__
@@ -19,8 +18,6 @@ from dsgmcmc.diagnostics.report.tables import configuration_section, phases_sect
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import open_run
 from dsgmcmc.storage.files import write_whole
-
-Float64 = npt.NDArray[np.float64]
 
 TITLES = {
     "tau": "tau, the precision of the noise",

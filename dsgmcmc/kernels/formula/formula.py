@@ -22,14 +22,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula.codegen import Layout, formula_source
 from dsgmcmc.kernels.formula.parser import Assignments, parse
 from dsgmcmc.kernels.philox import NoiseKey, noise_words
+from dsgmcmc.types import Array
 
-Array = NDArray[Any]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 #: Where the gradient of the prior is taken.

@@ -30,7 +30,6 @@ from math import sqrt
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from dsgmcmc.kernels.formula import Formula
@@ -38,9 +37,7 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
-from dsgmcmc.types import Factor, Purpose
-
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Factor, Float64, Purpose
 
 UPDATE = Formula(
     """

@@ -48,7 +48,6 @@ from math import gcd, sqrt
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from dsgmcmc.errors import InputError
@@ -59,8 +58,7 @@ from dsgmcmc.samplers.sgmcmc.lbfgs import Products, coefficients
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
-
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Float64
 
 PAIR_PRODUCTS = ("sy", "yhy", "sbs")  # those among pairs, which are kept from one iteration to the next
 

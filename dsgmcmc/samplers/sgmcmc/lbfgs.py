@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from dsgmcmc.types import Float64
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import row_slabs
@@ -16,15 +15,11 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.csr import split_columns
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.partition import block_bounds
-from dsgmcmc.types import Factor
+from dsgmcmc.types import Factor, Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
 
 SLAB = 250_000  # ratings read at a time
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.state import Layout, ParameterBlock
-from dsgmcmc.types import Factor
+from dsgmcmc.types import Factor, Float32
 
-Float32 = npt.NDArray[np.float32]
 #: `ParameterBlock` but for its place, its counts and its arrays.
 MakeBlock = Callable[..., ParameterBlock]
 

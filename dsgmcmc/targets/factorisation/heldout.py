@@ -20,12 +20,11 @@ from dsgmcmc.targets.base import Draw
 from dsgmcmc.targets.factorisation.blocks import TestRows
 from dsgmcmc.targets.factorisation.cell import RatingsCell
 from dsgmcmc.targets.factorisation.likelihoods import Likelihood
+from dsgmcmc.types import Float32, Float64
 
 if TYPE_CHECKING:
     from dsgmcmc.targets.factorisation.target import FactorTarget
 
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
 
 #: About so many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.
 FOLLOWED = 256

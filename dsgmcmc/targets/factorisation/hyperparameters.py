@@ -23,19 +23,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.targets.factorisation.noise import NU_START, draw_noise_scales, draw_nu, noise_scale_sums
 from dsgmcmc.targets.state import ParameterBlock, Replicated
-from dsgmcmc.types import Factor, PriorName, Purpose
+from dsgmcmc.types import Factor, Float64, PriorName, Purpose
 
 if TYPE_CHECKING:
     from dsgmcmc.targets.factorisation.target import FactorTarget
 
-Float64 = npt.NDArray[np.float64]
 
 SHAPE, RATE = 1.0, 5.0
 WISHART_BETA = 2.0

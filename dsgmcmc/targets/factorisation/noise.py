@@ -16,17 +16,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaln
 
 from dsgmcmc.kernels.gamma import gammas
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Factor, NoiseName, Purpose
+from dsgmcmc.types import Factor, Float64, NoiseName, Purpose
 
 if TYPE_CHECKING:
     from dsgmcmc.targets.factorisation.target import FactorTarget
 
-Float64 = npt.NDArray[np.float64]
 
 NU_START = 12.0
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4 on 1 / g has a variance

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.parallel.named import Named, Shapes
@@ -24,15 +23,12 @@ from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel, H
 from dsgmcmc.targets.factorisation.likelihoods import Likelihood
 from dsgmcmc.targets.information import curvature_bound
 from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream
-from dsgmcmc.types import Factor
+from dsgmcmc.types import Array, Factor, Float32, Float64
 
 if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
     from dsgmcmc.storage.snapshot import Snapshot
 
-Array = npt.NDArray[Any]
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
 
 SQUARES = Formula("square = n * theta * theta", rows=("n",), column_sums=("square",))
 

@@ -12,18 +12,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.kernels.gradient import gradient_kernel
-from dsgmcmc.targets.state import Array, ParameterBlock, StateField
+from dsgmcmc.targets.state import ParameterBlock, StateField
+from dsgmcmc.types import Array, Float32, Float64, Int32
 
 if TYPE_CHECKING:
     from dsgmcmc.targets.factorisation.cell import RatingsCell
     from dsgmcmc.targets.factorisation.target import FactorTarget
 
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
-Int32 = npt.NDArray[np.int32]
 Counts = dict[ParameterBlock, Array]
 
 

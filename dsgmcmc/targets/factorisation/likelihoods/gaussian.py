@@ -13,21 +13,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.kernels.quantiles import summarise
 from dsgmcmc.targets.factorisation.likelihoods.base import Counts, Likelihood, Prediction
-from dsgmcmc.targets.state import Array, ParameterBlock, StateField
+from dsgmcmc.targets.state import ParameterBlock, StateField
+from dsgmcmc.types import Array, Float32, Float64, Int32
 
 if TYPE_CHECKING:
     from dsgmcmc.targets.factorisation.cell import RatingsCell
     from dsgmcmc.targets.factorisation.target import FactorTarget
-
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
-Int32 = npt.NDArray[np.int32]
 
 
 NOISE_FIELDS = (StateField("weight", 1), StateField("row_error", 1))

@@ -1,0 +1,91 @@
+"""The page on targets of one's own, typed as it stands: a run of a density is a run like any other."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import Running, digest, run
+
+from dsgmcmc import DensityRun
+from dsgmcmc.errors import InputError
+from dsgmcmc.storage.rundir import RunDirectory
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "own-target.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the page's script, and its run, never stopped, by four processes."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "logistic.py").write_text(BLOCKS[0], encoding="utf-8")
+    launch(folder, 4).expect(0)
+    return folder
+
+
+def launch(folder: Path, processes: int):
+    return run("env", f"--chdir={folder}", "mpirun", "-n", str(processes), sys.executable, "logistic.py")
+
+
+def test_the_page_runs(whole: Path) -> None:
+    """R-hat, moments and the samplers in memory, block after block, warnings as errors."""
+    rest = "from logistic import Logistic\nimport numpy as np\n" + "\n".join(BLOCKS[1:])
+    assert "assert" in rest
+    run("env", f"--chdir={whole}", sys.executable, "-W", "error", "-c", rest).expect(0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1])
+def test_killed_and_resumed_on_other_processes_it_has_the_same_digest(
+    whole: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The promise of the page: four chains on three processes, killed or asked to stop, go on on two."""
+    script = BLOCKS[0].replace("seed=1)", "seed=1, checkpoint_every=200)")
+    (tmp_path / "logistic.py").write_text(script, encoding="utf-8")
+    command = ["env", f"--chdir={tmp_path}", "mpirun", "-n", "3", sys.executable, "logistic.py"]
+    with Running(command) as job:
+        end = time.monotonic() + 120
+        while time.monotonic() < end and not list(tmp_path.glob("run/checkpoints/chain-0/step-*00")):
+            time.sleep(0.01)
+        if number == signal.SIGKILL:
+            os.killpg(job.process.pid, number)
+        else:
+            job.process.send_signal(number)
+        job.process.wait(120)
+    made = {line["iteration"] for line in RunDirectory(tmp_path / "run").metrics()}
+    assert max(made) < 6000, "it was stopped on its way"
+    launch(tmp_path, 2).expect(0)
+    assert digest(tmp_path / "run") == digest(whole / "run")
+
+
+def test_what_cannot_be_sampled_is_refused(whole: Path, tmp_path: Path) -> None:
+    """More processes than chains, and other data than those that the run was started with."""
+    (tmp_path / "logistic.py").write_text(BLOCKS[0].replace("chains=4", "chains=1"), encoding="utf-8")
+    result = launch(tmp_path, 2).expect(2)
+    assert "2 processes cannot share a chain of a density" in result.err
+    (whole / "logistic.py").write_text(BLOCKS[0].replace("default_rng(0)", "default_rng(1)"), encoding="utf-8")
+    result = launch(whole, 1).expect(2)
+    (whole / "logistic.py").write_text(BLOCKS[0], encoding="utf-8")
+    assert "its data differ" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_runs_of_densities_and_of_factorisations_are_not_mixed_up(whole: Path) -> None:
+    """Each reader says which one is needed; info and verify take both."""
+    result = run("dsgmcmc", "recommend", whole / "run", "--user", "1").expect(2)
+    assert "dsgmcmc.DensityRun" in result.err
+    run("dsgmcmc", "info", whole / "run").expect(0)
+    with pytest.raises(InputError, match="no draws"):
+        DensityRun(Path(copy_settings(whole / "run", whole / "empty")))
+
+
+def copy_settings(source: Path, target: Path) -> Path:
+    """A run that has its settings and nothing else."""
+    target.mkdir()
+    (target / "run.toml").write_bytes((source / "run.toml").read_bytes())
+    return target
