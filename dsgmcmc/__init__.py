@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dsgmcmc.bpmf import BPMF
     from dsgmcmc.posterior.density import DensityRun
     from dsgmcmc.posterior.run import open_run
-    from dsgmcmc.runs.density import sample_density
+    from dsgmcmc.runs.sources.density import sample_density
 
 __all__ = ["BPMF", "DensityRun", "__version__", "open_run", "sample_density"]
 
@@ -19,7 +19,7 @@ _HOMES = {
     "BPMF": "bpmf",
     "DensityRun": "posterior.density",
     "open_run": "posterior.run",
-    "sample_density": "runs.density",
+    "sample_density": "runs.sources.density",
 }
 
 

@@ -173,8 +173,8 @@ class BPMF(Estimator):
             sample_apart(Path(prepare()), out, settings, self.warm_start, self.n_jobs, self.verbose)
         else:
             data = self.comm.bcast(agree(self.comm, prepare, "fit"), root=0)
-            from dsgmcmc.runs.factorisation import RatingsSource
             from dsgmcmc.runs.job import Job  # needs MPI, which is running
+            from dsgmcmc.runs.sources.ratings import RatingsSource
 
             Job(self.comm, RatingsSource(Path(data)), out, Layers(settings), self.warm_start).run()
         self.run_: Run = open_run(out)

@@ -110,8 +110,8 @@ def sample(
     comm = launch.world_comm()
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.config.run import RunConfig
-    from dsgmcmc.runs.factorisation import RatingsSource
     from dsgmcmc.runs.job import Job  # after MPI: it needs an MPI library
+    from dsgmcmc.runs.sources.ratings import RatingsSource
 
     settings = {name: options[name] for name in RunConfig.model_fields if name in options}
     settings["sampler"] = _given({"name": sampler, **step})

@@ -27,7 +27,7 @@ from dsgmcmc.types import Float32, Float64
 
 T = TypeVar("T")
 
-SENSELESS = 1e15  # no sum over the data of a chain that samples comes near
+MAX_SUM = 1e15  # no sum over the data of a chain that samples comes near
 
 
 class Ring:
@@ -209,7 +209,7 @@ def _finish(finish: Callable[[Float64], Float64], everything: Float64, width: in
     try:
         return finish(everything)
     except (ArithmeticError, ValueError):  # LinAlgError is a ValueError
-        if (np.abs(everything) < SENSELESS).all():
+        if (np.abs(everything) < MAX_SUM).all():
             raise
         return np.full(width, np.nan)
 

@@ -58,14 +58,3 @@ class Schedule:
         seed, chain = self._key
         generator = np.random.Philox(key=[seed, Purpose.SCHEDULE], counter=[0, 0, index, chain])
         return generator.random_raw(count)
-
-
-class AtHome(Schedule):
-    """Schedule of samplers that take the full gradient: between iterations the column blocks are at part 0."""
-
-    def __init__(self, grid: int) -> None:
-        super().__init__("cyclic", [1] * grid, 0, 0)
-
-    def part(self, iteration: int) -> int:
-        """Part at which the column blocks rest."""
-        return 0

@@ -23,7 +23,7 @@ class Watchdog:
     Parameters
     ----------
     seconds : float
-        How long to wait; 0 never bites.
+        How long to wait; 0 never ends the job.
     who : str
         Name of this process, for the message.
     """

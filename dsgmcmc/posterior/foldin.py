@@ -123,7 +123,12 @@ class FoldIn:
                 target = target - theta[:, rank]
                 theta[:, rank] = 1.0
             noise_precision = draw.tau * draw.noise_scale[other][self._others[part]].astype(np.float64)
-            gram, moment = (theta.T * noise_precision) @ theta, theta.T @ (noise_precision * target)
+            found = self.run.config.law.statistics(theta, target, noise_precision)
+            if found is None:
+                raise InputError(
+                    f"a fold-in is exact, which it cannot be with the {self.run.config.likelihood} likelihood"
+                )
+            gram, moment = found
             g = 1.0
             for turn in range(GIBBS + 1 if nu is not None else 1):
                 lower = np.linalg.cholesky(precision + g * gram)

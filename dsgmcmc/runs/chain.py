@@ -172,7 +172,7 @@ class Chain:
         Raises
         ------
         DivergenceError
-            If the state is senseless: earlier checkpoints stay.
+            If the state has diverged: earlier checkpoints stay.
         """
         self._check_finite(self.sampler.position(self.iteration - 1))
         self.checkpoints.save(self.iteration, self.seconds, last)

@@ -77,7 +77,7 @@ class Control:
     def wait(self, busy: Callable[[], bool]) -> None:
         """Wait until no process is busy. Collective.
 
-        While all of them answer, however slow the disk of one, no watchdog bites.
+        While all of them answer, however slow the disk of one, no watchdog ends the job.
         """
         mine, most = np.zeros(1, np.int32), np.zeros(1, np.int32)
         while True:

@@ -36,7 +36,7 @@ from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.logs import start_logs
 from dsgmcmc.runs.progress import Progress
 from dsgmcmc.runs.resolve import Changes, Resolution, resolve
-from dsgmcmc.runs.source import Source
+from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.runs.summary import Times, saved_result, write_summary
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions

@@ -58,12 +58,12 @@ class Costs:
         rows, columns = ratings.n_rows, ratings.n_cols
         size = -(-processes // min(processes, config.chains))
         share = -(-grid // size) / grid
-        own_noise = config.noise != "shared"
+        heteroscedastic = config.noise != "shared"
         width = _width(config)
-        drawn = d + int(own_noise)  # columns of a draw: theta, and the weight of the noise
+        drawn = d + int(heteroscedastic)  # columns of a draw: theta, and the noise scale
         state = (rows + columns) * (width + d * len(config.make_sampler().scratch)) * 4
         moments = (rows + columns) * drawn * MOMENTS * 4
-        noises = TEST_NOISE_BYTES * int(own_noise)
+        noises = TEST_NOISE_BYTES * int(heteroscedastic)
         saved = TEST_SAVED_BYTES + noises
         checkpoint = (rows + columns) * width * 4 + moments + ratings.nnz_test * saved
         draws = max(2 * config.save_draws - 1, 0) * (rows + columns) * drawn * 4

@@ -9,7 +9,7 @@ from dsgmcmc.config.chain import FREE, OVERRIDABLE, ResolvedChain
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.runs.source import Source
+from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Comm
 

@@ -16,7 +16,7 @@ from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.errors import WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.timers import PHASES, Phases
-from dsgmcmc.runs.source import Source
+from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory

@@ -1,4 +1,4 @@
-"""A sampler on a density, from Python and in memory; `dsgmcmc.runs.density` makes a run of it."""
+"""A sampler on a density, from Python and in memory; `dsgmcmc.runs.sources.density` makes a run of it."""
 
 from __future__ import annotations
 

@@ -187,12 +187,12 @@ class HAMCMC(Sampler[HAMCMCConfig]):
                 sums = block.update(products, theta=source, **bind, **scalars)
                 partials[block] = {"products": np.array([sums[name] for name in products.sums])}
         solve = partial(self._solve, iteration, products.sums)
-        weights = self._combine(target.sum(partials, solve, self._solution), scalars)
+        basis = self._combine(target.sum(partials, solve, self._solution), scalars)
         for cell in target.visit(send=True):
             for block in cell.blocks:
                 if source != here:
                     block[here][:] = block[source]
-                block.update(self._move, theta=here, **bind, **weights, **scalars)
+                block.update(self._move, theta=here, **bind, **basis, **scalars)
             cell.gradient(here, "g2", prior=False, errors=False)  # the same part, before anything is sent
             for block in cell.blocks:
                 block.update(self._pair, theta=here, y=bind["y0"], g="g", g2="g2", s=bind["s0"], **scalars)
@@ -235,16 +235,16 @@ class HAMCMC(Sampler[HAMCMCConfig]):
         return {**kept, "skipped": skipped, "a": a, "b": b, "e": e}
 
     def _combine(self, solution: dict[str, Float64], scalars: dict[str, float]) -> dict[str, float]:
-        """Keep the pairs' products, and give the weights of the basis vectors in -eps H g + sqrt(2 eps) S z."""
+        """Keep the pairs' products, and give the coefficients of the basis vectors in -eps H g + sqrt(2 eps) S z."""
         for name in (*PAIR_PRODUCTS, "skipped"):
             setattr(self.products, name, solution[name])
         a, b, e = (solution[name] for name in "abe")
         eps, noise = scalars["eps"], sqrt(2 * scalars["eps"])
-        weights = {"drift": -eps, "noise": noise}
+        basis = {"drift": -eps, "noise": noise}
         for age in range(self.pairs):
-            weights[f"ks{age}"] = float(-eps * b[age] + noise * e[age])
-            weights[f"ky{age}"] = float(-eps * a[age])
-        return weights
+            basis[f"ks{age}"] = float(-eps * b[age] + noise * e[age])
+            basis[f"ky{age}"] = float(-eps * a[age])
+        return basis
 
     # ------------------------------------------------------------------ formulas, by the age of the pairs
 

@@ -99,6 +99,28 @@ class Likelihood(ABC):
         n = {block: block.counts.astype(block.dtype) for block in target.blocks()}
         return n, n
 
+    @staticmethod
+    def statistics(features: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64] | None:
+        """Sufficient statistics of a row's ratings given the other factor; None where its law is not Gaussian then.
+
+        Parameters
+        ----------
+        features : (n, D) float64
+            What multiplies the row in the predictor of each of its ratings: phi_j = (H_j, 1).
+        x : (n,) float64
+            Ratings, less what the predictor has besides.
+        precision : (n,) float64
+            Of their noise.
+
+        Returns
+        -------
+        gram : (D, D) float64
+            sum_j precision_j phi_j phi_j^T
+        moment : (D,) float64
+            sum_j precision_j x_j phi_j
+        """
+        return None
+
     # ------------------------------------------------------------------ of new ratings
 
     @property

@@ -82,6 +82,11 @@ class Gaussian(Likelihood):
         total, squares = ({block: np.ascontiguousarray(both[:, k]) for block, both in sums.items()} for k in (0, 1))
         return total, squares
 
+    @staticmethod
+    def statistics(features: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64]:
+        """See `Likelihood.statistics`."""
+        return (features.T * precision) @ features, features.T @ (precision * x)
+
     # ------------------------------------------------------------------ of new ratings
 
     @property

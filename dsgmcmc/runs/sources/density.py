@@ -18,7 +18,7 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.posterior.heldout import posteriors
 from dsgmcmc.runs.job import Job
-from dsgmcmc.runs.source import MakeTarget
+from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sample import vector_target
 from dsgmcmc.storage.manifest import Key
@@ -29,7 +29,7 @@ from dsgmcmc.types import Comm
 
 
 class DensitySource:
-    """A density; a `dsgmcmc.runs.source.Source`. Every chain is sampled by one process.
+    """A density; a `dsgmcmc.runs.sources.base.Source`. Every chain is sampled by one process.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_predictions
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.runs.plan import Costs, check_messages
-from dsgmcmc.runs.source import MakeTarget
+from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class RatingsSource:
-    """A ratings file; a `dsgmcmc.runs.source.Source`.
+    """A ratings file; a `dsgmcmc.runs.sources.base.Source`.
 
     Parameters
     ----------

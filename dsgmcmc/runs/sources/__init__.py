@@ -1,0 +1,1 @@
+"""What a job samples: one source of targets a file."""
