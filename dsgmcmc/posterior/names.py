@@ -32,12 +32,12 @@ from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.writer import write_snapshot
-from dsgmcmc.types import Array, Int32, Int64
+from dsgmcmc.types import Array, Comm, Int32, Int64
 
 _SPARSE = 16  # a direct table may have so many entries a name
 
 
-def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, comm: Any) -> None:
+def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, comm: Comm) -> None:
     """Write the index of a run, unless it is there.
 
     Parameters

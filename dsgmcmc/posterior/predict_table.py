@@ -24,7 +24,7 @@ from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import Newcomers, Options, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
-from dsgmcmc.types import Int32
+from dsgmcmc.types import Comm, Int32
 
 Unknown = Literal["refuse", "prior", "nan"]
 _PREFIX = ".dsgmcmc-predict-"
@@ -40,7 +40,7 @@ def predict_table(
     unknown: Unknown = "refuse",
     columns: PairColumns | None = None,
     newcomers: Newcomers | None = None,
-    comm: Any = None,
+    comm: Comm | None = None,
 ) -> dict[str, Any]:
     """Predict a file of pairs. Collective, if `comm` is given.
 
@@ -91,7 +91,7 @@ def predict_table(
 
 
 def _predict_together(
-    comm: Any,
+    comm: Comm,
     run: Run,
     pairs: str,
     out: Path | None,

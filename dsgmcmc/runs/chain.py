@@ -150,9 +150,8 @@ class Chain:
         while self.iteration < self.total and request < Request.STOP:
             fault("iteration")
             self._iterate(report)
-            begin = self.ring.phases.enter()
-            request, idle = self.control.ask(self.checkpoints.busy)
-            self.ring.phases.leave("reduce", begin)
+            with self.ring.phases("reduce"):
+                request, idle = self.control.ask(self.checkpoints.busy)
             if idle:
                 self.checkpoints.advance()
             if request == Request.CHECKPOINT or (every and self.iteration % every == 0):
@@ -239,14 +238,13 @@ class Chain:
         is_line = done % self.every == 0 or done == 1
         if is_draw or is_line:
             position = sampler.position(iteration)
-            begin = self.ring.phases.enter()
-            self._check_finite(position)  # no draw of a diverged state is counted
-            draw = self.state.draws.next(done, sampler.weight(target, iteration)) if is_draw else None
-            for recorder in self.state.recorders:
-                recorder.record(position, draw)
-            if is_line:
-                self._line(report)
-            self.ring.phases.leave("evaluate", begin)
+            with self.ring.phases("evaluate"):
+                self._check_finite(position)  # no draw of a diverged state is counted
+                draw = self.state.draws.next(done, sampler.weight(target, iteration)) if is_draw else None
+                for recorder in self.state.recorders:
+                    recorder.record(position, draw)
+                if is_line:
+                    self._line(report)
 
     def _line(self, report: Report) -> None:
         """One line of metrics. Collective."""

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.storage.manifest import Key, SmallArray
+from dsgmcmc.storage.manifest import SAVED_DRAWS, Key, SmallArray
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import Draw, RunTarget
 from dsgmcmc.types import Array, Float64
@@ -142,7 +142,7 @@ class DrawRecorder:
         numbers = [self.weight, self.numbers.made, self.numbers.spacing]
         return {
             "observer.numbers": np.array(numbers, np.float64),
-            "observer.kept": np.array(self.numbers.kept, np.float64),
+            SAVED_DRAWS: np.array(self.numbers.kept, np.float64),
         }
 
     def _named(self, spread: str) -> Iterator[tuple[Key, Key, Moments]]:
@@ -170,7 +170,7 @@ class DrawRecorder:
         state = snapshot.manifest.state
         self.weight, made, spacing = state["observer.numbers"].array().tolist()
         self.numbers.made, self.numbers.spacing = int(made), int(spacing)
-        self.numbers.kept = [int(number) for number in state["observer.kept"].values]
+        self.numbers.kept = [int(number) for number in state[SAVED_DRAWS].values]
         for mean, m2, moments in self._named("m2"):
             moments.mean, moments.m2 = snapshot.read(mean), snapshot.read(m2)
         if self._at_root:

@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 30
+#: Member of a checkpoint's `state` that lists the iterations of the saved draws that belong to it.
+SAVED_DRAWS = "observer.kept"
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SHARD = re.compile(r"shard-[0-9]{5,}\.h5")
@@ -139,7 +141,7 @@ class Manifest(_Strict):
     @property
     def saved_draws(self) -> set[int]:
         """Iterations of the saved draws that belong to this checkpoint."""
-        kept = self.state.get("observer.kept")
+        kept = self.state.get(SAVED_DRAWS)
         return {int(number) for number in kept.values} if kept else set()
 
     @model_validator(mode="after")
