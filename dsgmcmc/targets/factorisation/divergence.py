@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.parallel.partition import column_of
+from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.state import ParameterBlock
-
-if TYPE_CHECKING:
-    from dsgmcmc.targets.factorisation.target import FactorTarget
 
 SQUARES = Formula("square = theta * theta", sums=("square",))
 EXPLODED = 1e6  # mean square of a factor's elements; sane ones are below 10
 
 
-def find_divergence(target: FactorTarget, position: str) -> str:
+def find_divergence(circulation: Circulation, position: str) -> str:
     """Name the first block of a factor that is not finite or has exploded; empty if all are sane. Collective."""
 
     def mean_square(block: ParameterBlock) -> float:
         total: float = block.update(SQUARES, theta=position)["square"]
         return total / block[position].size
 
-    pairs = [[mean_square(block) for block in pair] for pair in target.pairs()]
-    result = target.ring.reduce(np.array(pairs), np.ravel, 2 * target.grid).reshape(-1, 2)
+    pairs = [[mean_square(block) for block in pair] for pair in circulation.pairs()]
+    result = circulation.ring.reduce(np.array(pairs), np.ravel, 2 * circulation.grid).reshape(-1, 2)
     bad = np.argwhere(~(result < EXPLODED))
     if not len(bad):
         return ""
     b, number = bad[0]
-    block = b if number == 0 else column_of(int(b), target.part, target.grid)
+    block = b if number == 0 else column_of(int(b), circulation.part, circulation.grid)
     return f"block {block} of {'WH'[number]} has the mean square {result[b, number]:.3g}"

@@ -6,9 +6,9 @@ ratings is usual. A few ratings are followed: their predictions at every draw ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,9 @@ from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import Draw
 from dsgmcmc.targets.factorisation.blocks import TestRows
 from dsgmcmc.targets.factorisation.cell import RatingsCell
+from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.factorisation.likelihoods import Likelihood
 from dsgmcmc.types import Float32, Float64
-
-if TYPE_CHECKING:
-    from dsgmcmc.targets.factorisation.target import FactorTarget
-
 
 #: About so many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.
 FOLLOWED = 256
@@ -35,24 +32,27 @@ class HeldOut:
 
     Parameters
     ----------
-    target : FactorTarget
-        Has the ratings and the state.
+    circulation : Circulation
+        Has the test ratings and the factors.
+    likelihood : Likelihood
+        Law of a rating.
+    noise_precision : callable
+        Gives tau as it is now.
     """
 
-    def __init__(self, target: FactorTarget) -> None:
-        self.target = target
-        follow = max(1, FOLLOWED // target.grid)
-        rank, biases = target.model.rank, target.model.biases
-        self._predict = predict_kernel(rank, biases)
-        self._rows = {b: HeldOutRows(b, target.ratings.test[b], target.likelihood, follow) for b in target.ring.blocks}
+    def __init__(self, circulation: Circulation, likelihood: Likelihood, noise_precision: Callable[[], float]) -> None:
+        self._circulation, self._ring, self._noise_precision = circulation, circulation.ring, noise_precision
+        self._drawn, self._ratings = likelihood.drawn, circulation.ratings
+        self._predict = predict_kernel(likelihood.rank, likelihood.biases)
+        follow = max(1, FOLLOWED // circulation.grid)
+        self._rows = {b: HeldOutRows(b, self._ratings.test[b], likelihood, follow) for b in self._ring.blocks}
         self._has_draws = False
 
     def record(self, position: str, draw: Draw | None) -> None:
         """Predict the test ratings at the current state; count it if it is a draw. Collective."""
-        target = self.target
-        if target.ratings.n_test:
-            tau = target.noise_precision
-            for cell in target.tour((position, *target.likelihood.drawn)):
+        if self._ratings.n_test:
+            tau = self._noise_precision()
+            for cell in self._circulation.tour((position, *self._drawn)):
                 self._rows[cell.row.index].predict(self._predict, position, cell, tau)
         if draw is not None:
             self._has_draws = True
@@ -61,10 +61,10 @@ class HeldOut:
 
     def metrics(self) -> dict[str, float | None]:
         """RMSE now and of the posterior mean prediction, null without test ratings, and tau. Collective."""
-        n, tau = self.target.ratings.n_test, self.target.noise_precision
+        n, tau = self._ratings.n_test, self._noise_precision()
         if not n:
             return {"rmse": None, "rmse_mean": None, "tau": tau}
-        errors = self.target.ring.total(np.array([rows.squared_errors() for rows in self._rows.values()]))
+        errors = self._ring.total(np.array([rows.squared_errors() for rows in self._rows.values()]))
         now, mean = np.sqrt(errors / n).tolist()
         return {"rmse": now, "rmse_mean": mean if self._has_draws else None, "tau": tau}
 
@@ -86,7 +86,7 @@ class HeldOut:
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
         """See `Recorder.posterior`."""
         for rows in self._rows.values():
-            yield from rows.posterior(self.target.ratings.centre, weight)
+            yield from rows.posterior(self._ratings.centre, weight)
 
 
 class HeldOutRows:

@@ -20,20 +20,19 @@ steps, and exact for samplers that take the full gradient at one state.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from scipy import stats
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.parallel.named import shapes_of
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.factorisation.noise import NU_START, draw_noise_scales, draw_nu, noise_scale_sums
-from dsgmcmc.targets.state import ParameterBlock, Replicated
+from dsgmcmc.targets.state import ParameterBlock, Replicated, Stream
 from dsgmcmc.types import Factor, Float64, PriorName, Purpose
-
-if TYPE_CHECKING:
-    from dsgmcmc.targets.factorisation.target import FactorTarget
-
 
 SHAPE, RATE = 1.0, 5.0
 WISHART_BETA = 2.0
@@ -140,25 +139,45 @@ class HyperparameterModel:
             turn=None,
         )
 
-    def draw(self, target: FactorTarget) -> None:
-        """Draw all parameters from their conditionals given the target's state. Collective."""
+    def draw(
+        self,
+        state: Hyperparameters,
+        circulation: Circulation,
+        stream: Stream,
+        positions: tuple[str, ...],
+        squared_error: Float64,
+    ) -> None:
+        """Draw all parameters from their conditionals. Collective.
+
+        Parameters
+        ----------
+        state : Hyperparameters
+            What is replaced; also conditioned on.
+        circulation : Circulation
+            The factors, and the noise scales, which are drawn, too.
+        stream : Stream
+            Names the random numbers.
+        positions : tuple of str
+            The field that holds the state of each sub-chain.
+        squared_error : (blocks here, 1) float64
+            Of the last sweep, by row block.
+        """
         if self.prior == "fixed" and self.noise_precision is not None and not self.heteroscedastic:
             return
-        state = target.hyperparameters
         partials = []
-        for local, (row, column) in enumerate(target.pairs()):
-            sums = self._sums(row, target.positions) | self._sums(column, target.positions)
+        for local, (row, column) in enumerate(circulation.pairs()):
+            sums = self._sums(row, positions) | self._sums(column, positions)
             for block in (row, column):
                 if block.factor in self.heteroscedastic:
                     sums[f"{block.factor.name}.scales"] = noise_scale_sums(block)
-            partials.append([sums | {"squared_error": target.squared_error[local]}])
-        drawn = target.ring.sum(
-            partials, lambda sums: self._draw_all(target, sums).sampled(), shapes_of(state.sampled())
-        )
-        state.take(drawn)
+            partials.append([sums | {"squared_error": squared_error[local]}])
+        draw = partial(self._draw_all, circulation.ratings, stream, len(positions))
+        state.take(circulation.ring.sum(partials, draw, shapes_of(state.sampled())))
         if self.heteroscedastic:
             turn = np.zeros(1) if state.turn is None else state.turn
-            draw_noise_scales(target, self.heteroscedastic[int(turn[0]) % len(self.heteroscedastic)])
+            factor = self.heteroscedastic[int(turn[0]) % len(self.heteroscedastic)]
+            blocks = [block for block in circulation.blocks() if block.factor == factor]
+            draw_noise_scales(blocks, float(state.nu[factor][0]), float(state.tau[0]), stream)
             state.turn = turn + 1
 
     def _sums(self, block: ParameterBlock, positions: tuple[str, ...]) -> dict[str, Float64]:
@@ -176,26 +195,26 @@ class HyperparameterModel:
         name = block.factor.name
         return {f"{name}.total": np.array(totals), f"{name}.products": np.array(products)}
 
-    def _draw_all(self, target: FactorTarget, sums: dict[str, Float64]) -> Hyperparameters:
+    def _draw_all(
+        self, ratings: RatingBlocks, stream: Stream, subchains: int, sums: dict[str, Float64]
+    ) -> dict[str, Float64]:
         """One set of parameters for each sub-chain from the sums over all blocks; runs at the root."""
-        key = [target.stream.seed, Purpose.HYPERPARAMETERS]
-        counter = [0, 0, target.stream.iteration, target.stream.chain]
-        rng = np.random.Generator(np.random.Philox(key=key, counter=counter))
-        subchains = len(target.positions)
+        key = [stream.seed, Purpose.HYPERPARAMETERS]
+        rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, stream.iteration, stream.chain]))
         drawn = self.start(subchains)
-        rows = dict(zip(Factor, target.ratings.shape, strict=True))
+        rows = dict(zip(Factor, ratings.shape, strict=True))
         for factor in self.heteroscedastic:
             drawn.nu[factor][:] = draw_nu(sums[f"{factor.name}.scales"], rows[factor], rng)
         for m in range(subchains):
             if self.noise_precision is None:
                 rate = 1.0 + sums["squared_error"][0] / 2
-                drawn.tau[m] = rng.gamma(1.0 + target.n_data / 2) / rate
+                drawn.tau[m] = rng.gamma(1.0 + ratings.n_data / 2) / rate
             if self.prior == "fixed":
                 continue
             for factor, n in rows.items():
                 total, products = sums[f"{factor.name}.total"][m], sums[f"{factor.name}.products"][m]
                 drawn.mean[factor][m], drawn.precision[factor][m] = self._draw_prior(total / n, products, n, rng)
-        return drawn
+        return drawn.sampled()
 
     def _draw_prior(
         self, average: Float64, products: Float64, n: int, rng: np.random.Generator

@@ -13,18 +13,14 @@ from the next gradient on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 from scipy.special import gammaln
 
 from dsgmcmc.kernels.gamma import gammas
-from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.targets.state import ParameterBlock, Stream
 from dsgmcmc.types import Factor, Float64, NoiseName, Purpose
-
-if TYPE_CHECKING:
-    from dsgmcmc.targets.factorisation.target import FactorTarget
-
 
 NU_START = 12.0
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4 on 1 / g has a variance
@@ -50,10 +46,8 @@ def draw_nu(sums: Float64, n: int, rng: np.random.Generator) -> float:
     return float(rng.choice(NU_GRID, p=weights / weights.sum()))
 
 
-def draw_noise_scales(target: FactorTarget, factor: Factor) -> None:
-    """Draw the g of a factor's rows given their squared errors of the last sweep."""
-    nu, tau = float(target.hyperparameters.nu[factor][0]), float(target.hyperparameters.tau[0])
-    for block in target.blocks():
-        if block.factor == factor:
-            drawn = gammas((nu + block.counts) / 2, target.stream.key(Purpose.WEIGHT, factor, block.start))
-            block.row("weight")[:] = drawn / ((nu + tau * block.row("row_error").astype(np.float64)) / 2)
+def draw_noise_scales(blocks: Iterable[ParameterBlock], nu: float, tau: float, stream: Stream) -> None:
+    """Draw the g of all rows of a factor's blocks given their squared errors of the last sweep."""
+    for block in blocks:
+        drawn = gammas((nu + block.counts) / 2, stream.key(Purpose.WEIGHT, block.factor, block.start))
+        block.row("weight")[:] = drawn / ((nu + tau * block.row("row_error").astype(np.float64)) / 2)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.parallel.named import Named, Shapes
-from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.base import Information
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.cell import RatingsCell
+from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.factorisation.divergence import find_divergence
 from dsgmcmc.targets.factorisation.factors import LocalFactors
 from dsgmcmc.targets.factorisation.heldout import HeldOut
@@ -31,6 +31,28 @@ if TYPE_CHECKING:
 
 
 SQUARES = Formula("square = n * theta * theta", rows=("n",), column_sums=("square",))
+
+
+@dataclass
+class FactorCell:
+    """A cell as a sampler sees it; a `dsgmcmc.targets.base.Cell`."""
+
+    target: FactorTarget
+    cell: RatingsCell
+
+    @property
+    def blocks(self) -> tuple[ParameterBlock, ...]:
+        """See `Cell.blocks`."""
+        return tuple(block for block in (self.cell.row, self.cell.column) if not block.frozen)
+
+    def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
+        """See `Cell.gradient`; of one part, scaled by 1 / p_t [Simsekli 2016, eq. 3]."""
+        target, probability = self.target, self.target.circulation.part_probability
+        for block in (self.cell.row, self.cell.column):
+            block.begin_gradient(position, out, prior)
+        # a sweep's iterations sum to an estimate for all ratings
+        share = 1.0 / (probability * target.grid) if errors else 0.0
+        target.add_gradient(self.cell, position, out, target.noise_precision / probability, share)
 
 
 class FactorTarget:
@@ -74,7 +96,7 @@ class FactorTarget:
         stream: Stream,
         frozen: frozenset[Factor] = frozenset(),
     ) -> None:
-        self.ring, self.ratings, self.schedule = ring, ratings, schedule
+        self.ring, self.ratings = ring, ratings
         self.model, self.likelihood, self.stream = model, likelihood, stream
         self.timers, self.grid = ring.phases, ring.grid
         self.dimension, self.n_data, self.positions = model.dimension, ratings.n_data, positions
@@ -91,35 +113,8 @@ class FactorTarget:
                 stream, ring.phases, self._prior, factor, dimension=self.dimension, frozen=factor in frozen, **place
             )
 
-        self._held = LocalFactors(make, ratings, ring.blocks, layout, scratch, self.dimension)
-        self._place(0)
-
-    # ------------------------------------------------------------------ where the column blocks are
-
-    def _part_of(self, iteration: int) -> int:
-        return self.schedule.part(iteration) if self.schedule else 0
-
-    def _place(self, iteration: int) -> None:
-        """Allocate the column blocks that rest here before `iteration`; their contents are set by the caller."""
-        self.begin(iteration)
-        self._at(self._part_of(iteration))
-        self._held.place(self.part)
-
-    def _at(self, part: int) -> None:
-        self.part = part
-        self.part_probability = float(self.schedule.probability[part]) if self.schedule else 1.0
-
-    def begin(self, iteration: int) -> None:
-        """See `RunTarget.begin`."""
-        self.stream.iteration = iteration
-        if iteration % self.sweep_length == 0:  # tau is drawn from the errors of one sweep, however rarely
-            self.squared_error[:] = 0.0
-            self.likelihood.reset_errors(self.blocks())
-
-    def reset(self) -> None:
-        """See `RunTarget.reset`."""
-        self.hyperparameters = self.model.start(len(self.positions))
-        self.likelihood.start(self.blocks())
+        factors = LocalFactors(make, ratings, ring.blocks, layout, scratch, self.dimension)
+        self.circulation = Circulation(ring, ratings, schedule, factors)
 
     # ------------------------------------------------------------------ what samplers use
 
@@ -135,96 +130,52 @@ class FactorTarget:
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """See `Target.blocks`: rows in block order, then the columns that meet them."""
-        yield from self._held
+        return self.circulation.blocks()
 
-    def pairs(self) -> Iterator[tuple[ParameterBlock, ParameterBlock]]:
-        """Row blocks of this process, in order, with the column blocks that rest with them."""
-        for b, row in self._held.rows.items():
-            yield row, self._held.columns[column_of(b, self.part, self.grid)]
-
-    def visit(self, send: bool = False) -> Iterator[RatingsCell]:
+    def visit(self, send: bool = False) -> Iterator[FactorCell]:
         """See `Target.visit`. With `send` the departing blocks come first and travel during the others."""
-        going = None
-        columns = self._held.columns
-        if send:
-            after = self._part_of(self.stream.iteration + 1)
-            buffers = {c: column.buffer for c, column in columns.items()}
-            going = self.ring.move(buffers, self.part, after, self._held.length)
-        for b in going.order if going else self.ring.blocks:
-            c = column_of(b, self.part, self.grid)
-            yield RatingsCell(self, self._held.rows[b], columns[c])
-            if going:
-                going.depart(c)
-        if going:
-            arrived = going.finish()
-            self._at(after)
-            self._held.arrange(arrived, after)
-
-    def tour(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[RatingsCell]:
-        """Show every row block all column blocks at a frozen state. Collective.
-
-        Every process meets them in the same order, so that sums have the same bits.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Arrays of the column blocks that are needed.
-        returning : sequence of str
-            Those of them that come home changed. The columns must be at home then.
-        """
-        held = self._held
-        if self.ring.size == 1:
-            for step in range(self.grid):
-                for b in self.ring.blocks:
-                    yield RatingsCell(self, held.rows[b], held.columns[column_of(b, step, self.grid)])
-            return
-        layout, buffers = self._brought_home(names)
-        for b, c, buffer in self.ring.tour(buffers, partial(held.length, width=layout.width), bool(returning)):
-            yield RatingsCell(self, held.rows[b], held.column(c, layout, buffer))
-        for c in buffers if returning else ():
-            arrays = held.column(c, layout, buffers[c]).arrays
-            for name in returning:
-                held.columns[c][name][:] = arrays[name]
-
-    def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
-        """See `RunTarget.home`: a column block is at home with the row block of its own number."""
-        yield from self._held.rows.values()
-        if self.part == 0 or self.ring.size == 1:
-            yield from self._held.columns.values()
-            return
-        layout, buffers = self._brought_home(names)
-        yield from (self._held.column(c, layout, buffer) for c, buffer in buffers.items())
-
-    def _brought_home(self, names: Sequence[str]) -> tuple[Layout, dict[int, Float32]]:
-        """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""
-        arrays = next(iter(self._held.columns.values())).arrays
-        layout = Layout([StateField(name, arrays[name].shape[1]) for name in names], self.dimension)
-        copies = self._held.copies(layout)
-        going = self.ring.move(copies, self.part, 0, partial(self._held.length, width=layout.width))
-        for c in copies:
-            going.depart(c)
-        return layout, going.finish()
+        for cell in self.circulation.visit(self.stream.iteration, send):
+            yield FactorCell(self, cell)
 
     def full_gradient(self, position: str, out: str) -> None:
         """See `Target.full_gradient`. The columns must be at home."""
         for block in self.blocks():
             block[out].fill(0.0)
         kept = [field.name for field in self.likelihood.fields]
-        for cell in self.tour((position, out, *kept), returning=(out, *kept)):
-            cell.add_gradient(position, out, 1.0, 1.0)
+        for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept)):
+            self.add_gradient(cell, position, out, 1.0, 1.0)
+
+    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> None:
+        """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks.
+
+        Parameters
+        ----------
+        cell : RatingsCell
+            Where to take it.
+        position, out : str
+            Field to take it at, and what it is added to.
+        scale : float
+            tau / p_t.
+        share : float
+            What the squared errors count for; 0 if they do not.
+        """
+        begin = self.timers.enter()
+        error = self.likelihood.add_gradient(cell, position, out, scale, share)
+        self.squared_error[cell.row.index - self.ring.blocks.start, 0] += error * share
+        self.timers.leave("gradient", begin)
 
     def all_data_seen(self) -> None:
         """See `Target.all_data_seen`: draws the hyperparameters."""
         sweeps = (self.stream.iteration + 1) // self.sweep_length
         if self.model.is_turn(sweeps):
-            self.model.draw(self)
+            self.model.draw(self.hyperparameters, self.circulation, self.stream, self.positions, self.squared_error)
 
     def information(self, position: str) -> Information:
         """See `Target.information`. The columns must be at home."""
-        n, squares = self.likelihood.counts(self)
+        n, squares = self.likelihood.counts(self.circulation)
         d = self.dimension
         partials = []
-        for pair in self.pairs():
+        for pair in self.circulation.pairs():
             sums = {}
             for block in pair:
                 square = block.update(SQUARES, theta=position, n=n[block])["square"]
@@ -237,7 +188,7 @@ class FactorTarget:
             if self.model.biases:
                 c[factor][-1] = 1.0
         lambda_ = {}
-        for row, column in self.pairs():
+        for row, column in self.circulation.pairs():
             for block in (row, column):
                 _, precision = self._prior(block)
                 lambda_[block.factor] = (np.diag(precision) if precision.ndim == 2 else precision).astype(np.float64)
@@ -255,9 +206,25 @@ class FactorTarget:
         result: Shapes,
     ) -> dict[str, Float64]:
         """See `Target.sum`."""
-        return self.ring.sum([[partials[block] for block in pair] for pair in self.pairs()], finish, result)
+        return self.ring.sum([[partials[block] for block in pair] for pair in self.circulation.pairs()], finish, result)
 
     # ------------------------------------------------------------------ what a run uses
+
+    def begin(self, iteration: int) -> None:
+        """See `RunTarget.begin`."""
+        self.stream.iteration = iteration
+        if iteration % self.sweep_length == 0:  # tau is drawn from the errors of one sweep, however rarely
+            self.squared_error[:] = 0.0
+            self.likelihood.reset_errors(self.blocks())
+
+    def reset(self) -> None:
+        """See `RunTarget.reset`."""
+        self.hyperparameters = self.model.start(len(self.positions))
+        self.likelihood.start(self.blocks())
+
+    def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
+        """See `RunTarget.home`: a column block is at home with the row block of its own number."""
+        return self.circulation.home(names)
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """See `RunTarget.saved`."""
@@ -273,7 +240,7 @@ class FactorTarget:
 
     def load(self, snapshot: Snapshot) -> None:
         """See `RunTarget.load`."""
-        self._place(snapshot.manifest.iteration)
+        self.circulation.place(snapshot.manifest.iteration)
         for key, array in self.saved():
             array[:] = snapshot.read(key)
         self.hyperparameters = Hyperparameters.empty()
@@ -301,8 +268,8 @@ class FactorTarget:
 
     def find_divergence(self, position: str) -> str:
         """See `RunTarget.find_divergence`."""
-        return find_divergence(self, position)
+        return find_divergence(self.circulation, position)
 
     def recorders(self) -> Sequence[HeldOut]:
         """See `RunTarget.recorders`: predictions of the test ratings."""
-        return [HeldOut(self)]
+        return [HeldOut(self.circulation, self.likelihood, lambda: self.noise_precision)]

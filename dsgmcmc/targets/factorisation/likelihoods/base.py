@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.kernels.gradient import gradient_kernel
+from dsgmcmc.targets.factorisation.cell import RatingsCell
+from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.state import ParameterBlock, StateField
 from dsgmcmc.types import Array, Float32, Float64, Int32
-
-if TYPE_CHECKING:
-    from dsgmcmc.targets.factorisation.cell import RatingsCell
-    from dsgmcmc.targets.factorisation.target import FactorTarget
 
 Counts = dict[ParameterBlock, Array]
 
@@ -91,12 +89,12 @@ class Likelihood(ABC):
         arrays = (row[position], column[position], row[out], column[out])
         return float(kernel(ratings.indptr, ratings.indices, ratings.values, *arrays, np.float32(scale)))
 
-    def counts(self, target: FactorTarget) -> tuple[Counts, Counts]:
+    def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
         """Sums over every row's ratings of their weights in the information, and of the weights' squares. Collective.
 
         Without weights both are the number of ratings, (n,) float32.
         """
-        n = {block: block.counts.astype(block.dtype) for block in target.blocks()}
+        n = {block: block.counts.astype(block.dtype) for block in circulation.blocks()}
         return n, n
 
     @staticmethod

@@ -10,21 +10,17 @@ errors, weighted by the other factor's scales.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.kernels.quantiles import summarise
+from dsgmcmc.targets.factorisation.cell import RatingsCell
+from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.factorisation.likelihoods.base import Counts, Likelihood, Prediction
 from dsgmcmc.targets.state import ParameterBlock, StateField
 from dsgmcmc.types import Array, Float32, Float64, Int32
-
-if TYPE_CHECKING:
-    from dsgmcmc.targets.factorisation.cell import RatingsCell
-    from dsgmcmc.targets.factorisation.target import FactorTarget
-
 
 NOISE_FIELDS = (StateField("weight", 1), StateField("row_error", 1))
 
@@ -67,14 +63,14 @@ class Gaussian(Likelihood):
                 block["row_error"][:, 0] += share * error
         return float(total)
 
-    def counts(self, target: FactorTarget) -> tuple[Counts, Counts]:
+    def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
         """See `Likelihood.counts`: sums of g_i g'_j and of its square. The columns must be at home."""
         if not self.heteroscedastic:
-            return super().counts(target)
-        blocks = list(target.blocks())
+            return super().counts(circulation)
+        blocks = list(circulation.blocks())
         for block in blocks:
             block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
-        for cell in target.tour(("weight", "sums"), returning=("sums",)):
+        for cell in circulation.tour(("weight", "sums"), returning=("sums",)):
             ratings, row, column = cell.ratings, cell.row, cell.column
             scales = (row.row("weight"), column.row("weight"))
             weigh_kernel()(ratings.indptr, ratings.indices, *scales, row["sums"], column["sums"])

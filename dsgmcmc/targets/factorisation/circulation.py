@@ -1,0 +1,137 @@
+"""Where column blocks are, whom they meet, and how they travel: row blocks stay, column blocks go round the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dsgmcmc.parallel.partition import column_of
+from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.factorisation.cell import RatingsCell
+from dsgmcmc.targets.factorisation.factors import LocalFactors
+from dsgmcmc.targets.state import Layout, ParameterBlock, StateField
+from dsgmcmc.types import Float32
+
+if TYPE_CHECKING:
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+
+
+class Circulation:
+    """The blocks of both factors on the ring.
+
+    Parameters
+    ----------
+    ring : Ring
+        The processes of the chain.
+    ratings : RatingBlocks
+        The ratings of this process's rows.
+    schedule : Schedule or None
+        Which part each iteration visits; None where the column blocks stay at home.
+    factors : LocalFactors
+        The blocks that this process holds.
+
+    Attributes
+    ----------
+    part : int
+        The part at which the column blocks rest.
+    part_probability : float
+        p_t, with which that part is visited; 1 where there are no parts.
+    """
+
+    def __init__(self, ring: Ring, ratings: RatingBlocks, schedule: Schedule | None, factors: LocalFactors) -> None:
+        self.ring, self.ratings, self.schedule, self.factors = ring, ratings, schedule, factors
+        self.grid = ring.grid
+        self.place(0)
+
+    def place(self, iteration: int) -> None:
+        """Allocate the column blocks that rest here before `iteration`; their contents are set by the caller."""
+        self._at(self._part_of(iteration))
+        self.factors.place(self.part)
+
+    def _part_of(self, iteration: int) -> int:
+        return self.schedule.part(iteration) if self.schedule else 0
+
+    def _at(self, part: int) -> None:
+        self.part = part
+        self.part_probability = float(self.schedule.probability[part]) if self.schedule else 1.0
+
+    # ------------------------------------------------------------------ what rests here
+
+    def blocks(self) -> Iterator[ParameterBlock]:
+        """All blocks that rest here: rows in block order, then the columns that meet them."""
+        yield from self.factors
+
+    def pairs(self) -> Iterator[tuple[ParameterBlock, ParameterBlock]]:
+        """Row blocks of this process, in order, with the column blocks that rest with them."""
+        for b, row in self.factors.rows.items():
+            yield row, self.factors.columns[column_of(b, self.part, self.grid)]
+
+    # ------------------------------------------------------------------ travelling
+
+    def visit(self, iteration: int, send: bool) -> Iterator[RatingsCell]:
+        """Cells of an iteration's part; with `send` the departing ones come first and travel during the others."""
+        going = None
+        columns = self.factors.columns
+        if send:
+            after = self._part_of(iteration + 1)
+            buffers = {c: column.buffer for c, column in columns.items()}
+            going = self.ring.move(buffers, self.part, after, self.factors.length)
+        for b in going.order if going else self.ring.blocks:
+            c = column_of(b, self.part, self.grid)
+            yield self._cell(b, columns[c])
+            if going:
+                going.depart(c)
+        if going:
+            arrived = going.finish()
+            self._at(after)
+            self.factors.arrange(arrived, after)
+
+    def tour(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[RatingsCell]:
+        """Show every row block all column blocks at a frozen state. Collective.
+
+        Every process meets them in the same order, so that sums have the same bits.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Arrays of the column blocks that are needed.
+        returning : sequence of str
+            Those of them that come home changed. The columns must be at home then.
+        """
+        factors = self.factors
+        if self.ring.size == 1:
+            for step in range(self.grid):
+                for b in self.ring.blocks:
+                    yield self._cell(b, factors.columns[column_of(b, step, self.grid)])
+            return
+        layout, buffers = self._brought_home(names)
+        for b, c, buffer in self.ring.tour(buffers, partial(factors.length, width=layout.width), bool(returning)):
+            yield self._cell(b, factors.column(c, layout, buffer))
+        for c in buffers if returning else ():
+            arrays = factors.column(c, layout, buffers[c]).arrays
+            for name in returning:
+                factors.columns[c][name][:] = arrays[name]
+
+    def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
+        """Row blocks, and the column blocks of their numbers with these fields, wherever they rest. Collective."""
+        yield from self.factors.rows.values()
+        if self.part == 0 or self.ring.size == 1:
+            yield from self.factors.columns.values()
+            return
+        layout, buffers = self._brought_home(names)
+        yield from (self.factors.column(c, layout, buffer) for c, buffer in buffers.items())
+
+    def _brought_home(self, names: Sequence[str]) -> tuple[Layout, dict[int, Float32]]:
+        """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""
+        arrays = next(iter(self.factors.columns.values())).arrays
+        layout = Layout([StateField(name, arrays[name].shape[1]) for name in names], 0)
+        copies = self.factors.copies(layout)
+        going = self.ring.move(copies, self.part, 0, partial(self.factors.length, width=layout.width))
+        for c in copies:
+            going.depart(c)
+        return layout, going.finish()
+
+    def _cell(self, row_block: int, column: ParameterBlock) -> RatingsCell:
+        return RatingsCell(self.factors.rows[row_block], column, self.ratings.train[row_block, column.index])
