@@ -12,8 +12,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import h5py
 import numpy as np
 from mpi4py import MPI
 
@@ -21,14 +22,20 @@ from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.parallel.schedule import AtHome, Schedule
+from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.target import FactorWorld
-from dsgmcmc.targets.state import Field
-from dsgmcmc.types import ScheduleName
+from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
+from dsgmcmc.targets.factorisation.likelihoods import Likelihood
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
+from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.targets.state import Stream
+from dsgmcmc.types import Factor, ScheduleName
 
 #: Generous: the machine may be busy, and the first run compiles its kernels.
 TIMEOUT = 240.0
@@ -100,44 +107,52 @@ def write_synthetic(path: Path, n_users: int, n_items: int, n: int) -> int:
     return total
 
 
-def factor_world(
+#: Two latent dimensions and biases; everything is drawn.
+MODEL = HyperparameterModel(rank=2, biases=True, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
+
+
+def factor_target(
     comm: MPI.Comm,
     path: Path,
     grid: int = 4,
-    schedule: ScheduleName | Literal["home"] = "shuffled",
-    rank: int = 2,
-    biases: bool = True,
-    fields: tuple[Field | str, ...] = ("theta",),
-    scratch: tuple[str, ...] = ("g",),
+    schedule: ScheduleName = "shuffled",
+    model: HyperparameterModel = MODEL,
+    sampler: Sampler[Any] | None = None,
+    *,
+    likelihood: type[Likelihood] = Gaussian,
     seed: int = 0,
-    weighted: bool = False,
-    frozen: frozenset[str] = frozenset(),
-) -> FactorWorld:
-    """Build the factorisation of a ratings file, centred at the training mean, on all of `comm`. Collective."""
+    frozen: frozenset[Factor] = frozenset(),
+) -> FactorTarget:
+    """Build the factorisation of a ratings file, centred at the training mean, on all of `comm`. Collective.
+
+    It keeps what `sampler` needs, by default SGLD by parts, and is as it is before the first iteration.
+    """
+    sampler = sampler or SGLD(SGLDConfig(), 0)
     ring = Ring(comm, grid)
     with open_ratings(path) as ratings:
         blocks = RatingBlocks(ratings, ring, ratings.mean)
-    order = AtHome(grid) if schedule == "home" else Schedule(schedule, blocks.part_sizes.tolist(), seed, 0)
-    return FactorWorld(
+    order = Schedule(schedule, blocks.part_sizes.tolist(), seed, 0) if sampler.gradient.by_parts else None
+    target = FactorTarget(
         ring,
         blocks,
         order,
-        rank=rank,
-        biases=biases,
-        fields=tuple(Field(field) if isinstance(field, str) else field for field in fields),
-        scratch=scratch,
-        seed=seed,
-        chain=0,
-        weighted=weighted,
+        model,
+        likelihood(model.rank, model.biases, bool(model.heteroscedastic)),
+        fields=sampler.kept,
+        scratch=sampler.scratch,
+        positions=sampler.positions,
+        stream=Stream(seed, 0),
         frozen=frozen,
     )
+    target.reset()
+    return target
 
 
 def sample(comm: MPI.Comm, data: Path, out: Path, resume: bool = False, **settings: Any) -> int:
     """``dsgmcmc sample`` on the processes of `comm`; the exit status. Collective."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
     try:
-        return Job(comm, data, out, Layers(settings), resume).run()
+        return Job(comm, RatingsSource(data), out, Layers(settings), resume).run()
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -244,6 +259,16 @@ def dsgmcmc(*arguments: str | Path, processes: int | None = None) -> tuple[str, 
 def digest(run_directory: Path) -> str:
     """Content digest of a run, all of whose checksums hold."""
     return verify_run(RunDirectory(run_directory))
+
+
+def spoil(shard: Path) -> None:
+    """Flip one bit of the state in a shard of a checkpoint."""
+    with h5py.File(shard, "r", locking=False) as file:
+        block = next(iter(file["state/W"].values()))
+        at = next(iter(block.values())).id.get_offset()
+    content = bytearray(shard.read_bytes())
+    content[at] ^= 1
+    shard.write_bytes(content)
 
 
 def metrics(run_directory: Path) -> list[dict[str, Any]]:

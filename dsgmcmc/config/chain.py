@@ -193,6 +193,10 @@ class ResolvedChain(ChainConfig):
     thin: int = Field(ge=1)
     evaluate_every: int = Field(ge=1)
 
+    def resolved(self, processes: int = 1) -> Self:
+        """Return it: nothing is open."""
+        return self
+
     @property
     def sweep_length(self) -> int:
         """Iterations that use all the data once."""

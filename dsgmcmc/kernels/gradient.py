@@ -117,6 +117,8 @@ def _update(K: int, biases: bool) -> list[str]:
 def _expression(score: str) -> str:
     """Check a score, and write it again for the compiler."""
     found = parse(f"e = {score}")
+    if len(found.lines) > 1:
+        raise ValueError(f"the score {score!r} is more than one expression")
     if found.free - {"x", "eta"}:
         raise ValueError(f"the score {score!r} is of x and eta alone, not of {min(found.free - {'x', 'eta'})}")
     return found.lines[0].partition(" = ")[2]

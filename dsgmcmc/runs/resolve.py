@@ -77,7 +77,7 @@ def _saved_settings(run: RunDirectory, source: Source[Any], resume: bool) -> dic
     if resume and run.settings_file.exists():
         settings, facts = run.read_settings()
         if facts.get("data_hash") != source.digest():
-            raise InputError(f"{run.path} was not sampled from {source.name}: its data differ")
+            raise InputError(f"{run.path} was sampled from other data than {source.name}")
         return settings
     if not resume and run.path.is_dir() and any(run.path.iterdir()):
         raise InputError(f"{run.path} is not empty: give --resume to go on with it, or another --out")

@@ -55,11 +55,11 @@ def fingerprint(density: Density) -> str:
     """SHA-256 of a density's class and of the numbers, texts and arrays that it keeps: which target a run is of."""
     kind = type(density)
     digest = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}\n".encode())
-    content = {**vars(kind), **vars(density)}
+    content = {name: value for each in reversed(kind.__mro__) for name, value in vars(each).items()} | vars(density)
     for name, value in sorted(content.items()):
-        if isinstance(value, np.ndarray) and value.dtype != object:
+        if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
             digest.update(f"{name} {value.dtype.str} {value.shape}\n".encode())
-            digest.update(np.ascontiguousarray(value).tobytes())
+            digest.update(value.tobytes())
         elif isinstance(value, bool | int | float | str) and not name.startswith("__"):
             digest.update(f"{name} {value!r}\n".encode())
     return digest.hexdigest()

@@ -179,6 +179,6 @@ class Replicated:
             if "{}" in name:
                 names = {factor: name.format(factor.name) for factor in Factor}
                 found = {factor: arrays[label] for factor, label in names.items() if label in arrays}
-                setattr(self, attribute, found)
+                setattr(self, attribute, getattr(self, attribute) | found)
             elif name in arrays:
                 setattr(self, attribute, arrays[name])

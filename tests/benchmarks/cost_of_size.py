@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from iteration_cost import Run
+from iteration_cost import STEADY, Run
 from mpi4py import MPI
 
 from dsgmcmc.config.layers import build
@@ -46,7 +46,7 @@ def main() -> None:
     ratings_of: dict[int, int] = {}
     with tempfile.TemporaryDirectory() as folder:
         for millions in map(int, options.millions.split(",")):
-            config = build({"sampler": "baoab", "rank": options.rank, "burn_in": 0}).resolved()
+            config = build({"sampler": "baoab", "rank": options.rank, **STEADY}).resolved()
             ring = Ring(MPI.COMM_SELF, config.grid)
             with open_ratings(prepared(Path(folder), millions)) as ratings:
                 runs[millions] = Run(config, RatingBlocks(ratings, ring, ratings.mean), ring)

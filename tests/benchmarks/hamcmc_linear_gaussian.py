@@ -32,13 +32,13 @@ from matplotlib import pyplot as plt
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.sample import sample
+from dsgmcmc.samplers.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.targets.base import World
-from dsgmcmc.targets.vector import VectorWorld
+from dsgmcmc.targets.base import Target
+from dsgmcmc.targets.density import ALL, Data
 
 N, VARIANCE, BATCH, POWER = 1000, 10.0, 10, 0.51
 ITERATIONS = 20_000
@@ -48,7 +48,7 @@ STEPS_AND_LAMBDAS = list(product(np.geomspace(0.03, 10.0, 7), (0.003, 0.03, 0.3)
 
 
 class LinearGaussian:
-    """Posterior of theta; a `dsgmcmc.targets.vector.Target`."""
+    """Posterior of theta; a `dsgmcmc.targets.density.Density` with minibatches of its own, drawn with replacement."""
 
     def __init__(self, dimension: int, iterations: int, seed: int) -> None:
         rng = np.random.default_rng(dimension)  # the same data for every seed
@@ -56,21 +56,21 @@ class LinearGaussian:
         scales = np.geomspace(1.0, 0.1, dimension)  # standard deviations of the a_n along their axes
         self.a = rng.standard_normal((N, dimension)) * scales @ rotation.T
         self.x = self.a @ rng.standard_normal(dimension) + rng.normal(0, sqrt(VARIANCE), N)
-        self.batches = np.random.default_rng([1, seed]).integers(0, N, (iterations, BATCH))
+        self.batches = np.random.default_rng([1, seed]).integers(0, N, (iterations + 1, BATCH))
+        self.batch = self.batches[0]
         self.precision = self.a.T @ self.a / VARIANCE + np.eye(dimension)
         self.mean = np.linalg.solve(self.precision, self.a.T @ self.x / VARIANCE)
         self.dimension, self.n_data = dimension, N
         self.curvature = np.full(dimension, np.linalg.norm(self.precision, 2))
         self.prior_mean, self.prior_precision = np.zeros(dimension), np.ones(dimension)
 
-    def gradient(self, theta: np.ndarray, iteration: int | None) -> np.ndarray:
-        """Gradient on an iteration's data."""
-        chosen = slice(None) if iteration is None else self.batches[iteration]
-        a, x = self.a[chosen], self.x[chosen]
-        return (theta @ a.T - x) @ a * (N / len(x) / VARIANCE)
+    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        """Gradient on the current minibatch, which stands for all data."""
+        a, x = self.a[self.batch], self.x[self.batch]
+        return (theta @ a.T - x) @ a * (N / BATCH / VARIANCE)
 
 
-NOISE = Formula("n = z", fields=("n",))
+NOISE = Formula("n = z")
 
 
 class SGRLD(Sampler[StepSize]):
@@ -83,14 +83,12 @@ class SGRLD(Sampler[StepSize]):
         super().__init__(config, burn_in)
         self.metric, self.root = metric, np.linalg.cholesky(metric)
 
-    def step(self, world: World, iteration: int) -> None:
+    def step(self, target: Target, iteration: int) -> None:
         """Theta <- theta - eps G^-1 grad U~ + sqrt(2 eps) G^-1/2 z."""
-        eps = self.config.step(iteration, world.grid, self.burn_in)
-        for block in world.visit(send=True):
-            block.gradient("theta", "g")
-            for side in block.sides:
-                side.update(NOISE)
-                side["theta"][:] += sqrt(2 * eps) * side["n"] @ self.root.T - eps * side["g"] @ self.metric
+        eps = self.step_size(target, iteration)
+        for block in self.gradient(target, "theta"):
+            block.update(NOISE)
+            block["theta"][:] += sqrt(2 * eps) * block["n"] @ self.root.T - eps * block["g"] @ self.metric
 
 
 def decay(step: float) -> dict[str, Any]:
@@ -98,17 +96,17 @@ def decay(step: float) -> dict[str, Any]:
     return {"step_size": step, "decay": "polynomial", "decay_sweeps": 1.0, "decay_power": POWER}
 
 
-def psgld(target: LinearGaussian, step: float, other: float) -> PSGLD:
+def psgld(density: LinearGaussian, step: float, other: float) -> PSGLD:
     """Build PSGLD; `other` is lambda in units of the typical sqrt v, the root mean square of a datum's gradient."""
-    v = np.sqrt(np.mean((target.a * target.x[:, None]) ** 2) / BATCH) / VARIANCE
-    eps = step * v * (1 + other) / target.curvature[0]
+    v = np.sqrt(np.mean((density.a * density.x[:, None]) ** 2) / BATCH) / VARIANCE
+    eps = step * v * (1 + other) / density.curvature[0]
     return PSGLD(PSGLDConfig(**decay(eps * N), burn_in_step_size=eps * N, lambda_n=other * v * N, adapt="always"), 0)
 
 
 def hamcmc(memory: int) -> Callable[[LinearGaussian, float, float], HAMCMC]:
     """Build HAMCMC; `other` is trust: lambda in units of the largest curvature."""
 
-    def build(target: LinearGaussian, step: float, other: float) -> HAMCMC:
+    def build(density: LinearGaussian, step: float, other: float) -> HAMCMC:
         return HAMCMC(HAMCMCConfig(memory=memory, trust=other, **decay(step)), 0)
 
     return build
@@ -124,12 +122,12 @@ class Method:
 
 
 METHODS = {
-    "SGLD": Method(lambda target, step, _: SGLD(SGLDConfig(**decay(step)), 0), STEPS, "tab:blue"),
+    "SGLD": Method(lambda density, step, _: SGLD(SGLDConfig(**decay(step)), 0), STEPS, "tab:blue"),
     "PSGLD": Method(psgld, STEPS_AND_LAMBDAS, "tab:orange"),
     "HAMCMC, M=2": Method(hamcmc(2), STEPS_AND_LAMBDAS, "tab:green"),
     "HAMCMC, M=3": Method(hamcmc(3), STEPS_AND_LAMBDAS, "tab:red"),
     "SGRLD": Method(
-        lambda target, step, _: SGRLD(StepSize(**decay(step)), 0, np.linalg.inv(target.precision)), STEPS, "tab:gray"
+        lambda density, step, _: SGRLD(StepSize(**decay(step)), 0, np.linalg.inv(density.precision)), STEPS, "tab:gray"
     ),
 }
 
@@ -146,43 +144,44 @@ class Path:
 
 def run(method: Method, dimension: int, settings: tuple[float, float], seed: int) -> tuple[Path, LinearGaussian]:
     """Run a method from theta = 0; a path that diverges has infinite errors."""
-    target = LinearGaussian(dimension, ITERATIONS, seed)
-    sampler = method.build(target, *settings)
-    world = VectorWorld(target, sampler, seed=seed)
+    density = LinearGaussian(dimension, ITERATIONS, seed)
+    sampler = method.build(density, *settings)
+    target = vector_target(density, sampler, seed=seed)
     at = np.unique(np.geomspace(10, ITERATIONS, 60).astype(int))
     draws = np.empty((ITERATIONS // 2, dimension))
     total, weight = np.zeros(dimension), 0.0
     errors, seconds = np.full(len(at), np.inf), np.full(len(at), np.inf)
     begin = process_time()
     with np.errstate(all="ignore"):
-        for t, theta in enumerate(sample(world, sampler, ITERATIONS, sd=0.0)):
-            w = sampler.weight(world, t)
+        for t, theta in enumerate(sample(target, sampler, ITERATIONS, sd=0.0)):
+            density.batch = density.batches[t + 1]  # of the iteration to come
+            w = sampler.weight(target, t)
             total, weight = total + w * theta[0], weight + w
             if t >= ITERATIONS // 2:
                 draws[t - ITERATIONS // 2] = theta[0]
             number = np.searchsorted(at, t + 1)
             if at[number] == t + 1:
-                errors[number] = np.linalg.norm(total / weight - target.mean)
+                errors[number] = np.linalg.norm(total / weight - density.mean)
                 seconds[number] = process_time() - begin
                 if not errors[number] < 1e6:
                     errors[number:] = np.inf
                     break
-    return Path(draws, at, errors, seconds), target
+    return Path(draws, at, errors, seconds), density
 
 
-def last_error(path: Path, target: LinearGaussian) -> float:
+def last_error(path: Path, density: LinearGaussian) -> float:
     """Error of the mean of all draws."""
     return float(path.error[-1])
 
 
-def divergence(path: Path, target: LinearGaussian) -> float:
+def divergence(path: Path, density: LinearGaussian) -> float:
     """Kullback-Leibler divergence of the Gaussian with the draws' moments from the posterior."""
     if not np.isfinite(path.error[-1]):
         return np.inf
-    covariance = np.cov(path.draws.T) @ target.precision
-    offset = path.draws.mean(axis=0) - target.mean
+    covariance = np.cov(path.draws.T) @ density.precision
+    offset = path.draws.mean(axis=0) - density.mean
     _, log = np.linalg.slogdet(covariance)
-    return float(0.5 * (np.trace(covariance) + offset @ target.precision @ offset - target.dimension - log))
+    return float(0.5 * (np.trace(covariance) + offset @ density.precision @ offset - density.dimension - log))
 
 
 def tune(
@@ -206,14 +205,14 @@ def scatter(out: FilePath) -> None:
         paths = [run(method, 2, settings, seed) for seed in range(5)]
         found = [divergence(*each) for each in paths]
         describe(name, settings, f"{np.mean(found):.3f}, {min(found):.3f} to {max(found):.3f}")
-        path, target = paths[0]
+        path, density = paths[0]
         panel.plot(*path.draws.T, ".", ms=1, alpha=0.3, color=method.colour, rasterized=True)
-        ellipse = np.linalg.cholesky(np.linalg.inv(target.precision)) @ circle
+        ellipse = np.linalg.cholesky(np.linalg.inv(density.precision)) @ circle
         for sigma in (1, 2, 3):
-            panel.plot(*(target.mean[:, None] + sigma * ellipse), "k", lw=0.8)
+            panel.plot(*(density.mean[:, None] + sigma * ellipse), "k", lw=0.8)
         panel.set_title(f"{name}\ndivergence {np.mean(found):.2f}", fontsize=10)
-    reach = 4 * np.sqrt(np.diag(np.linalg.inv(target.precision)))
-    panels[0].set(xlim=target.mean[0] + [-reach[0], reach[0]], ylim=target.mean[1] + [-reach[1], reach[1]])
+    reach = 4 * np.sqrt(np.diag(np.linalg.inv(density.precision)))
+    panels[0].set(xlim=density.mean[0] + [-reach[0], reach[0]], ylim=density.mean[1] + [-reach[1], reach[1]])
     figure.tight_layout()
     figure.savefig(out / "hamcmc_scatter.png", dpi=80)
 

@@ -26,12 +26,10 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.parallel.schedule import AtHome, Schedule
+from dsgmcmc.runs.sources.ratings import make_factorisation
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.hyperparameters import Model
-from dsgmcmc.targets.factorisation.target import FactorWorld
+from dsgmcmc.targets.factorisation.cell import RatingsCell
 
 CASES: dict[str, dict[str, Any]] = {
     "sgld": {"name": "sgld"},
@@ -41,6 +39,7 @@ CASES: dict[str, dict[str, Any]] = {
     "hamcmc, M=3": {"name": "hamcmc", "memory": 3},
     "baoab": {"name": "baoab"},
 }
+STEADY = {"prior": "fixed", "noise_precision": 1.0, "burn_in": 0}  # the factors alone are sampled
 WARM_UP = 30  # iterations before the first turn: kernels are compiled, HAMCMC has its pairs
 
 
@@ -49,21 +48,9 @@ class Run:
 
     def __init__(self, config: ResolvedConfig, ratings: RatingBlocks, ring: Ring) -> None:
         self.sampler = config.make_sampler()
-        at_home = self.sampler.sweeps
-        self.world = FactorWorld(
-            ring,
-            ratings,
-            AtHome(ring.grid) if at_home else Schedule(config.schedule, ratings.part_sizes.tolist(), config.seed, 0),
-            rank=config.rank,
-            biases=config.biases,
-            fields=self.sampler.fields,
-            scratch=self.sampler.scratch,
-            seed=config.seed,
-            chain=0,
-        )
-        model = Model(config.rank, config.biases, config.prior, config.prior_precision, 1.0)
-        self.world.state = model.start(len(self.sampler.positions))
-        self.sampler.start(self.world, config.initial_sd)
+        self.target = make_factorisation(config, ratings, ring, False, 0, self.sampler)
+        self.target.reset()
+        self.sampler.start(self.target, config.initial_sd)
         self.iteration = 0
         #: Seconds of the quickest iteration on every part, and of its phases.
         self.best: dict[int, tuple[float, dict[str, float]]] = {}
@@ -71,16 +58,16 @@ class Run:
     def iterate(self, count: int) -> None:
         """Make `count` iterations."""
         for _ in range(count):
-            self.world.iteration = self.iteration
-            self.sampler.step(self.world, self.iteration)
+            self.target.begin(self.iteration)
+            self.sampler.step(self.target, self.iteration)
             self.iteration += 1
 
     def turn(self, count: int) -> None:
         """Time iterations one by one, after some to fill the caches, and keep the best of every part."""
-        phases = self.world.phases
-        self.iterate(self.sampler.sweep_length(self.world))
+        phases = self.target.timers
+        self.iterate(self.target.sweep_length)
         for _ in range(count):
-            part = self.world.part
+            part = self.target.circulation.part
             phases.seconds = dict.fromkeys(phases.seconds, 0.0)
             begin = perf_counter()
             self.iterate(1)
@@ -99,36 +86,36 @@ class Kernels:
     """The gradient of every part, and the noise of one iteration, with nothing around them."""
 
     def __init__(self, run: Run) -> None:
-        self.world = run.world
-        self.normal = {id(side): np.empty(side["theta"].size, np.float32) for side in run.world.sides()}
-        grid = run.world.grid
+        self.target = run.target
+        self.normal = {block: np.empty(block["theta"].size, np.float32) for block in run.target.blocks()}
+        #: The cells of every part.
+        self.parts: list[list[RatingsCell]] = [[] for _ in range(run.target.grid)]
+        for cell in run.target.circulation.tour(("theta", "g")):
+            self.parts[(cell.column.index - cell.row.index) % run.target.grid].append(cell)
         #: Seconds of the quickest call: gradients of all parts, and noise.
-        self.best = np.full(grid + 1, np.inf)
+        self.best = np.full(run.target.grid + 1, np.inf)
 
     def turn(self, count: int) -> None:
         """Time all of them `count` times, after once to fill the caches."""
         for number in range(count + 1):
             for index in range(len(self.best)):
                 begin = perf_counter()
-                self._noise() if index == self.world.grid else self._gradient(index)
+                self._noise() if index == len(self.parts) else self._gradient(index)
                 if number:
                     self.best[index] = min(self.best[index], perf_counter() - begin)
 
     def _gradient(self, part: int) -> None:
-        held = self.world.held
-        for b, row in held.rows.items():
-            c = column_of(b, part, self.world.grid)
-            ratings, column = self.world.ratings.train[b, c], held.columns[c]
-            self.world.likelihood.add_gradient(ratings, row.arrays, column.arrays, "theta", "g", 1.0, 0.0)
+        for cell in self.parts[part]:
+            self.target.likelihood.add_gradient(cell, "theta", "g", 1.0, 0.0)
 
     def _noise(self) -> None:
-        for side in self.world.sides():
-            normals(self.normal[id(side)], side.start * self.world.dimension, 0, 0, 0, 0, 0)
+        for block, normal in self.normal.items():
+            normals(normal, block.start * block.dimension, 0, 0, 0, 0, 0)
 
 
 def measure(data: Path, settings: dict[str, Any], turns: int, count: int) -> tuple[dict[str, Run], Kernels]:
     """Time all cases, and the kernels."""
-    configs = {name: build({**settings, "sampler": case}).resolved() for name, case in CASES.items()}
+    configs = {name: build({**settings, **STEADY, "sampler": case}).resolved() for name, case in CASES.items()}
     first = next(iter(configs.values()))
     ring = Ring(MPI.COMM_SELF, first.grid)
     with open_ratings(data) as ratings:
@@ -152,7 +139,7 @@ def report(runs: dict[str, Run], kernels: Kernels) -> None:
     sgld, _ = runs["sgld"].cost()
     for name, run in runs.items():
         seconds, phases = run.cost()
-        gradient = sum(parts) if run.sampler.sweeps else np.mean(parts)
+        gradient = sum(parts) if run.target.sweep_length == 1 else np.mean(parts)
         shown = [phases[phase] for phase in ("gradient", "update", "reduce")]
         columns = zip((seconds, *shown, seconds - sum(shown)), (8, 10, 8, 8, 8), strict=True)
         text = "".join(f"{1e3 * value:{width}.3f}" for value, width in columns)
@@ -169,7 +156,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--iterations", type=int, default=12, help="of a turn")
     options = parser.parse_args()
-    settings = {"rank": options.rank, "grid": options.grid, "biases": not options.no_biases, "burn_in": 0}
+    settings = {"rank": options.rank, "grid": options.grid, "biases": not options.no_biases}
     report(*measure(options.data, settings, options.turns, options.iterations))
 
 

@@ -25,8 +25,9 @@ BASE: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 4, "thin": 3, "evaluate
 STEPS = {"baoab": 0.02}  # the default is for real data, not for 250 ratings
 
 
-def settings_of(sampler: str, **more: Any) -> dict[str, Any]:
+def settings_of(sampler: str, gradient: str | None = None, **more: Any) -> dict[str, Any]:
     section = {"name": sampler} | ({"step_size": STEPS[sampler]} if sampler in STEPS else {})
+    section |= {"gradient": gradient} if gradient else {}
     return {**BASE, "sampler": section, "iterations": 17, **more}
 
 
@@ -60,6 +61,19 @@ def test_number_of_processes_and_resuming(
         pytest.skip("made by three and four processes")
     noise = NOISES[(number + number // 3) % 3] if list(SAMPLERS).index(sampler) % 2 == 0 else "shared"
     settings = settings_of(sampler, schedule=schedule, prior=prior, noise=noise)
+    compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
+
+
+@pytest.mark.parametrize(
+    ("sampler", "gradient"),
+    [(name, gradient) for name, sampler in SAMPLERS.items() for gradient in sampler.gradients[1:]],
+)
+@pytest.mark.parametrize("noise", ["shared", "both"])
+def test_gradients_that_are_not_the_default(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, gradient: str, noise: str
+) -> None:
+    """Every estimator that a sampler can use instead of its own."""
+    settings = settings_of(sampler, gradient, noise=noise)
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 

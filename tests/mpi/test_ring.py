@@ -104,6 +104,55 @@ def test_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int) 
         assert ran == ([0] if comm.rank == 0 else []), "only the root computes what follows from a sum"
 
 
+@pytest.mark.parametrize("grid", GRIDS)
+def test_named_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int) -> None:
+    """Several addends of a row block are added one after the other, in block order, each array by its name."""
+    ring = Ring(comm, grid)
+    rng = np.random.default_rng(1)
+    shapes = {"scalar": (), "matrix": (2, 3), "none": (0,), "vector": (4,)}
+
+    def addend() -> dict[str, np.ndarray]:
+        return {name: rng.standard_normal(shape) * 10.0 ** rng.integers(-8, 8) for name, shape in shapes.items()}
+
+    everything = [[addend(), addend()] for _ in range(grid)]
+    everything[1][1] = dict(reversed(everything[1][1].items()))  # the order of names is nobody's concern
+    here = everything[ring.blocks.start : ring.blocks.stop]
+    total = ring.sum(here)
+    ran = []
+
+    def finish(sums: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        ran.append({name: array.shape for name, array in sums.items()})
+        return {"norm": np.array([np.linalg.norm(sums["matrix"])]), "vector": sums["vector"][::-1]}
+
+    result = ring.sum(here, finish, {"vector": (4,), "norm": (1,)})
+    with together():
+        for name, shape in shapes.items():
+            expected = np.zeros(shape)
+            for addends in everything:
+                for addend in addends:
+                    expected = expected + addend[name]
+            assert total[name].shape == shape
+            assert total[name].tobytes() == np.asarray(expected).tobytes()
+        assert result["vector"].tobytes() == total["vector"][::-1].tobytes()
+        assert result["norm"].tolist() == [np.linalg.norm(total["matrix"])]
+        assert ran == ([shapes] if comm.rank == 0 else []), "only the root computes what follows from a sum"
+
+
+def test_sums_of_a_diverged_chain_are_not_a_number_on_all(comm: MPI.Comm, together) -> None:
+    """What the root cannot make sense of must not leave the others waiting: all find that the chain has diverged."""
+    ring = Ring(comm, 5)
+
+    def finish(sums: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        raise np.linalg.LinAlgError
+
+    for senseless in (np.nan, np.inf, 1e20):
+        partials = [[{"x": np.array([senseless if b == 3 else 1.0])}] for b in ring.blocks]
+        result = ring.sum(partials, finish, {"y": (2, 2)})
+        with together():
+            assert np.isnan(result["y"]).all()
+            assert result["y"].shape == (2, 2)
+
+
 def test_more_processes_than_blocks_are_refused(comm: MPI.Comm, together) -> None:
     """With the grid that would do."""
     with together():

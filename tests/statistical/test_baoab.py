@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from dsgmcmc.samplers.sample import sample
+from dsgmcmc.samplers.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
-from dsgmcmc.targets.vector import VectorWorld
+from dsgmcmc.targets.density import ALL
 
 pytestmark = pytest.mark.statistical
 CHAINS = 4000
@@ -24,8 +24,8 @@ class Gaussian:
         self.curvature = np.diag(self.precision).copy()
         self.prior_mean = self.prior_precision = np.zeros(self.dimension)
 
-    def gradient(self, theta, iteration):
-        """Of the energy."""
+    def gradient(self, theta, data=ALL):
+        """Of the energy, whatever the data."""
         return (theta - self.mean) @ self.precision
 
 
@@ -36,17 +36,17 @@ class LogCosh:
     curvature = np.array([1.1])
     prior_mean = prior_precision = np.zeros(1)
 
-    def gradient(self, theta, iteration):
-        """Of the energy."""
+    def gradient(self, theta, data=ALL):
+        """Of the energy, whatever the data."""
         return np.tanh(theta) + theta / 10
 
 
-def draws(target, eps, friction, burn_in, sweeps, seed=0):
+def draws(density, eps, friction, burn_in, sweeps, seed=0):
     """States of many chains after every sweep, (sweeps, chains, D)."""
     config = BAOABConfig(step_size=eps, warm_up=0, friction=friction)
     sampler = BAOAB(config, 0)
-    world = VectorWorld(target, sampler, rows=CHAINS, seed=seed)
-    states = [theta.copy() for theta in sample(world, sampler, burn_in + sweeps)]
+    target = vector_target(density, sampler, rows=CHAINS, seed=seed)
+    states = [theta.copy() for theta in sample(target, sampler, burn_in + sweeps)]
     return np.array(states[burn_in:])
 
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.sample import sample
+from dsgmcmc.samplers.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
-from dsgmcmc.targets.vector import VectorWorld
+from dsgmcmc.targets.density import ALL, Data
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
@@ -44,8 +44,8 @@ class Gaussian:
         self.curvature = np.full(self.dimension, np.linalg.norm(precision, 2))
         self.prior_mean = self.prior_precision = np.zeros(self.dimension)
 
-    def gradient(self, theta: np.ndarray, iteration: int | None) -> np.ndarray:
-        """Gradient of the energy."""
+    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        """Gradient of the energy of its one datum."""
         return (theta - self.mean) @ self.precision
 
 
@@ -59,8 +59,8 @@ def whitened_statistics(x: np.ndarray) -> np.ndarray:
 def test_a_correlated_gaussian_is_stationary(memory: int) -> None:
     """Mean and covariance of one long chain, against errors from batches many times longer than its memory."""
     sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.06), 0)
-    world = VectorWorld(Gaussian(MEAN, PRECISION), sampler, seed=memory)
-    path = np.array([theta[0].copy() for theta in sample(world, sampler, 42_000)])[2_000:]
+    target = vector_target(Gaussian(MEAN, PRECISION), sampler, seed=memory)
+    path = np.array([theta[0].copy() for theta in sample(target, sampler, 42_000)])[2_000:]
     batches = whitened_statistics(path).reshape(20, 2_000, 5).mean(axis=1)
     z = batches.mean(axis=0) / (batches.std(axis=0, ddof=1) / np.sqrt(len(batches)))
     assert np.abs(z).max() < 5, z
@@ -92,8 +92,8 @@ def test_no_drift_away_from_a_gaussian(memory: int, chains: int) -> None:
 
 def variance(sampler: Sampler[Any], iterations: int, seed: int) -> float:
     """Second moment of N(0, I) in 1,024 dimensions over the last half of a path that starts in it."""
-    world = VectorWorld(Gaussian(np.zeros(1), np.eye(1)), sampler, rows=1024, seed=seed)
-    kept = [np.mean(x**2) for t, x in enumerate(sample(world, sampler, iterations)) if t >= iterations // 2]
+    target = vector_target(Gaussian(np.zeros(1), np.eye(1)), sampler, rows=1024, seed=seed)
+    kept = [np.mean(x**2) for t, x in enumerate(sample(target, sampler, iterations)) if t >= iterations // 2]
     return float(np.mean(kept))
 
 

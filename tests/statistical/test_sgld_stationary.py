@@ -5,7 +5,8 @@ step eps SGLD is a linear recursion with a Gaussian law, whose mean is A^-1 b, a
 
     S = E[(I - eps A_t) S (I - eps A_t)^T] + 2 eps I + eps^2 Cov(A_t m - b_t)
 
-over the parts t, of which a row sees one column block each. With one part that is (A (I - eps A / 2))^-1.
+over the parts t, of which a row sees one column block each. With one part, or with full gradients, that is
+(A (I - eps A / 2))^-1.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import csr, factor_world
+from support import csr, factor_target
 
 from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.targets.factorisation.target import FactorWorld
-from dsgmcmc.types import ScheduleName
+from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
+from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.types import Factor, ScheduleName
 
 pytestmark = pytest.mark.statistical
 
@@ -71,41 +73,39 @@ class Problem:
         self.prior_mean = np.array([0.3, -0.2, 0.0])
         self.prior_precision = np.array([1.0, 3.0, 2.0])
 
-    def world(self, grid: int, schedule: ScheduleName) -> FactorWorld:
-        world = factor_world(MPI.COMM_SELF, self.path, grid, schedule, rank=RANK, frozen=frozenset({"H"}))
-        world.state = {
-            "tau": np.array([TAU]),
-            "W.mean": self.prior_mean[None],
-            "W.precision": self.prior_precision[None],
-            "H.mean": np.zeros((1, RANK + 1)),
-            "H.precision": np.ones((1, RANK + 1)),
-        }
-        for side in world.sides():
-            if side.factor == "H":
-                side["theta"][:] = self.h[side.start : side.start + len(side.counts)]
-        return world
+    def target(self, grid: int, schedule: ScheduleName, sampler: SGLD) -> FactorTarget:
+        model = HyperparameterModel(RANK, True, "fixed", 1.0, TAU)
+        frozen = frozenset({Factor.H})
+        target = factor_target(MPI.COMM_SELF, self.path, grid, schedule, model, sampler, frozen=frozen)
+        target.hyperparameters.mean[Factor.W][0] = self.prior_mean
+        target.hyperparameters.precision[Factor.W][0] = self.prior_precision
+        for block in target.blocks():
+            if block.factor == Factor.H:
+                block["theta"][:] = self.h[block.start : block.start + len(block.counts)]
+        return target
 
-    def laws(self, world: FactorWorld, eps: float) -> list[Law]:
-        """Of every row; from the ratings, not from the world's gradient."""
+    def laws(self, target: FactorTarget, eps: float) -> list[Law]:
+        """Of every row; from the ratings, not from the target's gradient."""
         found = []
+        probability = target.circulation.schedule.probability if target.circulation.schedule else np.ones(1)
         centred = self.x.astype(np.float64) - self.x.astype(np.float64).mean()
-        block_of = np.searchsorted(world.ratings.column_bounds, np.arange(COLUMNS), side="right") - 1
+        block_of = np.searchsorted(target.ratings.column_bounds, np.arange(COLUMNS), side="right") - 1
         for row in range(ROWS):
-            row_block = int(np.searchsorted(world.ratings.row_bounds, row, side="right")) - 1
+            row_block = int(np.searchsorted(target.ratings.row_bounds, row, side="right")) - 1
+            part_of = (block_of[self.j] - row_block) % len(probability)
             parts = []
-            for t in range(world.grid):
-                mine = (self.i == row) & (block_of[self.j] == (row_block + t) % world.grid)
+            for t, p in enumerate(probability):
+                mine = (self.i == row) & (part_of == t)
                 h = self.h[self.j[mine]].astype(np.float64)
-                target = centred[mine] - h[:, -1]
+                rating = centred[mine] - h[:, -1]
                 h[:, -1] = 1.0
-                scale = TAU / world.schedule.probability[t]
-                a = scale * h.T @ h + np.diag(self.prior_precision)
-                parts.append((a, scale * h.T @ target + self.prior_precision * self.prior_mean))
-            found.append(law(parts, world.schedule.probability, eps))
+                a = TAU / p * h.T @ h + np.diag(self.prior_precision)
+                parts.append((a, TAU / p * h.T @ rating + self.prior_precision * self.prior_mean))
+            found.append(law(parts, probability, eps))
         return found
 
 
-def batches(world: FactorWorld, sampler: SGLD, laws: list[Law]) -> tuple[np.ndarray, np.ndarray]:
+def batches(target: FactorTarget, sampler: SGLD, laws: list[Law]) -> tuple[np.ndarray, np.ndarray]:
     """Means over batches, far longer than correlations, of theta - m and of its outer products.
 
     Returns
@@ -115,13 +115,13 @@ def batches(world: FactorWorld, sampler: SGLD, laws: list[Law]) -> tuple[np.ndar
     mean = np.array([each.mean for each in laws])
     first = np.zeros((BATCHES, *mean.shape))
     second = np.zeros((BATCHES, *mean.shape, mean.shape[1]))
-    rows = list(world.rows())
+    rows = [row for row, _ in target.circulation.pairs()]
     for iteration in range(BURN_IN + BATCHES * LENGTH):
-        world.iteration = iteration
-        sampler.step(world, iteration)
+        target.begin(iteration)
+        sampler.step(target, iteration)
         batch = (iteration - BURN_IN) // LENGTH
         if batch >= 0:
-            offset = np.concatenate([side["theta"] for side in rows]) - mean
+            offset = np.concatenate([block["theta"] for block in rows]) - mean
             first[batch] += offset / LENGTH
             second[batch] += offset[:, :, None] * offset[:, None, :] / LENGTH
     return first, second
@@ -132,25 +132,29 @@ def z_scores(found: np.ndarray, expected: np.ndarray | float) -> np.ndarray:
     return (found.mean(axis=0) - expected) / (found.std(axis=0, ddof=1) / np.sqrt(len(found)))
 
 
-@pytest.mark.parametrize(("grid", "schedule", "h"), [(1, "cyclic", 0.7), (4, "random", 0.35)])
-def test_mean_and_covariance(tmp_path: Path, grid: int, schedule: ScheduleName, h: float) -> None:
+@pytest.mark.parametrize(
+    ("grid", "schedule", "gradient", "h"),
+    [(1, "cyclic", "part", 0.7), (4, "random", "part", 0.35), (4, "random", "full", 0.7)],
+)
+def test_mean_and_covariance(tmp_path: Path, grid: int, schedule: ScheduleName, gradient: str, h: float) -> None:
     """Of every row, at a step so large that the discretisation and the part's noise show clearly."""
     problem = Problem(tmp_path / "r.h5")
-    world = problem.world(grid, schedule)
-    eps = h / world.peak_count
-    laws = problem.laws(world, eps)
-    if grid == 1:
-        check_closed_form(problem, world, laws, eps)
-    first, second = batches(world, SGLD(SGLDConfig(step_size=h), 0), laws)
+    sampler = SGLD(SGLDConfig(step_size=h, gradient=gradient), 0)
+    target = problem.target(grid, schedule, sampler)
+    eps = h / target.curvature_bound
+    laws = problem.laws(target, eps)
+    if target.sweep_length == 1:
+        check_closed_form(problem, laws, eps)
+    first, second = batches(target, sampler, laws)
     covariance = np.array([each.covariance for each in laws])
     assert np.abs(z_scores(first, 0.0)).max() < 5
     assert np.abs(z_scores(second, covariance)).max() < 5
     # the test has the power to tell: the continuous-time covariance is far away
-    exact = np.array([each.covariance for each in problem.laws(world, 1e-9)])
+    exact = np.array([each.covariance for each in problem.laws(target, 1e-9)])
     assert np.abs(z_scores(second, exact)).max() > 25
 
 
-def check_closed_form(problem: Problem, world: FactorWorld, laws: list[Law], eps: float) -> None:
+def check_closed_form(problem: Problem, laws: list[Law], eps: float) -> None:
     """With exact gradients the covariance is (A (I - eps A / 2))^-1."""
     for row, each in enumerate(laws):
         h = problem.h[problem.j[problem.i == row]].astype(np.float64)

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import Running, digest, dsgmcmc, injected, metrics, run, sample
+from support import Running, digest, dsgmcmc, injected, metrics, run, sample, spoil
 
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.storage.manifest import MANIFEST, seal
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
@@ -69,7 +70,7 @@ def go(data: Path, out: Path, policy: Policy | None = None, **settings: Any) -> 
     """Resume in this process; the exit status."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
     try:
-        return Job(MPI.COMM_SELF, data, out, Layers(settings), True, policy).run()
+        return Job(MPI.COMM_SELF, RatingsSource(data), out, Layers(settings), True, policy).run()
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -86,7 +87,7 @@ def events(out: Path, name: str) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------------- damage
 
 
-def flip(path: Path, at: int = -20) -> None:
+def flip(path: Path, at: int) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 1
     path.write_bytes(content)
@@ -104,7 +105,7 @@ def edit(snapshot: Path, change: Callable[[dict[str, Any]], object]) -> None:
 SHARD = "shard-00000.h5"
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a truncated shard": (lambda at: os.truncate(at / SHARD, 5000), SHARD),
-    "one bit": (lambda at: flip(at / SHARD), SHARD),
+    "one bit": (lambda at: spoil(at / SHARD), SHARD),
     "a deleted shard": (lambda at: (at / SHARD).unlink(), SHARD),
     "a shard of another checkpoint": (lambda at: shutil.copy(checkpoint(at.parents[2], 40) / SHARD, at), SHARD),
     "no manifest": (lambda at: (at / MANIFEST).unlink(), "not a complete snapshot"),
@@ -140,7 +141,7 @@ def test_damage_is_named_and_the_checkpoint_before_is_used(
 def test_damage_on_one_process_is_everyone_s(data: Path, out: Path, expected: str) -> None:
     """Only process 1 reads the damaged block; all go back to the same checkpoint."""
     run(*command(data, out, 2, iterations=70)).expect(0)
-    flip(checkpoint(out, 70) / "shard-00001.h5")
+    spoil(checkpoint(out, 70) / "shard-00001.h5")
     result = run(*command(data, out, 2)).expect(0)
     assert result.err.count("falling back") == 1
     assert digest(out) == expected
@@ -149,7 +150,7 @@ def test_damage_on_one_process_is_everyone_s(data: Path, out: Path, expected: st
 def test_without_a_readable_checkpoint_a_run_is_refused(data: Path, out: Path) -> None:
     """It would start from the beginning under the eyes of a user who thinks that it goes on."""
     for path in checkpoint(out).parent.iterdir():
-        flip(path / SHARD)
+        spoil(path / SHARD)
     before = sorted(out.rglob("*"))
     with pytest.raises(InputError, match=r"no checkpoint in .* can be read"):
         go(data, out, iterations=80)
@@ -328,7 +329,7 @@ def test_safe_settings_can_be_overridden(data: Path, out: Path, capfd: pytest.Ca
     assert go(data, out, iterations=90) == 0  # and back to the checkpoints from before
     assert len([line for line in metrics(out) if line["iteration"] > 60]) == 30
     for iteration in steps(checkpoint(out).parent)[-1:]:
-        flip(checkpoint(out, iteration) / SHARD)
+        spoil(checkpoint(out, iteration) / SHARD)
     assert go(data, out, iterations=100) == 0
     digest(out)
 

@@ -97,6 +97,10 @@ class Formula:
         return parse(self.source, (*self.columns, *self.rows))
 
     @functools.cached_property
+    def _reads_gradient(self) -> bool:
+        return not self._body.read.isdisjoint(("grad", "grad_likelihood"))
+
+    @functools.cached_property
     def _roles(self) -> dict[tuple[Any, ...], _Roles]:
         return {}
 
@@ -142,7 +146,12 @@ class Formula:
             A name is neither a field nor given; an array has the wrong shape, dtype or order; noise or prior is
             missing; the noise's numbers are out of range.
         """
-        if gradient is not None and gradient.numbers:
+        if not self._reads_gradient:
+            gradient = None
+        elif gradient is not None and gradient.numbers:
+            taken = given.keys() & gradient.numbers.keys()
+            if taken:
+                raise ValueError(f"{min(taken)!r} is a number of the gradient: call the formula's own by another name")
             given = {**given, **gradient.numbers}
         roles = self._resolved(arrays, given, gradient)
         fields = [arrays[name] for name in roles.fields.values()]

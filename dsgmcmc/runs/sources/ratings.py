@@ -71,7 +71,6 @@ class RatingsSource:
 
     def check(self, config: ResolvedConfig, processes: int) -> None:
         """See `Source.check`."""
-        log.info("grid %d x %d", config.grid, config.grid)
         with open_ratings(self.path) as ratings:
             if config.grid > ratings.n_cols:
                 raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.path}")
@@ -106,6 +105,7 @@ class RatingsSource:
 
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
+        log.info("grid %d x %d", config.grid, config.grid)
         data = ring.agree(partial(open_ratings, self.path), "sample")
         blocks = RatingBlocks(data, ring, data.mean if config.center else 0.0)
         return partial(make_factorisation, config, blocks, ring, data.transposed), data.nnz

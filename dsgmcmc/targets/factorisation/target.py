@@ -168,7 +168,11 @@ class FactorTarget:
         """See `Target.all_data_seen`: draws the hyperparameters."""
         sweeps = (self.stream.iteration + 1) // self.sweep_length
         if self.model.is_turn(sweeps):
-            self.model.draw(self.hyperparameters, self.circulation, self.stream, self.positions, self.squared_error)
+            self.draw_hyperparameters()
+
+    def draw_hyperparameters(self) -> None:
+        """Draw them given the state as it is. Collective."""
+        self.model.draw(self.hyperparameters, self.circulation, self.stream, self.positions, self.squared_error)
 
     def information(self, position: str) -> Information:
         """See `Target.information`. The columns must be at home."""

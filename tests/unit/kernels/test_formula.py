@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formula import Formula, Gradient
 from dsgmcmc.kernels.philox import NoiseKey, normals
 
 KEY = NoiseKey(first=37, seed=3, chain=1, purpose=2, iteration=9, factor=1)
@@ -15,20 +17,17 @@ EVERYTHING = Formula(
     gm = g * c - 1 / 3
     v = alpha * v + (1 - alpha) * gm ** 2
     d = 1 / (0.25 + sqrt(v))
-    theta = theta - eps * d * (g + prior) * by_row + sqrt(2 * eps * d) * z * by_column
+    theta = theta - eps * d * (g + grad_prior) * by_row + sqrt(2 * eps * d) * z * by_column
     size = theta * theta
     low = minimum(theta, 0.5)
     high = maximum(-theta, abs(g))
     """,
-    fields=("theta", "g", "v"),
-    scalars=("alpha", "eps", "c"),
     columns=("by_column",),
     rows=("by_row",),
     sums=("size", "v"),
     column_sums=("low",),
     row_sums=("theta",),
     row_max=("high",),
-    prior_of="theta",
 )
 
 
@@ -46,27 +45,24 @@ def inputs(n: int, D: int, dtype=np.float32, dense: bool = False):
     if dense:
         factor = rng.standard_normal((D, D)) / np.sqrt(D)
         precision = factor @ factor.T
-    return fields, {
-        "scalars": {"alpha": 0.9, "eps": 0.01, "c": 0.5},
-        "columns": {"by_column": rng.standard_normal(D).astype(dtype)},
-        "rows": {"by_row": rng.random(n).astype(dtype)},
-        "noise": KEY,
-        "prior": (rng.standard_normal(D).astype(dtype), precision.astype(dtype)),
-    }
+    mean = rng.standard_normal(D).astype(dtype)
+    given = {"alpha": 0.9, "eps": 0.01, "c": 0.5}
+    given |= {"by_column": rng.standard_normal(D).astype(dtype), "by_row": rng.random(n).astype(dtype)}
+    return fields, {"given": given, "noise": KEY, "prior": lambda: (mean, precision.astype(dtype))}
 
 
-def in_numpy(fields, scalars, columns, rows, noise, prior):
+def in_numpy(fields, given, noise, prior):
     """EVERYTHING in float64."""
     theta, g, v = (fields[name].astype(float) for name in ("theta", "g", "v"))
-    mean, precision = prior
+    mean, precision = prior()
     z = globals()["noise"](*theta.shape)
     dense = precision.ndim == 2
     pull = (theta - mean) @ precision.astype(float) if dense else precision * (theta - mean)
-    gm = g * scalars["c"] - 1 / 3
-    v = scalars["alpha"] * v + (1 - scalars["alpha"]) * gm**2
+    gm = g * given["c"] - 1 / 3
+    v = given["alpha"] * v + (1 - given["alpha"]) * gm**2
     d = 1 / (0.25 + np.sqrt(v))
-    eps = scalars["eps"]
-    theta = theta - eps * d * (g + pull) * rows["by_row"][:, None] + np.sqrt(2 * eps * d) * z * columns["by_column"]
+    eps = given["eps"]
+    theta = theta - eps * d * (g + pull) * given["by_row"][:, None] + np.sqrt(2 * eps * d) * z * given["by_column"]
     return {"theta": theta, "v": v, "g": g}, {
         "size": (theta**2).sum(),
         "v": v.sum(),
@@ -108,7 +104,7 @@ def test_double_precision():
 
 def test_exp_and_log():
     """Protects the functions that take longer, and their values where they are not finite."""
-    formula = Formula("y = exp(x)\nx = log(x)", fields=("x", "y"))
+    formula = Formula("y = exp(x)\nx = log(x)")
     values = np.array([[0.5, 3.0, 80.0, 1e-30], [-1.0, 0.0, np.inf, np.nan]], np.float32)
     fields = {"x": values.copy(), "y": np.zeros_like(values)}
     formula.apply(fields)
@@ -121,7 +117,7 @@ def test_division_and_roots_are_exact():
     """Protects extreme values: no estimates of reciprocals and roots, which differ between processors."""
     x = np.resize(np.array([0, 4, np.inf, -0.0, 0.25, 3e38, 1e-38, 7], np.float32), (30, 8))
     fields = {"x": x.copy(), "y": np.zeros_like(x)}
-    Formula("y = 1 / sqrt(x)\nx = 3 / x", fields=("x", "y")).apply(fields)
+    Formula("y = 1 / sqrt(x)\nx = 3 / x").apply(fields)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(fields["y"], np.float32(1) / np.sqrt(x))
         np.testing.assert_array_equal(fields["x"], np.float32(3) / x)
@@ -130,14 +126,14 @@ def test_division_and_roots_are_exact():
 def test_single_precision_is_kept():
     """Protects speed and bits: literals and scalars take the arrays' dtype instead of promoting them."""
     x = np.full((1, 4), 1 + 2.0**-12, np.float32)  # its square needs 25 bits
-    formula = Formula("a = 0.5 * x * x\nb = half * x * x", fields=("x",), scalars=("half",), sums=("a", "b"))
-    totals = formula.apply({"x": x}, scalars={"half": 0.5})
+    formula = Formula("a = 0.5 * x * x\nb = half * x * x", sums=("a", "b"))
+    totals = formula.apply({"x": x}, {"half": 0.5})
     assert totals == {"a": 2 * (1 + 2.0**-11), "b": 2 * (1 + 2.0**-11)}
 
 
 def test_noise_is_that_of_the_generator():
     """Protects the invariant: inside a formula the normals have the bits that `normals` gives, by element."""
-    formula = Formula("x = z", fields=("x",))
+    formula = Formula("x = z")
     n, D = 211, 33
     x = np.empty((n, D), np.float32)
     formula.apply({"x": x}, noise=KEY)
@@ -167,9 +163,7 @@ def test_bits_do_not_depend_on_place_in_memory(dense):
 
 def test_divergence_shows():
     """Protects the detection of divergence: NaN and infinity survive into values and totals."""
-    formula = Formula(
-        "x = minimum(x, 2)\ny = maximum(1, y)\nt = x", fields=("x", "y"), sums=("t",), row_sums=("x",), row_max=("y",)
-    )
+    formula = Formula("x = minimum(x, 2)\ny = maximum(1, y)\nt = x", sums=("t",), row_sums=("x",), row_max=("y",))
     x = np.ones((40, 5), np.float32)
     x[7, 2] = np.nan
     totals = formula.apply({"x": x, "y": x.copy()})
@@ -180,10 +174,81 @@ def test_divergence_shows():
 
 def test_no_rows():
     """Protects blocks without rows: nothing happens, totals are zero."""
-    formula = Formula("x = x + 1\ny = x", fields=("x",), sums=("x",), column_sums=("y",))
+    formula = Formula("x = x + 1\ny = x", sums=("x",), column_sums=("y",))
     totals = formula.apply({"x": np.zeros((0, 3), np.float32)})
     assert totals["x"] == 0
     assert np.array_equal(totals["y"], np.zeros(3))
+
+
+# ---------------------------------------------------------------------- what names mean
+
+
+def test_a_name_is_what_it_is_where_the_formula_is_applied():
+    """Protects one formula for all targets: a field here is a number there, and neither is taken for the other."""
+    formula = Formula("x = x + shift", sums=("x",))
+    for shift in (np.full((2, 3), 10.0, np.float32), 100.0, 1000.0, np.full((2, 3), 20.0, np.float32)):
+        x = np.ones((2, 3), np.float32)
+        if isinstance(shift, float):
+            formula.apply({"x": x}, {"shift": shift})
+        else:
+            formula.apply({"x": x, "shift": shift})
+        assert (x == 1 + np.max(shift)).all()
+
+
+def test_a_text_names_the_field_that_stands_for_a_name():
+    """Protects fields that are numbered, and those that exchange their names: the arrays themselves are changed."""
+    formula = Formula("new = old + 1\nold = 0.5 * new")
+    arrays = {name: np.full((2, 2), value) for name, value in (("a", 1.0), ("b", 2.0), ("new", 7.0))}
+    formula.apply(arrays, {"old": "a", "new": "b"})
+    assert {name: array[0, 0] for name, array in arrays.items()} == {"a": 1.0, "b": 2.0, "new": 7.0}
+    formula.apply(arrays, {"old": "b", "new": "a"})
+    assert {name: array[0, 0] for name, array in arrays.items()} == {"a": 3.0, "b": 1.5, "new": 7.0}
+
+
+def test_a_name_that_is_no_field_is_the_formulas_own():
+    """Protects the state: what a formula computes on the way is not kept, and needs no array."""
+    x, y = np.ones((3, 2)), np.ones((3, 2))
+    formula = Formula("y = 3 * x\nx = y + 1")
+    formula.apply({"x": x})
+    assert (x == 4).all()
+    formula.apply({"x": x, "y": y})
+    assert (y == 12).all()
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_the_gradient_means_what_was_taken(dense):
+    """Protects samplers from how gradients are taken: at once with the prior, or scaled and completed when read."""
+    fields, arguments = inputs(70, 5, np.float64, dense)
+    mean, precision = arguments["prior"]()
+    theta, g = fields["theta"].copy(), fields["g"]
+    prior = (theta - mean) @ precision if dense else (theta - mean) * precision
+    formula = Formula("theta = theta + 1\nmean_gradient = grad_likelihood / 7\nall_of_it = grad\nagain = grad")
+    for gradient, likelihood in (
+        (Gradient("g + grad_prior", "g"), g),
+        (Gradient("tau * g + grad_prior", "tau * g", {"tau": 2.5}), 2.5 * g),
+        (Gradient("tau * g + grad_prior", "tau * g", {"tau": 0.5}), 0.5 * g),
+    ):
+        arrays = {"theta": theta.copy(), "g": g} | {
+            name: np.zeros_like(g) for name in ("mean_gradient", "all_of_it", "again")
+        }
+        formula.apply(arrays, prior=arguments["prior"], gradient=gradient)
+        np.testing.assert_allclose(arrays["mean_gradient"], likelihood / 7, rtol=1e-12)
+        np.testing.assert_allclose(arrays["all_of_it"], likelihood + prior, rtol=1e-12, err_msg="before this pass")
+        np.testing.assert_array_equal(arrays["again"], arrays["all_of_it"])
+    with_prior = {"theta": theta.copy(), "g": g}
+    Formula("theta = theta - grad").apply(with_prior, gradient=Gradient("g"))
+    np.testing.assert_array_equal(with_prior["theta"], theta - g)
+
+
+def test_numbers_of_the_gradient_are_not_taken_for_the_samplers():
+    """Protects samplers with a scalar of that name: by parts it would be theirs, by full gradients silently not."""
+    arrays = {"theta": np.ones((2, 2)), "g": np.ones((2, 2))}
+    formula = Formula("theta = theta - tau * grad")
+    with pytest.raises(ValueError, match="tau"):
+        formula.apply(arrays, {"tau": 0.5}, gradient=Gradient("tau * g", "tau * g", {"tau": 4.0}))
+
+
+# ---------------------------------------------------------------------- what is refused
 
 
 @pytest.mark.parametrize(
@@ -195,8 +260,6 @@ def test_no_rows():
         ("x[0] = 1", "only `name = expression`"),
         ("x = y = 1", "only `name = expression`"),
         ("import os", "only `name = expression`"),
-        ("x = unknown", "unknown"),
-        ("x = later\nlater = 1", "later"),
         ("x = __import__('os')", "not allowed"),
         ("x = sin(x)", "not allowed"),
         ("x = sqrt(x, x)", "not allowed"),
@@ -208,31 +271,34 @@ def test_no_rows():
         ("x = True", "not allowed"),
         ("x = 'a'", "not allowed"),
         ("x = x % 2", "not allowed"),
-        ("eps = x", "cannot be assigned"),
+        ("x = _x", "not allowed"),
         ("z = x", "cannot be assigned"),
+        ("grad = x", "cannot be assigned"),
+        ("grad_prior = x", "cannot be assigned"),
         ("sqrt = x", "cannot be assigned"),
         ("range = x", "cannot be assigned"),
         ("_x = x", "cannot be assigned"),
-        ("x = prior", "prior"),
+        ("by_row = x", "cannot be assigned"),
     ],
 )
 def test_refuses_other_language(source, message):
     """Protects the generated code: only the small language gets into it."""
     with pytest.raises(ValueError, match=message):
-        Formula(source, fields=("x",), scalars=("eps",))
+        Formula(source, rows=("by_row",))
 
 
 @pytest.mark.parametrize(
     "declared",
     [
-        {"fields": ()},
-        {"fields": ("x", "x")},
-        {"fields": ("x",), "scalars": ("x",)},
-        {"fields": ("x",), "scalars": ("z",)},
-        {"fields": ("x",), "scalars": ("a b",)},
-        {"fields": ("x",), "sums": ("other",)},
-        {"fields": ("x",), "sums": ("x",), "row_sums": ("x",)},
-        {"fields": ("x",), "prior_of": "x"},
+        {"rows": ("x",)},
+        {"columns": ("a", "a")},
+        {"columns": ("a",), "rows": ("a",)},
+        {"columns": ("z",)},
+        {"columns": ("grad",)},
+        {"rows": ("a b",)},
+        {"rows": ("_a",)},
+        {"sums": ("other",)},
+        {"sums": ("x",), "row_sums": ("x",)},
     ],
 )
 def test_refuses_wrong_declarations(declared):
@@ -242,31 +308,64 @@ def test_refuses_wrong_declarations(declared):
 
 
 @pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = unknown", "'unknown' is no field of x, g, and is not given"),
+        ("x = later\nlater = 1", "'later' is no field"),
+        ("x = prior", "'prior' is no field"),
+        ("eps = x", "'eps' cannot be assigned: it is given as a number"),
+        ("x = other", "'nowhere' is no field"),
+        ("x = grad_prior", "field 'theta', which there is not"),
+        ("x = grad_likelihood", "'grad_likelihood', which was not taken"),
+        ("g = x\nx = grad", "assigns 'g', which grad = g reads"),
+    ],
+)
+def test_refuses_names_that_nobody_gives(source, message):
+    """Protects against a typing error that would be read as something else, where the formula is applied."""
+    arrays = {name: np.ones((2, 2), np.float32) for name in ("x", "g")}
+    given = {"eps": 0.1} | ({"other": "nowhere"} if "other" in source else {})
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Formula(source).apply(arrays, given, gradient=Gradient("g"))
+    assert (arrays["x"] == 1).all()
+
+
+def test_refuses_a_gradient_that_was_not_taken():
+    """Protects against stepping along what another formula left in scratch."""
+    with pytest.raises(ValueError, match="'grad', which was not taken"):
+        Formula("x = grad").apply({"x": np.ones((2, 2))})
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"fields": {"theta": np.zeros((4, 3), np.float32)}},
         {"fields": {"g": np.zeros((5, 3), np.float64)}},
         {"fields": {"g": np.zeros((3, 5), np.float32).T}},
-        {"columns": {"by_column": np.zeros(5, np.float32)}},
-        {"rows": {"by_row": np.zeros(3, np.float32)}},
+        {"fields": {"g": np.zeros(15, np.float32)}},
+        {"given": {"by_column": np.zeros(5, np.float32)}},
+        {"given": {"by_row": np.zeros(3, np.float32)}},
+        {"given": {"by_row": None}},
+        {"given": {"eps": np.zeros(3, np.float32)}},
         {"noise": None},
         {"prior": None},
-        {"prior": (np.zeros(3, np.float32), np.zeros((3, 4), np.float32))},
-        {"prior": (np.zeros(3, np.float32), np.zeros(3, np.float64))},
+        {"prior": lambda: (np.zeros(3, np.float32), np.zeros((3, 4), np.float32))},
+        {"prior": lambda: (np.zeros(3, np.float32), np.zeros(3, np.float64))},
         {"noise": KEY._replace(iteration=-1)},
     ],
 )
 def test_refuses_wrong_arrays(change):
     """Protects memory: compiled loops do not check bounds, so shapes, dtypes and order are checked before."""
     fields, arguments = inputs(5, 3)
-    fields |= change.pop("fields", {})
+    fields |= change.get("fields", {})
+    given = arguments["given"] | change.get("given", {})
+    others = {name: value for name, value in change.items() if name in ("noise", "prior")}
     before = fields["v"].copy()
     with pytest.raises(ValueError, match=r".+"):
-        EVERYTHING.apply(fields, **(arguments | change))
+        EVERYTHING.apply(fields, **(arguments | {"given": given} | others))
     assert np.array_equal(fields["v"], before)
 
 
 def test_refuses_integers():
     """Protects against compiling for dtypes in which a formula has no meaning."""
     with pytest.raises(ValueError, match="int64"):
-        Formula("x = x + 1", fields=("x",)).apply({"x": np.zeros((2, 2), int)})
+        Formula("x = x + 1").apply({"x": np.zeros((2, 2), int)})

@@ -36,12 +36,17 @@ def make_case(K: int, biases: bool, n: int = 13, m: int = 9, density: float = 0.
     return Case(indptr, indices, values, *factors, *weights)
 
 
-def reference(case: Case, K: int, theta_w, theta_h, weighted: bool = False):
-    """Half the weighted squared errors' gradient, in float64, and the sums of squared errors."""
+def residual(x, eta):
+    """Score of a Gaussian."""
+    return x - eta
+
+
+def reference(case: Case, K: int, theta_w, theta_h, weighted: bool = False, score=residual):
+    """Minus the weighted log density's gradient, in float64, and the sums of squared scores."""
     rows = np.repeat(np.arange(len(theta_w)), np.diff(case.indptr))
     columns = case.indices
     w, h = theta_w[rows].astype(float), theta_h[columns].astype(float)
-    e = case.values - (w[:, :K] * h[:, :K]).sum(1) - w[:, K:].sum(1) - h[:, K:].sum(1)
+    e = score(case.values, (w[:, :K] * h[:, :K]).sum(1) + w[:, K:].sum(1) + h[:, K:].sum(1))
     g = case.weight_w[rows].astype(float) if weighted else np.ones(len(rows))
     gp = case.weight_h[columns].astype(float) if weighted else np.ones(len(rows))
     w[:, K:] = h[:, K:] = 1  # the partner of a bias
@@ -54,7 +59,7 @@ def reference(case: Case, K: int, theta_w, theta_h, weighted: bool = False):
     return out_w, out_h, (g * gp * e**2).sum(), sse_w, sse_h
 
 
-def run(case: Case, K: int, biases: bool, weighted: bool, scale: float):
+def run(case: Case, K: int, biases: bool, weighted: bool, scale: float, score: str = "x - eta"):
     """The kernel on outputs that are not zero, whose former content is taken off again."""
     rng = np.random.default_rng(1)
     before_w = rng.standard_normal(case.theta_w.shape).astype(np.float32)
@@ -62,7 +67,7 @@ def run(case: Case, K: int, biases: bool, weighted: bool, scale: float):
     out_w, out_h = before_w.copy(), before_h.copy()
     sse_w, sse_h = np.full(len(out_w), 3.0), np.full(len(out_h), 5.0)
     extra = (case.weight_w, case.weight_h, sse_w, sse_h) if weighted else ()
-    kernel = gradient_kernel(K, biases, weighted)
+    kernel = gradient_kernel(K, biases, weighted, score)
     total = kernel(case.indptr, case.indices, case.values, case.theta_w, case.theta_h, out_w, out_h, *extra, scale)
     return out_w - before_w, out_h - before_h, total, sse_w - 3, sse_h - 5
 
@@ -87,13 +92,41 @@ def test_equals_numpy(K, biases, weighted):
     """Protects both gradients, their accumulation, the scale and every sum of squared errors."""
     case = make_case(K, biases)
     got = run(case, K, biases, weighted, scale=2.5)
-    want = reference(case, K, case.theta_w, case.theta_h, weighted)
+    check(got, reference(case, K, case.theta_w, case.theta_h, weighted), weighted)
+
+
+def check(got, want, weighted):
+    """At scale 2.5."""
     for mine, true, factor in zip(got[:2], want[:2], (2.5, 2.5), strict=True):
         np.testing.assert_allclose(mine, factor * true, rtol=1e-5, atol=1e-5)
     assert got[2] == pytest.approx(want[2], rel=1e-5)
     if weighted:
         np.testing.assert_allclose(got[3], want[3], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(got[4], want[4], rtol=1e-5, atol=1e-6)
+
+
+# Both ways in which columns are gone through, with whole blocks of them alone and with a rest.
+@pytest.mark.parametrize(("K", "biases", "weighted"), [(7, True, False), (16, False, True), (130, True, True)])
+@pytest.mark.parametrize(
+    ("source", "score"),
+    [
+        ("x - exp(eta)", lambda x, eta: x - np.exp(eta)),
+        ("maximum(x, 0) - 1 / (1 + exp(-eta))", lambda x, eta: np.maximum(x, 0) - 1 / (1 + np.exp(-eta))),
+        ("0.25 - eta", lambda x, eta: 0.25 - eta),
+    ],
+)
+def test_any_score_of_rating_and_predictor(K, biases, weighted, source, score):
+    """Protects other laws of a rating: the score is what the likelihood says, wherever the sum is begun."""
+    case = make_case(K, biases)
+    got = run(case, K, biases, weighted, 2.5, source)
+    check(got, reference(case, K, case.theta_w, case.theta_h, weighted, score), weighted)
+
+
+@pytest.mark.parametrize("score", ["x - theta", "x - eta\ny = x", "sin(x)", "", "x - tw"])
+def test_other_scores_are_refused(score):
+    """Protects the generated code: what is no expression of x and eta does not get into it."""
+    with pytest.raises(ValueError, match=r".+"):
+        gradient_kernel(3, True, score=score)
 
 
 def test_is_the_gradient_of_the_returned_sum():

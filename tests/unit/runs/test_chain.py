@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import digest, metrics, sample, write_planted
+from support import digest, metrics, sample, spoil, write_planted
 
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.parallel.agreement import agree
@@ -42,14 +42,6 @@ def checkpoint(out: Path, iteration: int) -> Path:
 
 def saved(out: Path, kind: str = "checkpoints") -> list[int]:
     return steps(out / kind / "chain-0")
-
-
-def spoil(snapshot: Path) -> None:
-    """Change one byte in the middle of a shard's data."""
-    shard = next(snapshot.glob("shard-*.h5"))
-    content = bytearray(shard.read_bytes())
-    content[-9] ^= 1
-    shard.write_bytes(content)
 
 
 # ---------------------------------------------------------------------- when parameters are drawn
@@ -130,7 +122,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_made_again(
     expected = digest(out)
     newest = checkpoint(out, 22)
     if damage == "shard":
-        spoil(newest)
+        spoil(newest / "shard-00000.h5")
     elif damage == "manifest":
         (newest / "manifest.json").write_text("{}")
     elif damage == "no text":
@@ -167,7 +159,7 @@ def test_without_a_readable_checkpoint_a_run_is_not_started_over(data: Path, tmp
     """It would overwrite what the user may still save by hand."""
     out = go(data, tmp_path / "run", checkpoint_every=20)
     for iteration in saved(out):
-        spoil(checkpoint(out, iteration))
+        spoil(checkpoint(out, iteration) / "shard-00000.h5")
     with pytest.raises(InputError, match=r"no checkpoint in .* can be read"):
         sample(SELF, data, out, resume=True)
     assert len(saved(out)) == 2

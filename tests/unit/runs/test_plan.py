@@ -1,6 +1,6 @@
 """What ``--dry-run`` says a run needs, against what it takes, and messages that MPI cannot count.
 
-Bytes that are sent: ``tests/mpi/test_world.py``.
+Bytes that are sent: ``tests/mpi/test_target.py``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.runs.plan import MAX_COUNT, Costs, check_messages
-from dsgmcmc.runs.recorder import Observer
+from dsgmcmc.runs.recorder import DrawRecorder
+from dsgmcmc.runs.sources.ratings import make_factorisation
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.target import FactorWorld
 
 SETTINGS: dict[str, Any] = {"rank": 8, "grid": 5, "save_draws": 3}
 
@@ -50,22 +49,11 @@ def allocate(data: Path, config: ResolvedConfig) -> list[int]:
     with open_ratings(data) as ratings:
         blocks = RatingBlocks(ratings, ring, ratings.mean)
         taken = [grown()]
-        world = FactorWorld(
-            ring,
-            blocks,
-            Schedule("shuffled", blocks.part_sizes.tolist(), 0, 0),
-            rank=config.rank,
-            biases=True,
-            fields=sampler.fields,
-            scratch=sampler.scratch,
-            seed=0,
-            chain=0,
-            weighted=config.noise != "shared",
-        )
+        target = make_factorisation(config, blocks, ring, False, 0, sampler)
         taken.append(grown())
-        observer = Observer(world, config.rank, True, config.save_draws)
+        recorders = [DrawRecorder(target, True, config.save_draws), *target.recorders()]
         taken.append(grown())
-        assert observer.has_test
+        assert recorders
     return taken
 
 

@@ -15,6 +15,7 @@ from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import AgreedError
 from dsgmcmc.runs.resolve import Resolution, resolve
+from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.storage.rundir import RunDirectory
 
 SMALL = {"rank": 2, "sampler": "psgld", "iterations": 20, "burn_in": 4, "thin": 4}
@@ -37,7 +38,9 @@ def messages(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixt
 
 def ask(data: Path, out: Path, *, resume: bool = False, override: bool = False, **options: Any) -> Resolution:
     """Resolve options on this process."""
-    return resolve(MPI.COMM_SELF, data, RunDirectory(out), Layers(options), resume=resume, override=override)
+    return resolve(
+        MPI.COMM_SELF, RatingsSource(data), RunDirectory(out), Layers(options), resume=resume, override=override
+    )
 
 
 @pytest.fixture
@@ -85,7 +88,7 @@ def test_a_run_is_not_written_over(data: Path, begun: Path) -> None:
 def test_a_run_goes_on_with_its_own_ratings_only(begun: Path, tmp_path: Path) -> None:
     """Whatever the path, the content counts."""
     other = write_planted(tmp_path / "other.h5", seed=5)
-    with pytest.raises(AgreedError, match=r"was sampled from other ratings than .*other\.h5"):
+    with pytest.raises(AgreedError, match=r"was sampled from other data than .*other\.h5"):
         ask(other, begun, resume=True)
 
 

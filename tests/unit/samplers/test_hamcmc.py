@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from arviz_stats.base import array_stats
 from mpi4py import MPI
 from runs import make_run
-from support import factor_world, metrics, sample, write_planted
+from support import factor_target, metrics, sample, write_planted
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.diagnostics.convergence import diagnose, split_subchains
@@ -20,24 +21,28 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.sample import sample as sample_vector
+from dsgmcmc.samplers.sample import vector_target
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.targets.factorisation.hyperparameters import Model
-from dsgmcmc.targets.state import PURPOSE_STEP
-from dsgmcmc.targets.vector import VectorWorld
+from dsgmcmc.targets.density import ALL, Data
+from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
+from dsgmcmc.targets.vector import VectorTarget
+from dsgmcmc.types import Factor, Purpose
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "reference"))
 
 from hamcmc import DenseHAMCMC
 
 D, N, SEED = 4, 50, 3
+PARTS = 4
 CURVATURE = 5.0
+Gradient = Callable[[np.ndarray, int], np.ndarray]
 
 
 class Minibatches:
-    """A correlated Gaussian, or a double well along every axis; every iteration has a minibatch of its own."""
+    """A correlated Gaussian of which every datum has another mean and curvature, or a double well along every axis."""
 
     def __init__(self, wells: bool = False) -> None:
         rng = np.random.default_rng(0)
@@ -47,32 +52,43 @@ class Minibatches:
         self.dimension, self.n_data = D, N
         self.curvature = np.full(D, CURVATURE)
         self.prior_mean, self.prior_precision = np.full(D, 0.1), np.full(D, 0.2)
+        self.means, self.scales = rng.normal(0, 0.7, (N, D)), rng.uniform(0.3, 1.7, N)
         #: If set, the gradient of the likelihood whatever the state.
         self.forced: np.ndarray | None = None
 
-    def gradient(self, theta: np.ndarray, iteration: int | None) -> np.ndarray:
-        """Gradient on the minibatch of an iteration, of which curvature and position are random."""
+    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        """Gradient of the energy of some data; of a part of them, if it is forced."""
         if self.forced is not None:
-            return np.broadcast_to(self.forced, theta.shape)
-        rng = np.random.default_rng([7, iteration or 0])
-        linear = (theta - rng.normal(0, 0.2, D)) @ self.precision * rng.uniform(0.8, 1.2)
-        return 1.1 * CURVATURE * (theta**3 / 9 - theta) if self.wells else linear
+            return np.broadcast_to(self.forced / PARTS, theta.shape)
+        means, scales = self.means[data], self.scales[data]
+        if self.wells:
+            return 1.1 * CURVATURE * (theta**3 / 9 - theta) * len(scales) / N
+        return (theta * scales.sum() - scales @ means) @ self.precision / N
 
-    def full_gradient(self, theta: np.ndarray, iteration: int) -> np.ndarray:
-        """With the prior's."""
-        return self.gradient(theta, iteration) + self.prior_precision * (theta - self.prior_mean)
+
+def path_of(sampler: HAMCMC, wells: bool = False) -> tuple[VectorTarget, Gradient]:
+    """Target of four parts, and the stochastic gradient of its energy, prior included, for the reference."""
+    density = Minibatches(wells)
+    target = vector_target(density, sampler, seed=SEED, grid=PARTS)
+
+    def gradient(theta: np.ndarray, iteration: int) -> np.ndarray:
+        data = np.arange(target.schedule.part(iteration), N, PARTS)
+        likelihood = PARTS * density.gradient(theta, data)
+        return likelihood + density.prior_precision * (theta - density.prior_mean)
+
+    return target, gradient
 
 
 def noise(n: int, iteration: int, factor: int = 0) -> np.ndarray:
     out = np.empty(n, np.float32)
-    normals(out, 0, SEED, 0, PURPOSE_STEP, iteration, factor)
+    normals(out, 0, SEED, 0, Purpose.STEP, iteration, factor)
     return out.astype(np.float64)
 
 
-def start_of(world: VectorWorld, sampler: HAMCMC) -> np.ndarray:
+def start_of(target: VectorTarget, sampler: HAMCMC) -> np.ndarray:
     """Initial state that `sampler.start` makes."""
-    sampler.start(world, 1.0)
-    return world.side[sampler.positions[-1]].copy()
+    sampler.start(target, 1.0)
+    return target.block[sampler.positions[-1]].copy()
 
 
 # ---------------------------------------------------------------------- the whole path, on a vector
@@ -82,25 +98,23 @@ def start_of(world: VectorWorld, sampler: HAMCMC) -> np.ndarray:
 @pytest.mark.parametrize("memory", [2, 3, 5])
 def test_the_path_is_that_of_dense_matrices(memory: int, gamma: float | None, trust: float) -> None:
     """Pairs, ages, slots, minibatches, first steps and defaults: every state to 1e-9, by an independent program."""
-    target = Minibatches()
     sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.3, gamma=gamma, trust=trust), 0)
-    world = VectorWorld(target, sampler, seed=SEED)
+    target, gradient = path_of(sampler)
     h0 = gamma or 1 / CURVATURE
-    reference = DenseHAMCMC(target.full_gradient, memory, 0.3 / CURVATURE / h0, trust, lambda t, g: np.full(D, h0))
-    expected = reference.run(start_of(world, sampler), lambda t: noise(D, t)[None], 60)
-    for theta, dense in zip(sample_vector(world, sampler, 60), expected, strict=True):
+    reference = DenseHAMCMC(gradient, memory, 0.3 / CURVATURE / h0, trust, lambda t, g: np.full(D, h0))
+    expected = reference.run(start_of(target, sampler), lambda t: noise(D, t)[None], 60)
+    for theta, dense in zip(sample_vector(target, sampler, 60), expected, strict=True):
         np.testing.assert_allclose(theta, dense, rtol=1e-9, atol=1e-9)
-    assert sampler.metrics(world)["skipped_pairs"] == 0
+    assert sampler.metrics()["skipped_pairs"] == 0
 
 
 @pytest.mark.parametrize(("memory", "burn_in"), [(2, 30), (4, 30), (4, 0)])
 def test_the_path_in_the_diagonal_metric(memory: int, burn_in: int) -> None:
     """While v follows the gradients, all products are taken anew; after burn-in v and its metric stay."""
-    target = Minibatches()
     sampler = HAMCMC(
         HAMCMCConfig(memory=memory, metric="diagonal", alpha=0.8, step_size=0.2, trust=0.5, lambda_n=3.0), burn_in
     )
-    world = VectorWorld(target, sampler, seed=SEED)
+    target, gradient = path_of(sampler)
     v = np.zeros(D)
 
     def h0(t: int, g: np.ndarray) -> np.ndarray:
@@ -109,43 +123,41 @@ def test_the_path_in_the_diagonal_metric(memory: int, burn_in: int) -> None:
             v[:] = 0.8 * v + 0.2 * squares if t else squares
         return 1 / N / (3.0 / N + np.sqrt(v))
 
-    reference = DenseHAMCMC(target.full_gradient, memory, 0.2, 0.5, h0)
-    expected = reference.run(start_of(world, sampler), lambda t: noise(D, t)[None], 60)
-    for iteration, (theta, dense) in enumerate(zip(sample_vector(world, sampler, 60), expected, strict=True)):
+    reference = DenseHAMCMC(gradient, memory, 0.2, 0.5, h0)
+    expected = reference.run(start_of(target, sampler), lambda t: noise(D, t)[None], 60)
+    for iteration, (theta, dense) in enumerate(zip(sample_vector(target, sampler, 60), expected, strict=True)):
         np.testing.assert_allclose(theta, dense, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(world.side["v"][0], v, rtol=1e-12)
+        np.testing.assert_allclose(target.block["v"][0], v, rtol=1e-12)
         assert iteration < 2 or v.all()
 
 
 def test_pairs_without_curvature_are_left_out_and_counted() -> None:
     """Between two wells the curvature is negative: such pairs would make H indefinite; users see how many."""
-    target = Minibatches(wells=True)
     sampler = HAMCMC(HAMCMCConfig(memory=3, step_size=0.1), 0)
-    world = VectorWorld(target, sampler, seed=SEED)
-    reference = DenseHAMCMC(target.full_gradient, 3, 0.1, 1.0, lambda t, g: np.full(D, 1 / CURVATURE))
+    target, gradient = path_of(sampler, wells=True)
+    reference = DenseHAMCMC(gradient, 3, 0.1, 1.0, lambda t, g: np.full(D, 1 / CURVATURE))
     ratios = []
-    expected = reference.run(start_of(world, sampler), lambda t: noise(D, t)[None], 150)
-    for theta, dense in zip(sample_vector(world, sampler, 150), expected, strict=True):
+    expected = reference.run(start_of(target, sampler), lambda t: noise(D, t)[None], 150)
+    for theta, dense in zip(sample_vector(target, sampler, 150), expected, strict=True):
         np.testing.assert_allclose(theta, dense, rtol=1e-8, atol=1e-8)
-        if world.iteration > 4:
-            ratios += (world.state["pairs.sy"].diagonal() / world.state["pairs.sbs"].diagonal()).tolist()
+        if target.stream.iteration > 4:
+            ratios += (sampler.products.sy.diagonal() / sampler.products.sbs.diagonal()).tolist()
     assert any(0 < ratio < 0.1 for ratio in ratios), "the bound itself is not tried"
     assert 0 < reference.skipped[0] < 140
-    assert sampler.metrics(world)["skipped_pairs"] == reference.skipped[0]
+    assert sampler.metrics()["skipped_pairs"] == reference.skipped[0]
 
 
 @pytest.mark.parametrize("memory", [2, 5])
 def test_the_first_samples_come_from_sgld(memory: int) -> None:
     """2M + 1 of them: M in a row from the start, then each from its own sub-chain; not one more."""
-    target = Minibatches()
     sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.3), 0)
-    world = VectorWorld(target, sampler, seed=SEED)
-    thetas = [start_of(world, sampler)]
+    target, gradient = path_of(sampler)
+    thetas = [start_of(target, sampler)]
     eps = 0.3 / CURVATURE
     sgld = []
-    for t, theta in enumerate(sample_vector(world, sampler, 2 * memory + 2)):
+    for t, theta in enumerate(sample_vector(target, sampler, 2 * memory + 2)):
         before = thetas[-1] if t < memory else thetas[-memory]
-        step = before - eps * target.full_gradient(before, t) + np.sqrt(2 * eps) * noise(D, t)
+        step = before - eps * gradient(before, t) + np.sqrt(2 * eps) * noise(D, t)
         sgld.append(bool(np.allclose(theta, step, rtol=1e-12, atol=1e-12)))
         thetas.append(theta.copy())
     assert sgld == [True] * (2 * memory + 1) + [False]
@@ -154,22 +166,23 @@ def test_the_first_samples_come_from_sgld(memory: int) -> None:
 # ---------------------------------------------------------------------- what H depends on
 
 
-def applied(world: VectorWorld, sampler: HAMCMC, iteration: int) -> tuple[np.ndarray, np.ndarray]:
-    """H_t and sqrt(2 eps) S_t z that an iteration applies, found by forcing gradients; the world is left as it was."""
-    target, here = world.target, sampler.position(iteration)
-    buffer, state = world.side.buffer.copy(), {name: value.copy() for name, value in world.state.items()}
+def applied(target: VectorTarget, sampler: HAMCMC, iteration: int) -> tuple[np.ndarray, np.ndarray]:
+    """H_t and sqrt(2 eps) S_t z that an iteration applies, found by forcing gradients; all is left as it was."""
+    density, here = target.density, sampler.position(iteration)
+    buffer = target.block.buffer.copy()
+    products = {name: value.copy() for name, value in sampler.products.arrays().items()}
     moves = []
-    world.iteration = iteration
-    prior, target.prior_precision = target.prior_precision, np.zeros(D)
+    target.begin(iteration)
+    prior, density.prior_precision = density.prior_precision, np.zeros(D)
     for forced in [np.zeros(D), *np.eye(D)]:
-        target.forced = forced
-        before = world.side[here].copy()
-        sampler.step(world, iteration)
-        moves.append(world.side[sampler._bind(iteration)["s0"]][0].copy())
-        np.testing.assert_allclose(moves[-1], (world.side[here] - before)[0], rtol=0, atol=1e-12)
-        world.side.buffer[:] = buffer
-        world.state = {name: value.copy() for name, value in state.items()}
-    target.forced, target.prior_precision = None, prior
+        density.forced = forced
+        before = target.block[here].copy()
+        sampler.step(target, iteration)
+        moves.append(target.block[sampler._bind(iteration)["s0"]][0].copy())
+        np.testing.assert_allclose(moves[-1], (target.block[here] - before)[0], rtol=0, atol=1e-12)
+        target.block.buffer[:] = buffer
+        sampler.products.take({name: value.copy() for name, value in products.items()})
+    density.forced, density.prior_precision = None, prior
     eps = sampler.config.step_size
     return -(np.array(moves[1:]) - moves[0]).T / eps, moves[0]
 
@@ -181,25 +194,24 @@ def test_h_never_sees_the_state_that_it_moves(memory: int, metric: Any) -> None:
 
     With the state in it, even quadratic targets are missed.
     """
-    target = Minibatches()
     sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.3, metric=metric), 10)
-    world = VectorWorld(target, sampler, seed=SEED)
-    thetas = [theta.copy() for theta in sample_vector(world, sampler, 40)]
+    target, gradient = path_of(sampler)
+    thetas = [theta.copy() for theta in sample_vector(target, sampler, 40)]
     t = 40
-    H, Sz = applied(world, sampler, t)
-    h0 = np.full(D, 1 / CURVATURE) if metric == "identity" else 1 / N / (9 / N + np.sqrt(world.side["v"][0]))
+    H, Sz = applied(target, sampler, t)
+    h0 = np.full(D, 1 / CURVATURE) if metric == "identity" else 1 / N / (9 / N + np.sqrt(target.block["v"][0]))
     pairs = []
     for tau in range(t - memory + 1, t):
         now, before = thetas[tau], thetas[tau - memory]
-        difference = target.full_gradient(now, tau) - target.full_gradient(before, tau)
+        difference = gradient(now, tau) - gradient(before, tau)
         pairs.append((now - before, difference + (now - before) / h0))
-    dense = DenseHAMCMC(target.full_gradient, memory, 0.3, 1.0, lambda t, g: h0)
+    dense = DenseHAMCMC(gradient, memory, 0.3, 1.0, lambda t, g: h0)
     expected, root = dense.metric(h0[None], pairs)
     np.testing.assert_allclose(H, expected[0], rtol=0, atol=1e-9 * np.abs(expected).max())
     np.testing.assert_allclose(Sz, np.sqrt(0.6) * root[0] @ noise(D, t), rtol=0, atol=1e-9 * np.abs(Sz).max())
 
-    world.side[sampler.position(t)][:] += [[1.0, -2.0, 3.0, 100.0]]
-    changed_H, changed_Sz = applied(world, sampler, t)
+    target.block[sampler.position(t)][:] += [[1.0, -2.0, 3.0, 100.0]]
+    changed_H, changed_Sz = applied(target, sampler, t)
     np.testing.assert_array_equal(changed_H, H)
     np.testing.assert_array_equal(changed_Sz, Sz)
 
@@ -216,48 +228,46 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_blocks_move_as_one_vector(data: Path, memory: int) -> None:
     """One metric for all of W and H, from sums over blocks: the dense path of the flattened factors, in float32."""
     sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.2), 0)
-    fields = tuple(field.name for field in sampler.fields)
-    world = factor_world(MPI.COMM_SELF, data, fields=fields, scratch=sampler.scratch, seed=SEED)
-    world.state = Model(2, True, "fixed", 1.0, 2.0).start(memory)
-    sampler.start(world, 0.5)
-    rows, columns = world.ratings.shape
-    d = world.dimension
+    model = HyperparameterModel(2, True, "fixed", 1.0, 2.0)
+    target = factor_target(MPI.COMM_SELF, data, model=model, sampler=sampler, seed=SEED)
+    sampler.start(target, 0.5)
+    rows, columns = target.ratings.shape
+    d = target.dimension
 
     def flat(name: str) -> np.ndarray:
-        sides = sorted(world.sides(), key=lambda side: (side.factor == "H", side.index))
-        return np.concatenate([side[name].ravel() for side in sides]).astype(np.float64)[None]
+        blocks = sorted(target.blocks(), key=lambda block: (block.factor, block.index))
+        return np.concatenate([block[name].ravel() for block in blocks]).astype(np.float64)[None]
 
     squared_errors: list[float] = []
 
     def gradient(theta: np.ndarray, iteration: int) -> np.ndarray:
         w, h = theta[0, : rows * d].reshape(rows, d), theta[0, rows * d :].reshape(columns, d)
         gw, gh = np.zeros_like(w), np.zeros_like(h)
-        part = world.schedule.part(iteration)
+        part = target.circulation.schedule.part(iteration)
         squared_errors.append(0.0)
-        for b in world.ring.blocks:
-            c = column_of(b, part, world.grid)
-            block = world.ratings.train[b, c]
-            local = np.repeat(np.arange(len(block.indptr) - 1), np.diff(block.indptr))
-            i, j = world.ratings.row_bounds[b] + local, world.ratings.column_bounds[c] + block.indices
-            e = block.values - (w[i, :2] * h[j, :2]).sum(axis=1) - w[i, 2] - h[j, 2]
+        for b in target.ring.blocks:
+            c = column_of(b, part, target.grid)
+            cell = target.ratings.train[b, c]
+            local = np.repeat(np.arange(len(cell.indptr) - 1), np.diff(cell.indptr))
+            i, j = target.ratings.row_bounds[b] + local, target.ratings.column_bounds[c] + cell.indices
+            e = cell.values - (w[i, :2] * h[j, :2]).sum(axis=1) - w[i, 2] - h[j, 2]
             squared_errors[-1] += e @ e
             one = np.ones((len(i), 1))
-            np.add.at(gw, i, -2.0 * world.grid * e[:, None] * np.hstack([h[j, :2], one]))
-            np.add.at(gh, j, -2.0 * world.grid * e[:, None] * np.hstack([w[i, :2], one]))
+            np.add.at(gw, i, -2.0 * target.grid * e[:, None] * np.hstack([h[j, :2], one]))
+            np.add.at(gh, j, -2.0 * target.grid * e[:, None] * np.hstack([w[i, :2], one]))
         return np.concatenate([gw.ravel(), gh.ravel()])[None] + theta
 
     def z(iteration: int) -> np.ndarray:
-        return np.concatenate([noise(rows * d, iteration, 0), noise(columns * d, iteration, 1)])[None]
+        return np.concatenate([noise(rows * d, iteration, Factor.W), noise(columns * d, iteration, Factor.H)])[None]
 
-    scale = world.peak_count
     size = (rows + columns) * d
-    reference = DenseHAMCMC(gradient, memory, 0.2, 1.0, lambda t, g: np.full(size, 1 / scale))
+    reference = DenseHAMCMC(gradient, memory, 0.2, 1.0, lambda t, g: np.full(size, 1 / target.curvature_bound))
     for iteration, dense in enumerate(reference.run(flat(sampler.positions[-1]), z, 40)):
-        world.iteration = iteration
-        sampler.step(world, iteration)
+        target.begin(iteration)
+        sampler.step(target, iteration)
         np.testing.assert_allclose(flat(sampler.position(iteration)), dense, rtol=0, atol=2e-4)
-    # tau is drawn from the errors of the drift gradients; those of the pairs' second ones do not count
-    assert world.squared_error.sum() == pytest.approx(sum(squared_errors[::2]), rel=1e-4)
+    # tau is drawn from the errors of a sweep's drift gradients; those of the pairs' second ones do not count
+    assert target.squared_error.sum() == pytest.approx(sum(squared_errors[::2][-target.grid :]), rel=1e-4)
 
 
 # ---------------------------------------------------------------------- sub-chains

@@ -8,28 +8,31 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 from pydantic import Field, ValidationError
-from support import digest, factor_world, sample, write_planted
+from support import digest, factor_target, metrics, sample, write_planted
 
 import dsgmcmc
 from dsgmcmc import samplers
 from dsgmcmc.config.layers import build
+from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.storage.manifest import Key, _check_key
-from dsgmcmc.targets.base import World
-from dsgmcmc.targets.factorisation.hyperparameters import Model
-from dsgmcmc.targets.factorisation.noise import start_weights
-from dsgmcmc.targets.factorisation.target import FactorWorld
+from dsgmcmc.storage.series import step_name
+from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.targets.base import Target
+from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.targets.state import Replicated, StateField
 
 GRID = 4
 STEPS = {"baoab": 0.02}  # the default is for real data, not for 250 ratings
@@ -44,31 +47,21 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestConformance:
     """Run for every sampler."""
 
-    def make(self, name: str, burn_in: int = 0) -> Sampler[Any]:
+    def make(self, name: str, gradient: str | None = None, burn_in: int = 0) -> Sampler[Any]:
         section = {"step_size": STEPS[name]} if name in STEPS else {}
-        return SAMPLERS[name](SAMPLERS[name].Config(**section), burn_in)
+        return SAMPLERS[name](SAMPLERS[name].Config(gradient=gradient, **section), burn_in)
 
-    def world(self, data: Path, sampler: Sampler[Any], seed: int = 0) -> FactorWorld:
-        """World at its start, as a chain makes it."""
-        world = factor_world(
-            MPI.COMM_SELF,
-            data,
-            GRID,
-            "home" if sampler.sweeps else "shuffled",
-            fields=sampler.fields,
-            scratch=sampler.scratch,
-            seed=seed,
-        )
-        world.state = Model(2, True, "normal-gamma", 1.0, None).start(len(sampler.positions))
-        start_weights(world)
-        sampler.start(world, 0.1)
-        return world
+    def target(self, data: Path, sampler: Sampler[Any], seed: int = 0) -> FactorTarget:
+        """Target at its start, as a chain makes it."""
+        target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler, seed=seed)
+        sampler.start(target, 0.1)
+        return target
 
-    def run(self, world: FactorWorld, sampler: Sampler[Any], iterations: int) -> bytes:
+    def run(self, target: FactorTarget, sampler: Sampler[Any], iterations: int) -> bytes:
         for iteration in range(iterations):
-            world.iteration = iteration
-            sampler.step(world, iteration)
-        return b"".join(side.buffer.tobytes() for side in world.sides())
+            target.begin(iteration)
+            sampler.step(target, iteration)
+        return b"".join(block.buffer.tobytes() for block in target.blocks())
 
     def test_it_is_one_file_named_after_it_that_cites_its_paper(self, name: str) -> None:
         """A reader has the paper in hand."""
@@ -97,10 +90,10 @@ class TestConformance:
     def test_its_fields_have_names_that_can_be_saved(self, name: str) -> None:
         """Unique, apart from scratch, and with the positions among them."""
         sampler = self.make(name)
-        names = [field.name for field in sampler.fields]
+        names = [field.name for field in sampler.kept]
         assert len(set(names)) == len(names)
         assert not set(names) & set(sampler.scratch)
-        assert not {"weight", "row_error", "squared_error"} & {*names, *sampler.scratch}, "these are the world's"
+        assert not {"weight", "row_error", "squared_error"} & {*names, *sampler.scratch}, "these are the target's"
         assert set(sampler.positions) <= set(names)
         assert all(_check_key(Key("state", "W", 0, field)) for field in names)
         m = len(sampler.positions)
@@ -109,76 +102,110 @@ class TestConformance:
     def test_it_weighs_draws_by_their_step(self, name: str, data: Path) -> None:
         """[Simsekli 2016, eq. 12]; constant where the step is."""
         sampler = self.make(name, burn_in=1000)
-        world = self.world(data, sampler)
-        weights = [sampler.weight(world, 100_000 + i) for i in range(10)]
+        target = self.target(data, sampler)
+        weights = [sampler.weight(target, 100_000 + i) for i in range(10)]
         assert weights == [sampler.config.step_size] * 10
+
+    def test_it_counts_iterations_as_its_gradient_does(self, name: str, data: Path) -> None:
+        """The configuration knows the length of a sweep before there is a target."""
+        for gradient in SAMPLERS[name].gradients:
+            sampler = self.make(name, gradient)
+            target = self.target(data, sampler)
+            assert type(sampler).sweep_length(sampler.config, GRID) == target.sweep_length
+            assert target.sweep_length == (GRID if gradient == "part" else 1)
 
     def test_it_moves_every_row_of_every_position(self, name: str, data: Path) -> None:
         """Also rows without a rating, which the prior and the noise move; and all numbers stay sane."""
-        sampler = self.make(name)
-        world = self.world(data, sampler)
-        before = {
-            (side.factor, side.index, position): side[position].copy()
-            for side in world.sides()
-            for position in sampler.positions
-        }
-        self.run(world, sampler, 2 * GRID * len(sampler.positions))
-        assert any((side.counts == 0).any() for side in world.sides())
-        for side in world.sides():
-            for position in sampler.positions:
-                theta = side[position]
-                assert np.isfinite(theta).all()
-                assert (theta != before[side.factor, side.index, position]).any(axis=1).all()
-                assert np.abs(theta).max() < 100
-            for field in world.layout.names:
-                assert np.isfinite(side[field]).all()
+        for gradient in SAMPLERS[name].gradients:
+            sampler = self.make(name, gradient)
+            target = self.target(data, sampler)
+            before = {
+                (block.factor, block.index, position): block[position].copy()
+                for block in target.blocks()
+                for position in sampler.positions
+            }
+            self.run(target, sampler, 2 * GRID * len(sampler.positions))
+            assert any((block.counts == 0).any() for block in target.blocks())
+            for block in target.blocks():
+                for position in sampler.positions:
+                    theta = block[position]
+                    assert np.isfinite(theta).all()
+                    assert (theta != before[block.factor, block.index, position]).any(axis=1).all()
+                    assert np.abs(theta).max() < 100
+                for field in target.layout.names:
+                    assert np.isfinite(block[field]).all()
 
     def test_it_is_a_function_of_the_seed(self, name: str, data: Path) -> None:
         """Nothing is drawn but from counters: two objects in one process do not disturb each other."""
         first, second = self.make(name), self.make(name)
-        worlds = [self.world(data, first), self.world(data, second)]
-        alone = self.run(self.world(data, self.make(name)), self.make(name), 9)
+        targets = [self.target(data, first), self.target(data, second)]
+        alone = self.run(self.target(data, self.make(name)), self.make(name), 9)
         for iteration in range(9):  # in turns
-            for world, sampler in zip(worlds, (first, second), strict=True):
-                world.iteration = iteration
-                sampler.step(world, iteration)
-        assert {b"".join(side.buffer.tobytes() for side in world.sides()) for world in worlds} == {alone}
+            for target, sampler in zip(targets, (first, second), strict=True):
+                target.begin(iteration)
+                sampler.step(target, iteration)
+        assert {b"".join(block.buffer.tobytes() for block in target.blocks()) for target in targets} == {alone}
         other = self.make(name)
-        assert self.run(self.world(data, other, seed=1), other, 9) != alone
+        assert self.run(self.target(data, other, seed=1), other, 9) != alone
 
     def test_everything_that_it_remembers_is_saved(self, name: str, data: Path) -> None:
         """A new object with the fields and the replicated state of the old one goes on with the same bits."""
         old = self.make(name, burn_in=20)
-        world = self.world(data, old)
-        self.run(world, old, 11)
+        target = self.target(data, old)
+        self.run(target, old, 11)
         new = self.make(name, burn_in=20)
-        copy = self.world(data, new, seed=0)
-        copy.place(11)
-        copy.state = {key: value.copy() for key, value in world.state.items()}
-        buffers = {(side.factor, side.index): side.buffer for side in world.sides()}
-        for side in copy.sides():
-            side.buffer[:] = buffers[side.factor, side.index]
+        copy = self.target(data, new)
+        copy.circulation.place(11)
+        saved = small(target, old)
+        for replicated in (copy.hyperparameters, *new.replicated):
+            replicated.take({key: value.copy() for key, value in saved.items()})
+        arrays = {key: array.copy() for key, array in target.saved()}
+        for key, array in copy.saved():
+            array[:] = arrays[key]
         for iteration in range(11, 18):
-            for each, sampler in ((world, old), (copy, new)):
-                each.iteration = iteration
+            for each, sampler in ((target, old), (copy, new)):
+                each.begin(iteration)
                 sampler.step(each, iteration)
-        for side in copy.sides():
-            other = next(s for s in world.sides() if (s.factor, s.index) == (side.factor, side.index))
-            assert side.buffer.tobytes() == other.buffer.tobytes()
-        assert copy.state.keys() == world.state.keys()
-        for key, value in copy.state.items():
+        arrays = dict(target.saved())
+        assert {key: array.tobytes() for key, array in copy.saved()} == {k: a.tobytes() for k, a in arrays.items()}
+        expected = small(target, old)
+        found = small(copy, new)
+        assert found.keys() == expected.keys()
+        for key, value in found.items():
             assert value.dtype == np.float64, key
-            assert value.tobytes() == world.state[key].tobytes(), key
+            assert value.tobytes() == expected[key].tobytes(), key
 
     def test_its_columns_rest_where_the_next_iteration_needs_them(self, name: str, data: Path) -> None:
-        """Sending is the sampler's duty: it visits the last time with `send`, or stays at home."""
-        sampler = self.make(name)
-        world = self.world(data, sampler)
-        for iteration in range(7):
-            world.iteration = iteration
-            assert world.part == world.schedule.part(iteration)
-            sampler.step(world, iteration)
-        assert world.part == world.schedule.part(7)
+        """Sending is the gradient's duty, or the sampler's where it visits by itself: at the last visit, or never."""
+        for gradient in SAMPLERS[name].gradients:
+            sampler = self.make(name, gradient)
+            target = self.target(data, sampler)
+            for iteration in range(7):
+                target.begin(iteration)
+                assert target.circulation.part == part_of(target, iteration)
+                sampler.step(target, iteration)
+            assert target.circulation.part == part_of(target, 7)
+
+    def test_a_gradient_that_it_cannot_use_is_refused(self, name: str) -> None:
+        """With those that it can; a sampler that only looks as if it sampled the target would be worse."""
+        sampler = SAMPLERS[name]
+        for other in {"part", "full", "no such"} - {*sampler.gradients}:
+            with pytest.raises(InputError, match=rf"'{other}'; it takes {' or '.join(sampler.gradients)}"):
+                build({"sampler": {"name": name, "gradient": other}}).resolved()
+
+
+def small(target: FactorTarget, sampler: Sampler[Any]) -> dict[str, np.ndarray]:
+    """Arrays of target and sampler that are the same on all processes."""
+    found = target.small()
+    for replicated in sampler.replicated:
+        assert not found.keys() & replicated.arrays().keys()
+        found |= replicated.arrays()
+    return found
+
+
+def part_of(target: FactorTarget, iteration: int) -> int:
+    """Part at which the columns rest before an iteration; with full gradients they stay at home."""
+    return target.circulation.schedule.part(iteration) if target.circulation.schedule else 0
 
 
 # ---------------------------------------------------------------------- the registry
@@ -214,8 +241,17 @@ def test_no_other_code_knows_a_sampler_by_name() -> None:
         if "samplers" not in path.relative_to(package).parts:
             for line, name in mentions(ast.parse(path.read_text(encoding="utf-8"))):
                 found.setdefault(str(path.relative_to(package)), []).append(f"{line}: {name}")
-    assert set(found) <= {"config/run.py", "cli/cluster/bench.py"}, found
-    assert len(found["config/run.py"]) == 2
+    assert set(found) <= {"config/chain.py", "config/layers.py", "cli/cluster/bench.py"}, found
+    assert len(found["config/chain.py"]) == len(found["config/layers.py"]) == 1
+
+
+@dataclass
+class Visits(Replicated):
+    """Iterations made, (1,)."""
+
+    saved_as: ClassVar[dict[str, str]] = {"number": "visits"}
+
+    number: np.ndarray
 
 
 class Halves(Sampler[StepSize]):
@@ -226,36 +262,41 @@ class Halves(Sampler[StepSize]):
 
         step_size: float = Field(0.3, gt=0)
 
-    UPDATE = Formula(
-        "age = age + 1\ntheta = theta - eps * g + noise * z", fields=("theta", "g", "age"), scalars=("eps", "noise")
-    )
+    gradients = ("part", "full")
+    UPDATE = Formula("age = age + 1\ntheta = theta - eps * grad + noise * z")
+
+    def __init__(self, config: StepSize, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.visits = Visits(np.zeros(1))
+        self.replicated = (self.visits,)
 
     @property
-    def fields(self) -> tuple[samplers.base.Field, ...]:
-        return (samplers.base.Field("theta"), samplers.base.Field("age"))
+    def fields(self) -> tuple[StateField, ...]:
+        return (StateField("theta"), StateField("age"))
 
-    def start(self, world: World, sd: float) -> None:
-        super().start(world, sd)
-        world.state["visits"] = np.zeros(1)
+    def metrics(self) -> dict[str, float]:
+        return {"visits": float(self.visits.number[0])}
 
-    def metrics(self, world: World) -> dict[str, float]:
-        return {"visits": float(world.state["visits"][0])}
-
-    def step(self, world: World, iteration: int) -> None:
-        world.state["visits"] = world.state["visits"] + 1
-        eps = self.config.step(iteration, world.grid, self.burn_in) / world.peak_count
-        for block in world.visit(send=True):
-            block.gradient("theta", "g")
-            for side in block.sides:
-                side.update(self.UPDATE, eps=eps, noise=sqrt(2 * eps))
+    def step(self, target: Target, iteration: int) -> None:
+        self.visits.number = self.visits.number + 1
+        eps = self.step_size(target, iteration) / target.curvature_bound
+        for block in self.gradient(target, "theta"):
+            block.update(self.UPDATE, eps=eps, noise=sqrt(2 * eps))
 
 
-def test_a_new_sampler_needs_a_class_and_a_line(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gradient", Halves.gradients)
+def test_a_new_sampler_needs_a_class_and_a_line(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gradient: str
+) -> None:
     """Configured, run, measured, stopped, resumed and verified, with nothing changed but the registry."""
     monkeypatch.setitem(SAMPLERS, "halves", Halves)
-    settings = {"sampler": {"name": "halves", "step_size": 0.2}, "rank": 2, "iterations": 21, "burn_in": 4, "thin": 2}
+    section = {"name": "halves", "step_size": 0.2, "gradient": gradient}
+    settings = {"sampler": section, "rank": 2, "iterations": 21, "burn_in": 4, "thin": 2, "evaluate_every": 7}
     assert build(settings).resolved().sampler.config.step_size == 0.2
     assert sample(MPI.COMM_SELF, data, tmp_path / "one", **settings) == 0
     assert sample(MPI.COMM_SELF, data, tmp_path / "two", **{**settings, "iterations": 10}) == 0
     assert sample(MPI.COMM_SELF, data, tmp_path / "two", resume=True, iterations=21) == 0
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
+    assert [line["visits"] for line in metrics(tmp_path / "two")] == [1, 7, 14, 21]
+    last = Snapshot(tmp_path / "two" / "checkpoints" / "chain-0" / step_name(21))
+    assert (last.read(Key("state", "H", 3, "age")) == 21).all()

@@ -5,20 +5,29 @@ The full gradient is written here from the model's definition, in float64, from 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import factor_world, write_planted
+from support import MODEL, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.targets.factorisation.target import FactorWorld
-from dsgmcmc.types import ScheduleName
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
+from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.types import Factor, ScheduleName
 
 ROWS, COLUMNS = 61, 37
 TAU = 2.5
-Arrays = dict[str, np.ndarray]
+Arrays = dict[Factor, np.ndarray]
+
+
+def model(biases: bool, heteroscedastic: bool) -> HyperparameterModel:
+    """Three latent dimensions."""
+    return replace(MODEL, rank=3, biases=biases, heteroscedastic=tuple(Factor) if heteroscedastic else ())
 
 
 @pytest.fixture(scope="module")
@@ -29,31 +38,29 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Problem:
     """A random state, prior and weights, whole and in float64."""
 
-    def __init__(self, dimension: int, dense: bool, weighted: bool) -> None:
+    def __init__(self, dimension: int, dense: bool, heteroscedastic: bool) -> None:
         rng = np.random.default_rng(7)
-        self.size = {"W": ROWS, "H": COLUMNS}
+        self.size = {Factor.W: ROWS, Factor.H: COLUMNS}
         self.theta = {f: rng.normal(0, 1, (n, dimension)).astype(np.float32) for f, n in self.size.items()}
-        self.mean = {f: rng.normal(0, 1, dimension) for f in "WH"}
-        self.precision = {f: rng.gamma(2, 1, dimension) for f in "WH"}
+        self.mean = {f: rng.normal(0, 1, dimension) for f in Factor}
+        self.precision = {f: rng.gamma(2, 1, dimension) for f in Factor}
         if dense:
-            roots = {f: rng.normal(0, 1, (dimension, dimension)) for f in "WH"}
+            roots = {f: rng.normal(0, 1, (dimension, dimension)) for f in Factor}
             self.precision = {f: root @ root.T + np.eye(dimension) for f, root in roots.items()}
-        draw = (lambda n: rng.gamma(3, 1 / 3, n).astype(np.float32)) if weighted else np.ones
+        draw = (lambda n: rng.gamma(3, 1 / 3, n).astype(np.float32)) if heteroscedastic else np.ones
         self.g = {f: draw(n) for f, n in self.size.items()}
 
-    def put(self, world: FactorWorld) -> None:
-        """Set a world to this state."""
-        world.state = {"tau": np.array([TAU])}
-        for f in "WH":
-            world.state |= {f"{f}.mean": self.mean[f][None], f"{f}.precision": self.precision[f][None]}
-        self.refresh(world)
-
-    def refresh(self, world: FactorWorld) -> None:
-        for side in world.sides():
-            rows = slice(side.start, side.start + len(side.counts))
-            side["theta"][:] = self.theta[side.factor][rows]
-            if world.likelihood.weighted:
-                side["weight"][:, 0] = self.g[side.factor][rows]
+    def put(self, target: FactorTarget) -> None:
+        """Set a target to this state."""
+        hyperparameters = target.hyperparameters
+        hyperparameters.tau[:] = TAU
+        hyperparameters.mean = {f: value[None] for f, value in self.mean.items()}
+        hyperparameters.precision = {f: value[None] for f, value in self.precision.items()}
+        for block in target.blocks():
+            rows = slice(block.start, block.start + len(block.counts))
+            block["theta"][:] = self.theta[block.factor][rows]
+            if target.likelihood.heteroscedastic:
+                block["weight"][:, 0] = self.g[block.factor][rows]
 
     def gradient(self, path: Path, biases: bool, prior: bool) -> tuple[Arrays, Arrays, float]:
         """Gradient of the energy of W and H, the sizes of its terms added up, and the weighted squared errors."""
@@ -65,14 +72,15 @@ class Problem:
         feature = {f: value.copy() for f, value in theta.items()}
         error = centred.copy()
         if biases:
-            error -= theta["W"][i, -1] + theta["H"][j, -1]
-            feature["W"][:, -1] = feature["H"][:, -1] = 1.0
+            error -= theta[Factor.W][i, -1] + theta[Factor.H][j, -1]
+            feature[Factor.W][:, -1] = feature[Factor.H][:, -1] = 1.0
         k = slice(None, -1) if biases else slice(None)
-        error -= (theta["W"][i, k] * theta["H"][j, k]).sum(axis=1)
-        weight = TAU * self.g["W"][i] * self.g["H"][j]
-        terms = {"W": -(weight * error)[:, None] * feature["H"][j], "H": -(weight * error)[:, None] * feature["W"][i]}
+        error -= (theta[Factor.W][i, k] * theta[Factor.H][j, k]).sum(axis=1)
+        weight = TAU * self.g[Factor.W][i] * self.g[Factor.H][j]
+        moment = -(weight * error)[:, None]
+        terms = {Factor.W: moment * feature[Factor.H][j], Factor.H: moment * feature[Factor.W][i]}
         total, size = {}, {}
-        for f, index in (("W", i), ("H", j)):
+        for f, index in ((Factor.W, i), (Factor.H, j)):
             total[f], size[f] = np.zeros_like(theta[f]), np.zeros_like(theta[f])
             if prior:
                 offset = theta[f] - self.mean[f]
@@ -84,88 +92,118 @@ class Problem:
         return total, size, float((weight / TAU * error**2).sum())
 
 
-def iterations_of(world: FactorWorld) -> dict[int, int]:
-    """An iteration that visits each part."""
-    found: dict[int, int] = {}
+def parts(target: FactorTarget) -> Iterator[int]:
+    """Iterate until the target has been at every part; yield each when it is first there."""
+    seen: set[int] = set()
     for iteration in range(1000):
-        found.setdefault(world.schedule.part(iteration), iteration)
-        if len(found) == world.grid:
-            return found
+        target.begin(iteration)
+        if target.circulation.part not in seen:
+            seen.add(target.circulation.part)
+            yield target.circulation.part
+        for _ in target.visit(send=True):
+            pass
+        if len(seen) == target.grid:
+            return
     raise AssertionError("a part is never visited")
 
 
-def check(mean: dict[str, np.ndarray], full: dict[str, np.ndarray], size: dict[str, np.ndarray]) -> None:
+def check(mean: Arrays, full: Arrays, size: Arrays) -> None:
     """To 1e-5 of the sum of the terms' sizes: float32 rounds every term."""
-    for f in "WH":
+    for f in Factor:
         assert np.abs(full[f]).max() > 1
         assert (np.abs(mean[f] - full[f]) <= 1e-5 * size[f]).all()
 
 
 @pytest.mark.parametrize("prior", ["diagonal", "dense", "without"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("heteroscedastic", [False, True])
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("schedule", ["shuffled", "cyclic", "random"])
 def test_the_mean_over_parts_is_the_full_gradient(
-    path: Path, schedule: ScheduleName, biases: bool, weighted: bool, prior: str
+    path: Path, schedule: ScheduleName, biases: bool, heteroscedastic: bool, prior: str
 ) -> None:
     """With biases and without, with noise of its own for users and items, with each kind of prior and without it."""
-    problem = Problem(3 + biases, prior == "dense", weighted)
-    world = factor_world(MPI.COMM_SELF, path, 5, schedule, rank=3, biases=biases, weighted=weighted)
-    mean = {f: np.zeros((n, world.dimension)) for f, n in problem.size.items()}
+    problem = Problem(3 + biases, prior == "dense", heteroscedastic)
+    target = factor_target(MPI.COMM_SELF, path, 5, schedule, model(biases, heteroscedastic))
+    mean = {f: np.zeros((n, target.dimension)) for f, n in problem.size.items()}
     squared_error = 0.0
-    for part, iteration in iterations_of(world).items():
-        world.place(iteration)
-        problem.put(world)
-        world.squared_error[:] = 0.0
-        assert world.part == part
-        for block in world.visit():
-            block.gradient("theta", "g", prior=prior != "without")
-            for side in block.sides:
-                rows = slice(side.start, side.start + len(side.counts))
-                mean[side.factor][rows] += world.part_probability * side["g"]
-        squared_error += world.part_probability * world.squared_error.sum()
+    for part in parts(target):
+        problem.put(target)
+        target.squared_error[:] = 0.0
+        assert target.circulation.part_probability == target.circulation.schedule.probability[part]
+        for cell in target.visit():
+            cell.gradient("theta", "g", prior=prior != "without")
+            for block in cell.blocks:
+                rows = slice(block.start, block.start + len(block.counts))
+                mean[block.factor][rows] += target.circulation.part_probability * block["g"]
+        squared_error += target.circulation.part_probability * target.squared_error.sum()
     full, size, expected = problem.gradient(path, biases, prior != "without")
     check(mean, full, size)
     # over a sweep each part's errors count 1 / (B p_t), so that their sum estimates that over all ratings
-    assert squared_error * world.grid == pytest.approx(expected, rel=1e-5)
+    assert squared_error * target.grid == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("heteroscedastic", [False, True])
 @pytest.mark.parametrize("biases", [True, False])
-def test_a_sweep_takes_the_full_gradient(path: Path, biases: bool, weighted: bool) -> None:
-    """At noise precision 1 and without the prior, as samplers of the full gradient expect it."""
-    problem = Problem(3 + biases, False, weighted)
-    world = factor_world(MPI.COMM_SELF, path, 5, "home", rank=3, biases=biases, weighted=weighted)
-    problem.put(world)
-    world.sweep("theta", "g")
-    found = {f: np.concatenate([side["g"] for side in world.sides() if side.factor == f]) for f in "WH"}
+def test_the_full_gradient_of_a_frozen_state(path: Path, biases: bool, heteroscedastic: bool) -> None:
+    """At noise precision 1 and without the prior, as the estimator of full gradients expects it."""
+    problem = Problem(3 + biases, False, heteroscedastic)
+    sampler = SGLD(SGLDConfig(gradient="full"), 0)
+    target = factor_target(MPI.COMM_SELF, path, 5, "shuffled", model(biases, heteroscedastic), sampler)
+    problem.put(target)
+    target.full_gradient("theta", "g")
+    found = {f: np.concatenate([block["g"] for block in target.blocks() if block.factor == f]) for f in Factor}
     full, size, expected = problem.gradient(path, biases, prior=False)
     check({f: TAU * value for f, value in found.items()}, full, size)
-    assert world.squared_error.sum() == pytest.approx(expected, rel=1e-5)
+    assert target.squared_error.sum() == pytest.approx(expected, rel=1e-5)
+
+
+def test_errors_count_for_the_sweep_in_which_they_were_made(path: Path) -> None:
+    """Begun anew with every sweep, not with every iteration, of all ratings and of every row; or not at all."""
+    target = factor_target(MPI.COMM_SELF, path, 5, "cyclic", model(True, True))
+    Problem(4, False, True).put(target)
+    found = []
+    for iteration in range(10):
+        target.begin(iteration)
+        for cell in target.visit(send=True):
+            cell.gradient("theta", "g", errors=iteration != 7)
+        rows = sum(float((block["weight"] * block["row_error"]).sum()) for block in target.blocks() if not block.factor)
+        found.append(float(target.squared_error.sum()))
+        assert rows == pytest.approx(found[-1], rel=1e-5)
+    assert (np.diff(found[:5]) > 0).all()
+    assert found[5:7] == found[:2]
+    assert found[7] == found[6]
+    assert found[9] == pytest.approx(found[4] - (found[2] - found[1]), rel=1e-12)
 
 
 def test_frozen_factors_are_not_offered_for_update(path: Path) -> None:
-    """With H held fixed a sampler moves W alone, by the same gradient."""
+    """With H held fixed a sampler moves W alone, by the same gradient, of a part as of all the data."""
     problem = Problem(4, False, False)
     found = []
-    for frozen in (frozenset(), frozenset({"H"})):
-        world = factor_world(MPI.COMM_SELF, path, 5, "cyclic", rank=3, frozen=frozen)
-        problem.put(world)
+    for frozen in (frozenset(), frozenset({Factor.H})):
+        target = factor_target(MPI.COMM_SELF, path, 5, "cyclic", model(True, False), frozen=frozen)
+        problem.put(target)
         gradient = {}
-        for block in world.visit():
-            block.gradient("theta", "g")
-            assert [side.factor for side in block.sides] == (["W"] if frozen else ["W", "H"])
-            gradient[block.row.index] = block.row["g"].copy()
+        for cell in target.visit():
+            cell.gradient("theta", "g")
+            assert [block.factor for block in cell.blocks] == ([Factor.W] if frozen else [Factor.W, Factor.H])
+            gradient[cell.cell.row.index] = cell.cell.row["g"].copy()
         found.append(gradient)
     assert all((found[0][b] == found[1][b]).all() for b in range(5))
+    sampler = SGLD(SGLDConfig(gradient="full"), 0)
+    target = factor_target(
+        MPI.COMM_SELF, path, 5, model=model(True, False), sampler=sampler, frozen=frozenset({Factor.H})
+    )
+    assert {block.factor for block in sampler.gradient(target, "theta")} == {Factor.W}
 
 
-def test_peak_count_bounds_the_count_of_any_row_or_column_in_a_part(path: Path) -> None:
-    """The unit of SGLD's step: the most ratings of one row or column in a part, divided by the part's probability."""
+def test_the_curvature_bound_is_of_any_row_or_column_in_a_part(path: Path) -> None:
+    """The unit of SGLD's step: the most ratings of one row or column, over the part's probability; or those of all."""
     for schedule in ("shuffled", "random"):
-        world = factor_world(MPI.COMM_SELF, path, 5, schedule)
+        target = factor_target(MPI.COMM_SELF, path, 5, schedule)
         peak = 0.0
-        for (b, c), block in world.ratings.train.items():
-            counts = [np.diff(block.indptr).max(), np.bincount(block.indices, minlength=1).max()]
-            peak = max(peak, max(counts) / world.schedule.probability[(c - b) % 5])
-        assert world.peak_count == pytest.approx(peak, rel=1e-12)
+        for (b, c), ratings in target.ratings.train.items():
+            counts = [np.diff(ratings.indptr).max(), np.bincount(ratings.indices, minlength=1).max()]
+            peak = max(peak, max(counts) / target.circulation.schedule.probability[(c - b) % 5])
+        assert target.curvature_bound == pytest.approx(peak, rel=1e-12)
+    target = factor_target(MPI.COMM_SELF, path, 5, sampler=SGLD(SGLDConfig(gradient="full"), 0))
+    assert target.curvature_bound == max(block.counts.max() for block in target.blocks())

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from scipy import stats
-from support import factor_world, write_planted
+from support import factor_target, write_planted
 
-from dsgmcmc.targets.factorisation.hyperparameters import Model, draw_normal_gamma, draw_normal_wishart
-from dsgmcmc.targets.factorisation.target import FactorWorld
-from dsgmcmc.types import PriorName
+from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
+from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel, draw_normal_gamma, draw_normal_wishart
+from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.types import Factor, PriorName
 
 ROWS, COLUMNS = 29, 17
 DRAWS = 4000
@@ -20,32 +21,31 @@ DRAWS = 4000
 P_VALUE = 1e-7
 
 
-def world_of(tmp_path: Path, model: Model, seed: int = 0) -> FactorWorld:
-    """World with a random state at a fixed squared error of 80, spread over its blocks."""
+def target_of(tmp_path: Path, model: HyperparameterModel, seed: int = 0) -> FactorTarget:
+    """Target with a random state at a fixed squared error of 80, spread over its blocks."""
     path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
-    world = factor_world(MPI.COMM_SELF, path, rank=model.rank, biases=model.biases, seed=seed)
-    world.state = model.start(1)
+    target = factor_target(MPI.COMM_SELF, path, model=model, seed=seed)
     rng = np.random.default_rng(1)
-    for side in world.sides():
-        side["theta"][:] = rng.normal(0.3, 0.7, side["theta"].shape)
-    world.squared_error[:, 0] = [5.0, 15.0, 20.0, 40.0]
-    return world
+    for block in target.blocks():
+        block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
+    target.squared_error[:, 0] = [5.0, 15.0, 20.0, 40.0]
+    return target
 
 
-def draws_of(world: FactorWorld, model: Model) -> dict[str, np.ndarray]:
+def draws_of(target: FactorTarget) -> dict[str, np.ndarray]:
     """Parameters drawn again and again from one state, (draws, ...) each."""
-    drawn: dict[str, list[np.ndarray]] = {name: [] for name in world.state}
+    drawn: dict[str, list[np.ndarray]] = {name: [] for name in target.parameters()}
     for iteration in range(DRAWS):
-        world.iteration = iteration
-        model.draw(world, ("theta",))
-        for name, values in drawn.items():
-            values.append(world.state[name][0])
+        target.stream.iteration = iteration
+        target.draw_hyperparameters()
+        for name, value in target.parameters().items():
+            drawn[name].append(value)
     return {name: np.array(values) for name, values in drawn.items()}
 
 
-def factor(world: FactorWorld, name: str) -> np.ndarray:
+def rows_of(target: FactorTarget, factor: Factor) -> np.ndarray:
     """All rows of a factor, in float64."""
-    return np.concatenate([side["theta"] for side in world.sides() if side.factor == name]).astype(np.float64)
+    return np.concatenate([block["theta"] for block in target.blocks() if block.factor == factor]).astype(np.float64)
 
 
 # ---------------------------------------------------------------------- what is drawn in a run
@@ -54,19 +54,19 @@ def factor(world: FactorWorld, name: str) -> np.ndarray:
 @pytest.mark.parametrize("prior", ["normal-gamma", "normal-wishart", "fixed"])
 def test_noise_and_bias_precision_have_their_gamma_laws(tmp_path: Path, prior: PriorName) -> None:
     """Tau ~ Gamma(1 + N/2, 1 + SSE/2); the bias' precision ~ Gamma(1 + n/2, 5 + sum a^2 / 2), its mean stays 0."""
-    model = Model(rank=2, biases=True, prior=prior, prior_precision=2.0, noise_precision=None)
-    world = world_of(tmp_path, model)
-    drawn = draws_of(world, model)
-    tau = stats.gamma(1 + world.n_data / 2, scale=1 / (1 + 80 / 2))
+    model = HyperparameterModel(rank=2, biases=True, prior=prior, prior_precision=2.0, noise_precision=None)
+    target = target_of(tmp_path, model)
+    drawn = draws_of(target)
+    tau = stats.gamma(1 + target.n_data / 2, scale=1 / (1 + 80 / 2))
     assert stats.kstest(drawn["tau"], tau.cdf).pvalue > P_VALUE
-    for name, n in (("W", ROWS), ("H", COLUMNS)):
-        assert not drawn[f"{name}.mean"][:, 2].any()
-        precision = drawn[f"{name}.precision"]
+    for factor, n in ((Factor.W, ROWS), (Factor.H, COLUMNS)):
+        assert not drawn[f"{factor.name}.mean"][:, 2].any()
+        precision = drawn[f"{factor.name}.precision"]
         if prior == "fixed":
             assert (precision == 2.0).all()
             continue
         bias = precision[:, 2, 2] if prior == "normal-wishart" else precision[:, 2]
-        law = stats.gamma(1 + n / 2, scale=1 / (5 + (factor(world, name)[:, 2] ** 2).sum() / 2))
+        law = stats.gamma(1 + n / 2, scale=1 / (5 + (rows_of(target, factor)[:, 2] ** 2).sum() / 2))
         assert stats.kstest(bias, law.cdf).pvalue > P_VALUE
         if prior == "normal-wishart":
             assert not precision[:, 2, :2].any()
@@ -75,34 +75,34 @@ def test_noise_and_bias_precision_have_their_gamma_laws(tmp_path: Path, prior: P
 
 def test_normal_gamma_has_its_conditional_law(tmp_path: Path) -> None:
     """Precision and mean of every column, from all rows of the factor: the marginals are Gamma and Student's t."""
-    model = Model(rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=3.0)
-    world = world_of(tmp_path, model)
-    drawn = draws_of(world, model)
+    model = HyperparameterModel(rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=3.0)
+    target = target_of(tmp_path, model)
+    drawn = draws_of(target)
     assert (drawn["tau"] == 3.0).all()
-    for name, n in (("W", ROWS), ("H", COLUMNS)):
-        theta = factor(world, name)
+    for factor, n in ((Factor.W, ROWS), (Factor.H, COLUMNS)):
+        theta = rows_of(target, factor)
         for k in range(2):
             x = theta[:, k]
             rate = 5 + ((x - x.mean()) ** 2).sum() / 2 + n * x.mean() ** 2 / (2 * (n + 1))
             precision = stats.gamma(1 + n / 2, scale=1 / rate)
-            assert stats.kstest(drawn[f"{name}.precision"][:, k], precision.cdf).pvalue > P_VALUE
+            assert stats.kstest(drawn[f"{factor.name}.precision"][:, k], precision.cdf).pvalue > P_VALUE
             spread = np.sqrt(rate / ((1 + n / 2) * (n + 1)))
             mean = stats.t(2 + n, loc=n * x.mean() / (n + 1), scale=spread)
-            assert stats.kstest(drawn[f"{name}.mean"][:, k], mean.cdf).pvalue > P_VALUE
+            assert stats.kstest(drawn[f"{factor.name}.mean"][:, k], mean.cdf).pvalue > P_VALUE
 
 
 def test_normal_wishart_has_its_conditional_moments(tmp_path: Path) -> None:
     """E[Lambda] = (K + n) W*, E[m] = n xbar / (2 + n) and Cov[m] for W0 = I, nu0 = K, beta0 = 2."""
-    model = Model(rank=2, biases=False, prior="normal-wishart", prior_precision=1.0, noise_precision=3.0)
-    world = world_of(tmp_path, model)
-    drawn = draws_of(world, model)
-    for name, n in (("W", ROWS), ("H", COLUMNS)):
-        x = factor(world, name)
+    model = HyperparameterModel(rank=2, biases=False, prior="normal-wishart", prior_precision=1.0, noise_precision=3.0)
+    target = target_of(tmp_path, model)
+    drawn = draws_of(target)
+    for factor, n in ((Factor.W, ROWS), (Factor.H, COLUMNS)):
+        x = rows_of(target, factor)
         average, centred = x.mean(axis=0), x - x.mean(axis=0)
         inverse = np.eye(2) + centred.T @ centred + 2 * n / (2 + n) * np.outer(average, average)
-        check_mean(drawn[f"{name}.precision"], (2 + n) * np.linalg.inv(inverse))
-        check_mean(drawn[f"{name}.mean"], n * average / (2 + n))
-        offset = drawn[f"{name}.mean"] - n * average / (2 + n)
+        check_mean(drawn[f"{factor.name}.precision"], (2 + n) * np.linalg.inv(inverse))
+        check_mean(drawn[f"{factor.name}.mean"], n * average / (2 + n))
+        offset = drawn[f"{factor.name}.mean"] - n * average / (2 + n)
         # E[Lambda^-1] = W*^-1 / (nu* - K - 1)
         check_mean(offset[:, :, None] * offset[:, None, :], inverse / (n - 1) / (2 + n))
 
@@ -115,31 +115,52 @@ def check_mean(draws: np.ndarray, expected: np.ndarray) -> None:
 
 def test_draws_are_a_function_of_seed_and_iteration(tmp_path: Path) -> None:
     """The same iteration draws the same parameters; another iteration or seed others."""
-    model = Model(rank=2, biases=True, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
+    model = HyperparameterModel(rank=2, biases=True, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
     found = []
     for seed, iteration in ((0, 3), (0, 3), (0, 4), (1, 3)):
-        world = world_of(tmp_path / f"{len(found)}", model, seed)
-        world.iteration = iteration
-        model.draw(world, ("theta",))
-        found.append(float(world.state["tau"][0]))
+        target = target_of(tmp_path / f"{len(found)}", model, seed)
+        target.stream.iteration = iteration
+        target.draw_hyperparameters()
+        found.append(target.noise_precision)
     assert found[0] == found[1]
     assert len(set(found)) == 3
 
 
 def test_every_subchain_has_a_set_of_its_own(tmp_path: Path) -> None:
     """Interleaved sub-chains are conditioned each on its own state, with one tau's worth of errors each."""
-    model = Model(rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
+    model = HyperparameterModel(rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
     path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
-    world = factor_world(MPI.COMM_SELF, path, biases=False, fields=("a", "b"))
-    world.state = model.start(2)
-    for side in world.sides():
-        side["a"][:], side["b"][:] = 0.1, 10.0
-    model.draw(world, ("a", "b"))
-    assert world.state["tau"].shape == (2,)
-    for name in "WH":
-        mean = world.state[f"{name}.mean"]
+    target = factor_target(MPI.COMM_SELF, path, model=model, sampler=HAMCMC(HAMCMCConfig(memory=2), 0))
+    for block in target.blocks():
+        block["theta0"][:], block["theta1"][:] = 0.1, 10.0
+    target.draw_hyperparameters()
+    assert target.hyperparameters.tau.shape == (2,)
+    for mean in target.hyperparameters.mean.values():
         assert (np.abs(mean[0] - 0.1) < 1).all()
         assert (np.abs(mean[1] - 10) < 2).all()
+    found = []
+    for subchain in (0, 1):
+        target.subchain = subchain
+        found.append((target.noise_precision, target.parameters()["W.mean"].tolist()))
+    assert found[0] != found[1], "what is seen is that of the current sub-chain"
+
+
+@pytest.mark.parametrize(("first", "every"), [(0, 1), (1, 1), (3, 2), (2, 5)])
+def test_turns_are_counted_in_sweeps(first: int, every: int) -> None:
+    """From the first on, as many as there are multiples: what --hyper-start and --hyper-every say."""
+    model = HyperparameterModel(2, True, "fixed", 1.0, None, first=first, every=every)
+    assert [n for n in range(1, 20) if model.is_turn(n)] == [n for n in range(max(first, 1), 20) if n % every == 0]
+
+
+def test_nothing_is_drawn_where_all_is_given(tmp_path: Path) -> None:
+    """A fixed prior and a known tau stay as they are given."""
+    model = HyperparameterModel(rank=2, biases=True, prior="fixed", prior_precision=2.0, noise_precision=3.0)
+    target = target_of(tmp_path, model)
+    before = {name: value.copy() for name, value in target.small().items()}
+    target.draw_hyperparameters()
+    assert {name: value.tolist() for name, value in target.small().items()} == {
+        name: value.tolist() for name, value in before.items()
+    }
 
 
 # ---------------------------------------------------------------------- the laws themselves

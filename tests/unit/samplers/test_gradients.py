@@ -1,0 +1,237 @@
+"""Gradient estimators: what a step goes along, and when hyperparameters are drawn, given which state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from support import MODEL, factor_target, write_planted
+
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.philox import normals
+from dsgmcmc.samplers import SAMPLERS, gradients
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.gradients import GRADIENTS, GradientEstimator, PartGradient
+from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
+from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.types import Factor, Purpose
+
+ROWS, COLUMNS, GRID, SEED = 29, 17, 4, 5
+Whole = dict[Factor, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5", ROWS, COLUMNS)
+
+
+def whole(target: FactorTarget, field: str = "theta") -> Whole:
+    """A field of all rows of both factors, in float64."""
+    found = {}
+    for factor in Factor:
+        blocks = sorted((b for b in target.blocks() if b.factor == factor), key=lambda block: block.index)
+        found[factor] = np.concatenate([block[field] for block in blocks]).astype(np.float64)
+    return found
+
+
+def noise(target: FactorTarget) -> Whole:
+    """The normals of an iteration's step."""
+    found = {}
+    for factor, n in zip(Factor, (ROWS, COLUMNS), strict=True):
+        z = np.empty(n * target.dimension, np.float32)
+        normals(z, 0, SEED, 0, Purpose.STEP, target.stream.iteration, factor)
+        found[factor] = z.reshape(n, -1).astype(np.float64)
+    return found
+
+
+def likelihood_gradient(path: Path, theta: Whole) -> tuple[Whole, float]:
+    """Of the energy at noise precision 1, and the squared errors, from the ratings file."""
+    with open_ratings(path) as ratings:
+        indptr, j, x = ratings.slab("train", 0, ROWS)
+        x = x.astype(np.float64) - ratings.mean
+    i = np.repeat(np.arange(ROWS), np.diff(indptr))
+    w, h = theta[Factor.W][i].copy(), theta[Factor.H][j].copy()
+    e = x - (w[:, :-1] * h[:, :-1]).sum(axis=1) - w[:, -1] - h[:, -1]
+    w[:, -1] = h[:, -1] = 1.0
+    found = {factor: np.zeros_like(value) for factor, value in theta.items()}
+    np.add.at(found[Factor.W], i, -e[:, None] * h)
+    np.add.at(found[Factor.H], j, -e[:, None] * w)
+    return found, float(e @ e)
+
+
+def prior_gradient(target: FactorTarget, theta: Whole) -> Whole:
+    """At the hyperparameters of this moment."""
+    found = {}
+    for factor, value in theta.items():
+        mean = target.hyperparameters.mean[factor][0]
+        precision = target.hyperparameters.precision[factor][0]
+        found[factor] = (value - mean) @ precision if precision.ndim == 2 else (value - mean) * precision
+    return found
+
+
+def check(found: Whole, expected: Whole) -> None:
+    for factor in Factor:
+        np.testing.assert_allclose(found[factor], expected[factor], rtol=2e-5, atol=2e-5)
+
+
+# ---------------------------------------------------------------------- a step along the full gradient
+
+
+@pytest.mark.parametrize("prior", ["normal-gamma", "normal-wishart"])
+def test_a_step_of_sgld_along_the_full_gradient(data: Path, prior: Any) -> None:
+    """Theta - eps (tau g + Lambda (theta - m)) + noise, with tau, Lambda and m as they are drawn in this very step."""
+    sampler = SGLD(SGLDConfig(gradient="full", step_size=0.8), 0)
+    model = replace(MODEL, prior=prior)
+    target = factor_target(MPI.COMM_SELF, data, GRID, model=model, sampler=sampler, seed=SEED)
+    sampler.start(target, 0.5)
+    for iteration in range(3):
+        target.begin(iteration)
+        theta, before = whole(target), target.noise_precision
+        sampler.step(target, iteration)
+        assert target.noise_precision != before
+        eps = 0.8 / max(block.counts.max() for block in target.blocks())
+        g, _ = likelihood_gradient(data, theta)
+        pull, z = prior_gradient(target, theta), noise(target)
+        tau = target.noise_precision
+        check(
+            whole(target),
+            {f: theta[f] - eps * (tau * g[f] + pull[f]) + np.sqrt(2 * eps) * z[f] for f in Factor},
+        )
+
+
+def test_steps_of_psgld_along_the_full_gradient(data: Path) -> None:
+    """V follows the likelihood's part alone, which is scaled by the tau that was drawn; the grid does not matter."""
+    sampler = PSGLD(PSGLDConfig(gradient="full", step_size=0.05, alpha=0.9, lambda_n=4.0), 0)
+    target = factor_target(MPI.COMM_SELF, data, 8, sampler=sampler, seed=SEED)
+    sampler.start(target, 0.5)
+    n, v = target.n_data, {factor: np.zeros(1) for factor in Factor}
+    for iteration in range(4):
+        target.begin(iteration)
+        theta = whole(target)
+        sampler.step(target, iteration)
+        g, _ = likelihood_gradient(data, theta)
+        pull, z, tau = prior_gradient(target, theta), noise(target), target.noise_precision
+        eps, alpha = 0.05 / n, 0.9 if iteration else 0.0
+        v = {f: alpha * v[f] + (1 - alpha) * (tau * g[f] / n) ** 2 for f in Factor}
+        d = {f: 1 / (4.0 / n + np.sqrt(v[f])) for f in Factor}
+        step = {f: -eps * d[f] * (tau * g[f] + pull[f]) + np.sqrt(2 * eps * d[f]) * z[f] for f in Factor}
+        check(whole(target), {f: theta[f] + step[f] for f in Factor})
+        check(whole(target, "v"), v)
+
+
+# ---------------------------------------------------------------------- when hyperparameters are drawn
+
+
+class Drawn:
+    """Stands for `draw_hyperparameters`: notes at which state it is asked, and sets tau to a number of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at: list[int] = []
+        self.states: list[Whole] = []
+        self.errors: list[float] = []
+        monkeypatch.setattr(FactorTarget, "draw_hyperparameters", lambda target: self.note(target))
+
+    def note(self, target: FactorTarget) -> None:
+        self.at.append(target.stream.iteration)
+        self.states.append(whole(target, target.positions[-1]))
+        self.errors.append(float(target.squared_error.sum()))
+        target.hyperparameters.tau[:] = 1.0 + 0.1 * len(self.at)
+
+
+def run(target: FactorTarget, sampler: Sampler[Any], iterations: int) -> list[Whole]:
+    """States before the first iteration and after every one."""
+    sampler.start(target, 0.3)
+    states = [whole(target)]
+    for iteration in range(iterations):
+        target.begin(iteration)
+        sampler.step(target, iteration)
+        states.append(whole(target))
+    return states
+
+
+@pytest.mark.parametrize(("first", "every", "sweeps"), [(0, 1, "123456"), (2, 1, "23456"), (1, 3, "36")])
+@pytest.mark.parametrize(("gradient", "length"), [("part", GRID), ("full", 1)])
+def test_hyperparameters_are_drawn_once_a_sweep(
+    data: Path, monkeypatch: pytest.MonkeyPatch, gradient: str, length: int, first: int, every: int, sweeps: str
+) -> None:
+    """By parts when all were seen, given the state that they led to; else given the one that the gradient is of."""
+    drawn = Drawn(monkeypatch)
+    sampler = SGLD(SGLDConfig(gradient=gradient, step_size=0.05), 0)
+    model = replace(MODEL, first=first, every=every)
+    target = factor_target(MPI.COMM_SELF, data, GRID, model=model, sampler=sampler, seed=SEED)
+    states = run(target, sampler, 6 * length)
+    assert drawn.at == [int(n) * length - 1 for n in sweeps]
+    moved = 0 if gradient == "full" else 1
+    for at, found in zip(drawn.at, drawn.states, strict=True):
+        assert all((found[factor] == states[at + moved][factor]).all() for factor in Factor)
+
+
+def test_errors_are_those_of_the_state_that_tau_is_drawn_with(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of full gradients: both conditionals are exact."""
+    drawn = Drawn(monkeypatch)
+    sampler = BAOAB(BAOABConfig(step_size=0.02), 0)
+    target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler, seed=SEED)
+    states = run(target, sampler, 5)
+    assert drawn.at == list(range(5))
+    for state, error in zip(states[:-1], drawn.errors, strict=True):
+        assert error == pytest.approx(likelihood_gradient(data, state)[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_sampler_has_them_drawn_once_a_sweep(data: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """It is the estimator's duty; a sampler that visits the parts by itself must not forget it, nor do it twice."""
+    for gradient in SAMPLERS[name].gradients:
+        drawn = Drawn(monkeypatch)
+        sampler = SAMPLERS[name](SAMPLERS[name].Config(gradient=gradient, step_size=0.02), 0)
+        target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler, seed=SEED)
+        sampler.start(target, 0.1)
+        for iteration in range(3 * target.sweep_length):
+            target.begin(iteration)
+            sampler.step(target, iteration)
+        assert drawn.at == [n * target.sweep_length - 1 for n in (1, 2, 3)]
+
+
+# ---------------------------------------------------------------------- what they mean in formulas
+
+
+def test_without_the_prior_both_gradients_are_there(data: Path) -> None:
+    """And with it only their sum: a sampler that reads the other one must say so."""
+    both = Formula("out = grad - grad_likelihood")
+    sampler = PSGLD(PSGLDConfig(), 0)
+    target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
+    sampler.start(target, 1.0)
+    for block in PartGradient()(target, "theta", prior=False):
+        block.update(both, out="v")
+        mean, precision = target._prior(block)
+        np.testing.assert_allclose(block["v"], precision * (block["theta"] - mean), rtol=1e-3, atol=1e-3)
+    target.begin(1)
+    blocks = PartGradient()(target, "theta")
+    with pytest.raises(ValueError, match="'grad_likelihood', which was not taken"):
+        next(blocks).update(both, out="v")
+
+
+# ---------------------------------------------------------------------- who can use which
+
+
+def test_baoab_refuses_parts() -> None:
+    """Its law is that of exact gradients, and its metric that of columns at home; it says what it takes."""
+    with pytest.raises(InputError, match=r"^sampler\.gradient: BAOAB cannot use 'part'; it takes full$"):
+        BAOAB(BAOABConfig(gradient="part"), 0)
+
+
+def test_every_estimator_can_be_named() -> None:
+    """One that nobody can select is dead, and so is a name that no sampler takes."""
+    estimators = (thing for thing in vars(gradients).values() if hasattr(thing, "by_parts"))
+    made = {thing for thing in estimators if thing is not GradientEstimator}
+    assert made == set(GRADIENTS.values())
+    assert {name for sampler in SAMPLERS.values() for name in sampler.gradients} == set(GRADIENTS)
+    for sampler in SAMPLERS.values():
+        assert type(sampler(sampler.Config(), 0).gradient) is GRADIENTS[sampler.gradients[0]], "its default first"
