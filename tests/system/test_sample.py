@@ -149,7 +149,7 @@ def test_a_chain_does_not_change_its_settings_or_data(data: Path, tmp_path: Path
             sample(MPI.COMM_SELF, data, finished, resume=True, **settings)
     other = write_planted(tmp_path / "other.h5", seed=5)
     result = run(*dsgmcmc("sample", other, "--out", finished, "--resume", processes=2)).expect(2)
-    assert f"sampled from other ratings than {other}" in result.err
+    assert f"sampled from other data than {other}" in result.err
     assert "Traceback" not in result.err
     assert content(finished) == before
 

@@ -9,16 +9,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+from densities import D, Logistic
 from mpi4py import MPI
 from support import digest, metrics, sample, spoil, write_planted
 
+from dsgmcmc.config.job import Policy
+from dsgmcmc.config.layers import build_chain
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.signals import Signals
+from dsgmcmc.runs.chain import Chain
+from dsgmcmc.runs.control import Control
+from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.sample import vector_target
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.storage.verify import verify_run
+from dsgmcmc.targets.density import fingerprint
+from dsgmcmc.targets.vector import VectorTarget
 
 SELF = MPI.COMM_SELF
 
@@ -206,3 +218,55 @@ def test_agree_needs_no_message() -> None:
 
     with pytest.raises(InputError, match="allocating: MemoryError"):
         agree(SELF, fail, "allocating")
+
+
+# ---------------------------------------------------------------------- of any target
+
+
+def sample_density(
+    out: Path, name: str, iterations: int, resume: bool = False, step: float = 0.05
+) -> list[dict[str, Any]]:
+    """Sample a logistic regression, four parts of its data a sweep; the lines of metrics."""
+    section = {"name": name, "step_size": step}
+    settings = {"sampler": section, "iterations": iterations, "burn_in": 4, "thin": 3, "evaluate_every": 5}
+    config = build_chain({**settings, "grid": 4, "save_draws": 3}).resolved()
+    ring, density = Ring(SELF, config.grid), Logistic()
+
+    def make(sampler: Sampler[Any]) -> VectorTarget:
+        return vector_target(density, sampler, rows=2, grid=config.grid, timers=ring.phases)
+
+    control = Control(SELF, Signals(), None)
+    chain = Chain(config, make, ring, RunDirectory(out), 0, fingerprint(density), control, Policy())
+    if not (resume and chain.resume()):
+        chain.start()
+    lines: list[dict[str, Any]] = []
+    chain.run(lines.append)
+    return lines
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_chain_is_of_any_target(tmp_path: Path, name: str) -> None:
+    """Iterated, measured, checkpointed, stopped within a sweep, resumed: the draws and the posterior have its bits."""
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    lines = sample_density(tmp_path / "one", name, 31)
+    sample_density(tmp_path / "two", name, 13)
+    assert sample_density(tmp_path / "two", name, 31, resume=True)[-1]["energy"] == lines[-1]["energy"]
+    assert lines[-1].keys() >= {"chain", "iteration", "sweep", "time_s", "energy"}
+    assert [line["iteration"] for line in lines] == [1, *range(5, 31, 5)]
+    series = [("posterior", 31), ("checkpoints", 31), *(("draws", n) for n in saved(tmp_path / "one", "draws"))]
+    for kind, number in series:
+        one, two = (Snapshot(tmp_path / run / kind / "chain-0" / step_name(number)) for run in ("one", "two"))
+        assert set(one.names()) == set(two.names())
+        assert all(one.read(key).tobytes() == two.read(key).tobytes() for key in one.names())
+    posterior = Snapshot(tmp_path / "one" / "posterior" / "chain-0" / step_name(31))
+    draws = posterior.read(Key("trace", "W", 0, "theta"))
+    weight = posterior.read(Key("trace", "run", 0, "weight"))[:, 0]
+    mean = np.average(draws, axis=0, weights=weight).reshape(2, D)
+    np.testing.assert_allclose(posterior.read(Key("moments", "W", 0, "mean")), mean, rtol=1e-12)
+
+
+def test_a_diverged_density_is_named(tmp_path: Path) -> None:
+    """By the element that is no number, and with what to do about it."""
+    with pytest.raises(DivergenceError, match=r"^chain 0 diverged .*: element \[0, \d\] of theta .* smaller"):
+        sample_density(tmp_path, "sgld", 400, step=1e6)
