@@ -39,7 +39,7 @@ def spread(work: Callable[[], object], repeats: int) -> tuple[float, float, floa
 
 
 def kernels(ranks: Sequence[int], repeats: int = 30) -> list[Line]:
-    """Ratings a second of the gradient kernel, with biases, on one core, plain and with weights.
+    """Ratings a second of the gradient kernel, with biases, on one core, plain and with noise scales.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""The gradient of a block's energy, generated for one rank K and one likelihood.
+"""The gradient of a cell's energy, generated for one rank K and one likelihood.
 
-For every rating x_ij of a block, with eta = W_i . H_j + a_i + b_j and e the score d log density / d eta, which is
+For every rating x_ij of a cell, with eta = W_i . H_j + a_i + b_j and e the score d log density / d eta, which is
 x - eta for a Gaussian,
 
     out_w[i] -= scale * e * (H_j, 1)        out_h[j] -= scale * e * (W_i, 1)
@@ -38,18 +38,18 @@ def gradient_kernel(K: int, biases: bool, weighted: bool = False, score: str = "
     biases : bool
         The factors have one more column, the biases: D = K + 1, else D = K.
     weighted : bool
-        Weigh the scores by row and by column.
+        Scale the gradient and the squared scores by row and by column: heteroscedastic noise.
     score : str
         e as an expression of x and eta, in the language of formulas.
 
     Returns
     -------
     f(indptr, indices, values, theta_w, theta_h, out_w, out_h, scale) -> float
-        `indptr` (n + 1,) int64, `indices` (nnz,) int32 and `values` (nnz,) float32, centred: the block's
+        `indptr` (n + 1,) int64, `indices` (nnz,) int32 and `values` (nnz,) float32, centred: the cell's
         ratings in CSR. `theta_w`, `out_w` (n, D) and `theta_h`, `out_h` (m, D) float32; gradients are added to
         the latter. `scale` float. The sum of squared scores is returned.
 
-        With weights g_i and g'_j there are four more arguments before `scale`: `weight_w` (n,) and `weight_h`
+        With noise scales g_i and g'_j there are four more arguments before `scale`: `weight_w` (n,) and `weight_h`
         (m,) float32, `sse_w` (n,) and `sse_h` (m,) float64. The gradient and the returned sum are of
         g_i g'_j e^2, and sum_j g'_j e^2 is added to sse_w[i], g_i e^2 to sse_h[j].
 
@@ -233,8 +233,8 @@ def weigh(indptr, indices, weight_w, weight_h, sums_w, sums_h):
 def weigh_kernel() -> Callable[..., None]:
     """Compile ``f(indptr, indices, weight_w, weight_h, sums_w, sums_h)``.
 
-    Adds the sums over a block's ratings of w_ij = g_i g'_j and of its square to `sums_w` (n, 2) and `sums_h` (m, 2),
-    float32; weights are (n,) and (m,) float32.
+    Adds the sums over a cell's ratings of w_ij = g_i g'_j and of its square to `sums_w` (n, 2) and `sums_h` (m, 2),
+    float32; the noise scales `weight_w` and `weight_h` are (n,) and (m,) float32.
     """
     signature = "void(int64[::1], int32[::1], float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])"
     source = _WEIGH.format(decorator=jit.decorator(signature))

@@ -1,7 +1,7 @@
 """Who owns what: block boundaries, owners of row blocks, where column blocks live. Pure arithmetic.
 
-Words: the matrix is cut in `grid` x `grid` blocks; process `rank` of `size` owns a contiguous range of
-row blocks; part t holds the blocks (b, (b + t) mod grid).
+Words: rows and columns are each cut in `grid` blocks, which meet in `grid` x `grid` cells; process `rank` of `size`
+owns a contiguous range of row blocks; part t holds the cells of row block b and column block (b + t) mod grid.
 """
 
 from __future__ import annotations

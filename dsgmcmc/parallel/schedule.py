@@ -23,7 +23,7 @@ class Schedule:
         ``shuffled``: a fresh permutation of all parts every sweep; ``cyclic``: 0, 1, 2 ...;
         ``random``: independent draws with probability |part| / N.
     part_sizes : sequence of int
-        Ratings in each of the B parts.
+        Data in each of the B parts.
     seed, chain : int
         The order is a function of these and of the iteration.
     """

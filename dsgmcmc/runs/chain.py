@@ -1,4 +1,4 @@
-"""One chain on one group of processes: iterate, observe, checkpoint, stop.
+"""One chain on one group of processes: iterate, record, checkpoint, stop.
 
 Which iterations are averaged, evaluated and saved follows from the iteration number alone; only the times of
 checkpoints may depend on the clock.

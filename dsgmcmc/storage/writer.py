@@ -48,7 +48,7 @@ class SnapshotWriter:
     header : callable
         Gives the rest of the manifest's content; called by `commit` on process 0.
     comm : MPI.Comm
-        All processes that hold blocks. Making a draft is collective.
+        All processes that hold blocks. Making a writer is collective.
 
     Raises
     ------

@@ -54,7 +54,7 @@ class Information(NamedTuple):
     tau : float
         Precision of the noise.
     n : dict of ParameterBlock to (n,) array
-        Summed weights of every row's data.
+        Sums over every row's data of how much each counts: 1, or the product of its noise scales.
     bound : dict of ParameterBlock to (n,) float64
         l_i.
     """

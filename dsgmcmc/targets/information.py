@@ -34,7 +34,7 @@ def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: A
     block : ParameterBlock
         The rows.
     n, squares : (n,) array
-        Sums over a row's data of their weights and of the weights' squares.
+        Sums over a row's data of how much each counts, and of the squares.
     **metric
         ``tau``, and ``c`` and ``lambda_`` (D,) in the block's dtype.
 

@@ -26,7 +26,7 @@ SLAB = 250_000  # ratings read at a time
 
 @dataclass(frozen=True)
 class RatingsBlock:
-    """Training ratings of one block in CSR: local rows, local columns, values less the centre."""
+    """Training ratings of one cell in CSR: local rows, local columns, values less the centre."""
 
     indptr: Int64
     indices: Int32

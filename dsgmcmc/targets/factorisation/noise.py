@@ -1,7 +1,7 @@
-r"""Noise of its own for users, items, or both: variance 1 / (tau g_i g'_j), g_i ~ Gamma(nu / 2, nu / 2).
+r"""Heteroscedastic noise, of users, items, or both: variance 1 / (tau g_i g'_j), g_i ~ Gamma(nu / 2, nu / 2).
 
 Marginally Student's t in the ratings of one user. The conditional draws, with SSE_i the squared errors of row i
-weighted by the other side's g':
+times the other side's g':
 
     g_i | rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
     nu  | g    on a grid, uniform in log nu

@@ -90,9 +90,9 @@ class Likelihood(ABC):
         return float(kernel(ratings.indptr, ratings.indices, ratings.values, *arrays, np.float32(scale)))
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """Sums over every row's ratings of their weights in the information, and of the weights' squares. Collective.
+        """Sums over every row's ratings of how much each counts in the information, and of the squares. Collective.
 
-        Without weights both are the number of ratings, (n,) float32.
+        Where each counts 1, both are the number of ratings, (n,) float32.
         """
         n = {block: block.counts.astype(block.dtype) for block in circulation.blocks()}
         return n, n

@@ -4,7 +4,7 @@ The score is tau (x - eta). Conjugate: given one factor, the other's rows are Ga
 phi_j = (H_j, 1), and moment tau sum (x - b_j) phi_j.
 
 The scales g are field ``weight`` of a block, of width 1; field ``row_error`` gathers, over a sweep, every row's squared
-errors, weighted by the other factor's scales.
+errors, times the other factor's scales.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Gaussian(Likelihood):
             block["row_error"].fill(0.0)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
-        """See `Likelihood.add_gradient`; the squared errors are weighted by g_i g'_j."""
+        """See `Likelihood.add_gradient`; the squared errors are taken times g_i g'_j."""
         if not self.heteroscedastic:
             return super().add_gradient(cell, position, out, scale, share)
         ratings, blocks = cell.ratings, (cell.row, cell.column)
