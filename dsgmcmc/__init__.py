@@ -1,4 +1,7 @@
-"""Distributed stochastic-gradient MCMC for large Bayesian matrix factorisation."""
+"""Distributed stochastic-gradient MCMC for large Bayesian matrix factorisation, and for any other density.
+
+What users import; everything else is imported from its own module.
+"""
 
 from __future__ import annotations
 

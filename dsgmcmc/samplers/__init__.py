@@ -1,4 +1,7 @@
-"""The samplers: one file, one algorithm. To add one, write its file and name it here."""
+"""How a target is sampled: one algorithm a file, and the gradients that they step along.
+
+No process, no file and no factorisation is known here. To add a sampler, write its file and name it below.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""The Bayesian matrix factorisation on the ring: its blocks, likelihood, priors, noise and held-out ratings."""
+"""The Bayesian matrix factorisation on the ring: its blocks and cells, likelihoods, priors, noise, held-out ratings.
+
+Which sampler moves it, and how predictions are made of its draws, is not known here.
+"""
