@@ -6,49 +6,78 @@ import importlib
 import inspect
 from pathlib import Path
 
-PUBLIC = [
-    ("dsgmcmc.bpmf", "BPMF"),
-    ("dsgmcmc.posterior.run", "open_run"),
-    ("dsgmcmc.posterior.run", "Run"),
-    ("dsgmcmc.posterior.names", "Vocabulary"),
-    ("dsgmcmc.posterior.draws", "Draw"),
-    ("dsgmcmc.posterior.draws", "Moments"),
-    ("dsgmcmc.posterior.draws", "Prior"),
-    ("dsgmcmc.posterior.predict", "Options"),
-    ("dsgmcmc.targets.factorisation.likelihoods.base", "Prediction"),
-    ("dsgmcmc.posterior.predict", "Predictor"),
-    ("dsgmcmc.posterior.recommend", "Ranking"),
-    ("dsgmcmc.posterior.recommend", "recommend"),
-    ("dsgmcmc.posterior.foldin", "FoldIn"),
-    ("dsgmcmc.diagnostics.convergence", "diagnose"),
-    ("dsgmcmc.diagnostics.calibration", "calibration"),
-    ("dsgmcmc.posterior.export", "export"),
-    ("dsgmcmc.posterior.arviz", "to_datatree"),
-    ("dsgmcmc.diagnostics.report", "write_report"),
-    ("dsgmcmc.samplers.base", "Sampler"),
-    ("dsgmcmc.targets.base", "World"),
-    ("dsgmcmc.targets.vector", "Target"),
-    ("dsgmcmc.targets.vector", "VectorWorld"),
-    ("dsgmcmc.samplers.sample", "sample"),
-]
+import dsgmcmc
+
+#: What users import, by what they do with it.
+PUBLIC = {
+    "Ratings": [
+        ("dsgmcmc.bpmf", "BPMF"),
+        ("dsgmcmc.posterior.run", "open_run"),
+        ("dsgmcmc.posterior.run", "Run"),
+        ("dsgmcmc.posterior.names", "Vocabulary"),
+        ("dsgmcmc.posterior.draws", "Draw"),
+        ("dsgmcmc.posterior.draws", "Moments"),
+        ("dsgmcmc.posterior.draws", "Prior"),
+        ("dsgmcmc.posterior.predict", "Options"),
+        ("dsgmcmc.posterior.predict", "Predictor"),
+        ("dsgmcmc.targets.factorisation.likelihoods.base", "Prediction"),
+        ("dsgmcmc.posterior.recommend", "Ranking"),
+        ("dsgmcmc.posterior.recommend", "recommend"),
+        ("dsgmcmc.posterior.foldin", "FoldIn"),
+        ("dsgmcmc.diagnostics.convergence", "diagnose"),
+        ("dsgmcmc.diagnostics.calibration", "calibration"),
+        ("dsgmcmc.posterior.export", "export"),
+        ("dsgmcmc.posterior.arviz", "to_datatree"),
+        ("dsgmcmc.diagnostics.report", "write_report"),
+    ],
+    "Densities": [
+        ("dsgmcmc.targets.density", "Density"),
+        ("dsgmcmc.runs.sources.density", "sample_density"),
+        ("dsgmcmc.config.job", "Policy"),
+        ("dsgmcmc.posterior.density", "DensityRun"),
+        ("dsgmcmc.samplers.sample", "vector_target"),
+        ("dsgmcmc.samplers.sample", "sample"),
+    ],
+    "Samplers, targets and likelihoods of your own": [
+        ("dsgmcmc.samplers.base", "Sampler"),
+        ("dsgmcmc.samplers.step_size", "StepSize"),
+        ("dsgmcmc.samplers.gradients", "GradientEstimator"),
+        ("dsgmcmc.kernels.formula", "Formula"),
+        ("dsgmcmc.targets.state", "ParameterBlock"),
+        ("dsgmcmc.targets.state", "StateField"),
+        ("dsgmcmc.targets.state", "Replicated"),
+        ("dsgmcmc.targets.base", "Target"),
+        ("dsgmcmc.targets.base", "Cell"),
+        ("dsgmcmc.targets.base", "Information"),
+        ("dsgmcmc.targets.base", "Recorder"),
+        ("dsgmcmc.targets.factorisation.likelihoods.base", "Likelihood"),
+    ],
+}
 
 
 def reference() -> str:
     """Return the page."""
     parts = ["# Python API", "Generated from the docstrings by `python docs/reference.py`; do not edit."]
-    parts.append("`from dsgmcmc import BPMF, open_run`; everything else from its module.")
-    for module, name in PUBLIC:
-        thing = getattr(importlib.import_module(module), name)
-        parts += [f"## {module}.{name}", *_entry(name, thing)]
-        if inspect.isclass(thing):
-            for member, value in vars(thing).items():
-                if member.startswith("_"):
-                    continue
-                function = getattr(value, "fget", None) or getattr(value, "func", None) or value
-                function = getattr(function, "__func__", function)
-                if inspect.isfunction(function) and function.__doc__:
-                    parts += [f"### {name}.{member}", *_entry(member, function, isinstance(value, property))]
+    names = ", ".join(name for name in dsgmcmc.__all__ if not name.startswith("_"))
+    parts.append(f"`from dsgmcmc import {names}`; everything else from its module.")
+    for purpose, public in PUBLIC.items():
+        parts.append(f"# {purpose}")
+        for module, name in public:
+            thing = getattr(importlib.import_module(module), name)
+            parts += [f"## {module}.{name}", *_entry(name, thing), *_members(name, thing)]
     return "\n\n".join(parts) + "\n"
+
+
+def _members(name: str, thing: object) -> list[str]:
+    """Entries of a class's public methods and properties, and of no other thing."""
+    parts = []
+    for member, value in vars(thing).items() if inspect.isclass(thing) else ():
+        function = getattr(value, "fget", None) or getattr(value, "func", None) or value
+        function = getattr(function, "__func__", function)
+        public = not member.startswith("_") or member == "__call__"
+        if public and inspect.isfunction(function) and function.__doc__:
+            parts += [f"### {name}.{member}", *_entry(member, function, isinstance(value, property))]
+    return parts
 
 
 def _entry(name: str, thing: object, is_property: bool = False) -> list[str]:
