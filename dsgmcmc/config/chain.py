@@ -70,6 +70,8 @@ class SamplerSection(BaseModel):
         name = section.pop("name", DEFAULT_SAMPLER)
         if name not in SAMPLERS:
             raise ValueError(f"sampler {name!r} is not known; choose one of {', '.join(SAMPLERS)}")
+        if section.get("gradient") == SAMPLERS[name].gradients[0]:  # the same chain as without naming it
+            del section["gradient"]
         try:
             return cls(name=name, config=SAMPLERS[name].Config(**section))
         except ValidationError as error:

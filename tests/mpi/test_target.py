@@ -16,7 +16,6 @@ from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.plan import Costs
-from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.target import FactorTarget
@@ -56,9 +55,9 @@ def test_blocks_meet_as_the_schedule_says(comm: MPI.Comm, together, data: Path, 
         part = target.circulation.schedule.part(iteration)
         visited = []
         faults = []
-        for cell in target.visit(send=True):
-            visited.append((cell.row.index, cell.column.index))
-            faults += [] if is_stamped(target, cell.column) else [cell.column.index]
+        for row, column, _ in target.circulation.visit(iteration, send=True):
+            visited.append((row.index, column.index))
+            faults += [] if is_stamped(target, column) else [column.index]
         with together():
             assert sorted(visited) == [(b, column_of(b, part, 5)) for b in target.ring.blocks]
             assert not faults
@@ -200,7 +199,7 @@ def test_as_many_bytes_are_sent_as_the_dry_run_says(
 ) -> None:
     """On average over many iterations, counted by what arrives."""
     config = build({"rank": 2, "grid": 7, "schedule": schedule, "sampler": sampler}).resolved()
-    made = SAMPLERS[sampler](config.sampler_config, 0)
+    made = config.make_sampler()
     target = factor_target(comm, data, grid=7, schedule=schedule, sampler=made)
     received, iterations = 0, 700
     for iteration in range(iterations):
