@@ -6,6 +6,7 @@ without knowing the sampler.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -147,10 +148,15 @@ class ParameterBlock:
         """Set `out` to where a gradient's sum begins: the prior's gradient at field `position`, or zero."""
         if prior:
             self.update(PRIOR_GRADIENT, out=out, theta=position)
-            self.gradient = Gradient(out)
         else:
             self[out].fill(0.0)
-            self.gradient = Gradient(f"{out} + grad_prior", out)
+        self.gradient = _gradient_in(out, prior)
+
+
+@functools.cache
+def _gradient_in(out: str, prior: bool) -> Gradient:
+    """Say what is in `out`: the whole gradient, or that of the likelihood."""
+    return Gradient(out) if prior else Gradient(f"{out} + grad_prior", out)
 
 
 class Replicated:

@@ -49,6 +49,7 @@ class _Roles(NamedTuple):
     body: Assignments
     fields: dict[str, str]  # from the name in the formula to the name of the array
     scalars: tuple[str, ...]
+    kernels: dict[tuple[str, str], Any]  # by the arrays' dtype and the kind of prior
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,6 @@ class Formula:
 
     @functools.cached_property
     def _roles(self) -> dict[tuple[Any, ...], _Roles]:
-        return {}
-
-    @functools.cached_property
-    def _kernels(self) -> dict[tuple[Any, ...], Any]:
         return {}
 
     def apply(
@@ -237,12 +234,11 @@ class Formula:
             raise ValueError(f"the prior's gradient is taken at field {PRIOR_AT!r}, which there is not")
         if not fields:  # the first one gives the shape
             fields = {name: name for name in list(arrays)[:1]}
-        return _Roles(body, fields, scalars)
+        return _Roles(body, fields, scalars, {})
 
     def _kernel(self, roles: _Roles, dtype: np.dtype[Any], prior: str) -> Any:
         """Return the compiled function for one dtype and kind of prior, compiling it where needed."""
-        key = (dtype.char, prior, roles.body, tuple(roles.fields), roles.scalars)
-        kernel = self._kernels.get(key)
+        kernel = roles.kernels.get((dtype.char, prior))  # `char` is quick, and this is called all the time
         if kernel is None:
             if dtype not in (np.float32, np.float64):
                 raise ValueError(f"fields are {dtype}; float32 or float64 is needed")
@@ -262,7 +258,7 @@ class Formula:
                 dtype=dtype.name,
             )
             kernel = jit.compile_source("formula", formula_source(layout)).formula
-            self._kernels[key] = kernel
+            roles.kernels[dtype.char, prior] = kernel
         return kernel
 
 
