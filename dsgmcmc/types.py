@@ -33,7 +33,7 @@ class Purpose(IntEnum):
     STEP = 0
     START = 1
     MOMENTUM = 2
-    WEIGHT = 3
+    NOISE_SCALE = 3
     HYPERPARAMETERS = 0x147
     SCHEDULE = 0x5C4ED
 

@@ -40,7 +40,7 @@ PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", "-o", metavar="OUT", help="CSV or Parquet, by the suffix.  [default: CSV to stdout]"),
+    typer.Option("--out", "-o", metavar="OUT", help="CSV or Parquet, by the suffix.", show_default="CSV to stdout"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 FromOption = Annotated[

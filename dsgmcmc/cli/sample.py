@@ -21,31 +21,33 @@ def sample(
     sampler: Annotated[
         str | None,
         typer.Option(
-            help="baoab, psgld, hamcmc or sgld.  [default: baoab; psgld without biases or centring, or if the prior "
-            "is fixed]"
+            help="baoab, psgld, hamcmc or sgld.",
+            show_default="baoab; psgld without biases or centring, or if the prior is fixed",
         ),
     ] = None,
-    rank: Annotated[int | None, typer.Option("--rank", "-K", help="Latent dimensions.  [default: 32]")] = None,
-    grid: Annotated[int | None, typer.Option(help="Blocks a side.  [default: 4, or 2P with P > 4 processes]")] = None,
-    schedule: Annotated[str | None, typer.Option(help="shuffled, cyclic or random.  [default: shuffled]")] = None,
+    rank: Annotated[int | None, typer.Option("--rank", "-K", help="Latent dimensions.", show_default="32")] = None,
+    grid: Annotated[
+        int | None, typer.Option(help="Blocks a side.", show_default="4, or 2P with P > 4 processes")
+    ] = None,
+    schedule: Annotated[str | None, typer.Option(help="shuffled, cyclic or random.", show_default="shuffled")] = None,
     prior: Annotated[
-        str | None, typer.Option(help="fixed, normal-gamma or normal-wishart.  [default: normal-gamma]")
+        str | None, typer.Option(help="fixed, normal-gamma or normal-wishart.", show_default="normal-gamma")
     ] = None,
     prior_precision: Annotated[
-        float | None, typer.Option(help="Precision of a fixed prior; start of another.  [default: 1]")
+        float | None, typer.Option(help="Precision of a fixed prior; start of another.", show_default="1")
     ] = None,
-    likelihood: Annotated[str | None, typer.Option(help="Law of a rating.  [default: gaussian]")] = None,
+    likelihood: Annotated[str | None, typer.Option(help="Law of a rating.", show_default="gaussian")] = None,
     noise_precision: Annotated[
-        str | None, typer.Option(help="'sampled' or a value.  [default: sampled; 1 with --prior fixed]")
+        str | None, typer.Option(help="'sampled' or a value.", show_default="sampled; 1 with --prior fixed")
     ] = None,
     noise: Annotated[
-        str | None, typer.Option(help="shared, by-user, by-item or both: whose noise differs.  [default: shared]")
+        str | None, typer.Option(help="shared, by-user, by-item or both: whose noise differs.", show_default="shared")
     ] = None,
     biases: Annotated[
-        bool | None, typer.Option("--biases/--no-biases", help="User and item biases.  [default: on]")
+        bool | None, typer.Option("--biases/--no-biases", help="User and item biases.", show_default="on")
     ] = None,
     center: Annotated[
-        bool | None, typer.Option("--center/--no-center", help="Subtract the training mean.  [default: on]")
+        bool | None, typer.Option("--center/--no-center", help="Subtract the training mean.", show_default="on")
     ] = None,
     iterations: Annotated[str | None, typer.Option(help="Total with burn-in: a number, or like 500sweeps.")] = None,
     burn_in: Annotated[str | None, typer.Option(help="Iterations before the first draw.")] = None,
@@ -54,13 +56,13 @@ def sample(
     step_size: Annotated[
         float | None, typer.Option(help="Step, in the sampler's own unit; sets the burn-in's too.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything random.  [default: 0]")] = None,
-    chains: Annotated[int | None, typer.Option(help="Independent chains.  [default: 1]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.", show_default="0")] = None,
+    chains: Annotated[int | None, typer.Option(help="Independent chains.", show_default="1")] = None,
     checkpoint_every: Annotated[
-        str | None, typer.Option(help="Iterations, or a time like 10min.  [default: 10min]")
+        str | None, typer.Option(help="Iterations, or a time like 10min.", show_default="10min")
     ] = None,
-    keep_checkpoints: Annotated[int | None, typer.Option(help="Checkpoints to keep.  [default: 2]")] = None,
-    save_draws: Annotated[int | None, typer.Option(help="Draws to keep at least.  [default: 50]")] = None,
+    keep_checkpoints: Annotated[int | None, typer.Option(help="Checkpoints to keep.", show_default="2")] = None,
+    save_draws: Annotated[int | None, typer.Option(help="Draws to keep at least.", show_default="50")] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Settings by the names of these options.")
     ] = None,

@@ -56,9 +56,9 @@ class Watchdog:
             idle = idle + 1 if self._beats == seen else 0
             seen = self._beats
             if idle >= TICKS:
-                self._bite()
+                self._end_job()
 
-    def _bite(self) -> None:
+    def _end_job(self) -> None:
         print(
             f"dsgmcmc: {self._who} has not got on for {self._seconds:g} s and ends the job. It waits for a process or "
             "a disk that does not answer; the last checkpoint is intact, go on with --resume. Its threads are at:",

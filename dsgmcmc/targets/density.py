@@ -52,7 +52,10 @@ def prior_energy(density: Density, theta: Float64) -> Float64:
 
 
 def fingerprint(density: Density) -> str:
-    """SHA-256 of a density's class and of the numbers, texts and arrays that it keeps: which target a run is of."""
+    """SHA-256 of a density's class and of the numbers, texts and arrays that it keeps: which target a run is of.
+
+    What else it keeps, such as lists, and data of its module, are not seen.
+    """
     kind = type(density)
     digest = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}\n".encode())
     content = {name: value for each in reversed(kind.__mro__) for name, value in vars(each).items()} | vars(density)

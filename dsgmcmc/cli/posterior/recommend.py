@@ -13,7 +13,7 @@ from dsgmcmc.errors import InputError
 
 DataOption = Annotated[
     Path | None,
-    typer.Option(metavar="DATA.h5", help="The run's ratings file, if it was moved.  [default: where it was]"),
+    typer.Option(metavar="DATA.h5", help="The run's ratings file, if it was moved.", show_default="where it was"),
 ]
 
 

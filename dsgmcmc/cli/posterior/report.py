@@ -11,7 +11,8 @@ import typer
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several are compared.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="[default: RUN/report.html of one run]")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE.html", help="The page.", show_default="RUN/report.html of one run"),
     ] = None,
 ) -> None:
     """Write one HTML file with error, traces, convergence, calibration, residuals, times and configuration.

@@ -49,5 +49,5 @@ def draw_nu(sums: Float64, n: int, rng: np.random.Generator) -> float:
 def draw_noise_scales(blocks: Iterable[ParameterBlock], nu: float, tau: float, stream: Stream) -> None:
     """Draw the g of all rows of a factor's blocks given their squared errors of the last sweep."""
     for block in blocks:
-        drawn = gammas((nu + block.counts) / 2, stream.key(Purpose.WEIGHT, block.factor, block.start))
+        drawn = gammas((nu + block.counts) / 2, stream.key(Purpose.NOISE_SCALE, block.factor, block.start))
         block.row("weight")[:] = drawn / ((nu + tau * block.row("row_error").astype(np.float64)) / 2)
