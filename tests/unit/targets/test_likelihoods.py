@@ -7,12 +7,10 @@ import pkgutil
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from mpi4py import MPI
-from scipy import special, stats
 from support import MODEL, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
@@ -21,9 +19,7 @@ from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.manifest import Key, _check_key
 from dsgmcmc.targets.base import Draw
 from dsgmcmc.targets.factorisation import likelihoods
-from dsgmcmc.targets.factorisation.cell import RatingsCell
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, Likelihood
-from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
 from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import Factor
@@ -31,42 +27,7 @@ from dsgmcmc.types import Factor
 ROWS, COLUMNS = 29, 17
 ETAS = np.linspace(-1.5, 1.5, 7)
 DRAWS = 200_000
-
-
-class Poisson(Likelihood):
-    """Counts: x ~ Poisson(exp(eta))."""
-
-    score = "x - exp(eta)"
-    defaults = {"center": False, "noise_precision": 1.0}  # noqa: RUF012
-
-    @staticmethod
-    def mean(eta: np.ndarray) -> np.ndarray:
-        return np.exp(eta)
-
-    def variance(self, eta: np.ndarray, cell: RatingsCell, rows: np.ndarray, columns: np.ndarray, tau: float) -> Any:
-        return np.exp(eta)
-
-    @staticmethod
-    def log_density(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        return x * np.log(mean) - mean - special.gammaln(x + 1)
-
-    @staticmethod
-    def cdf(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        return stats.poisson.cdf(x, mean)
-
-    @staticmethod
-    def quantile(p: float, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        return stats.poisson.ppf(p, mean)
-
-    @staticmethod
-    def predictive(
-        eta: Any, variance: Any, weights: Any, levels: tuple[float, float], of_mean: bool = False
-    ) -> Prediction:
-        raise NotImplementedError
-
-    @staticmethod
-    def draw(eta: np.ndarray, sd: Any, rng: np.random.Generator) -> np.ndarray:
-        return rng.poisson(np.exp(eta)).astype(np.float64)
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "own-likelihood.md"
 
 
 @pytest.fixture(scope="module")
@@ -221,11 +182,14 @@ class TestRegistered(Conformance):
 
 
 class TestOutsider(Conformance):
-    """One that is written here, with the base class alone."""
+    """The one that the documentation writes, with the base class alone: readers can do as it does."""
 
     @pytest.fixture
     def name(self, monkeypatch: pytest.MonkeyPatch) -> str:
-        monkeypatch.setitem(LIKELIHOODS, "poisson", Poisson)
+        monkeypatch.setitem(LIKELIHOODS, "poisson", Likelihood)  # taken back at the end; the page puts its own there
+        _, code = PAGE.read_text(encoding="utf-8").split("```python\n", 1)
+        exec(code.partition("```")[0], {})
+        assert LIKELIHOODS["poisson"] is not Likelihood
         return "poisson"
 
 
