@@ -40,6 +40,13 @@ def shell(script: str, folder: Path, *before: str, **environment: str) -> str:
     return process.stdout
 
 
+def _own(folder: str, names: list[str]) -> set[str]:
+    """What a copy of the repository leaves out: environments and what is made there, at its top."""
+    return (
+        shutil.ignore_patterns(".venv*", ".git", "runs", "downloads")(folder, names) if folder == str(ROOT) else set()
+    )
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can cut the network of a process (unshare --net)")
 @pytest.mark.timeout(2 * TIMEOUT)
 def test_the_wheelhouse_is_all_that_a_node_needs(tmp_path: Path) -> None:
@@ -50,7 +57,7 @@ def test_the_wheelhouse_is_all_that_a_node_needs(tmp_path: Path) -> None:
         pytest.skip(f"not installed: {missing}")
     collect, install = blocks()
     source = tmp_path / "source"
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".venv*", ".git", "runs", "downloads"))
+    shutil.copytree(ROOT, source, ignore=_own)
     shell(collect, source)
 
     # the module: an MPI in a folder of its own, as far from the environment as a cluster's
