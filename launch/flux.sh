@@ -54,6 +54,7 @@ say() { printf '== %s %s\n' "$(date '+%F %T')" "$*"; }
 saved() { "${program[@]}" info "$run" --json 2>/dev/null | sed -n 's/^ "checkpointed_iterations": \([0-9]*\).*/\1/p'; }
 
 # Whether all iterations were made: Open MPI's mpirun was seen to end with status 0 after it had lost a machine.
+# No grep -q, which closes the pipe at the first match: what still writes would fail, and with it the pipeline.
 complete() { "${program[@]}" info "$run" --json 2>/dev/null | grep '^ "complete": true' >/dev/null; }
 
 # Ask for a checkpoint and the end. Until the run holds its lock, its processes may not listen yet, and would be killed.

@@ -42,9 +42,8 @@ def shell(script: str, folder: Path, *before: str, **environment: str) -> str:
 
 def _own(folder: str, names: list[str]) -> set[str]:
     """What a copy of the repository leaves out: environments and what is made there, at its top."""
-    return (
-        shutil.ignore_patterns(".venv*", ".git", "runs", "downloads")(folder, names) if folder == str(ROOT) else set()
-    )
+    left_out = shutil.ignore_patterns(".venv*", ".git", "runs", "downloads")
+    return left_out(folder, names) if folder == str(ROOT) else set()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can cut the network of a process (unshare --net)")
