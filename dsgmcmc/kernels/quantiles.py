@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.types import Float32
 
 _EXTENT, _PER_UNIT = 9, 256  # linear interpolation errs by less than 5e-7
-#: (4609,) float64: the standard normal distribution function on [-9, 9].
-NORMAL_TABLE = ndtr(np.linspace(-_EXTENT, _EXTENT, 2 * _EXTENT * _PER_UNIT + 1))
 
 _SUMMARY = '''\
 {helper}
@@ -134,8 +131,17 @@ def summarise(
     mean, sd, low, high : (q,) float32
     """
     mean, sd, low, high = (np.empty(len(centre), np.float32) for _ in range(4))
-    _summary_module().summarise(centre, variance, weights, *levels, *z, NORMAL_TABLE, mean, sd, low, high)
+    _summary_module().summarise(centre, variance, weights, *levels, *z, normal_table(), mean, sd, low, high)
     return mean, sd, low, high
+
+
+@functools.cache
+def normal_table() -> NDArray[np.float64]:
+    """The standard normal distribution function on [-9, 9], (4609,) float64."""
+    from scipy.special import ndtr  # it takes longer to import than a short run to sample
+
+    table: NDArray[np.float64] = ndtr(np.linspace(-_EXTENT, _EXTENT, 2 * _EXTENT * _PER_UNIT + 1))
+    return table
 
 
 @functools.cache

@@ -7,13 +7,16 @@ from pathlib import Path
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a small file so that a reader finds the old one or the new one."""
+    """Replace a small file so that a reader finds the old one or the new one; raises OSError, and leaves nothing."""
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

@@ -1,0 +1,255 @@
+"""Ordered levels: the gradient of a cell's energy in factors, scales and thresholds.
+
+A rating is of level r = 0 .. R - 1 with probability F(z_u) - F(z_l), z_u = s (C_r - eta), z_l = s (C_{r-1} - eta). F is
+the logistic or the normal distribution function, C_{-1} = -inf, C_{R-1} = inf, and s = s_i s'_j is 1 or the product of
+the scales of row and column. With du = d log p / d z_u and dl = d log p / d z_l,
+
+    d log p / d eta = -s (du + dl)      d log p / d C_r = s du      d log p / d log s = z_u du + z_l dl
+
+Ends at infinity are stood for by thresholds of +-1e30. Logistic, with E = exp(-z):
+
+    du = E_u (1 + E_l) / ((1 + E_u) (E_l - E_u))      du + dl = 1 - F(z_u) - F(z_l)
+
+Normal: with Q(|z|) = phi(z) M(|z|), M being Mills' ratio, a polynomial of 1 / (1 + 0.3 |z|) to 2e-7, all is divided by
+the larger of the two densities, so that nothing vanishes in the tails.
+
+where without scales E_u and E_l are exp(eta) times a number of the level, and du is another less F(z_u).
+
+The predictors of some rows are gathered first, then their scores are taken 16 side by side, then the gradients; the
+first and the last are passes of `dsgmcmc.kernels.gradient`. Sums over ratings by level are float64.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.gradient import gradient_pass, predictor_pass
+from dsgmcmc.types import Float32, Float64
+
+int32, float32 = np.int32, np.float32
+
+Link = Literal["logit", "probit"]
+
+END = 1e30
+"""Where the thresholds below the first level and above the last one are."""
+
+LANES = 16
+"""Ratings that are scored side by side."""
+
+GROUP = 128
+"""Ratings whose predictors are kept at a time, of as many rows as have no more; or of one row that has."""
+
+
+def exp32(x: Any) -> Any:
+    """Exponential function from -87 to 87, Cephes' polynomial; beyond, as at the ends."""
+    x = min(max(x, float32(-87)), float32(87))
+    n = int32(x * float32(1.44269504) + (float32(0.5) if x > float32(0) else float32(-0.5)))
+    f = float32(n)
+    r = x - f * float32(0.693359375)
+    r = r - f * float32(-2.12194440e-4)
+    p = float32(1.9875691500e-4)
+    p = p * r + float32(1.3981999507e-3)
+    p = p * r + float32(8.3334519073e-3)
+    p = p * r + float32(4.1665795894e-2)
+    p = p * r + float32(1.6666665459e-1)
+    p = p * r + float32(5.0000001201e-1)
+    return (p * r * r + r + float32(1)) * int32((n + int32(127)) << int32(23)).view(float32)
+
+
+def mills(z: Any) -> Any:
+    """Q(z) / phi(z) of the standard normal law, z at least 0."""
+    t = float32(1) / (float32(1) + float32(0.3) * z)
+    p = float32(-0.03260947)
+    p = p * t + float32(0.188988156)
+    p = p * t + float32(-0.37982193)
+    p = p * t + float32(0.25963164)
+    p = p * t + float32(-0.0443151253)
+    p = p * t + float32(0.173089813)
+    p = p * t + float32(0.215082939)
+    p = p * t + float32(0.273275571)
+    p = p * t + float32(0.299992596)
+    p = p * t + float32(0.300000032)
+    return p * t
+
+
+FUNCTIONS = "\n\n".join(jit.helper('{"contract"}') + "\n" + inspect.getsource(function) for function in (exp32, mills))
+"""Of the fast-math flags only `contract`: the exponential's remainder is exact as it is written."""
+
+_NORMAL = """\
+a = abs(zl)
+b = abs(zu)
+near = min(a, b)
+far = min(max(a, b), float32(1e9))
+ratio = exp32(float32(0.5) * (near * near - far * far))
+inner = mills(near)
+outer = ratio * mills(far)
+tail = max(inner - outer, float32(1e-7))
+middle = float32(2.50662827) * exp32(float32(0.5) * near * near) - inner - outer
+first = float32(1) / (tail if zl * zu > float32(0) else middle)
+second = ratio * first
+du = first if b < a else second
+both = du - (second if b < a else first)
+"""
+
+#: du, and its sum with dl, of `eta` and what stands in the level's tables, with and without scales.
+_DERIVATIVES = {
+    ("logit", False): """\
+t = exp32(min(max(eta, float32(-40)), float32(40)))
+fu = float32(1) / (float32(1) + t * upper)
+both = float32(1) - fu - float32(1) / (float32(1) + t * lower)
+du = rise - fu
+""",
+    ("logit", True): """\
+zu = max(s * (upper - eta), float32(-42))
+zl = max(s * (lower - eta), float32(-44))
+eu = exp32(-zu)
+el = exp32(-zl)
+fu = float32(1) / (float32(1) + eu)
+both = float32(1) - fu - float32(1) / (float32(1) + el)
+du = eu * fu * ((float32(1) + el) / max(el - eu, float32(1e-7) * el))
+""",
+    ("probit", False): "zu = upper - eta\nzl = lower - eta\n" + _NORMAL,
+    ("probit", True): "zu = s * (upper - eta)\nzl = s * (lower - eta)\n" + _NORMAL,
+}
+
+
+def indented(text: str | list[str], depth: int = 1) -> list[str]:
+    """Lines of a source, so many steps to the right."""
+    lines = text.splitlines() if isinstance(text, str) else text
+    return ["    " * depth + line for line in lines]
+
+
+@functools.cache
+def ordinal_kernel(K: int, biases: bool, link: Link, scaled: bool = False) -> Callable[..., None]:
+    """Compile the gradient for one rank.
+
+    Parameters
+    ----------
+    K : int
+        Rank, 1 to 512.
+    biases : bool
+        The factors have one more column, the biases: D = K + 1, else D = K.
+    link : {"logit", "probit"}
+        F is the logistic or the normal distribution function.
+    scaled : bool
+        Rows and columns have scales s.
+
+    Returns
+    -------
+    f(indptr, indices, values, theta_w, theta_h, out_w, out_h, tables, sums, scale) -> None
+        As of `dsgmcmc.kernels.gradient.gradient_kernel`; `values` (nnz,) float32 are levels. `tables` (3, R)
+        float32 is `level_tables` of the thresholds. To `sums` (R, 2) float64 are added, for every level, the sums over
+        its ratings of s du and of -s (du + dl), times `scale`.
+
+        With scales there are four more arguments before `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and
+        `slope_w` (n,) and `slope_h` (m,) float32, to which the derivatives of log p in log s are added, times `scale`.
+    """
+    if not 1 <= K <= 512:
+        raise ValueError(f"rank K = {K} is outside 1 to 512")
+    name = f"ordinal_{link}_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}"
+    source = FUNCTIONS + "\n\n" + _gradient(K, biases, link, scaled)
+    kernel: Callable[..., None] = jit.compile_source(name, source).gradient
+    return kernel
+
+
+def _gradient(K: int, biases: bool, link: Link, scaled: bool) -> str:
+    """Source of the gradient kernel."""
+    floats = "float32[:, ::1], " * 4
+    extra = "float32[::1], " * 4 if scaled else ""
+    decorator = jit.decorator(
+        f"void(int64[::1], int32[::1], float32[::1], {floats}float32[:, ::1], float64[:, ::1], {extra}float64)"
+    )
+    names = "scale_w, scale_h, slope_w, slope_h, " if scaled else ""
+    header = f"def gradient(indptr, indices, values, theta_w, theta_h, out_w, out_h, tables, sums, {names}scale):"
+    row = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])"]
+    lines = [
+        f'"""Rank {K}."""',
+        "scale = float32(scale)",
+        *(f"{a} = {b}.reshape({b}.size)" for a, b in zip(("tw", "th", "ow", "oh"), _ARRAYS, strict=True)),
+        "rows = theta_w.shape[0]",
+        f"size = {GROUP}",
+        "for i in range(rows):",
+        "    size = max(size, indptr[i + 1] - indptr[i])",
+        *(f"{name} = np.zeros(size + {LANES}, np.float32)" for name in ("errors", "scales", "slopes")),
+        f"tile = np.zeros({3 * LANES}, np.float32)",
+        "start = 0",
+        "while start < rows:",
+        "    base = uint64(indptr[start])",
+        "    stop = start + 1",
+        f"    while stop < rows and indptr[stop + 1] - indptr[start] <= {GROUP}:",
+        "        stop += 1",
+        "    count = uint64(indptr[stop]) - base",
+        "    for i in range(start, stop):",
+        *indented(row, 2),
+        *indented(predictor_pass(K, biases), 2),
+        *indented(_SCALES if scaled else [], 2),
+        *indented(_scores(link, scaled)),
+        "    for i in range(start, stop):",
+        *indented(row, 2),
+        *indented(_SLOPES if scaled else [], 2),
+        *indented(gradient_pass(K, biases), 2),
+        "    start = stop",
+    ]
+    return "\n".join((decorator, header, *indented(lines))) + "\n"
+
+
+_ARRAYS = ("theta_w", "theta_h", "out_w", "out_h")
+
+#: Of one row i: the scales of its ratings, and what their slopes are added to.
+_SCALES = [
+    "for r in range(begin, end):",
+    "    scales[r - base] = scale_w[i] * scale_h[uint64(indices[r])]",
+]
+_SLOPES = [
+    "for r in range(begin, end):",
+    "    slope_w[i] += slopes[r - base]",
+    "    slope_h[uint64(indices[r])] += slopes[r - base]",
+]
+
+
+def _scores(link: Link, scaled: bool) -> list[str]:
+    """Lines that turn the `count` predictors in ``errors`` into scores, times `scale`, and add to the sums.
+
+    `LANES` ratings at a time: what their levels have in the tables is put into ``tile``, and du comes back in it.
+    """
+    s = "s * " if scaled else ""
+    level = ["level = uint64(values[base + block + lane])"]
+    fill = [f"tile[lane + uint64({k * LANES})] = tables[{k}, level]" for k in range(2 if scaled else 3)]
+    lane = ["eta = errors[block + lane]", "upper = tile[lane]", f"lower = tile[lane + uint64({LANES})]"]
+    lane += ["s = scales[block + lane]"] if scaled else [f"rise = tile[lane + uint64({2 * LANES})]"]
+    lane += _DERIVATIVES[link, scaled].splitlines()
+    lane += [f"errors[block + lane] = -scale * {s}both", f"tile[lane] = scale * {s}du"]
+    if scaled:
+        bounded = "min(zu, float32(1e9)) * du + max(zl, float32(-1e9)) * (both - du)"
+        lane += [f"slopes[block + lane] = scale * ({bounded})"]
+    add = ["sums[level, 0] += tile[lane]", "sums[level, 1] += errors[block + lane]"]
+    return [
+        f"for block in range(uint64(0), count, uint64({LANES})):",
+        f"    here = min(uint64({LANES}), count - block)",
+        "    for lane in range(here):",
+        *indented([*level, *fill], 2),
+        f"    for lane in range(uint64({LANES})):",
+        *indented(lane, 2),
+        "    for lane in range(here):",
+        *indented([*level, *add], 2),
+    ]
+
+
+def level_tables(link: Link, scaled: bool, thresholds: Float64) -> Float32:
+    """What `ordinal_kernel` looks up for a level, (3, R) float32, given the thresholds (R - 1,).
+
+    The thresholds above and below it; for the logistic function without scales exp of minus those, and what less F(z_u)
+    is du.
+    """
+    upper, lower = np.append(thresholds, END), np.append(-END, thresholds)
+    rise = np.zeros(len(upper))
+    if link == "logit" and not scaled:
+        rise = 1 / np.maximum(-np.expm1(lower - upper), 1e-7)
+        upper, lower = np.exp(-np.minimum(upper, 200)), np.exp(np.minimum(-lower, 85))
+    return np.stack([upper, lower, rise]).astype(np.float32)

@@ -1,0 +1,117 @@
+"""Products of a block's rows with small matrices, and of its columns with each other, in loops of our own.
+
+BLAS would choose its kernels by processor, version and number of threads, and with them the last bits. Rows are taken
+64 at a time and transposed, so that the inner loops run over rows, whatever the number of columns.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from dsgmcmc.kernels import jit
+from dsgmcmc.types import Array, Float64
+
+_ROTATE = """
+{decorator}
+def rotate(values, matrix, out, keep):
+    n, D = values.shape
+    wide = (D + 3) // 4 * 4
+    padded = np.zeros((wide, D), np.{dtype})
+    padded[:D] = matrix
+    chunk = np.zeros((wide, 64), np.{dtype})
+    product = np.empty((D, 64), np.{dtype})
+    for first in range(0, n, 64):
+        rows = min(64, n - first)
+        for i in range(rows):
+            for k in range(D):
+                chunk[k, i] = values[first + i, k]
+        for l in range(D):
+            for i in range(64):
+                product[l, i] = 0
+            for k in range(0, wide, 4):
+                a, b, c, d = padded[k, l], padded[k + 1, l], padded[k + 2, l], padded[k + 3, l]
+                for i in range(64):
+                    first_two = a * chunk[k, i] + b * chunk[k + 1, i]
+                    product[l, i] += first_two + (c * chunk[k + 2, i] + d * chunk[k + 3, i])
+        for i in range(rows):
+            for k in range(D):
+                out[first + i, k] = keep * out[first + i, k] + product[k, i]
+"""
+
+_GRAM = """
+{decorator}
+def gram(values, weights, ones, out):
+    n, D = values.shape
+    chunk = np.empty((D, 64), np.{dtype})
+    weighted = np.empty(64, np.{dtype})
+    for first in range(0, n, 64):
+        rows = min(64, n - first)
+        for i in range(64):
+            weighted[i] = 0
+        for i in range(rows):
+            for k in range(D):
+                chunk[k, i] = values[first + i, k]
+            if ones:
+                chunk[D - 1, i] = 1
+        for i in range(rows, 64):
+            for k in range(D):
+                chunk[k, i] = 0
+        for k in range(D):
+            for i in range(rows):
+                weighted[i] = weights[first + i] * chunk[k, i]
+            for l in range(k + 1):
+                total = {dtype}(0)
+                for i in range(64):
+                    total += weighted[i] * chunk[l, i]
+                out[k, l] += float64(total)
+    for k in range(D):
+        for l in range(k):
+            out[l, k] = out[k, l]
+"""
+
+
+def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> None:
+    """Set `out` to `keep` times itself plus `values` @ `matrix`.
+
+    Parameters
+    ----------
+    out, values : (n, D) array
+        C-contiguous, float32 or float64; may be one and the same.
+    matrix : (D, D) array
+        Of the same type.
+    keep : float
+        0 where `out` is replaced.
+    """
+    _kernel("rotate", values.dtype.name)(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
+
+
+def gram(values: Array, weights: Array, ones: bool) -> Float64:
+    """Sum over the rows of weight times the outer product of a row with itself, (D, D).
+
+    Parameters
+    ----------
+    values : (n, D) array
+        C-contiguous, float32 or float64.
+    weights : (n,) array
+        Of the same type.
+    ones : bool
+        Whether 1 stands for the last column.
+    """
+    out = np.zeros((values.shape[1],) * 2)
+    _kernel("gram", values.dtype.name)(values, weights, ones, out)
+    return out
+
+
+@functools.cache
+def _kernel(name: str, dtype: str) -> Callable[..., None]:
+    vector, matrix = f"{dtype}[::1]", f"{dtype}[:, ::1]"
+    signature, source = {
+        "rotate": (f"void({matrix}, {matrix}, {matrix}, {dtype})", _ROTATE),
+        "gram": (f"void({matrix}, {vector}, boolean, float64[:, ::1])", _GRAM),
+    }[name]
+    code = source.format(decorator=jit.decorator(signature), dtype=dtype)
+    kernel: Callable[..., None] = getattr(jit.compile_source(name, code), name)
+    return kernel

@@ -1,0 +1,95 @@
+"""The kernels of ordered levels against finite differences of the log probability, in NumPy and float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit, ndtr
+
+from dsgmcmc.kernels.levels import level_moments, level_probabilities
+from dsgmcmc.kernels.ordinal import level_tables, ordinal_kernel
+
+CDF = {"logit": expit, "probit": ndtr}
+THRESHOLDS = np.array([-1.5, -0.4, 0.3, 1.1])
+ROWS, COLUMNS = 7, 5
+
+
+def log_probability(link: str, level: np.ndarray, eta: np.ndarray, s: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """Of the levels; differences are taken in the tail that they lie in."""
+    cuts = np.concatenate([[-np.inf], thresholds, [np.inf]])
+    upper, lower, cdf = s * (cuts[level + 1] - eta), s * (cuts[level] - eta), CDF[link]
+    return np.log(np.where(lower + upper > 0, cdf(-lower) - cdf(-upper), cdf(upper) - cdf(lower)))
+
+
+class Case:
+    """Random ratings of all levels, factors and scales; a row has more ratings than are scored side by side."""
+
+    def __init__(self, K: int, biases: bool) -> None:
+        rng = np.random.default_rng(0)
+        self.K = K
+        seen = rng.random((ROWS, 60)) < np.linspace(0, 0.9, ROWS)[:, None]
+        self.indptr = np.concatenate(([0], np.cumsum(seen.sum(axis=1)))).astype(np.int64)
+        self.rows = np.repeat(np.arange(ROWS), np.diff(self.indptr))
+        self.columns = rng.integers(0, COLUMNS, len(self.rows)).astype(np.int32)
+        self.level = rng.integers(0, 5, len(self.rows))
+        self.w, self.h = ((rng.normal(size=(n, K + biases)) / K**0.25).astype(np.float32) for n in (ROWS, COLUMNS))
+        self.s_w, self.s_h = (np.exp(rng.normal(0, 0.3, n)).astype(np.float32) for n in (ROWS, COLUMNS))
+
+    @property
+    def eta(self) -> np.ndarray:
+        w, h = self.w[self.rows].astype(float), self.h[self.columns].astype(float)
+        return (w[:, : self.K] * h[:, : self.K]).sum(axis=1) + w[:, self.K :].sum(axis=1) + h[:, self.K :].sum(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("link", "K", "biases", "scaled"),
+    [
+        ("logit", 3, True, False),
+        ("logit", 2, False, True),
+        ("probit", 3, True, False),
+        ("probit", 2, False, True),
+    ],
+)
+def test_gradients_are_derivatives_of_the_log_probability(link: str, K: int, biases: bool, scaled: bool) -> None:
+    """In the factors, in every threshold and in the scales; a scale of 0.5 halves them all."""
+    case, step = Case(K, biases), 1e-5
+    s = (case.s_w[case.rows] * case.s_h[case.columns]).astype(float) if scaled else np.ones(len(case.rows))
+    out_w, out_h, sums = np.zeros_like(case.w), np.zeros_like(case.h), np.zeros((5, 2))
+    slopes = np.zeros_like(case.s_w), np.zeros_like(case.s_h)
+    tables = level_tables(link, scaled, THRESHOLDS)
+    arrays = (case.w, case.h, out_w, out_h, tables, sums, *((case.s_w, case.s_h, *slopes) if scaled else ()))
+    ordinal_kernel(K, biases, link, scaled)(case.indptr, case.columns, case.level.astype(np.float32), *arrays, 0.5)
+
+    def slope(change) -> np.ndarray:
+        up, down = (log_probability(link, case.level, *change(sign * step)) for sign in (1, -1))
+        return 0.5 * (up - down) / (2 * step)
+
+    d_eta = slope(lambda e: (case.eta + e, s, THRESHOLDS))
+    feature_w, feature_h = case.w[case.rows].astype(float), case.h[case.columns].astype(float)
+    feature_w[:, K:] = feature_h[:, K:] = 1.0
+    for out, index, feature in ((out_w, case.rows, feature_h), (out_h, case.columns, feature_w)):
+        expected = np.zeros(out.shape)
+        np.add.at(expected, index, -d_eta[:, None] * feature)
+        np.testing.assert_allclose(out, expected, rtol=2e-4, atol=2e-4)
+    of_thresholds = sums[:-1, 0] - sums[1:].sum(axis=1)
+    expected = [slope(lambda e, r=r: (case.eta, s, THRESHOLDS + e * np.eye(4)[r])).sum() for r in range(4)]
+    np.testing.assert_allclose(of_thresholds, expected, rtol=1e-4, atol=1e-4)
+    if scaled:
+        d_log_s = slope(lambda e: (case.eta, s * np.exp(e), THRESHOLDS))
+        for found, index, n in ((slopes[0], case.rows, ROWS), (slopes[1], case.columns, COLUMNS)):
+            np.testing.assert_allclose(found, np.bincount(index, d_log_s, n), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("link", ["logit", "probit"])
+def test_probabilities_are_right_in_both_tails(link: str) -> None:
+    """Of every level, as far as predictors go; they add up to 1."""
+    eta, scale = np.linspace(-9, 9, 73).astype(np.float32), np.linspace(0.5, 1.1, 73).astype(np.float32)
+    found = level_probabilities(link, eta, scale, THRESHOLDS)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+    for level in range(5):
+        expected = log_probability(link, np.full(73, level), eta.astype(float), scale.astype(float), THRESHOLDS)
+        np.testing.assert_allclose(np.log(found[:, level]), expected, atol=2e-4)
+    values = np.array([0.5, 1, 2, 3, 7])
+    mean, variance = level_moments(found, values)
+    np.testing.assert_allclose(mean, found @ values, rtol=1e-5)
+    np.testing.assert_allclose(variance, found @ values**2 - (found @ values) ** 2, rtol=1e-3, atol=1e-4)
