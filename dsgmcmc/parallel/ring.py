@@ -11,7 +11,7 @@ what follows from them: no sum depends on the number of processes or on the MPI 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -71,7 +71,7 @@ class Ring:
 
     def tour(
         self,
-        home: Mapping[int, Float32],
+        home: dict[int, Float32],
         length: Callable[[int], int],
         come_home: bool = False,
         steps: int = 0,
@@ -83,12 +83,13 @@ class Ring:
 
         Parameters
         ----------
-        home : mapping of int to (length,) float32
-            Buffer of column block b for every row block b that this process owns (part 0). They are not kept.
+        home : dict of int to (length,) float32
+            Buffer of column block b for every row block b that this process owns (part 0). It is emptied, so that what
+            has left takes no memory.
         length : callable
             Number of float32 in the buffer of a column block.
         come_home : bool
-            Whether to send the buffers back to `home` at the end, and copy them into it.
+            Whether to send the buffers back at the end, into `home`.
         steps : int
             How many of the `grid` steps to make; 0 for all.
 
@@ -98,6 +99,7 @@ class Ring:
         buffer : (length,) float32
         """
         here = dict(home)
+        home.clear()
         for step in range(steps or self.grid):
             last = step + 1 == (steps or self.grid)
             going = None if last and not come_home else self.move(here, step, (step + 1) % self.grid, length)
@@ -109,9 +111,7 @@ class Ring:
             if going:
                 here = going.finish()
         if come_home:
-            for c, buffer in home.items():
-                if here[c] is not buffer:
-                    buffer[:] = here[c]
+            home.update(here)
 
     # ------------------------------------------------------------------ ordered sums
 

@@ -172,6 +172,7 @@ def _write_shard(directory: Path, rank: int, blocks: Mapping[Key, Lazy]) -> tupl
                     sha256=block_hash(array),
                 )
             )
+            del array, stored  # before the next one is made
     fault("snapshot.shard.sync")
     sync(path)
     fault("snapshot.shard.hash")
