@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from typing import Any, Self
 
 import numpy as np
@@ -58,4 +59,7 @@ def seed_of(random_state: Any) -> int:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 1
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
-    return int(random_state)
+    try:
+        return operator.index(random_state)
+    except TypeError:
+        raise ValueError(f"random_state {random_state!r}: expected an int, a RandomState or None") from None

@@ -3,58 +3,59 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
-import weakref
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, overload
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Literal, Self
 
 from dsgmcmc._estimator import Estimator, seed_of
-from dsgmcmc.config.layers import Layers
-from dsgmcmc.data.arrays import prepare_data, read_pairs
-from dsgmcmc.diagnostics.scores import rmse
+from dsgmcmc.config.layers import Layers, build
+from dsgmcmc.data.arrays import prepare_data
+from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
-from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.recommend import By, Ranking, Rated, recommendations
-from dsgmcmc.posterior.run import Run, open_run
-from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
-from dsgmcmc.types import Float64
+from dsgmcmc.posterior.fitted import FittedModel
+from dsgmcmc.posterior.run import open_run
 
 
-class BPMF(Estimator):
+class BPMF(FittedModel, Estimator):
     """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient and Langevin MCMC.
 
     Parameters
     ----------
-    rank : int
-        Number K of latent dimensions.
+    rank : int or "auto"
+        Number K of latent dimensions; by default it follows from the number of ratings.
     sampler : str, optional
         ``baoab``, ``psgld``, ``sgld`` or ``hamcmc``; default that of ``dsgmcmc sample``.
     iterations, burn_in : int or str, optional
         Such as 2000 or ``"500sweeps"``; default those of ``dsgmcmc sample``.
+    until : str, optional
+        Accuracy at which chains end, such as ``"ess=400"``, of predictions of held-out ratings, which need a
+        `test_fraction`; `iterations` is then the limit. Default that of ``dsgmcmc sample``.
     chains : int
-        Independent chains.
+        Independent chains; default 1.
     noise : {"shared", "by-user", "by-item", "both"}
-        Whose noise differs.
+        Whose noise differs; default nobody's.
+    implicit_features : {"no", "user", "item", "both"}
+        Whose prior means follow from what they rated, whatever the ratings; default nobody's.
+    user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
+        What is known of users and items, rated or not. Of a data frame a column that is called ``user`` (``item``), or
+        else the index, has their names, of an array the first column, and of a matrix the row numbers are the names.
+        Text and categories are one-hot, lists multi-hot, numbers standardised, as by ``dsgmcmc prepare``.
     options : dict, optional
         Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8, "sampler": {"step_size": 0.2}}``.
     test_fraction : float
-        Share of the ratings given to `fit` that is held out for ``rmse_`` and diagnostics.
+        Share of the ratings given to `fit` that is held out for ``rmse_`` and diagnostics; default 0, because `fit` is
+        mostly given a training set (``dsgmcmc prepare`` holds out 0.1).
     clip : bool
-        Predictions are moved into the range of the training ratings.
+        Predictions are moved into the range of the training ratings; default True (``predict`` has --clip).
     unknown : {"prior", "refuse"}
         Users and items that `fit` has not seen: predicted from the prior, or an error.
     random_state : int, numpy.random.RandomState or None
         Seed of the split and of all draws; None takes another one each time.
     out : path, optional
-        Run directory to keep; default a temporary one, which goes with the estimator.
+        Run directory to keep; default a temporary one, which goes with the estimator. With `out` and `warm_start` an
+        interrupted `fit` goes on where its last checkpoint was.
     warm_start : bool
         `fit` on the same ratings goes on with the chains of the last `fit` (or of `out`) up to `iterations`.
     n_jobs : int
@@ -72,8 +73,10 @@ class BPMF(Estimator):
         Original names.
     mean_ : float
         What was subtracted from the ratings.
+    levels_ : (R,) float64 or None
+        Ratings that there are; None if they are more than 100.
     rmse_ : float or None
-        On the held-out ratings.
+        On the held-out ratings; None without `test_fraction`.
     n_features_in_ : int
         2: user and item.
 
@@ -88,19 +91,23 @@ class BPMF(Estimator):
     >>> mean, sd = model.predict([[3, 4], [19, 0]], return_std=True)
     >>> bool(mean[0] < mean[1])
     True
-    >>> sorted(model.recommend([3], n=2))
-    ['item_id', 'rank', 'score', 'user_id']
+    >>> list(model.recommend([3], n=2))
+    ['user_id', 'item_id', 'score', 'rank', 'sd', 'q05', 'q95', 'ratings']
     """
 
     def __init__(
         self,
-        rank: int = 32,
+        rank: int | Literal["auto"] = "auto",
         *,
         sampler: str | None = None,
         iterations: int | str | None = None,
         burn_in: int | str | None = None,
+        until: str | None = None,
         chains: int = 1,
         noise: str = "shared",
+        implicit_features: str = "no",
+        user_features: Any = None,
+        item_features: Any = None,
         options: dict[str, Any] | None = None,
         test_fraction: float = 0.0,
         clip: bool = True,
@@ -116,8 +123,12 @@ class BPMF(Estimator):
         self.sampler = sampler
         self.iterations = iterations
         self.burn_in = burn_in
+        self.until = until
         self.chains = chains
         self.noise = noise
+        self.implicit_features = implicit_features
+        self.user_features = user_features
+        self.item_features = item_features
         self.options = options
         self.test_fraction = test_fraction
         self.clip = clip
@@ -157,17 +168,23 @@ class BPMF(Estimator):
         if self.comm is not None and self.out is None:
             raise InputError("with comm=, say where the run goes with out=: all processes write there")
         if not (self.warm_start and hasattr(self, "_folder")):
-            self._folder = tempfile.mkdtemp(prefix="dsgmcmc-")
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            self._folder = self._temporary_folder()
         own = Path(self._folder)
         out = Path(self.out) if self.out is not None else own / "run"
+        self._check_length(settings)
         at_root = self.comm is None or self.comm.rank == 0
 
         def prepare() -> str:
             if not at_root:
                 return ""
             beside = out.with_name(f"{out.name}.ratings.h5") if self.comm is not None else own / "ratings.h5"
-            return str(prepare_data(X, y, beside, self.test_fraction, settings["seed"]).resolve())
+            with tempfile.TemporaryDirectory(prefix="dsgmcmc-") as folder:
+                given = {"user": self.user_features, "item": self.item_features}
+                described = {
+                    kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
+                }
+                data = prepare_data(X, y, beside, self.test_fraction, settings["seed"], described)
+            return str(data.resolve())
 
         if self.comm is None:
             sample_apart(Path(prepare()), out, settings, self.warm_start, self.n_jobs, self.verbose)
@@ -177,121 +194,62 @@ class BPMF(Estimator):
             from dsgmcmc.runs.sources.ratings import RatingsSource
 
             Job(self.comm, RatingsSource(Path(data)), out, Layers(settings), self.warm_start).run()
-        self.run_: Run = open_run(out)
-        self._predictors: dict[Options, Predictor] = {}
-        self.users_, self.items_ = self.run_.users.ids, self.run_.items.ids
-        self.mean_ = self.run_.mean
-        self.n_features_in_ = 2
-        self.rmse_ = None
-        if len(self.run_.test_pairs()[0]):
-            self.rmse_ = rmse(self.run_.test.rating, self.run_.test.mean)
-        return self
+        return self._adopt(open_run(out))
+
+    @classmethod
+    def load(cls, run: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None) -> Self:
+        """Make a fitted model of a run directory, whoever sampled it: ``dsgmcmc sample``, or a `fit` with `out`.
+
+        Parameters
+        ----------
+        run : path
+            Run directory. `fit` on the same ratings goes on with it (`warm_start`), with its own settings.
+        data : path, optional
+            Its ratings file, if that was moved; only `recommend` needs it.
+
+        Raises
+        ------
+        InputError
+            If it is not a run of ratings, or has no posterior yet.
+        """
+        found = open_run(run)
+        config = found.config
+        model = cls(
+            rank=config.rank,
+            sampler=config.sampler.name,
+            iterations=config.iterations,
+            chains=config.chains,
+            noise=config.noise,
+            random_state=config.seed,
+            out=run,
+            warm_start=True,
+        )
+        return model._adopt(found, data)
+
+    def _check_length(self, settings: dict[str, Any]) -> None:
+        """Refuse a run that would end before its first draw; one that goes on has lengths of its own."""
+        config = build(settings).resolved()
+        if config.first_draw > config.iterations and not self.warm_start:
+            raise InputError(
+                f"{config.iterations} iterations end before the first draw, at {config.first_draw} (burn_in "
+                f"{config.burn_in}): the model could not predict; fit with more iterations, or a shorter burn_in"
+            )
 
     def _settings(self) -> dict[str, Any]:
+        for name, admitted in (("clip", (True, False)), ("unknown", ("prior", "refuse"))):
+            if getattr(self, name) not in admitted:
+                raise InputError(f"{name}={getattr(self, name)!r}: expected {' or '.join(map(repr, admitted))}")
         settings = dict(self.options or {})
+        twice = settings.keys() & (self.get_params().keys() | {"seed"}) - {"sampler"}
+        if twice:
+            raise InputError(f"options has {min(twice)!r}, which is a parameter of its own: BPMF({min(twice)}=...)")
         section = settings.pop("sampler", {})
         section = {"name": section} if isinstance(section, str) else dict(section)
         if self.sampler is not None:
             section["name"] = self.sampler
         seed = seed_of(self.random_state)
         settings |= {"rank": self.rank, "chains": self.chains, "noise": self.noise, "seed": seed}
-        given = {"sampler": section or None, "iterations": self.iterations, "burn_in": self.burn_in}
+        settings |= {"implicit_features": self.implicit_features}
+        lengths = {"iterations": self.iterations, "burn_in": self.burn_in, "until": self.until}
+        given = {"sampler": section or None, **lengths}
         return settings | {name: value for name, value in given.items() if value is not None}
-
-    # ------------------------------------------------------------------ using
-
-    def _fitted(self) -> Run:
-        if not hasattr(self, "run_"):
-            raise InputError("this BPMF is not fitted: call fit first, or open a run with dsgmcmc.open_run")
-        return self.run_
-
-    def _predict(self, X: Any, options: Options) -> Prediction:
-        run = self._fitted()
-        users, items = (
-            run.vocabulary(kind).index_of(names, refuse=self.unknown == "refuse")
-            for kind, names in zip(KINDS, read_pairs(X), strict=True)
-        )
-        if options not in self._predictors:
-            self._predictors[options] = Predictor(run, options)
-        return self._predictors[options](users, items)
-
-    @overload
-    def predict(self, X: Any, return_std: Literal[False] = False) -> Float64: ...
-
-    @overload
-    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Float64, Float64]: ...
-
-    def predict(self, X: Any, return_std: bool = False) -> Float64 | tuple[Float64, Float64]:
-        """Predict ratings.
-
-        Parameters
-        ----------
-        X : (n, 2) array or data frame
-            User and item of each pair.
-        return_std : bool
-            Also give the sd of a new rating, noise included.
-
-        Returns
-        -------
-        mean : (n,) float64
-        std : (n,) float64, if asked for
-
-        Raises
-        ------
-        InputError
-            If not fitted, or `unknown` is "refuse" and a name is unknown.
-        """
-        found = self._predict(X, Options(clip=self.clip))
-        mean = found.mean.astype(np.float64)
-        return (mean, found.sd.astype(np.float64)) if return_std else mean
-
-    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Float64, Float64]:
-        """Predict central intervals of new ratings.
-
-        Parameters
-        ----------
-        X : (n, 2) array or data frame
-        level : float
-            Probability inside.
-
-        Returns
-        -------
-        low, high : (n,) float64
-        """
-        found = self._predict(X, Options(interval=level, clip=self.clip))
-        return found.low.astype(np.float64), found.high.astype(np.float64)
-
-    def score(self, X: Any, y: Any) -> float:
-        """Coefficient of determination R^2 of the predictions, as scikit-learn's regressors have it."""
-        truth = np.asarray(y, np.float64)
-        residual = float(((truth - self.predict(X)) ** 2).sum())
-        return 1.0 - residual / float(((truth - truth.mean()) ** 2).sum())
-
-    def recommend(
-        self, users: Sequence[Any] | npt.NDArray[Any], n: int = 10, *, by: By = "mean", include_rated: bool = False
-    ) -> dict[str, npt.NDArray[Any]]:
-        """Recommend items to users.
-
-        Parameters
-        ----------
-        users : sequence of names
-        n : int
-            Items for each.
-        by : {"mean", "ucb", "lcb", "thompson"}
-            See `dsgmcmc.posterior.recommend`.
-        include_rated : bool
-            Also what they rated in training.
-
-        Returns
-        -------
-        dict of str to (m,) array
-            Columns ``user_id, item_id, score, rank``; ``pandas.DataFrame`` takes it as it is.
-        """
-        run = self._fitted()
-        rated = None
-        if not include_rated:
-            with run.open_ratings() as ratings:
-                rated = Rated(ratings)
-        rows = run.users.index_of(list(users), refuse=True)
-        blocks = list(recommendations(run, rows, Ranking(n, by), rated))
-        return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {}

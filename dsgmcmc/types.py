@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -20,22 +20,33 @@ ScheduleName = Literal["shuffled", "cyclic", "random"]
 PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
 #: Whose noise differs, see `dsgmcmc.targets.factorisation.noise`.
 NoiseName = Literal["shared", "by-user", "by-item", "both"]
+#: Whose prior means depend on what they rated, see `dsgmcmc.targets.factorisation.priors.implicit`.
+ImplicitName = Literal["no", "user", "item", "both"]
+#: Whose features are used, see `dsgmcmc.targets.factorisation.priors.features`.
+FeaturesName = Literal["yes", "no", "user", "item"]
 
 T = TypeVar("T")
 
 
+@unique
 class Purpose(IntEnum):
     """What random numbers are for: different purposes never share a counter.
 
-    The last two are keys of NumPy's Philox, for the few numbers that are not normals of a factor's elements.
+    Those from HYPERPARAMETERS on are keys of NumPy's Philox, for the few numbers that are not normals of a factor's
+    elements.
     """
 
     STEP = 0
     START = 1
     MOMENTUM = 2
     NOISE_SCALE = 3
+    IMPLICIT_FIT = 4
+    IMPLICIT = 5
+    IMPLICIT_UNKNOWN = 6
     HYPERPARAMETERS = 0x147
+    NU = 0x6E75
     SCHEDULE = 0x5C4ED
+    THRESHOLDS = 0x7E5
 
 
 class Factor(IntEnum):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.launch import world_comm
+
+with contextlib.suppress(InputError):  # some tests need no MPI; to the others it is loaded as to the command line
+    world_comm()
 
 ROOT = Path(__file__).resolve().parent.parent
 

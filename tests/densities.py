@@ -34,3 +34,24 @@ class Logistic:
         """Gradient of `energy`."""
         features = self.features[data]
         return (1 / (1 + np.exp(-theta @ features.T)) - self.labels[data]) @ features
+
+
+class NoisyGaussian:
+    """N(0, 1 / precision) in 20 dimensions, whose gradient has independent noise of variance V times the precision.
+
+    V is that of all rows, or (n, 1). The data have the part 1 - `prior` of the precision, N(0, 1 / (prior * precision))
+    before them.
+    """
+
+    dimension, n_data = 20, 4 * 10**8  # so many that l, which bounds the coupling of two factors, is 1
+
+    def __init__(self, precision: float, noise: float | np.ndarray, prior: float = 0.0) -> None:
+        self.precision, self.sd = precision, np.sqrt(noise * precision)
+        self.curvature = np.full(self.dimension, (1 - prior) * precision)
+        self.prior_mean, self.prior_precision = np.zeros(self.dimension), np.full(self.dimension, prior * precision)
+        self.rng = np.random.default_rng(0)
+
+    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        """Of the energy of a part of four."""
+        noise = self.sd * self.rng.standard_normal(theta.shape) if np.any(self.sd) else 0.0
+        return (self.curvature * theta + noise) / 4

@@ -40,13 +40,16 @@ class Made:
         return open_run(self.path)
 
 
-def make_run(folder: Path, *, users: int = 40, items: int = 18, strings: bool = False, **settings: Any) -> Made:
+def make_run(
+    folder: Path, *, users: int = 40, items: int = 18, strings: bool = False, stars: bool = False, **settings: Any
+) -> Made:
     """Sample planted ratings of `users` x `items`; the file is transposed where there are more items.
 
-    Names are integers with gaps, or text with spaces, quotes and letters beyond ASCII.
+    Names are integers with gaps, or text with spaces, quotes and letters beyond ASCII; `stars` rounds to 1 .. 5.
     """
     folder.mkdir(parents=True, exist_ok=True)
     i, j, x = planted(users, items, share=0.6, seed=3)
+    x = np.clip(np.round(x), 1, 5) if stars else x
     user_names = [f"Zoë, no. {k}" if strings else 7 * k + 3 for k in range(users)]
     item_names = [f'item "{k}"' if strings else 1000 - 11 * k for k in range(items)]
     source = folder / "ratings.tsv"

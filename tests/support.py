@@ -16,23 +16,28 @@ from typing import Any
 
 import h5py
 import numpy as np
+import scipy.sparse
 from mpi4py import MPI
 
 from dsgmcmc.config.layers import Layers
-from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.data.ratings import SIDES, Features, open_ratings, write_ratings
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.likelihoods import Likelihood
+from dsgmcmc.targets.factorisation.likelihoods import Law, Levels
 from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
+from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
+from dsgmcmc.targets.factorisation.priors import PriorMean
 from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Factor, ScheduleName
@@ -74,14 +79,32 @@ def csr(n_rows: int, i: np.ndarray, j: np.ndarray, x: np.ndarray) -> tuple[np.nd
 
 
 def write_planted(
-    path: Path, rows: int = 29, columns: int = 17, share: float = 0.5, test: float = 0.2, seed: int = 0
+    path: Path,
+    rows: int = 29,
+    columns: int = 17,
+    share: float = 0.5,
+    test: float = 0.2,
+    seed: int = 0,
+    stars: bool = False,
+    features: tuple[int, int] | None = None,
 ) -> Path:
-    """Write a ratings file of `planted` ratings, a `test` fraction of which is held out."""
+    """Write a ratings file of `planted` ratings, a `test` fraction of which is held out; with so many features.
+
+    `stars` rounds to 1 .. 5.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     i, j, x = planted(rows, columns, share, seed)
+    x = np.clip(np.round(x), 1, 5) if stars else x
     held = np.random.default_rng(seed + 1).random(len(i)) < test
     parts = [csr(rows, i[chosen], j[chosen], x[chosen]) for chosen in (~held, held)]
-    write_ratings(path, *parts, np.arange(rows), np.arange(columns), seed=seed, source="planted")
+    given = {}
+    for side, n, width in zip(SIDES, (rows, columns), features or (), strict=False):
+        x = np.random.default_rng(seed + width).normal(size=(n, width)).astype(np.float32)
+        x[np.abs(x) < 0.7] = 0.0  # some rows have none
+        found = scipy.sparse.csr_matrix(x)
+        names, groups = tuple(map(str, range(width))), tuple("ab"[k % 2] for k in range(width))
+        given[side] = Features(found.indptr.astype(np.int64), found.indices, found.data, names, groups)
+    write_ratings(path, *parts, np.arange(rows), np.arange(columns), features=given, seed=seed, source="planted")
     return path
 
 
@@ -107,6 +130,10 @@ def write_synthetic(path: Path, n_users: int, n_items: int, n: int) -> int:
     return total
 
 
+#: Samplers that take steps, and those that sample any target.
+STEPPING = [name for name, sampler in SAMPLERS.items() if issubclass(sampler.Config, StepSize)]
+OF_ANY_TARGET = [name for name, sampler in SAMPLERS.items() if not sampler.draws_conditionals]
+
 #: Two latent dimensions and biases; everything is drawn.
 MODEL = HyperparameterModel(rank=2, biases=True, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
 
@@ -119,25 +146,31 @@ def factor_target(
     model: HyperparameterModel = MODEL,
     sampler: Sampler[Any] | None = None,
     *,
-    likelihood: type[Likelihood] = Gaussian,
+    likelihood: type[Law] = Gaussian,
+    prior_means: Sequence[PriorMean] = (),
     seed: int = 0,
     frozen: frozenset[Factor] = frozenset(),
 ) -> FactorTarget:
     """Build the factorisation of a ratings file, centred at the training mean, on all of `comm`. Collective.
+
+    Where the likelihood is of levels, these are the training ratings, which are not centred.
 
     It keeps what `sampler` needs, by default SGLD by parts, and is as it is before the first iteration.
     """
     sampler = sampler or SGLD(SGLDConfig(), 0)
     ring = Ring(comm, grid)
     with open_ratings(path) as ratings:
-        blocks = RatingBlocks(ratings, ring, ratings.mean)
+        found = ratings.levels(MAX_LEVELS) if likelihood.has_levels else None
+        blocks = RatingBlocks(ratings, ring, ratings.mean if found is None else 0.0, levels=found)
+    levels = None if found is None else Levels(found, blocks.level_counts(ring))
     order = Schedule(schedule, blocks.part_sizes.tolist(), seed, 0) if sampler.gradient.by_parts else None
     target = FactorTarget(
         ring,
         blocks,
         order,
         model,
-        likelihood(model.rank, model.biases, bool(model.heteroscedastic)),
+        likelihood(model.rank, model.biases, bool(model.heteroscedastic), levels),
+        prior_means,
         fields=sampler.kept,
         scratch=sampler.scratch,
         positions=sampler.positions,

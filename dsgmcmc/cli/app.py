@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from dsgmcmc._version import __version__
 from dsgmcmc.cli.cluster.bench import bench
 from dsgmcmc.cli.cluster.doctor import doctor
 from dsgmcmc.cli.cluster.launch_script import launch_script
@@ -13,6 +15,7 @@ from dsgmcmc.cli.data.fetch import fetch
 from dsgmcmc.cli.data.prepare import prepare
 from dsgmcmc.cli.data.synthetic import synthetic
 from dsgmcmc.cli.info import info
+from dsgmcmc.cli.posterior.evaluate import evaluate
 from dsgmcmc.cli.posterior.export import export
 from dsgmcmc.cli.posterior.foldin import foldin
 from dsgmcmc.cli.posterior.predict import predict
@@ -22,21 +25,40 @@ from dsgmcmc.cli.sample import sample
 from dsgmcmc.cli.verify import verify
 from dsgmcmc.errors import EXIT_USAGE, InputError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.command()(fetch)
-app.command()(synthetic)
-app.command()(prepare)
-app.command()(sample)
-app.command()(predict)
-app.command()(recommend)
-app.command()(foldin)
-app.command()(export)
-app.command()(report)
-app.command()(info)
-app.command()(verify)
-app.command()(doctor)
-app.command()(launch_script)
-app.add_typer(bench, name="bench")
+# plain help: in panels, 80 columns cut the names of options
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"dsgmcmc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Bayesian matrix factorisation by stochastic-gradient and Langevin MCMC, on one core or on a cluster."""
+
+
+app.command(short_help="Download a MovieLens data set and check it.")(fetch)
+app.command(short_help="Make synthetic ratings with a known truth.")(synthetic)
+app.command(short_help="Make a ratings file from CSV, Parquet and others.")(prepare)
+app.command(short_help="Sample the posterior, alone or under mpirun.")(sample)
+app.command(short_help="Predict ratings: mean, sd and an interval.")(predict)
+app.command(short_help="Recommend items to users.")(recommend)
+app.command(short_help="Recommend to or predict for users or items never seen.")(foldin)
+app.command(short_help="Compare ways to rank items on the test ratings.")(evaluate)
+app.command(short_help="Write a run for other tools: HDF5, Parquet, netCDF.")(export)
+app.command(short_help="Write one HTML page: how it sampled, how it predicts.")(report)
+app.command(short_help="Say how good a run is, or what a file is.")(info)
+app.command(short_help="Check every checksum, print the digest.")(verify)
+app.command(short_help="Look at what sampling needs here.")(doctor)
+app.command(short_help="Write a job script for Slurm, PBS, LSF or Flux.")(launch_script)
+app.add_typer(bench, name="bench", short_help="Measure kernels, noise, the ring and whole runs.")
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,18 +37,53 @@ def info(
     if as_json:
         print(json.dumps(facts, indent=1))
         return
-    table = Table(title=f"{path}: {facts.pop('kind')}", show_header=False, title_justify="left")
-    table.add_column()
+    console = Console(highlight=False)
+    console.print(f"{path}: {facts['kind']}", style="bold", soft_wrap=True)
+    if facts["kind"] == "run":
+        console.print("\n".join(_at_a_glance(facts)), "", soft_wrap=True, sep="\n")
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(name.replace("_", " "), _text(value))
-    Console().print(table)
+    for name, value in _SHOWN[facts["kind"]](facts).items():
+        table.add_row(name, _text(value))
+    console.print(table)
+    for kind, found in facts.get("features", {}).items():
+        _show_features(console, kind, found)
+
+
+def _at_a_glance(facts: dict[str, Any]) -> list[str]:
+    """What to know of a run first: its result, what to doubt, how it ended."""
+    from dsgmcmc.diagnostics import verdict
+
+    now = {"reached": facts["reached"], "iterations": facts["settings"]["iterations"]}
+    lines = []
+    if facts["summary"] is None:
+        lines = ["no result yet: the run is under way, or was killed"]
+    elif "rmse_mean" in facts["summary"]:
+        summary = facts["summary"] | now
+        lines = verdict.result(summary) + [f"warning: {doubt}" for doubt in verdict.doubts(summary)]
+    return [*lines, verdict.ending(now)]
+
+
+def _show_features(console: Console, kind: str, found: dict[str, list[dict[str, Any]]]) -> None:
+    """Print which features of the users or the items matter."""
+    for title, estimates in (
+        (f"What features explain of how {kind}s differ, over what they leave", found["groups"]),
+        (f"Strongest effects of features on the mean rating of {kind}s", found["effects"][:10]),
+    ):
+        table = Table(title=title, title_justify="left")
+        for heading in ("feature", "mean", "5 %", "95 %"):
+            table.add_column(heading, justify="left" if heading == "feature" else "right")
+        for each in estimates:
+            table.add_row(each["name"], *(f"{each[bound]:.3f}" for bound in ("mean", "low", "high")))
+        if estimates:
+            console.print(table)
 
 
 def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
     from dsgmcmc.diagnostics.calibration import calibration
-    from dsgmcmc.diagnostics.convergence import diagnose
+    from dsgmcmc.diagnostics.convergence import diagnose, label_of
     from dsgmcmc.posterior.run import open_run
 
     run = open_run(path)
@@ -62,9 +98,7 @@ def _diagnose(path: Path, as_json: bool) -> None:
         table.add_column(heading, justify="left" if heading == "quantity" else "right")
     several = found["predictions"]
     for line in found["quantities"]:
-        table.add_row(
-            line["name"].replace("_", " "), f"{line['mean']:.4g}", f"{line['sd']:.3g}", *_measures(line, max, min)
-        )
+        table.add_row(label_of(line["name"]), f"{line['mean']:.4g}", f"{line['sd']:.3g}", *_measures(line, max, min))
     if several["pairs"]:
         label = f"worst of {several['pairs']} predictions"
         table.add_row(label, "", "", *_measures({k: several[k] for k in ("rhat", "ess_bulk", "ess_tail")}, max, min))
@@ -87,9 +121,15 @@ def _measures(line: dict[str, Any], *worst: Callable[[Any], float]) -> list[str]
 
 def _calibration_table(scores: dict[str, Any]) -> Table:
     table = Table(title=f"{scores['ratings']:,} test ratings", show_header=False, title_justify="left")
-    for name in ("rmse", "mae", "crps", "log_predictive_density", "predictive_sd"):
+    for name in ("rmse", "mae", "crps", "log_predictive_density", "log_probability", "predictive_sd"):
+        if scores[name] is None:
+            continue
         table.add_row(
-            name.replace("_", " ").replace("rmse", "RMSE").replace("mae", "MAE").replace("crps", "CRPS"),
+            name.replace("_", " ")
+            .replace("rmse", "RMSE")
+            .replace("mae", "MAE")
+            .replace("crps", "CRPS")
+            .replace("log probability", "log probability of the level"),
             f"{scores[name]:.4f}",
         )
     inside = ", ".join(f"{level:.0%}: {share:.1%}" for level, share in scores["coverage"].items())
@@ -113,10 +153,13 @@ def _describe(path: Path) -> dict[str, Any]:
             sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
             about = ("mean", "minimum", "maximum", "transposed", "seed", "source", "digest")
             facts = {name: getattr(ratings, name) for name in (*sizes, *about)}
+            for side, stored in ratings.features.items():
+                kind_of_row = "user" if (side == "rows") != ratings.transposed else "item"
+                facts[f"{kind_of_row}_features"] = {g: stored.groups.count(g) for g in dict.fromkeys(stored.groups)}
     elif kind == "run":
         from dsgmcmc.storage.rundir import RunDirectory
 
-        facts = _describe_run(RunDirectory(path))
+        facts = _describe_run(RunDirectory(path)) | _describe_features(path)
     else:
         from dsgmcmc.storage.manifest import read_manifest
 
@@ -127,19 +170,86 @@ def _describe(path: Path) -> dict[str, Any]:
 
 
 def _describe_run(run: Any) -> dict[str, Any]:
+    from dsgmcmc.diagnostics.accuracy import ending
     from dsgmcmc.storage.series import steps
 
     settings, facts = run.read_settings()
-    checkpoints = {chain: steps(run.series("checkpoints", chain)) for chain in run.chains()}
     chains = {
-        f"chain_{chain}": {"checkpoints": found, "saved_draws": len(steps(run.series("draws", chain)))}
-        for chain, found in checkpoints.items()
+        f"chain_{chain}": {
+            "checkpoints": steps(run.series("checkpoints", chain)),
+            "saved_draws": len(steps(run.series("draws", chain))),
+        }
+        for chain in run.chains()
     }
-    saved = sum(max(found, default=0) for found in checkpoints.values())
-    complete = saved >= settings["chains"] * settings["iterations"]
+    reached = run.reached(settings["chains"])
     summary = json.loads(run.summary_file.read_text(encoding="utf-8")) if run.summary_file.exists() else None
-    progress = {"checkpointed_iterations": saved, "complete": complete}
+    look = (summary or {}).get("until") or {}
+    accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
+    progress = {
+        "reached": reached,
+        "checkpointed_iterations": sum(reached),
+        "complete": min(reached) >= (look["iteration"] if accurate else settings["iterations"]),
+    }
+    if look:
+        progress["why"] = ending(look)
     return {"settings": settings, "run": facts, **chains, **progress, "summary": summary}
+
+
+def _describe_features(path: Path) -> dict[str, Any]:
+    """Which features matter in a run, once it has draws."""
+    from dsgmcmc.posterior.features import importance
+    from dsgmcmc.posterior.heldout import posteriors
+    from dsgmcmc.posterior.run import open_run
+    from dsgmcmc.storage.rundir import RunDirectory
+
+    run = RunDirectory(path)
+    if "target" in run.read_settings()[1] or not posteriors(run):
+        return {}
+    found = {kind: asdict(each) for kind, each in importance(open_run(path)).items()}
+    return {"features": found} if found else {}
+
+
+def _shown_of_ratings(facts: dict[str, Any]) -> dict[str, Any]:
+    """The words of `dsgmcmc prepare`."""
+    sides = ("n_cols", "n_rows") if facts["transposed"] else ("n_rows", "n_cols")
+    users, items = (facts[side] for side in sides)
+    both = facts["nnz"] + facts["nnz_test"]
+    return {
+        "users": users,
+        "items": items,
+        "ratings": f"{both:,}, density {both / (users * items):.3%}",
+        "scale": f"{facts['minimum']:g} to {facts['maximum']:g}, mean {facts['mean']:.4f}",
+        "training": facts["nnz"],
+        "test": f"{facts['nnz_test']:,} ({facts['nnz_test'] / both:.1%})",
+        "rows are": "items" if facts["transposed"] else "users",
+        **{f"{kind} features": facts[f"{kind}_features"] for kind in ("user", "item") if f"{kind}_features" in facts},
+        "made from": facts["source"],
+        "seed": facts["seed"],
+        "digest": facts["digest"],
+    }
+
+
+def _shown_of_run(facts: dict[str, Any]) -> dict[str, Any]:
+    """Settings and what lies in the directory; hashes, versions and times are in --json and ``run.toml``."""
+    shown: dict[str, Any] = {}
+    for name, value in facts["settings"].items():
+        shown |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+    run = facts["run"]
+    shown["sampled from"] = run.get("data") or run.get("target", "")
+    shown["config_hash"] = run.get("config_hash", "")
+    for name, found in facts.items():
+        if name.startswith("chain_"):
+            shown[name.replace("_", " ")] = (
+                f"checkpoints {_text(found['checkpoints']) or 'none'}; {found['saved_draws']} saved draws"
+            )
+    return shown
+
+
+def _shown_of_snapshot(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", " "): value for name, value in facts.items() if name != "kind"}
+
+
+_SHOWN = {"ratings file": _shown_of_ratings, "run": _shown_of_run, "snapshot": _shown_of_snapshot}
 
 
 def _text(value: Any) -> str:

@@ -49,8 +49,19 @@ FromOption = Annotated[
 IntervalOption = Annotated[
     float, typer.Option(help="Probability between the two quantiles: 0.9 gives q05 and q95.", show_default=True)
 ]
+AtLeastOption = Annotated[
+    float | None,
+    typer.Option("--at-least", metavar="RATING", help="Also the probability of a rating of at least so much."),
+]
+ProbabilitiesOption = Annotated[
+    bool, typer.Option("--probabilities", help="Also the probability of every level that ratings have.")
+]
 TopOption = Annotated[int, typer.Option("--top", "-n", min=1, help="Items a user.")]
 ZOption = Annotated[float, typer.Option("--z", min=0, help="Sds between the mean and a confidence bound.")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DATA.h5", help="The run's ratings file, if it was moved.", show_default="where it was"),
+]
 ItemsOption = Annotated[
     Path | None,
     typer.Option("--items", metavar="FILE", help="Names of items: movies.dat, u.item, movies.csv or any CSV."),

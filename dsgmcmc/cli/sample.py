@@ -21,11 +21,14 @@ def sample(
     sampler: Annotated[
         str | None,
         typer.Option(
-            help="baoab, psgld, hamcmc or sgld.",
+            help="baoab, gibbs, psgld, hamcmc, sgld, sghmc, sgnht or sgrld.",
             show_default="baoab; psgld without biases or centring, or if the prior is fixed",
         ),
     ] = None,
-    rank: Annotated[int | None, typer.Option("--rank", "-K", help="Latent dimensions.", show_default="32")] = None,
+    rank: Annotated[
+        str | None,
+        typer.Option("--rank", "-K", help="Latent dimensions, or 'auto'.", show_default="auto, from the counts"),
+    ] = None,
     grid: Annotated[
         int | None, typer.Option(help="Blocks a side.", show_default="4, or 2P with P > 4 processes")
     ] = None,
@@ -34,14 +37,26 @@ def sample(
         str | None, typer.Option(help="fixed, normal-gamma or normal-wishart.", show_default="normal-gamma")
     ] = None,
     prior_precision: Annotated[
-        float | None, typer.Option(help="Precision of a fixed prior; start of another.", show_default="1")
+        float | None,
+        typer.Option(help="Precision of a fixed prior, in the ratings' own unit; start of another.", show_default="1"),
     ] = None,
-    likelihood: Annotated[str | None, typer.Option(help="Law of a rating.", show_default="gaussian")] = None,
+    likelihood: Annotated[
+        str | None,
+        typer.Option(help="gaussian, ordinal-logit or ordinal-probit: law of a rating.", show_default="gaussian"),
+    ] = None,
     noise_precision: Annotated[
         str | None, typer.Option(help="'sampled' or a value.", show_default="sampled; 1 with --prior fixed")
     ] = None,
     noise: Annotated[
         str | None, typer.Option(help="shared, by-user, by-item or both: whose noise differs.", show_default="shared")
+    ] = None,
+    implicit_features: Annotated[
+        str | None,
+        typer.Option(help="no, user, item or both: whose prior means follow from what they rated.", show_default="no"),
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="yes, no, user or item: which features of DATA.h5 are used.", show_default="yes"),
     ] = None,
     biases: Annotated[
         bool | None, typer.Option("--biases/--no-biases", help="User and item biases.", show_default="on")
@@ -49,7 +64,29 @@ def sample(
     center: Annotated[
         bool | None, typer.Option("--center/--no-center", help="Subtract the training mean.", show_default="on")
     ] = None,
-    iterations: Annotated[str | None, typer.Option(help="Total with burn-in: a number, or like 500sweeps.")] = None,
+    standardise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="yes|no",
+            help="Priors in units of the ratings' sd, or as published.",
+            show_default="yes; no with --prior fixed",
+        ),
+    ] = None,
+    iterations: Annotated[
+        str | None,
+        typer.Option(
+            help="Total with burn-in: a number, or like 500sweeps.",
+            show_default="at most 5000sweeps with --until, 700sweeps without",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="rhat=R,ess=N",
+            help="End once 95 % of the followed predictions have this R-hat or effective sample size; or none.",
+            show_default="ess=100 a chain; none with --iterations",
+        ),
+    ] = None,
     burn_in: Annotated[str | None, typer.Option(help="Iterations before the first draw.")] = None,
     thin: Annotated[str | None, typer.Option(help="Iterations between draws.")] = None,
     evaluate_every: Annotated[str | None, typer.Option(help="Iterations between lines of metrics.")] = None,
@@ -98,13 +135,16 @@ def sample(
     """Sample the posterior of a matrix factorisation, alone or under mpirun.
 
     The draws depend on the data, the seed, the grid and the settings, not on the number of processes: stop a
-    run at any time and go on with --resume on any number of processes.
+    run at any time and go on with --resume on any number of processes. It ends once its predictions are accurate
+    enough, or with --iterations.
 
     \b
     Examples:
       dsgmcmc sample ml-1m.h5 --out run
       mpirun -n 4 dsgmcmc sample ml-1m.h5 --out run --rank 64 --iterations 1000sweeps
-      mpirun -n 2 dsgmcmc sample ml-1m.h5 --out run --resume --iterations 2000sweeps
+      mpirun -n 2 dsgmcmc sample ml-1m.h5 --out run --resume --until ess=400
+      dsgmcmc sample ml-1m.h5 --out run --chains 4 --until rhat=1.01,ess=400
+      dsgmcmc sample ml-1m.h5 --out run --likelihood ordinal-logit --noise both
       dsgmcmc sample ml-1m.h5 --out run --set sampler.friction=0.8 --dry-run
     """
     options = context.params  # by the names of the settings: those of RunConfig and of Policy

@@ -39,7 +39,7 @@ def spread(work: Callable[[], object], repeats: int) -> tuple[float, float, floa
 
 
 def kernels(ranks: Sequence[int], repeats: int = 30) -> list[Line]:
-    """Ratings a second of the gradient kernel, with biases, on one core, plain and with noise scales.
+    """Speed of the kernels that go through the ratings, with biases, on one core.
 
     Parameters
     ----------
@@ -47,8 +47,16 @@ def kernels(ranks: Sequence[int], repeats: int = 30) -> list[Line]:
         Numbers K of latent dimensions.
     repeats : int
         Calls to time.
+
+    Returns
+    -------
+    list of dict
+        Ratings a second of the gradient, plain and with noise scales. Of the sums of outer products that Gibbs sampling
+        takes: ratings a second, and billions of operations a second that the result needs, (D + 1)(D + 2) a rating,
+        beside the most that this core does.
     """
     from dsgmcmc.kernels.gradient import gradient_kernel
+    from dsgmcmc.kernels.outer import add_outer_products, statistics_width
 
     rng = np.random.default_rng(0)
     rows = np.sort(rng.integers(ROWS, size=RATINGS))
@@ -56,6 +64,7 @@ def kernels(ranks: Sequence[int], repeats: int = 30) -> list[Line]:
     columns = (COLUMNS * rng.random(RATINGS) ** 2).astype(np.int32)
     values = rng.standard_normal(RATINGS).astype(np.float32)
     lines = []
+    most = peak()
     for k in ranks:
         w, h = (rng.normal(0, 0.1, (n, k + 1)).astype(np.float32) for n in (ROWS, COLUMNS))
         arrays = (indptr, columns, values, w, h, np.zeros_like(w), np.zeros_like(h))
@@ -65,8 +74,36 @@ def kernels(ranks: Sequence[int], repeats: int = 30) -> list[Line]:
         slower, _, _ = spread(lambda f=weighted, a=arrays, o=one: f(*a, *o, 1e-6), repeats)  # type: ignore[misc]
         million = RATINGS / 1e6
         line = {"rank": k, "m_ratings_per_s": million / median, "quartiles": [million / high, million / low]}
-        lines.append({**line, "m_ratings_per_s_weighted": million / slower})
+        out = np.zeros((ROWS, statistics_width(k + 1)), np.float32)
+        outer = (indptr, columns, values, h, one[1], k, out)
+        sums, _, _ = spread(lambda a=outer: add_outer_products(*a), repeats)  # type: ignore[misc]
+        line |= {"m_ratings_per_s_weighted": million / slower, "outer_m_ratings_per_s": million / sums}
+        billion = 2 * statistics_width(k + 1) * RATINGS / 1e9
+        lines.append({**line, "outer_gflop_per_s": billion / sums, "peak_gflop_per_s": most})
     return lines
+
+
+def peak(chains: int = 128, steps: int = 100_000) -> float:
+    """Billions of float32 operations a second of one core at its best: products and sums of numbers in registers.
+
+    Parameters
+    ----------
+    chains : int
+        Numbers that are worked on at once: enough to hide how long an operation takes.
+    steps : int
+        Fused multiply-adds on each.
+    """
+    from dsgmcmc.kernels import jit
+
+    each = range(chains)
+    lines = [jit.decorator("void(float32[::1], float32, float32, int64)"), "def peak(out, x, y, steps):"]
+    lines += [f"    s{i} = out[uint64({i})]" for i in each]
+    lines += ["    for _ in range(steps):", *(f"        s{i} = s{i} * x + y" for i in each)]
+    lines += [f"    out[uint64({i})] = s{i}" for i in each]
+    work = jit.compile_source("peak", "\n".join(lines) + "\n").peak
+    out = np.zeros(chains, np.float32)
+    _, fastest, _ = spread(lambda: work(out, 0.5, 0.5, steps), 20)
+    return 2 * chains * steps / fastest / 1e9
 
 
 def noise(repeats: int = 50) -> list[Line]:

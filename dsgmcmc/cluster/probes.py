@@ -12,16 +12,38 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.parallel import machine
 from dsgmcmc.parallel.launch import world_comm
 
 TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system takes a while
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, ctypes.c_ulong(-1)  # of linux/prctl.h
 #: Vector instructions that the kernels profit from, widest first.
 VECTOR_FEATURES = ("avx512f", "avx2", "avx", "sve", "neon")
+
+
+def _first_kernel() -> None:
+    import numpy as np
+
+    from dsgmcmc.kernels.philox import philox4x32
+
+    philox4x32(np.zeros((1, 4), np.uint32), np.zeros(2, np.uint32))
+
+
+#: What a process does before it samples, in this order, after Python and MPI.
+STARTUP: dict[str, Callable[[], object]] = {
+    "NumPy": partial(import_module, "numpy"),
+    "Numba": partial(import_module, "dsgmcmc.kernels.jit"),
+    "HDF5": partial(import_module, "dsgmcmc.data.ratings"),
+    "samplers": partial(import_module, "dsgmcmc.config.run"),
+    "first kernel": _first_kernel,
+}
 
 
 @dataclass(frozen=True)
@@ -97,6 +119,25 @@ def probe_alone() -> None:
     """Initialise MPI in a single process."""
     world_comm().Barrier()
     print("{}")
+
+
+def probe_startup() -> None:
+    """Go through what a process does before it samples, but for MPI, and print the seconds."""
+    _print_startup(None)
+
+
+def probe_startup_with_mpi() -> None:
+    """Go through what a process does before it samples, and print the seconds. Collective."""
+    _print_startup(world_comm)
+
+
+def _print_startup(mpi: Callable[[], Any] | None) -> None:
+    seconds = {"Python": machine.seconds_since_start()}
+    for name, work in {**({"MPI": mpi} if mpi else {}), **STARTUP}.items():
+        begin = perf_counter()
+        work()
+        seconds[name] = perf_counter() - begin
+    print(json.dumps(seconds))
 
 
 def probe_two() -> None:

@@ -8,83 +8,38 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from dsgmcmc.config.accuracy import format_accuracy, parse_accuracy, why_unreachable
+from dsgmcmc.config.sampler import DEFAULT_SAMPLER, SamplerSection, explain
 from dsgmcmc.config.units import parse_length, parse_time
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.types import ScheduleName
 
-_UNION_MEMBER = re.compile(r"int|str|float|literal\[.*\]")  # Pydantic names the alternative that failed
-
-#: The sampler if none is named.
-DEFAULT_SAMPLER = "baoab"
-
 #: What may change between two parts of one run: it does not touch the chain.
-FREE = ("iterations", "checkpoint_every", "keep_checkpoints", "chains")
+FREE = ("iterations", "until", "checkpoint_every", "keep_checkpoints", "chains")
 
 #: What ``--override`` may change on the way: which draws are kept and which iterations evaluated, not the chain.
 OVERRIDABLE = ("thin", "evaluate_every")
 
 #: Settings that came later, and what they are where they are not used: runs from before them are the same chains.
-LATER = {"likelihood": "gaussian"}
-LATER_OF_SAMPLERS = {"gradient": None}
+LATER = {
+    "likelihood": "gaussian",
+    "model_version": 1,
+    "standardise": False,
+    "implicit_features": "no",
+    "features": "yes",
+}
+LATER_OF_SAMPLERS = {"gradient": None, "metric": "fisher"}
+
+#: Iterations in all, if nothing is said; and at most, if an accuracy is asked for.
+DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
 
 Length = int | str  # iterations, or such as "500sweeps"
-
-
-class SamplerSection(BaseModel):
-    """A sampler by its name in the registry, and its own configuration; in files they are one section.
-
-    Attributes
-    ----------
-    name : str
-        One of `dsgmcmc.samplers.SAMPLERS`.
-    config : StepSize
-        Of the class `Config` of that sampler.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    config: StepSize
-
-    @classmethod
-    def of(cls, given: Any) -> Self:
-        """Check a section, or take the defaults of a sampler that is only named.
-
-        Raises
-        ------
-        ValueError
-            If there is no such sampler, or it admits no such settings.
-        """
-        if isinstance(given, cls):
-            return given
-        section = section_of(given)
-        name = section.pop("name", DEFAULT_SAMPLER)
-        if name not in SAMPLERS:
-            raise ValueError(f"sampler {name!r} is not known; choose one of {', '.join(SAMPLERS)}")
-        if section.get("gradient") == SAMPLERS[name].gradients[0]:  # the same chain as without naming it
-            del section["gradient"]
-        try:
-            return cls(name=name, config=SAMPLERS[name].Config(**section))
-        except ValidationError as error:
-            raise ValueError(_explain(error, "sampler.")) from error
-
-    @property
-    def kind(self) -> type[Sampler[Any]]:
-        """Class of the sampler."""
-        return SAMPLERS[self.name]
-
-    @model_serializer
-    def _flat(self) -> dict[str, Any]:
-        return {"name": self.name, **self.config.model_dump()}
 
 
 class ChainConfig(BaseModel):
@@ -103,7 +58,8 @@ class ChainConfig(BaseModel):
     initial_sd: float = Field(0.1, gt=0, allow_inf_nan=False)
     seed: int = Field(0, ge=0, lt=2**63)
     chains: int = Field(1, ge=1, le=65536)
-    iterations: Length = "700sweeps"
+    iterations: Length | None = Field(None, description=f"default {DEFAULT_LENGTH}; with until at most {DEFAULT_LIMIT}")
+    until: str | None = Field(None, description="accuracy at which chains end, or none")
     burn_in: Length = "100sweeps"
     thin: Length | None = Field(None, description="default: about two sweeps")
     evaluate_every: Length = "10sweeps"
@@ -117,6 +73,13 @@ class ChainConfig(BaseModel):
         if value is not None:
             parse_length(value, sweep=1)
         return value
+
+    @field_validator("until")
+    @classmethod
+    def _accuracy(cls, value: str | None) -> str | None:
+        if value in (None, "none"):
+            return value
+        return format_accuracy(parse_accuracy(str(value)))
 
     @field_validator("checkpoint_every")
     @classmethod
@@ -146,15 +109,17 @@ class ChainConfig(BaseModel):
         try:
             return cls(**settings)
         except ValidationError as error:
-            raise InputError(_explain(error)) from error
+            raise InputError(explain(error, cls.model_fields)) from error
 
-    def plain(self, processes: int = 1) -> dict[str, Any]:
+    def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
         """Decide what was left open, count lengths in iterations, and check that the sampler admits the settings.
 
         Parameters
         ----------
         processes : int
             The most that share a chain; they decide the grid, if none was asked for.
+        finest : int, optional
+            The finest grid that the data can be cut into; the default grid is no finer.
 
         Returns
         -------
@@ -166,10 +131,30 @@ class ChainConfig(BaseModel):
         InputError
             If the settings do not go together.
         """
+        until = self.until or (self.default_until() if self.iterations is None else "none")
+        if until != "none":
+            plain = self._plain(processes, finest, until)
+            sampler = self.sampler.kind(self.sampler.config, plain["burn_in"])
+            parts = len(sampler.positions) * (2 if self.chains == 1 else 1)  # its halves are compared, if it is alone
+            sweep = sampler.sweep_length(self.sampler.config, plain["grid"])
+            why = why_unreachable(plain, sweep, parts)
+            if not why:
+                return plain
+            if self.until:
+                raise InputError(f"until {until}: {why}")
+        return self._plain(processes, finest, None)
+
+    def default_until(self) -> str:
+        """Accuracy at which chains end, if nothing is said about their end."""
+        return "none"
+
+    def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         sampler, config = self.sampler.kind, self.sampler.config
-        grid = self.grid or (4 if processes <= 4 else 2 * processes)
+        usual = 4 if processes <= 4 else 2 * processes
+        grid = self.grid or min(usual, finest or usual)
+        default = DEFAULT_LIMIT if until else DEFAULT_LENGTH
         lengths = {
-            "iterations": self.iterations,
+            "iterations": default if self.iterations is None else self.iterations,
             "burn_in": self.burn_in,
             "thin": sampler.default_thin(config, grid) if self.thin is None else self.thin,
             "evaluate_every": self.evaluate_every,
@@ -179,11 +164,11 @@ class ChainConfig(BaseModel):
             if plain[name] < 1:
                 raise InputError(f"{name} must be at least 1")
         sampler.check(config, self.schedule, grid, plain["thin"])
-        return {**dict(self), "grid": grid, **plain}
+        return {**dict(self), "grid": grid, "until": until, **plain}
 
-    def resolved(self, processes: int = 1) -> ResolvedChain:
+    def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedChain:
         """Resolve it; see `plain`."""
-        return ResolvedChain.of(self.plain(processes))
+        return ResolvedChain.of(self.plain(processes, finest))
 
 
 class ResolvedChain(ChainConfig):
@@ -195,7 +180,13 @@ class ResolvedChain(ChainConfig):
     thin: int = Field(ge=1)
     evaluate_every: int = Field(ge=1)
 
-    def resolved(self, processes: int = 1) -> Self:
+    @model_validator(mode="before")
+    @classmethod
+    def _later(cls, data: Any) -> Any:
+        """What a run from before does not say is as it was then."""
+        return {**{name: value for name, value in LATER.items() if name in cls.model_fields}, **data}
+
+    def resolved(self, processes: int = 1, finest: int | None = None) -> Self:
         """Return it: nothing is open."""
         return self
 
@@ -204,12 +195,19 @@ class ResolvedChain(ChainConfig):
         """Iterations that use all the data once."""
         return self.sampler.kind.sweep_length(self.sampler.config, self.grid)
 
+    @property
+    def first_draw(self) -> int:
+        """Iteration of the first draw; where it is beyond the last one, a run predicts nothing."""
+        return self.burn_in + self.thin
+
+    @property
+    def wanted(self) -> dict[str, float]:
+        """Limits of what chains end by, by the names of the measures; empty where they end by their number alone."""
+        return parse_accuracy(self.until) if self.until else {}
+
     def make_sampler(self, step_scale: float = 1.0) -> Sampler[Any]:
         """Make the sampler, with the configured step sizes times `step_scale`."""
-        config = self.sampler.config
-        sizes = {name: getattr(config, name) for name in ("step_size", "burn_in_step_size")}
-        scaled = {name: size * step_scale for name, size in sizes.items() if size is not None}
-        return self.sampler.kind(config.model_copy(update=scaled), self.burn_in)
+        return self.sampler.kind(self.sampler.config.scaled(step_scale), self.burn_in)
 
     def checkpoint_interval(self) -> tuple[int | None, float | None]:
         """Iterations, or seconds, between checkpoints."""
@@ -219,7 +217,7 @@ class ResolvedChain(ChainConfig):
 
     def table(self) -> dict[str, Any]:
         """Settings by name, in the types of TOML; what has no value is left out."""
-        settings = self.model_dump()
+        settings = {name: value for name, value in self.model_dump().items() if value is not None}
         settings["sampler"] = {name: value for name, value in settings["sampler"].items() if value is not None}
         return settings
 
@@ -231,33 +229,3 @@ class ResolvedChain(ChainConfig):
                 if name in section and section[name] == unused:
                     del section[name]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def section_of(given: Any) -> dict[str, Any]:
-    """Return the sampler's section as a dict of its own; a plain name stands for a section with that name.
-
-    Raises
-    ------
-    InputError
-        If it is neither.
-    """
-    if isinstance(given, str):
-        return {"name": given}
-    if not isinstance(given, Mapping):
-        raise InputError(f"sampler must be a name or a section of settings (found {given!r})")
-    return dict(given)
-
-
-def _explain(error: ValidationError, prefix: str = "") -> str:
-    messages: dict[str, list[str]] = {}
-    found: dict[str, str] = {}
-    for detail in error.errors():
-        name = prefix + ".".join(str(part) for part in detail["loc"] if not _UNION_MEMBER.fullmatch(str(part)))
-        text = detail["msg"].removeprefix("Value error, ")
-        if detail["type"] == "extra_forbidden":
-            text = "is not a setting"
-        name = name.rstrip(".")
-        messages.setdefault(name, []).append(text)
-        found[name] = f" (found {detail['input']!r})" if detail["loc"] else ""
-    texts = {name: " or ".join(several) + found[name] for name, several in messages.items()}
-    return "; ".join(f"{name}: {text}" if name else text for name, text in texts.items())

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, section_of
+from dsgmcmc.config.chain import ChainConfig
 from dsgmcmc.config.run import RunConfig
+from dsgmcmc.config.sampler import DEFAULT_SAMPLER, section_of
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
+from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, SYNONYMS
 
 #: The sampler of a factorisation where the metric of the default one is not known to be stable.
 ROBUST_SAMPLER = "psgld"
@@ -57,12 +58,14 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
         Naming every setting that is wrong.
     """
     given = {name: value for layer in layers for name, value in layer.items()}
-    law = given.get("likelihood")
+    law = SYNONYMS.get(str(given.get("likelihood")), given.get("likelihood"))
     defaults = LIKELIHOODS[law].defaults if law in LIKELIHOODS else {}
     merged = _merge((defaults, *layers), default_sampler({**defaults, **given}))
-    if merged.get("prior") == "fixed":
-        merged.setdefault("noise_precision", 1.0)
-        merged.setdefault("prior_precision", 1.0)
+    if merged.get("prior") == "fixed":  # as published, with steps that are meant for ratings in their own unit
+        published = {"noise_precision": 1.0, "prior_precision": 1.0, "standardise": False}
+        merged = published | merged
+    if law in LIKELIHOODS:
+        merged.setdefault("standardise", LIKELIHOODS[law].has_noise)
     return RunConfig.of({**_sampler_defaults(merged, RunConfig), **merged})
 
 
@@ -115,7 +118,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path} cannot be read as TOML: {error}") from error
     return _underscored(content)
 

@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
+from dsgmcmc.config.accuracy import ESS_PER_CHAIN, format_accuracy
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
+from dsgmcmc.config.sampler import DEFAULT_SAMPLER
 from dsgmcmc.errors import InputError
-from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, Likelihood
-from dsgmcmc.types import NoiseName, PriorName
+from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, SYNONYMS, Law
+from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName
+
+Rank = Annotated[int, Field(ge=1, le=512)]
+
+#: The largest rank that is chosen.
+MAX_AUTOMATIC_RANK = 32
+
+
+def automatic_rank(ratings: int, rows_and_columns: int) -> int:
+    """Rank for so many training ratings: at most as many numbers of the factors as ratings, and 1 to 32."""
+    return min(max(1, ratings // rows_and_columns), MAX_AUTOMATIC_RANK)
 
 
 class ModelConfig(BaseModel):
     """The model: rank, priors, likelihood and noise."""
 
-    rank: int = Field(32, ge=1, le=512, description="number K of latent dimensions")
+    rank: Rank | Literal["auto"] = Field("auto", description="number K of latent dimensions")
     prior: PriorName = "normal-gamma"
-    prior_precision: float = Field(1.0, gt=0, allow_inf_nan=False)
+    prior_precision: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="of a fixed prior, in the ratings' unit; else where it starts",
+    )
     likelihood: str = Field("gaussian", description="law of a rating")
+    implicit_features: ImplicitName = Field("no", description="whose prior means depend on whom or what they rated")
+    features: FeaturesName = Field("yes", description="which features of the ratings shift the rows' prior means")
     noise: NoiseName = "shared"
     noise_precision: float | Literal["sampled"] = "sampled"
     biases: bool = True
     center: bool = True
+    standardise: bool = Field(True, description="priors are in units of the ratings' sd, and not as published")
     hyper_start: int = Field(1, ge=0, description="sweeps before the first draw of the hyperparameters")
     hyper_every: int = Field(1, ge=1, description="sweeps between draws of the hyperparameters")
+    model_version: Literal[1, 2] = Field(
+        2, description="1: as in version 0.1, nu is drawn given the noise scales, and steps are bounded on the average"
+    )
 
     @field_validator("noise_precision")
     @classmethod
@@ -36,30 +59,68 @@ class ModelConfig(BaseModel):
     @field_validator("likelihood")
     @classmethod
     def _known(cls, value: str) -> str:
+        value = SYNONYMS.get(value, value)
         if value not in LIKELIHOODS:
-            raise ValueError(f"is not known; choose one of {', '.join(LIKELIHOODS)}")
+            raise ValueError(f"is not known; choose one of {', '.join([*LIKELIHOODS, *SYNONYMS])}")
         return value
 
     @property
-    def law(self) -> type[Likelihood]:
+    def law(self) -> type[Law]:
         """The likelihood's class."""
         return LIKELIHOODS[self.likelihood]
+
+
+class RunConfig(ModelConfig, ChainConfig):
+    """What is asked for of a run: see `dsgmcmc.config.chain`. A source chooses the rank that is left to it."""
+
+    def default_until(self) -> str:
+        """See `ChainConfig.default_until`: of predictions, so a density has none."""
+        return format_accuracy({"ess": ESS_PER_CHAIN * self.chains})
+
+    def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:
+        """Resolve it; see `ChainConfig.plain`."""
+        self._check_law()
+        rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
+        found = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
+        interleaved = len(found.make_sampler().positions) > 1
+        if interleaved and self.law.has_levels:
+            raise InputError(
+                f"{self.sampler.name} interleaves several states, and the thresholds of {self.likelihood} would "
+                "need one set for each: use another --sampler"
+            )
+        if self.implicit_features != "no":
+            if self.prior == "normal-wishart":
+                raise InputError("implicit features need a diagonal prior: --prior normal-gamma or fixed")
+            if interleaved:
+                raise InputError(
+                    f"implicit features are not drawn for the interleaved sub-chains of {self.sampler.name}: use "
+                    "another --sampler, or --implicit-features no"
+                )
+        return found
+
+    def _check_law(self) -> None:
+        """Refuse what the likelihood does not have, or cannot be sampled with."""
+        if not self.law.has_noise and (self.noise_precision, self.standardise) != (1.0, False):
+            raise InputError(
+                f"the {self.likelihood} likelihood has no noise: leave out noise_precision and standardise"
+            )
+        if not self.law.noise_fields and self.noise != "shared":
+            raise InputError(f"the {self.likelihood} likelihood has no noise: leave out noise")
+        if self.law.has_levels and not self.center:
+            raise InputError(f"the thresholds of {self.likelihood} take the mean's place: leave out --no-center")
+        if self.sampler.kind.draws_conditionals and not self.law.is_conditionally_gaussian():
+            raise InputError(
+                f"--sampler {self.sampler.name} draws from normal laws, which rows do not have with the "
+                f"{self.likelihood} likelihood: choose a sampler that steps along gradients, such as {DEFAULT_SAMPLER}"
+            )
+
+
+class ResolvedConfig(ModelConfig, ResolvedChain):
+    """A configuration of a run in plain numbers."""
+
+    rank: Rank
 
     @property
     def dimension(self) -> int:
         """Columns D of a factor."""
         return self.rank + int(self.biases)
-
-
-class RunConfig(ModelConfig, ChainConfig):
-    """What is asked for of a run: see `dsgmcmc.config.chain`."""
-
-    def resolved(self, processes: int = 1) -> ResolvedConfig:
-        """Resolve it; see `ChainConfig.plain`."""
-        if not self.law.has_noise and (self.noise_precision, self.noise) != (1.0, "shared"):
-            raise InputError(f"the {self.likelihood} likelihood has no noise: leave out noise and noise_precision")
-        return ResolvedConfig.of(self.plain(processes))
-
-
-class ResolvedConfig(ModelConfig, ResolvedChain):
-    """A configuration of a run in plain numbers."""

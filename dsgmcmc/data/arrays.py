@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import scipy.sparse
 
 from dsgmcmc.data.ingest import prepare_ratings
+from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.ingest.sources import NAMES
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32
@@ -92,11 +94,14 @@ def _columns(X: Any, roles: tuple[str, ...]) -> list[Array]:
             found = list(range(len(roles)))
         columns = [np.asarray(X[names[k]]) for k in found if k is not None]
     else:
-        array = X if isinstance(X, np.ndarray) else np.array(X, dtype=None if len(X) and not _mixed(X) else object)
+        try:
+            array = X if isinstance(X, np.ndarray) else np.array(X, dtype=None if len(X) and not _mixed(X) else object)
+        except TypeError:  # a number, or a list of numbers
+            array = np.asarray(X, object)
         if array.ndim != 2 or array.shape[1] != len(roles):
             raise InputError(f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found {array.shape}")
         columns = list(array.T)
-    return [*(_names(column, role) for column, role in zip(columns[:2], roles, strict=False)), *columns[2:]]
+    return [*(names_of(column, role) for column, role in zip(columns[:2], roles, strict=False)), *columns[2:]]
 
 
 def _mixed(rows: Any) -> bool:
@@ -104,7 +109,7 @@ def _mixed(rows: Any) -> bool:
     return any(isinstance(value, str) for value in rows[0])
 
 
-def _names(column: Array, role: str) -> Array:
+def names_of(column: Array, role: str) -> Array:
     """Names as int64, or as an object array of str."""
     if column.dtype.kind in "iu":
         return column.astype(np.int64)
@@ -121,7 +126,14 @@ def _names(column: Array, role: str) -> Array:
     return np.array([str(value) for value in values], dtype=object)
 
 
-def prepare_data(X: Any, y: Any, path: Path, test_fraction: float, seed: int) -> Path:
+def prepare_data(
+    X: Any,
+    y: Any,
+    path: Path,
+    test_fraction: float,
+    seed: int,
+    described: Mapping[str, Description] | None = None,
+) -> Path:
     """Write ratings to a ratings file, unless they are one.
 
     Parameters
@@ -132,17 +144,27 @@ def prepare_data(X: Any, y: Any, path: Path, test_fraction: float, seed: int) ->
         Where to write it; replaced if it is there.
     test_fraction : float
     seed : int
+    described : dict of str to Description
+        Features of "user", "item" or both.
 
     Returns
     -------
     Path
         The ratings file.
+
+    Raises
+    ------
+    InputError
+        If ratings or features are wrong.
     """
     options: dict[str, Any] = {"test_fraction": test_fraction, "seed": seed % 2**31, "force": True}
+    options["described"] = described
     if isinstance(X, str | os.PathLike):
         if y is not None:
             raise InputError("X is a file, which has its ratings: leave out y")
         if Path(X).suffix == ".h5":
+            if described:
+                raise InputError(f"{X} is a ratings file: give features to the `dsgmcmc prepare` that makes it")
             return Path(X)
         prepare_ratings([str(X)], path, **options)
         return path

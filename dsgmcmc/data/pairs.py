@@ -8,6 +8,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +41,8 @@ class PairsTable:
         All columns.
     first_line : int
         Line of the file that the first row stands in; 0 where there are no lines.
+    option : str
+        The option of the command line that names the columns, for messages.
     """
 
     path: str
@@ -47,6 +50,14 @@ class PairsTable:
     item: str
     columns: list[str]
     first_line: int
+    option: str
+
+    @property
+    def hint(self) -> str:
+        """What to try where names are not found: a header with names that are not known was read as a pair."""
+        if self.first_line != 1:
+            return ""
+        return f"\n  If line 1 is a header, say which columns hold them: {self.option} user=NAME,item=NAME"
 
     def where(self, row: int) -> str:
         """Where a row stands in the file, for messages."""
@@ -87,7 +98,7 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: str, columns: PairColumns, s
     ----------
     db : DuckDB connection
     path : str
-        CSV (or any delimited text) or Parquet; ``-`` reads standard input.
+        CSV (or any delimited text) or Parquet; ``-`` reads standard input; a pipe will do.
     columns : PairColumns
         By default a header tells which columns are user and item, by the names that
         ``prepare`` knows, too; a file without such a header has them as its first two columns.
@@ -100,10 +111,11 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: str, columns: PairColumns, s
         If it is not there, empty, or not such a file, or has lines with a wrong number of columns.
     """
     shown = path
-    if path == "-":
-        shown, path = "standard input", str(scratch / f"stdin-{secrets.token_hex(4)}")
-        with Path(path).open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+    if path == "-" or Path(path).is_fifo():  # read once: it is looked at more than once
+        copy = scratch / f"stdin-{secrets.token_hex(4)}"
+        with copy.open("wb") as file, nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as given:
+            shutil.copyfileobj(given, file)
+        shown, path = "standard input" if path == "-" else path, str(copy)
     source = Path(path)
     if not source.is_file():
         raise InputError(f"{shown} is not a file" if source.exists() else f"{shown} does not exist")
@@ -125,7 +137,7 @@ def _load_parquet(db: duckdb.DuckDBPyConnection, source: Path, shown: str, colum
     names = db.read_parquet(escaped).columns
     user, item = _assign(shown, names, columns)
     db.execute("CREATE TABLE pairs AS SELECT * FROM read_parquet(?)", [escaped])
-    return PairsTable(shown, names[user], names[item], names, 0)
+    return PairsTable(shown, names[user], names[item], names, 0, columns.option)
 
 
 def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: PairColumns) -> PairsTable:
@@ -158,7 +170,7 @@ def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns:
                 f"{shown}: {len(bad)} line(s) do not have the {len(names)} columns of the first; correct or remove "
                 f"them\n  {shown_lines}"
             )
-    return PairsTable(shown, names[user], names[item], names, 1 + int(header))
+    return PairsTable(shown, names[user], names[item], names, 1 + int(header), columns.option)
 
 
 def _detect(lines: list[str], shown: str) -> str:
@@ -234,14 +246,14 @@ def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[boo
     if number:
         cases = " ".join(
             f"WHEN {name} IS NULL OR {name}::VARCHAR = '' THEN 'the {role} is missing' "
-            f"WHEN {bad} THEN 'the {role} ' || {name}::VARCHAR || ' is no integer, which the {role}s of the run are'"
+            f"WHEN {bad} THEN 'the {role} ' || {name}::VARCHAR || ' is no integer, as the {role}s of the run are'"
             for role, name, bad in wrong
         )
         rows = db.execute(
             f"SELECT rowid, CASE {cases} END FROM pairs WHERE {anything} ORDER BY rowid LIMIT {SHOWN}"
         ).fetchall()
         lines = "\n  ".join(f"{table.where(row)}: {what}" for row, what in rows)
-        raise InputError(f"{table.path}: {number} pair(s) have a name that cannot be one\n  {lines}")
+        raise InputError(f"{table.path}: {number} of the pairs cannot be looked up\n  {lines}{table.hint}")
     total = int(scalar(db, "SELECT count(*) FROM pairs"))
     for start in range(0, total, CHUNK):
         found = db.execute(

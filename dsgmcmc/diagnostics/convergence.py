@@ -1,4 +1,4 @@
-r"""Have the chains mixed? Rank-normalised R-hat, bulk and tail effective sample size [Vehtari 2021].
+r"""Have the chains mixed? R-hat and effective sample sizes (`dsgmcmc.diagnostics.mixing`).
 
 Of what is identified (`dsgmcmc.posterior.traces`), never of raw factors.
 
@@ -7,8 +7,6 @@ like a comb, which the estimators of ESS misread as almost none from three sub-c
 
 Draws of unequal weight are not a Markov chain's equally weighted draws: R-hat and ESS are withheld. Neither detects the
 bias of a stochastic-gradient sampler, whose chains agree on the wrong law as readily [Nemeth 2021, section 4].
-
-[Vehtari 2021] Rank-normalization, folding, and localization: an improved R-hat, Bayesian Analysis 16.
 """
 
 from __future__ import annotations
@@ -17,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.errors import InputError
+from dsgmcmc.config.accuracy import ESS_PER_CHAIN, LEAST_DRAWS
+from dsgmcmc.diagnostics import mixing
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
+from dsgmcmc.posterior.traces import LABELS, draw_weights, predictions, scalar_traces
 from dsgmcmc.types import Float64
 
-RHAT_LIMIT, RHAT_SHARE, ESS_PER_CHAIN = 1.01, 0.05, 100
-LEAST_DRAWS = 4  # fewer say nothing about mixing
+RHAT_LIMIT = 1.01
+SPARED = 0.05  # share of the predictions that need not be known so well
 BIAS_NOTE = (
     "R-hat and ESS say whether the chains agree and how many independent draws they are worth; they do not detect the "
     "bias of a stochastic-gradient sampler, on which chains agree as well [Nemeth 2021, section 4]. Calibration on "
@@ -40,23 +39,10 @@ def diagnose(run: Run) -> dict[str, Any]:
         ``chains``, ``draws`` (of each), ``withheld`` (why there is no R-hat or ESS, or None), ``quantities`` (a list of
         ``name, mean, sd, rhat, ess_bulk, ess_tail``), ``predictions`` (``pairs``, ``rhat`` and ``ess_bulk`` and
         ``ess_tail`` of each), ``warnings``, ``note``. What cannot be told is None.
-
-    Raises
-    ------
-    InputError
-        If arviz-stats is not installed.
     """
     weights, traces = draw_weights(run), scalar_traces(run)
     chains, draws = weights.shape
-    config, withheld = run.config, None
-    interleaved = len(config.make_sampler().positions)
-    if not np.allclose(weights, weights[0, 0], rtol=1e-9):
-        withheld = (
-            "the draws have unequal weights (the step size changes after burn-in), and R-hat and ESS are of equally "
-            "weighted draws; the weights are in sample_stats of an export"
-        )
-    elif draws < LEAST_DRAWS * interleaved:
-        withheld = f"{draws} draws a chain are too few to say anything"
+    interleaved, withheld = _interleaved(run), _withheld(run, weights)
     quantities = []
     for name, values in traces.items():
         average = np.average(values, weights=weights)
@@ -79,6 +65,46 @@ def diagnose(run: Run) -> dict[str, Any]:
     return {**result, "warnings": _warnings(result), "note": BIAS_NOTE}
 
 
+def agreement(run: Run) -> dict[str, Any] | None:
+    """Say in short whether the chains agree, by R-hat of the predictions that were followed.
+
+    Returns
+    -------
+    dict or None
+        ``pairs``, ``rhat_median``, ``rhat_worst``, ``above`` (share of the pairs above `RHAT_LIMIT`); None where
+        R-hat cannot be told: one chain, no test ratings, unequal weights or too few draws.
+    """
+    weights = draw_weights(run)
+    index, values = predictions(run)
+    if len(weights) == 1 or not len(index) or _withheld(run, weights):
+        return None
+    found = mixing.rhat(split_subchains(values, _interleaved(run)))
+    return {
+        "pairs": len(index),
+        "rhat_median": float(np.median(found)),
+        "rhat_worst": float(found.max()),
+        "above": float(np.mean(found > RHAT_LIMIT)),
+    }
+
+
+def _interleaved(run: Run) -> int:
+    """Sub-chains that the sampler advances in turns."""
+    return len(run.config.make_sampler().positions)
+
+
+def _withheld(run: Run, weights: Float64) -> str | None:
+    """Why R-hat and ESS cannot be told from draws of these weights, if they cannot."""
+    if not np.allclose(weights, weights[0, 0], rtol=1e-9):
+        return (
+            "the draws have unequal weights (the step size changes after burn-in), and R-hat and ESS are of equally "
+            "weighted draws; the weights are in sample_stats of an export"
+        )
+    draws = weights.shape[1]
+    if draws < LEAST_DRAWS * _interleaved(run):
+        return f"{draws} draws a chain are too few to say anything"
+    return None
+
+
 def split_subchains(values: Float64, interleaved: int) -> Float64:
     """Sub-chains as chains: (chains, draws, m) values to (chains * interleaved, draws // interleaved, m)."""
     chains, draws, m = values.shape
@@ -90,19 +116,18 @@ def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, Fl
     """R-hat and both ESS of (chains, draws, m) values; R-hat needs two chains, not only sub-chains of one."""
     if withheld:
         return {"rhat": None, "ess_bulk": None, "ess_tail": None}
-    try:
-        from arviz_stats.base import array_stats
-    except ImportError as error:
-        raise InputError(
-            f"diagnostics need arviz-stats ({error}): install it with `pip install 'dsgmcmc[report]'`"
-        ) from error
-    axes, several = {"chain_axis": 0, "draw_axis": 1}, len(values) > 1
+    several = len(values) > 1
     values = split_subchains(values, interleaved)
     return {
-        "rhat": np.asarray(array_stats.rhat(values, **axes)) if several else None,
-        "ess_bulk": np.asarray(array_stats.ess(values, **axes, method="bulk")),
-        "ess_tail": np.asarray(array_stats.ess(values, **axes, method="tail", prob=(0.05, 0.95))),
+        "rhat": mixing.rhat(values) if several else None,
+        "ess_bulk": mixing.ess_bulk(values),
+        "ess_tail": mixing.ess_tail(values),
     }
+
+
+def label_of(name: str) -> str:
+    """What a quantity is called where people read of it."""
+    return LABELS.get(name, name.replace("_", " "))
 
 
 def _warnings(found: dict[str, Any]) -> list[str]:
@@ -113,21 +138,21 @@ def _warnings(found: dict[str, Any]) -> list[str]:
     if found["withheld"]:
         return [*warnings, f"no R-hat and no ESS: {found['withheld']}"]
     limit = ESS_PER_CHAIN * chains
-    few = [q["name"] for q in found["quantities"] if min(q["ess_bulk"], q["ess_tail"]) < limit]
+    few = [label_of(q["name"]) for q in found["quantities"] if min(q["ess_bulk"], q["ess_tail"]) < limit]
     if several["ess_bulk"] is not None:
         low = np.minimum(several["ess_bulk"], several["ess_tail"]) < limit
-        if low.any():
+        if low.mean() > SPARED:
             few.append(f"{low.mean():.0%} of the predictions")
     if few:
         warnings.append(
             f"ESS below {ESS_PER_CHAIN} a chain: {', '.join(few)}; R-hat and tail quantiles of these are unsure: "
-            "sample longer (--resume --iterations)"
+            f"sample on with --resume --until ess={4 * limit}, or --until none --iterations N"
         )
     if several["rhat"] is not None:
         share = float(np.mean(np.array(several["rhat"]) > RHAT_LIMIT))
-        if share > RHAT_SHARE:
+        if share > SPARED:
             warnings.append(
                 f"R-hat above {RHAT_LIMIT} for {share:.0%} of the predictions: the chains have not mixed; sample "
-                "longer, with a longer --burn-in"
+                f"on with --resume --until rhat={RHAT_LIMIT}, or anew with a longer --burn-in"
             )
     return warnings

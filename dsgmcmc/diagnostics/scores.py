@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from dsgmcmc.targets.factorisation.likelihoods.base import Likelihood
 from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
@@ -87,6 +86,8 @@ def crps(values: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> float:
     sec. 4.2, sign reversed]: in units of the ratings, smaller is better, the absolute error as sd -> 0.
     Parameters as in `coverage`.
     """
+    from scipy.special import ndtr
+
     x, m, v = _checked(values, mean, variance)
     sd = np.sqrt(v)
     z = (x - m) / sd

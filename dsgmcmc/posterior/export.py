@@ -9,11 +9,13 @@
 ``/draws/users``, ``/draws/items``            (draws, n, D) float32 or float16: the saved draws
 ``/draws/{user,item}_weight``                 (draws, n) float32, where noise is not shared
 ``/draws/{chain,iteration,weight,tau}``       (draws,): which draw it is, its weight (they sum to 1), its tau
-attributes                                    ``format version mean rank biases sampler data_hash``
+``/draws/thresholds``                         (draws, R - 1) float64, where ratings are of levels
+attributes                                    ``format version mean rank biases sampler data_hash likelihood levels``
 ============================================  ============================================================
 
 A prediction is mean + users[i, :K] . items[j, :K] + users[i, K] + items[j, K] of one draw, or of one chain's means:
-never mix chains, whose latent dimensions differ.
+never mix chains, whose latent dimensions differ. Where ratings are of R levels that is the predictor, which has its
+probabilities from the thresholds of the same draw; ``weight`` is then the scale s.
 
 **Parquet**: a row for every user and item and chain (``side, id, chain, ratings``, then ``bias, bias_sd, factor_1,
 factor_1_sd ...``), or, of draws, for every draw (``side, id, chain, iteration, weight, tau, bias, factor_1 ...``).
@@ -105,7 +107,10 @@ def _write_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
             biases=config.biases,
             sampler=config.sampler.name,
             data_hash=str(run.facts.get("data_hash", "")),
+            likelihood=config.likelihood,
         )
+        if config.law.has_levels:
+            file.attrs["levels"] = run.levels
         for kind in KINDS:
             ids = run.vocabulary(kind).ids
             group = file.create_group(f"{kind}s")
@@ -122,6 +127,8 @@ def _write_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
         for number in range(count):
             draw = run.draw(number)
             tau[number] = draw.tau
+            if draw.thresholds is not None:
+                _store(group, "thresholds", number, count, draw.thresholds, np.dtype(np.float64))
             for kind in KINDS:
                 _store(group, f"{kind}s", number, count, draw.theta[kind], dtype)
                 if config.noise != "shared":

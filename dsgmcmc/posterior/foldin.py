@@ -6,6 +6,8 @@ the normal law [Salakhutdinov 2008, eq. 11]
     precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
     mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
 
+where m has the row's implicit features, if the model has such: those of what it has ratings of.
+
 Over all saved draws this is the law of the new row given the old ratings, exact but for what the new ratings would say
 about everything else. Where new rows have noise of their own, g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) / 2) and
 theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is taken.
@@ -22,10 +24,11 @@ import numpy.typing as npt
 from dsgmcmc.data.ingest.load import create_raw, load
 from dsgmcmc.data.ingest.sources import inspect, parse_columns
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.features import feature_names
 from dsgmcmc.posterior.names import Vocabulary, unknown_names
 from dsgmcmc.posterior.predict import Rows
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Int32
+from dsgmcmc.types import Array, Int32
 
 GIBBS = 10
 _OTHER = {"user": "item", "item": "user"}
@@ -68,6 +71,11 @@ class FoldIn:
         seed: int = 0,
     ) -> None:
         run.source("draws")
+        if not run.config.law.is_conditionally_gaussian():
+            raise InputError(
+                f"a fold-in is exact, which it cannot be with the {run.config.likelihood} likelihood: sample again "
+                "with the new ratings"
+            )
         known = vocabulary.ids[run.vocabulary(kind).index_of(vocabulary.ids) >= 0]
         if len(known):
             shown = ", ".join(map(str, known[:5].tolist()))
@@ -118,22 +126,22 @@ class FoldIn:
         for row in range(n):
             part = slice(self._ends[row], self._ends[row + 1])
             theta = draw.theta[other][self._others[part]].astype(np.float64)
+            centre = prior.mean
+            if other in draw.implicit and len(theta):
+                centre = centre + draw.implicit[other][self._others[part]].sum(axis=0) / np.sqrt(len(theta))
             target = self._values[part] - self.run.mean
             if biases:
                 target = target - theta[:, rank]
                 theta[:, rank] = 1.0
             noise_precision = draw.tau * draw.noise_scale[other][self._others[part]].astype(np.float64)
             found = self.run.config.law.statistics(theta, target, noise_precision)
-            if found is None:
-                raise InputError(
-                    f"a fold-in is exact, which it cannot be with the {self.run.config.likelihood} likelihood"
-                )
+            assert found is not None
             gram, moment = found
             g = 1.0
             for turn in range(GIBBS + 1 if nu is not None else 1):
                 lower = np.linalg.cholesky(precision + g * gram)
                 inverse = np.linalg.inv(lower)
-                mean = inverse.T @ (inverse @ (precision @ prior.mean + g * moment))
+                mean = inverse.T @ (inverse @ (precision @ centre + g * moment))
                 if nu is not None and turn < GIBBS:
                     draw_of_theta = mean + inverse.T @ rng.standard_normal(d)
                     squares = float(noise_precision @ (target - theta @ draw_of_theta) ** 2)
@@ -142,8 +150,10 @@ class FoldIn:
         return result
 
 
-def fold_in_file(run: Run, path: Path, kind: str, columns: str | None = None, seed: int = 0) -> FoldIn:
-    """Fold in what a file of ratings has.
+def fold_in_file(
+    run: Run, path: Path, kind: str, columns: str | None = None, seed: int = 0
+) -> tuple[FoldIn, list[str]]:
+    """Fold in what can be of a file of ratings.
 
     Parameters
     ----------
@@ -156,10 +166,16 @@ def fold_in_file(run: Run, path: Path, kind: str, columns: str | None = None, se
         ``user=U,item=I,rating=R``, as of ``prepare``; detected by default.
     seed : int
 
+    Returns
+    -------
+    FoldIn
+    notes : list of str
+        What was left out (ratings of unknown items, or of users that the run knows), and what is doubtful.
+
     Raises
     ------
     InputError
-        If the file is wrong, a new name is known already, another is unknown, or a pair is there twice.
+        If the file is wrong, a pair is there twice, or nothing is left to fold in.
     """
     if not path.exists():
         raise InputError(f"{path} does not exist")
@@ -180,9 +196,33 @@ def fold_in_file(run: Run, path: Path, kind: str, columns: str | None = None, se
             new = np.array([int(name) for name in new], np.int64)
         except (ValueError, OverflowError):
             raise InputError(f"{path}: not all {kind}s are integers, as those of the run are") from None
-    others = run.vocabulary(other).index_of(old)
-    if (others < 0).any():
-        raise InputError(f"{path}: {unknown_names(other, list(dict.fromkeys(old[others < 0].tolist())))}")
+    others, values = run.vocabulary(other).index_of(old), np.ma.getdata(found["rating"])
+    unknown, known = others < 0, run.vocabulary(kind).index_of(new) >= 0
+    notes, taken = _left_out(path, kind, new, old, unknown, known), ~(unknown | known)
+    if not taken.any():
+        raise InputError("; ".join(notes) + "; nothing is left to fold in")
+    new, others, values = new[taken], others[taken], values[taken]
+    low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
+    beyond = values[(values < low) | (values > high)]
+    if len(beyond):
+        notes.append(f"{path}: {len(beyond)} rating(s) outside {low:g} to {high:g}, the range so far: {beyond[0]:g}")
     ids, rows = np.unique(new.astype(str) if new.dtype == object else new, return_inverse=True)
     vocabulary = Vocabulary(kind, ids if ids.dtype == np.int64 else ids.astype(object))
-    return FoldIn(run, kind, vocabulary, rows, others, np.ma.getdata(found["rating"]), seed)
+    if feature_names(run, kind)[0]:
+        notes.append(f"new {kind}s are taken to be average in their features, which are not used here")
+    return FoldIn(run, kind, vocabulary, rows, others, values, seed), notes
+
+
+def _left_out(path: Path, kind: str, new: Array, old: Array, unknown: Array, known: Array) -> list[str]:
+    """Say which ratings are left out: of others that are `unknown`, and of new names that are `known`."""
+    notes = []
+    if unknown.any():
+        what = unknown_names(_OTHER[kind], list(dict.fromkeys(old[unknown].tolist())))
+        notes.append(f"{path}: {int(unknown.sum())} rating(s) left out: {what}")
+    if known.any():
+        names = list(dict.fromkeys(new[known].tolist()))
+        notes.append(
+            f"{path}: {int(known.sum())} rating(s) left out: {len(names)} {kind}(s) known to the run "
+            f"({', '.join(map(str, names[:5]))}), whose new ratings need a new run"
+        )
+    return notes

@@ -25,12 +25,15 @@ class TestPredictions:
         Of the predictor over the draws of all chains.
     noise_variance : float64
         Posterior mean of the noise variance of each rating.
+    probability : (q, R) float64 or None
+        Of the levels, over the draws of all chains, where ratings are of levels.
     """
 
     rating: Float64
     mean: Float64
     variance: Float64
     noise_variance: Float64
+    probability: Float64 | None = None
 
 
 def posteriors(run: RunDirectory) -> list[Snapshot]:
@@ -49,7 +52,8 @@ def test_predictions(run: RunDirectory) -> TestPredictions | None:
         blocks = sorted({key.block for key in snapshot.names() if key.object == "test"})
         columns = {
             name: np.concatenate([snapshot.read(Key("test", "W", b, name)) for b in blocks]).astype(np.float64)
-            for name in ("rating", "mean", "variance", "noise_variance")
+            for name in ("rating", "mean", "variance", "noise_variance", "probability")
+            if Key("test", "W", blocks[0], name) in snapshot.names()
         }
         pooled.append(columns)
     if not pooled or not len(pooled[0]["rating"]):
@@ -58,4 +62,7 @@ def test_predictions(run: RunDirectory) -> TestPredictions | None:
         np.mean([columns[name] for columns in pooled], axis=0) for name in ("mean", "variance", "noise_variance")
     )
     between = np.var([columns["mean"] for columns in pooled], axis=0)
-    return TestPredictions(pooled[0]["rating"], mean, within + between, noise)
+    probability = None
+    if "probability" in pooled[0]:
+        probability = np.mean([columns["probability"] for columns in pooled], axis=0)
+    return TestPredictions(pooled[0]["rating"], mean, within + between, noise, probability)

@@ -7,6 +7,8 @@ A snapshot of kind ``index`` in ``RUN/index``, written once, before the first it
 ``ids/{W,H}/000000/text``              (bytes,) uint8: names as UTF-8, one after the other, and
 ``ids/{W,H}/000000/offsets``           (n + 1,) int64: where each begins in ``text``
 ``ratings/{W,H}/000000/count``         (n,) int64: training ratings of each row or column
+``features/{W,H}/000000/NAME``          of names and groups of features, where there are any: ``names_text``,
+..                                     ``names_offsets``, ``groups_text`` and ``groups_offsets``, as of ids
 ``test/W/000000/{rows,columns}``       (q,) int32: the pairs of the test ratings, in the order of the ratings file
 =====================================  ==================================================================
 
@@ -18,15 +20,14 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.titles import read_titles
+from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.provenance import versions
@@ -72,16 +73,26 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
         if ids.dtype == np.int64:
             blocks[Key("ids", factor, 0, "integers")] = ids
             continue
-        encoded = [name.encode() for name in ids]
-        offsets = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum([len(name) for name in encoded], out=offsets[1:])
-        blocks[Key("ids", factor, 0, "text")] = np.frombuffer(b"".join(encoded), np.uint8)
-        blocks[Key("ids", factor, 0, "offsets")] = offsets
+        blocks |= _texts("ids", factor, ids)
+    for side, stored in ratings.features.items():
+        factor = "WH"[SIDES.index(side)]
+        blocks |= _texts("features", factor, stored.names, "names_") | _texts(
+            "features", factor, stored.groups, "groups_"
+        )
     indptr, columns, _ = ratings.slab("test", 0, ratings.n_rows)
     rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
     blocks[Key("test", "W", 0, "rows")] = rows
     blocks[Key("test", "W", 0, "columns")] = columns.astype(np.int32)
     return blocks
+
+
+def _texts(thing: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:
+    """Names as UTF-8, one after the other, and where each begins."""
+    encoded = [name.encode() for name in names]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(name) for name in encoded], out=offsets[1:])
+    text = np.frombuffer(b"".join(encoded), np.uint8)
+    return {Key(thing, factor, 0, f"{prefix}text"): text, Key(thing, factor, 0, f"{prefix}offsets"): offsets}
 
 
 class Vocabulary:
@@ -201,6 +212,8 @@ def item_titles(items: Vocabulary, path: Path) -> dict[int, str]:
     InputError
         If it cannot be read, or names no item of the run.
     """
+    from dsgmcmc.data.titles import read_titles  # it loads DuckDB
+
     titles = read_titles(path)
     if items.integers:
         titles = {name: title for name, title in titles.items() if re.fullmatch(r"[+-]?\d{1,18}", name)}
@@ -245,10 +258,19 @@ class Index:
         keys = set(self._snapshot.names())
         if Key("ids", factor, 0, "integers") in keys:
             return Vocabulary(kind, self._snapshot.read(Key("ids", factor, 0, "integers")))
-        text = self._snapshot.read(Key("ids", factor, 0, "text")).tobytes()
-        ends = self._snapshot.read(Key("ids", factor, 0, "offsets")).tolist()
-        names = [text[start:stop].decode() for start, stop in pairwise(ends)]
-        return Vocabulary(kind, np.array(names, dtype=object))
+        return Vocabulary(kind, np.array(self._texts("ids", factor), dtype=object))
+
+    def features(self, kind: str) -> tuple[list[str], list[str]]:
+        """Names of the features of the users or of the items, and their groups; none where the ratings had none."""
+        factor = self.factors[kind]
+        if Key("features", factor, 0, "names_text") not in set(self._snapshot.names()):
+            return [], []
+        return self._texts("features", factor, "names_"), self._texts("features", factor, "groups_")
+
+    def _texts(self, thing: str, factor: str, prefix: str = "") -> list[str]:
+        text = self._snapshot.read(Key(thing, factor, 0, f"{prefix}text")).tobytes()
+        ends = self._snapshot.read(Key(thing, factor, 0, f"{prefix}offsets")).tolist()
+        return [text[start:stop].decode() for start, stop in pairwise(ends)]
 
     def counts(self, kind: str) -> Int64:
         """(n,) int64: training ratings of every user or item."""

@@ -15,6 +15,9 @@ leaves out that factors covary, which makes the predictor's sd too large: on Mov
 
 A user or item that was never seen has its prior given each draw: exact for one of the pair, and for both the sum of the
 elements' variances as above. Its own noise scale g is taken to be 1.
+
+Of ratings of levels the mixture is over the probabilities of the levels, mean, sd and quantiles are those of the
+mixture, and ``of_mean`` is of the expected rating. A predictor that is itself uncertain is integrated over.
 """
 
 from __future__ import annotations
@@ -28,12 +31,14 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel, moments_kernel
 from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Source
+from dsgmcmc.posterior.mixture import Mixture, level_summary
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.targets.factorisation.likelihoods import Likelihood
 from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
 from dsgmcmc.types import Float32, Float64, Int32
 
-_BLOCK = 8192  # pairs whose components are in memory together: they stay in the cache
+BLOCK = 8192  # pairs whose components are in memory together: they stay in the cache
 _RARE = 1024  # as many pairs with dense covariances
 
 
@@ -80,16 +85,24 @@ class Options:
         Probability between the two quantiles.
     clip : bool
         Move means and quantiles into the range of the training ratings; sds stay as they are.
+    at_least : float or None
+        Also the probability of a rating of at least so much.
+    probabilities : bool
+        Also the probability of every level.
     """
 
     source: Source = "auto"
     of_mean: bool = False
     interval: float = 0.9
     clip: bool = False
+    at_least: float | None = None
+    probabilities: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.interval < 1:
             raise InputError(f"interval {self.interval}: expected a probability between 0 and 1")
+        if self.of_mean and (self.at_least is not None or self.probabilities):
+            raise InputError("probabilities are of a rating, and --of-mean asks for its expectation: leave one out")
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -125,8 +138,8 @@ class Predictor:
         self.source = run.source(options.source)
         if newcomers and self.source != "draws":
             raise InputError(f"{run.path}: new rows are folded in given each draw, and only moments are asked for")
-        self._likelihood = run.config.law
-        self._has_noise = self._likelihood.has_noise and not options.of_mean
+        self._of_levels = run.config.law.has_levels
+        self._has_noise = run.config.law.has_noise and not options.of_mean
         rank, biases = run.config.rank, run.config.biases
         self._biases, self._rank = biases, rank
         if self.source == "draws":
@@ -157,11 +170,10 @@ class Predictor:
             In units of the ratings.
         """
         users, items = np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32)
-        predict = self._from_draws if self.source == "draws" else self._from_moments
         found = Prediction(*(np.empty(len(users), np.float32) for _ in Prediction._fields))
-        for start in range(0, len(users), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            for whole, values in zip(found, predict(users[part], items[part]), strict=True):
+        for start in range(0, len(users), BLOCK):
+            part = slice(start, start + BLOCK)
+            for whole, values in zip(found, self._summary(self.mixture(users[part], items[part])), strict=True):
                 whole[part] = values
         for values in (found.mean, found.low, found.high):
             values += np.float32(self.run.mean)
@@ -186,23 +198,32 @@ class Predictor:
         zero = np.int32(0)
         return which, np.where(new_user, zero, users), np.where(new_item, zero, items)
 
-    # ------------------------------------------------------------------ from draws
+    def mixture(self, users: Int32, items: Int32) -> Mixture:
+        """What the predictive distributions of pairs are mixed of."""
+        return self._from_draws(users, items) if self.source == "draws" else self._from_moments(users, items)
 
-    def _from_draws(self, users: Int32, items: Int32) -> Prediction:
-        centre, variance = self.components(users, items)
-        options = self.options
-        return self._likelihood.predictive(centre, variance, self.run.draw_weights, options.levels, options.of_mean)
+    def _summary(self, found: Mixture) -> Prediction:
+        options, law = self.options, self.run.config.law
+        if issubclass(law, Likelihood):
+            return law.predictive(found.centre, found.variance, found.weights, options.levels, options.of_mean)
+        return level_summary(self.run, found, options.levels, options.of_mean)
+
+    # ------------------------------------------------------------------ from draws
 
     def components(self, users: Int32, items: Int32) -> tuple[Float32, Float32]:
         """Means, less the training mean, and variances of the mixture's components, (q, draws) float32 each."""
+        found = self._from_draws(users, items)
+        return found.centre, found.variance
+
+    def _from_draws(self, users: Int32, items: Int32) -> Mixture:
         run = self.run
         which, known_users, known_items = self._unseen(users, items)
         centre = np.empty((len(users), len(run.draws)), np.float32)
-        variance = np.empty_like(centre)
+        variance, spread = np.empty_like(centre), np.zeros_like(centre)
         for number in range(len(run.draws)):
             draw = run.draw(number)
-            noise = self._noise.setdefault(number, {kind: np.reciprocal(draw.noise_scale[kind]) for kind in KINDS})
-            scale = 1 / draw.tau if self._has_noise else 0.0
+            noise = self._noise.setdefault(number, {kind: self._own(draw.noise_scale[kind]) for kind in KINDS})
+            scale = self._scale(1 / draw.tau)
             theta = draw.theta
             self._cells(
                 *(known_users, known_items, theta["user"], theta["item"], noise["user"], noise["item"]),
@@ -214,12 +235,26 @@ class Predictor:
                     self._draw_rows(number, draw, kind, index[some])
                     for kind, index in (("user", users), ("item", items))
                 ]
-                centre[some, number], spread = self._join(*rows)
-                variance[some, number] = spread + scale * rows[0].noise * rows[1].noise
-        return centre, variance
+                centre[some, number], own = self._join(*rows)
+                spread[some, number] = own
+                variance[some, number] = scale * rows[0].noise * rows[1].noise + (0.0 if self._of_levels else own)
+        thresholds = None
+        if self._of_levels:
+            thresholds = np.array([run.draw(number).thresholds for number in range(len(run.draws))])
+        return Mixture(centre, variance, spread, run.draw_weights, thresholds)
+
+    def _scale(self, noise_variance: float) -> float:
+        """What the product of the rows' own is taken times."""
+        if self._of_levels:
+            return 1.0
+        return noise_variance if self._has_noise else 0.0
+
+    def _own(self, noise_scale: Float32) -> Float32:
+        """What a row has of its own: 1 / g, or the scale s of levels."""
+        return noise_scale if self._of_levels else np.reciprocal(noise_scale)
 
     def _draw_rows(self, number: int, draw: Draw, kind: str, index: Int32) -> Rows:
-        prior, n = draw.prior[kind], len(draw.theta[kind])
+        prior, n = draw.unseen[kind], len(draw.theta[kind])
         mean = np.tile(prior.mean, (len(index), 1))
         covariance = np.tile(prior.covariance, (len(index), 1, 1))
         noise = np.ones(len(index))
@@ -236,27 +271,42 @@ class Predictor:
 
     # ------------------------------------------------------------------ from moments
 
-    def _from_moments(self, users: Int32, items: Int32) -> Prediction:
+    def _from_moments(self, users: Int32, items: Int32) -> Mixture:
         which, known_users, known_items = self._unseen(users, items)
-        means, variances = [], []
+        means, variances, spreads = [], [], []
         for m, both in zip(self.run.moments, self._both, strict=True):
-            mean, variance = np.empty(len(users), np.float32), np.empty(len(users), np.float32)
-            self._moments(known_users, known_items, both["user"], both["item"], mean, variance)
-            scale = m.noise_variance if self._has_noise else 0.0
-            if scale:
-                variance += np.float32(scale) / (
-                    m.noise_scale["user"][known_users] * m.noise_scale["item"][known_items]
-                )
+            mean, spread = np.empty(len(users), np.float32), np.empty(len(users), np.float32)
+            self._moments(known_users, known_items, both["user"], both["item"], mean, spread)
+            scale = self._scale(m.noise_variance)
+            own = self._own(m.noise_scale["user"])[known_users] * self._own(m.noise_scale["item"])[known_items]
+            variance = np.float32(scale) * own
             if len(which):
-                rows = [_moment_rows(m, kind, index[which]) for kind, index in (("user", users), ("item", items))]
-                mean[which], spread = self._join(*rows)
-                variance[which] = spread + scale * rows[0].noise * rows[1].noise
+                rows = [self._moment_rows(m, kind, index[which]) for kind, index in (("user", users), ("item", items))]
+                mean[which], spread[which] = self._join(*rows)
+                variance[which] = scale * rows[0].noise * rows[1].noise
             means.append(mean)
             variances.append(variance)
-        mean = np.mean(means, axis=0)
-        variance = np.mean(variances, axis=0) + np.var(means, axis=0)
-        one, options = np.ones(1), self.options
-        return self._likelihood.predictive(mean[:, None], variance[:, None], one, options.levels, options.of_mean)
+            spreads.append(spread)
+        if self._of_levels:  # thresholds are a chain's own
+            centre, scales, spread = (np.stack(each, axis=1) for each in (means, variances, spreads))
+            thresholds = np.array([m.thresholds for m in self.run.moments])
+            return Mixture(centre, scales, spread, np.full(len(thresholds), 1 / len(thresholds)), thresholds)
+        spread = np.mean(spreads, axis=0) + np.var(means, axis=0)
+        variance = spread + np.mean(variances, axis=0)
+        return Mixture(np.mean(means, axis=0)[:, None], variance[:, None], spread[:, None], np.ones(1), None)
+
+    def _moment_rows(self, moments: Moments, kind: str, index: Int32) -> Rows:
+        prior = moments.prior[kind]
+        mean = np.tile(prior.mean, (len(index), 1))
+        variance = np.tile(np.diag(prior.covariance), (len(index), 1))
+        noise = np.ones(len(index))
+        known = index >= 0
+        mean[known], variance[known] = moments.mean[kind][index[known]], moments.variance[kind][index[known]]
+        noise[known] = self._own(moments.noise_scale[kind])[index[known]]
+        covariance = np.zeros((*variance.shape, variance.shape[1]))
+        diagonal = np.arange(variance.shape[1])
+        covariance[:, diagonal, diagonal] = variance
+        return Rows(mean, covariance, noise)
 
     # ------------------------------------------------------------------ two sides
 
@@ -273,17 +323,3 @@ class Predictor:
         spread += np.einsum("qk,qkl,ql->q", across[0], item.covariance, across[0])
         spread += np.einsum("qkl,qkl->q", user.covariance[:, :k, :k], item.covariance[:, :k, :k])
         return centre, spread
-
-
-def _moment_rows(moments: Moments, kind: str, index: Int32) -> Rows:
-    prior = moments.prior[kind]
-    mean = np.tile(prior.mean, (len(index), 1))
-    variance = np.tile(np.diag(prior.covariance), (len(index), 1))
-    noise = np.ones(len(index))
-    known = index >= 0
-    mean[known], variance[known] = moments.mean[kind][index[known]], moments.variance[kind][index[known]]
-    noise[known] = 1 / moments.noise_scale[kind][index[known]]
-    covariance = np.zeros((*variance.shape, variance.shape[1]))
-    diagonal = np.arange(variance.shape[1])
-    covariance[:, diagonal, diagonal] = variance
-    return Rows(mean, covariance, noise)

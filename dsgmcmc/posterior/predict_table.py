@@ -22,9 +22,9 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import Newcomers, Options, Predictor
+from dsgmcmc.posterior.probabilities import column_names, predict_columns
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
-from dsgmcmc.types import Comm, Int32
+from dsgmcmc.types import Comm, Float32, Int32
 
 Unknown = Literal["refuse", "prior", "nan"]
 _PREFIX = ".dsgmcmc-predict-"
@@ -84,8 +84,8 @@ def predict_table(
         table = load_pairs(db, pairs, columns, Path(scratch))
         number = unseen = 0
         for _, values, missing in _predictions(db, table, predictor, unknown, (0, 1)):
-            append_results(db, dict(zip(options.columns, values, strict=True)))
-            number, unseen = number + len(values.mean), unseen + missing
+            append_results(db, values)
+            number, unseen = number + len(values["mean"]), unseen + missing
         write_query(db, _QUERY, out, Path(scratch))
     return {"pairs": number, "unknown": unseen, "source": predictor.source}
 
@@ -115,44 +115,45 @@ def _predict_together(
         if at_root:
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
 
-        def share() -> tuple[duckdb.DuckDBPyConnection, str, int, int]:
+        def share() -> tuple[duckdb.DuckDBPyConnection, Predictor, int, int]:
             predictor = Predictor(run, options, newcomers)
             memory = max(default_memory() // comm.size, MINIMUM)
             db, _ = stack.enter_context(open_session(folder, memory, 1))
             table = load_pairs(db, pairs, columns, scratch)
             number = unseen = 0
             for k, values, missing in _predictions(db, table, predictor, unknown, (comm.rank, comm.size)):
-                np.save(scratch / f"{k}.npy", np.stack(values), allow_pickle=False)
-                number, unseen = number + len(values.mean), unseen + missing
-            return db, predictor.source, number, unseen
+                np.save(scratch / f"{k}.npy", np.stack(list(values.values())), allow_pickle=False)
+                number, unseen = number + len(values["mean"]), unseen + missing
+            return db, predictor, number, unseen
 
-        db, source, number, unseen = agree(comm, share, "predict")
+        db, predictor, number, unseen = agree(comm, share, "predict")
         number, unseen = comm.allreduce(number), comm.allreduce(unseen)
 
         def write() -> None:
             for k in range(chunk_count(number)):
                 values = np.load(scratch / f"{k}.npy", allow_pickle=False)
-                append_results(db, dict(zip(options.columns, values, strict=True)))
+                append_results(db, dict(zip(column_names(predictor), values, strict=True)))
             write_query(db, _QUERY, out, scratch)
 
         agree(comm, write if at_root else lambda: None, "predict")
-    return {"pairs": number, "unknown": unseen, "source": source}
+    return {"pairs": number, "unknown": unseen, "source": predictor.source}
 
 
 def _predictions(
     db: duckdb.DuckDBPyConnection, table: PairsTable, predictor: Predictor, unknown: Unknown, share: tuple[int, int]
-) -> Iterator[tuple[int, Prediction, int]]:
+) -> Iterator[tuple[int, dict[str, Float32], int]]:
     """Predict every chunk of a table whose number is `share[0]` modulo `share[1]`.
 
     Yields
     ------
     number : int
         Of the chunk.
-    values : Prediction
+    values : dict of str to (q,) float32
+        As of `dsgmcmc.posterior.probabilities.predict_columns`.
     unknown : int
         Pairs with a side that the run does not know.
     """
-    run, names = predictor.run, predictor.options.columns
+    run, names = predictor.run, column_names(predictor)
     taken = {name.lower() for name in table.columns} & set(names)
     if taken:
         raise InputError(f"{table.path} has a column {min(taken)!r}, as the predictions do: rename it")
@@ -163,9 +164,9 @@ def _predictions(
             continue
         users, items = _rows(predictor, found)
         missing = (users < 0) | (items < 0)
-        values = predictor(users, items)
+        values = predict_columns(predictor, users, items)
         if unknown == "nan":
-            for column in values:
+            for column in values.values():
                 column[missing] = np.nan
         yield k, values, int(missing.sum())
 
@@ -185,5 +186,5 @@ def _refuse_unknown(db: duckdb.DuckDBPyConnection, table: PairsTable, predictor:
     if messages:
         raise InputError(
             f"{table.path}: {'; '.join(messages)}. Take them out, or predict them with --unknown prior, or leave them "
-            "empty with --unknown nan"
+            f"empty with --unknown nan{table.hint}"
         )

@@ -6,15 +6,20 @@ Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a 
 - ``ucb``, ``lcb``: E x + z sd(x), E x - z sd(x): the upper bound explores, the lower is cautious
 - ``thompson``: x at one draw from the posterior, another for every user [Thompson 1933]
 
+Where ratings are of levels, x is the expected rating given the predictor. With a bound, x is the probability of a
+rating of at least so much, given the predictor, noise included.
+
 E and sd are over the saved draws, or from moments by the approximation of `dsgmcmc.posterior.predict`. Thompson
 sampling takes a saved draw; from moments it takes every element from its own normal.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +28,8 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import scores_kernel
 from dsgmcmc.posterior.draws import Source
-from dsgmcmc.posterior.predict import Newcomers
+from dsgmcmc.posterior.mixture import Mixture, at_least, level_summary
+from dsgmcmc.posterior.predict import Newcomers, Options, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float32, Int32
 
@@ -45,21 +51,34 @@ class Ranking:
     z : float
         Sds that the bounds of ucb and lcb lie from the mean.
     source : {"auto", "draws", "moments"}
-    seed : int
-        Of Thompson sampling.
+    seed : int or None
+        Of Thompson sampling; None takes another one for every `Ranking`.
+    clip : bool
+        Whether `recommendations` moves scores and quantiles into the range of the training ratings; the order stays.
+    at_least : float or None
+        Rank by the probability of a rating of at least so much.
     """
 
     top: int = 10
     by: By = "mean"
     z: float = 1.0
     source: Source = "auto"
-    seed: int = 0
+    seed: int | None = None
+    clip: bool = True
+    at_least: float | None = None
 
     def __post_init__(self) -> None:
-        if self.top < 1:
-            raise InputError(f"top {self.top}: expected at least 1")
+        if not isinstance(self.top, int | np.integer) or self.top < 1:
+            raise InputError(f"{self.top!r} items a user: expected a whole number, at least 1")
+        if self.by not in get_args(By):
+            raise InputError(f"by {self.by!r}: expected one of {', '.join(get_args(By))}")
         if not self.z >= 0:
             raise InputError(f"z {self.z}: expected a number of sds, not below 0")
+
+    @cached_property
+    def entropy(self) -> int:
+        """What random numbers follow from: `seed`, or one of this object's own."""
+        return secrets.randbits(63) if self.seed is None else self.seed
 
 
 class Rated:
@@ -107,7 +126,7 @@ def recommend(
     user, item : (m,) int32
         Rows, by user in the order given, best item first.
     score : (m,) float32
-        In units of the ratings.
+        In units of the ratings; a probability, if there is a bound.
     """
     source = run.source(ranking.source)
     scorer = (_DrawScores if source == "draws" else _MomentScores)(run, ranking, newcomers)
@@ -121,7 +140,7 @@ def recommend(
                 scores[local, newcomers.rated(user - known)] = -np.inf
             elif rated is not None and user < known:
                 scores[local, rated.of(user)] = -np.inf
-        yield _best(some, scores, ranking.top, np.float32(run.mean))
+        yield _best(some, scores, ranking.top, np.float32(run.mean if scorer.plain else 0.0))
 
 
 def recommendations(
@@ -138,8 +157,14 @@ def recommendations(
     Yields
     ------
     dict of str to (m,) array
-        Columns ``user_id, item_id, score, rank`` and, with `titles` (by row), ``item_name``; rank 1 is the best.
+        Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor, whatever was ranked by;
+        ``ratings``, how many the item has in training; and, with `titles` (by row), ``item_name``. Rank 1 is the best.
     """
+    source = "draws" if newcomers is not None else ranking.source
+    predictor = Predictor(run, Options(source, of_mean=True, clip=ranking.clip), newcomers)
+    clip = ranking.clip and ranking.at_least is None  # probabilities are none of the ratings
+    limits = (float(run.facts["minimum"]), float(run.facts["maximum"])) if clip else (-np.inf, np.inf)
+    counts = run.counts("item")
     names = run.users.ids
     if newcomers is not None:
         names = np.concatenate([names, newcomers.vocabulary.ids])
@@ -149,9 +174,11 @@ def recommendations(
         columns: Columns = {
             "user_id": names[rows],
             "item_id": run.items.ids[items],
-            "score": score,
+            "score": np.clip(score, *limits, dtype=np.float32),
             "rank": (np.arange(len(rows)) - np.repeat(first, lengths) + 1).astype(np.int32),
         }
+        found = predictor(rows, items)
+        columns |= {"sd": found.sd, "q05": found.low, "q95": found.high, "ratings": counts[items]}
         if titles is not None:
             columns["item_name"] = np.array([titles.get(item, "") for item in items.tolist()], dtype=object)
         yield columns
@@ -171,6 +198,10 @@ class _Scores:
     def __init__(self, run: Run, ranking: Ranking, newcomers: Newcomers | None) -> None:
         self.run, self.ranking, self.newcomers = run, ranking, newcomers
         self.biases, self.rank = run.config.biases, run.config.rank
+        #: Whether the predictor itself is the score.
+        self.plain = ranking.at_least is None and not run.config.law.has_levels
+        if not self.plain and (newcomers is not None or run.source(ranking.source) == "moments"):
+            raise InputError(f"{run.path}: expected levels and probabilities are ranked for known users, from draws")
 
     def bound(self, mean: Float32, variance: Float32) -> Float32:
         """Score from mean and variance."""
@@ -178,6 +209,22 @@ class _Scores:
         if not sign:
             return mean
         return (mean + np.float32(sign * self.ranking.z) * np.sqrt(np.maximum(variance, 0))).astype(np.float32)
+
+    def worth(self, number: int, users: Int32, predictors: Float32) -> Float32:
+        """What predictors (n, items) of users at a draw are worth: see the module."""
+        run, draw, shape = self.run, self.run.draw(number), predictors.shape
+        scale = np.outer(draw.noise_scale["user"][users], draw.noise_scale["item"]).ravel()
+        scale = scale if run.config.law.has_levels else np.reciprocal(np.float32(draw.tau) * scale)
+        found = Mixture(
+            centre=predictors.reshape(-1, 1),
+            variance=scale.reshape(-1, 1),
+            spread=np.zeros((predictors.size, 1), np.float32),
+            weights=np.ones(1),
+            thresholds=None if draw.thresholds is None else draw.thresholds[None],
+        )
+        if self.ranking.at_least is not None:
+            return at_least(run, found, self.ranking.at_least).reshape(shape)
+        return level_summary(run, found, (0.5, 0.5), of_mean=False).mean.reshape(shape)
 
     def split(self, theta: Float32) -> tuple[Float32, Float32]:
         """Factors and biases of rows of theta."""
@@ -202,7 +249,11 @@ class _DrawScores(_Scores):
             theta, covariance = self._rows(number, users)
             items, item_bias = self.split(self.run.draw(number).theta["item"])
             factors, bias = self.split(theta)
-            self._add(factors @ items.T, bias, item_bias, weight, mean, square)
+            score = factors @ items.T
+            if not self.plain:
+                score = self.worth(number, users, score + bias[:, None] + item_bias)
+                bias, item_bias = np.zeros_like(bias), np.zeros_like(item_bias)
+            self._add(score, bias, item_bias, weight, mean, square)
             if len(new) and self.ranking.by != "mean":
                 across = self.run.draw(number).theta["item"].copy()
                 if self.biases:
@@ -227,7 +278,7 @@ class _DrawScores(_Scores):
     def _thompson(self, users: Int32, first: int) -> Float32:
         draws = len(self.run.draws)
         scores = np.empty((len(users), len(self.run.items)), np.float32)
-        rng = [np.random.default_rng([self.ranking.seed, 1 + first + local]) for local in range(len(users))]
+        rng = [np.random.default_rng([self.ranking.entropy, 1 + first + local]) for local in range(len(users))]
         chosen = np.array([r.choice(draws, p=self.run.draw_weights) for r in rng])
         for number in np.unique(chosen).tolist():
             which = np.flatnonzero(chosen == number)
@@ -236,7 +287,8 @@ class _DrawScores(_Scores):
                 theta[local] = rng[which[local]].multivariate_normal(theta[local], covariance[local])
             items, item_bias = self.split(self.run.draw(number).theta["item"])
             factors, bias = self.split(theta)
-            scores[which] = factors @ items.T + bias[:, None] + item_bias
+            predictors = factors @ items.T + bias[:, None] + item_bias
+            scores[which] = predictors if self.plain else self.worth(number, users[which], predictors)
         return scores
 
 
@@ -254,13 +306,13 @@ class _MomentScores(_Scores):
         return self.bound(np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0))
 
     def _thompson(self, users: Int32, first: int) -> Float32:
-        m = self.run.moments[self.ranking.seed % len(self.run.moments)]
-        rng = np.random.default_rng([self.ranking.seed, 0])
+        m = self.run.moments[self.ranking.entropy % len(self.run.moments)]
+        rng = np.random.default_rng([self.ranking.entropy, 0])
         noise = rng.standard_normal(m.mean["item"].shape, np.float32)
         item = (m.mean["item"] + np.sqrt(m.variance["item"]) * noise).astype(np.float32)
         theta: Float32 = m.mean["user"][users]
         for local in range(len(users)):
-            own = np.random.default_rng([self.ranking.seed, 1 + first + local])
+            own = np.random.default_rng([self.ranking.entropy, 1 + first + local])
             theta[local] += np.sqrt(m.variance["user"][users[local]]) * own.standard_normal(theta.shape[1], np.float32)
         (w, a), (h, b) = self.split(theta), self.split(item)
         return (w @ h.T + a[:, None] + b).astype(np.float32)

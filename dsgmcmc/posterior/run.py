@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Prior, Source
+from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Source, average_prior, effects_of, priors_of
 from dsgmcmc.posterior.heldout import TestPredictions, posteriors, test_predictions
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.manifest import Key, read_manifest
@@ -53,13 +53,22 @@ class Run:
             raise InputError(f"{self.directory.settings_file} is damaged: {error}") from error
         self._posteriors = posteriors(self.directory)
         if not self._posteriors:
+            longer = self.config.first_draw > self.config.iterations
             raise InputError(
-                f"{self.path} has no posterior yet: it is still burning in, or was ended before it could save one. Go "
-                f"on with `dsgmcmc sample {self.facts.get('data', 'DATA.h5')} --out {self.path} --resume`"
+                f"{self.path} has no posterior yet: it was ended before its first draw, at iteration "
+                f"{self.config.first_draw:,}. Go on with `dsgmcmc sample {self.facts.get('data', 'DATA.h5')} --out "
+                f"{self.path} --resume{f' --iterations {2 * self.config.first_draw}' if longer else ''}`"
             )
         self._factor = self._index.factors
         self._cache: dict[int, Draw] = {}
         self._cached_bytes = 0
+
+    def __repr__(self) -> str:
+        config = self.config
+        return (
+            f"<Run {str(self.path)!r}: {config.sampler.name}, rank {config.rank}, {len(self.chains)} chain(s), "
+            f"{len(self.draws)} saved draws, {len(self.users):,} users, {len(self.items):,} items>"
+        )
 
     # ------------------------------------------------------------------ names
 
@@ -99,6 +108,11 @@ class Run:
             raise InputError(f"{self.path} was sampled without test ratings (prepare --test-fraction 0?)")
         return found
 
+    @cached_property
+    def levels(self) -> Float64 | None:
+        """(R,) float64: what training ratings there are, in ascending order; None if they are too many to be levels."""
+        return np.array(self.facts["levels"], np.float64) if "levels" in self.facts else None
+
     # ------------------------------------------------------------------ the posterior
 
     @property
@@ -111,7 +125,7 @@ class Run:
         """Of every chain, the number, weight and hyperparameters of all its draws: (draws, width) float64 by name.
 
         Names are ``iteration``, ``weight``, ``tau``, and ``user.mean``, ``user.precision`` (of a dense prior its
-        diagonal), ``user.nu``, and the same for items.
+        diagonal), ``user.nu``, and the same for items; ``thresholds`` where ratings are of levels.
         """
         result = []
         for snapshot in self._posteriors:
@@ -157,7 +171,13 @@ class Run:
         """Read the rows of all blocks of the users or the items."""
         factor = self._factor[kind]
         blocks = self._blocks(snapshot, thing, factor)
-        return np.concatenate([snapshot.read(Key(thing, factor, b, field)) for b in blocks])
+        return np.concatenate(snapshot.read_all(Key(thing, factor, b, field) for b in blocks))
+
+    def _scales(self, snapshot: Snapshot, thing: str, field: str, theta: dict[str, Float32]) -> dict[str, Float32]:
+        """Read the noise scales of users and items; 1 where rows have none of their own."""
+        if not any(key.field == field for key in snapshot.names()):
+            return {kind: np.ones(len(theta[kind]), np.float32) for kind in KINDS}
+        return {kind: self._whole(snapshot, thing, kind, field)[:, 0] for kind in KINDS}
 
     @cached_property
     def moments(self) -> list[Moments]:
@@ -168,21 +188,14 @@ class Run:
 
     def _read_moments(self, snapshot: Snapshot, trace: dict[str, Float64]) -> Moments:
         share = trace["weight"] / trace["weight"].sum()
-        scaled = any(key.field == "weight_mean" for key in snapshot.names())
-        prior = {}
-        for kind in KINDS:
-            variance = (share / trace[f"{kind}.precision"]).sum(axis=0)
-            prior[kind] = Prior((share * trace[f"{kind}.mean"]).sum(axis=0), np.diag(variance))
         mean = {kind: self._whole(snapshot, "moments", kind, "mean") for kind in KINDS}
         return Moments(
             mean=mean,
             variance={kind: self._whole(snapshot, "moments", kind, "variance") for kind in KINDS},
-            noise_scale={
-                kind: self._whole(snapshot, "moments", kind, "weight_mean")[:, 0] if scaled else _ones(mean[kind])
-                for kind in KINDS
-            },
+            noise_scale=self._scales(snapshot, "moments", "weight_mean", mean),
             noise_variance=float((share / trace["tau"]).sum()),
-            prior=prior,
+            prior={kind: average_prior(trace, share, kind) for kind in KINDS},
+            thresholds=(share * trace["thresholds"]).sum(axis=0) if "thresholds" in trace else None,
         )
 
     # ------------------------------------------------------------------ draws
@@ -236,23 +249,23 @@ class Run:
         snapshot = Snapshot(self.directory.series("draws", chain) / step_name(iteration))
         state = {self._label(name): value.array() for name, value in snapshot.manifest.state.items()}
         theta = {kind: self._whole(snapshot, "draw", kind, "theta") for kind in KINDS}
-        scaled = any(key.field == "weight" for key in snapshot.names())
-        prior = {}
-        for kind in KINDS:
-            precision = state[f"{kind}.precision"]
-            covariance = np.diag(1 / precision) if precision.ndim == 1 else np.linalg.inv(precision)
-            prior[kind] = Prior(state[f"{kind}.mean"], covariance.astype(np.float64))
+        prior, unseen = zip(*(priors_of(state, kind) for kind in KINDS), strict=True)
         return Draw(
             chain=chain,
             iteration=iteration,
             theta=theta,
             tau=float(state["tau"]),
-            noise_scale={
-                kind: self._whole(snapshot, "draw", kind, "weight")[:, 0] if scaled else _ones(theta[kind])
-                for kind in KINDS
+            noise_scale=self._scales(snapshot, "draw", "weight", theta),
+            prior=dict(zip(KINDS, prior, strict=True)),
+            unseen=dict(zip(KINDS, unseen, strict=True)),
+            implicit={
+                other: self._whole(snapshot, "draw", other, "implicit")
+                for kind, other in (KINDS, KINDS[::-1])
+                if f"{kind}.implicit.mean" in state
             },
-            prior=prior,
             nu={kind: float(state[f"{kind}.nu"]) for kind in KINDS if f"{kind}.nu" in state},
+            features=effects_of(state),
+            thresholds=state.get("thresholds"),
         )
 
     def source(self, wanted: Source = "auto") -> Literal["draws", "moments"]:
@@ -286,16 +299,15 @@ class Run:
         """
         given = path or Path(str(self.facts.get("data", "")))
         if path is None and not given.is_file():
-            raise InputError(f"{given}, which {self.path} was sampled from, is not there: say with --data where it is")
+            raise InputError(
+                f"{given}, which {self.path} was sampled from, is not there: say where it is (--data, or data= of "
+                "BPMF.load)"
+            )
         ratings = open_ratings(given)
         if ratings.digest != self.facts.get("data_hash"):
             ratings.close()
             raise InputError(f"{given} does not hold the ratings that {self.path} was sampled from (its hash differs)")
         return ratings
-
-
-def _ones(like: Float32) -> Float32:
-    return np.ones(len(like), np.float32)
 
 
 def open_run(path: str | PathLike[str]) -> Run:

@@ -5,6 +5,8 @@ or flip their signs (or are rotated, with a dense prior), so chains differ in th
 that can be observed. Looked at are
 
 - ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of heteroscedastic noise;
+- where ratings are of levels, the thresholds, ``threshold_1`` being that between the two lowest, and the precisions of
+  the logarithms of the users' and items' ``scales``;
 - ``mean_product`` = sum_k m_k m'_k of the priors' means of users and items and, where the precisions are diagonal,
   ``variance_product`` = sum_k 1 / (lambda_k lambda'_k): unchanged by permutations, signs, and scaling one side against
   the other;
@@ -20,6 +22,20 @@ import numpy.typing as npt
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64
+
+#: What the quantities of `scalar_traces` are called where people read of them.
+LABELS = {
+    "tau": "tau, the precision of the noise",
+    "user_bias_precision": "precision of the user biases",
+    "item_bias_precision": "precision of the item biases",
+    "user_nu": "nu, degrees of freedom of the users' noise",
+    "item_nu": "nu, degrees of freedom of the items' noise",
+    "user_scales": "precision of the log scales of the users",
+    "item_scales": "precision of the log scales of the items",
+    "test_log_likelihood": "log likelihood of the test ratings",
+    "mean_product": "product of the priors' means",
+    "variance_product": "product of the priors' variances",
+}
 
 
 def scalar_traces(run: Run) -> dict[str, Float64]:
@@ -41,8 +57,11 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
     for kind in KINDS:
         if biases:
             found[f"{kind}_bias_precision"] = take(f"{kind}.precision")[..., rank]
-        if f"{kind}.nu" in traces[0]:
-            found[f"{kind}_nu"] = take(f"{kind}.nu")[..., 0]
+        for what in ("nu", "scales"):
+            if f"{kind}.{what}" in traces[0]:
+                found[f"{kind}_{what}"] = take(f"{kind}.{what}")[..., 0]
+    if "thresholds" in traces[0]:
+        found |= {f"threshold_{r + 1}": values for r, values in enumerate(np.moveaxis(take("thresholds"), -1, 0))}
     means, precisions = ([take(f"{kind}.{what}")[..., :rank] for kind in KINDS] for what in ("mean", "precision"))
     found["mean_product"] = (means[0] * means[1]).sum(axis=-1)
     if run.config.prior != "normal-wishart":  # of a dense precision the trace has the diagonal

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -28,6 +29,7 @@ from dsgmcmc.runs.state import ChainState
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.base import RunTarget
+from dsgmcmc.types import Array, Float64
 
 SMALLEST_SCALE = 2.0**-10  # of the step, below which halving does not help
 
@@ -77,8 +79,9 @@ class Chain:
         self._make_target = make_target
         self._hashes = {"config_hash": config.hash(), "data_hash": data_hash}
         self._earlier_hashes: Collection[str] = ()
-        self.seconds_before = 0.0  # sampling time of earlier runs
-        self._begin = 0.0
+        self.seconds_before = 0.0  # sampling time until `advance` was last called
+        self._begin: float | None = None
+        self._taken_up: Callable[[], None] | None = None  # notes from which checkpoint it goes on, once it does
         self._make()
 
     def _make(self) -> None:
@@ -113,13 +116,13 @@ class Chain:
         self.target.reset()
         self.sampler.start(self.target, self.config.initial_sd)
 
-    def run(self, report: Report) -> Request:
-        """Iterate to the end, or until all agree to stop, and save. Collective.
+    def advance(self, goal: int, report: Report) -> Request:
+        """Iterate until `goal` iterations are made, or all agree to stop. Collective.
 
         Returns
         -------
         Request
-            Why the chain stopped.
+            What was asked for last.
 
         Raises
         ------
@@ -132,22 +135,23 @@ class Chain:
         while True:
             try:
                 with np.errstate(all="ignore"):  # a diverging chain is found by looking at it
-                    request = self._iterate_to_the_end(report)
+                    request = self._iterate_to(goal, report)
             except DivergenceError as error:
                 self.checkpoints.settle()  # what is under way was sane
                 if self.policy.on_divergence != "halve" or self.state.step_scale <= SMALLEST_SCALE:
                     raise
                 self._go_back(error)
             else:
-                self.checkpoints.save_posterior(self.iteration, self.seconds)
-                self.checkpoints.close()
+                self.seconds_before, self._begin = self.seconds, None
                 return request
 
-    def _iterate_to_the_end(self, report: Report) -> Request:
+    def _iterate_to(self, goal: int, report: Report) -> Request:
+        if self._taken_up is not None:
+            self._taken_up()
+            self._taken_up = None
         request = Request.GO_ON
         every, _ = self.config.checkpoint_interval()
-        saved = -1
-        while self.iteration < self.total and request < Request.STOP:
+        while self.iteration < goal and request < Request.STOP:
             fault("iteration")
             self._iterate(report)
             with self.ring.phases("reduce"):
@@ -156,12 +160,24 @@ class Chain:
                 self.checkpoints.advance()
             if request == Request.CHECKPOINT or (every and self.iteration % every == 0):
                 self.save(last=request >= Request.STOP or self.iteration >= self.total)
-                saved = self.iteration
-        log.debug("chain %d: stopping at iteration %d (%s)", self.chain, self.iteration, request.name)
-        if saved != self.iteration:
-            self.save(last=True)
+        log.debug("chain %d: pausing at iteration %d (%s)", self.chain, self.iteration, request.name)
+        self._check_finite(self.sampler.position(self.iteration - 1))
         self.checkpoints.settle()
         return request
+
+    def finish(self) -> None:
+        """Save the state as it is, and the posterior; nothing if all of it is there. Collective.
+
+        Raises
+        ------
+        WriteError
+            If it cannot be written.
+        """
+        if self.iteration != self.checkpoints.newest:
+            self.checkpoints.save(self.iteration, self.seconds, last=True)
+            self.checkpoints.settle()
+        self.checkpoints.save_posterior(self.iteration, self.seconds)
+        self.checkpoints.close()
 
     def save(self, last: bool = False) -> None:
         """Begin to write a checkpoint and the draws that belong to it. Collective.
@@ -196,9 +212,8 @@ class Chain:
         manifest = source.newest()
         if manifest is None:
             return False
-        if manifest.iteration < self.total:
-            source.note(manifest)
-        self.iteration = manifest.iteration
+        self._taken_up = partial(source.note, manifest)
+        self.iteration = self.checkpoints.newest = manifest.iteration
         self.seconds_before = float(manifest.about.get("seconds", 0.0))
         if "chain.step_scale" in manifest.state:
             self._scale_step(float(manifest.state["chain.step_scale"].array()))
@@ -224,10 +239,18 @@ class Chain:
                 error=str(error),
             )
 
+    def followed(self) -> dict[int, Array]:
+        """What is followed of every draw, (draws, m) by block here; see `Recorder.followed`."""
+        return {block: values for recorder in self.state.recorders for block, values in recorder.followed().items()}
+
+    def draw_weights(self) -> Float64:
+        """(draws,) float64: weight of every draw; on process 0."""
+        return np.concatenate([[], *self.state.draws.trace.get("weight", [])])
+
     @property
     def seconds(self) -> float:
-        """Wall seconds since the first iteration began, all inclusive."""
-        return self.seconds_before + perf_counter() - self._begin
+        """Wall seconds in which this chain was sampled, all inclusive."""
+        return self.seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
 
     def _iterate(self, report: Report) -> None:
         target, sampler, iteration = self.target, self.sampler, self.iteration
@@ -266,8 +289,9 @@ class Chain:
         """Stop all processes if any block of parameters is no longer finite or has exploded. Collective."""
         found = self.target.find_divergence(position)
         if found:
+            remedy = f", or {self.sampler.remedy}" if self.sampler.remedy else ""
             raise DivergenceError(
                 f"chain {self.chain} diverged by iteration {self.iteration}: {found} at step size "
-                f"{self.sampler.weight(self.target, self.iteration - 1):.3g}. Use a smaller --step-size, or "
-                "--on-divergence halve; the last checkpoint is intact"
+                f"{self.sampler.weight(self.target, self.iteration - 1):.3g}. Use a smaller --step-size"
+                f"{remedy}, or --on-divergence halve; the last checkpoint is intact"
             )

@@ -120,6 +120,8 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
         self._longest = 0.0
+        #: Iteration of the newest complete checkpoint; a posterior is written after the one of its iteration.
+        self.newest = 0
         size = sum(array.nbytes for _, array in state.saved())
         control.write_seconds = RESERVE * size / SLOW_DISK
 
@@ -201,6 +203,7 @@ class Checkpoints:
             if write.committing:
                 self._write = None
                 self._longest = max(self._longest, monotonic() - write.begin)
+                self.newest = write.iteration
                 self._control.write_seconds = RESERVE * self._longest
                 log.debug("chain %d: %s is complete", self._chain, write.drafts[-1].final)
                 return
@@ -255,6 +258,8 @@ class Checkpoints:
             return
         self.settle()
         begin, parent = monotonic(), self._make("posterior")
+        if self._ring.comm.bcast((parent / step_name(iteration)).is_dir() if self._at_root else False, root=0):
+            return
         header = partial(self._header, "posterior", iteration, seconds, {})
         draft = SnapshotWriter(parent, step_name(iteration), dict(self._state.posterior()), header, self._ring.comm)
         task = self._writer.submit(draft.shard)

@@ -44,8 +44,10 @@ class Control:
     ) -> None:
         self._comm, self._signals = comm, signals
         self._seconds, self._deadline, self._watchdog = checkpoint_seconds, deadline, watchdog
-        #: Seconds that writing everything may take, to be known before the wall time is over.
+        #: Seconds that writing all of a chain may take, to be known before the wall time is over.
         self.write_seconds = 0.0
+        #: Chains of these processes that are not finished, each of which is to be written.
+        self.chains = 1
         self._iteration_seconds = 0.0
         self._saved = self._asked = monotonic()
         self._mine, self._all = np.zeros(2, np.int32), np.zeros(2, np.int32)
@@ -56,7 +58,8 @@ class Control:
         # decays, so that an iteration that compiled kernels is forgotten
         self._iteration_seconds = max(now - self._asked, 0.9 * self._iteration_seconds)
         self._asked = now
-        if self._deadline and now + self.write_seconds + 2 * self._iteration_seconds + MARGIN > self._deadline:
+        writing = self.chains * self.write_seconds
+        if self._deadline and now + writing + 2 * self._iteration_seconds + MARGIN > self._deadline:
             return max(self._signals.request, Request.STOP)
         due = self._comm.rank == 0 and self._seconds and now - self._saved > self._seconds
         return max(self._signals.request, Request.CHECKPOINT if due else Request.GO_ON)
@@ -86,6 +89,19 @@ class Control:
             self._progress()
             if not most[0]:
                 return
+            sleep(POLL)
+
+    def meet(self, everyone: MPI.Comm) -> None:
+        """Wait for the processes of all chains. Collective over `everyone`.
+
+        While they come, however slow another chain, no watchdog ends the job.
+        """
+        self._progress()
+        if everyone.size == self._comm.size:
+            return
+        arrival = everyone.Ibarrier()
+        while not arrival.Test():
+            self._progress()
             sleep(POLL)
 
     def saving(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,13 @@ from dsgmcmc.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
     EXIT_RESUME,
-    AgreedError,
     DivergenceError,
     InputError,
     WriteError,
 )
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.launch import oversubscription
-from dsgmcmc.parallel.machine import cpu_name
+from dsgmcmc.parallel.machine import cpu_name, seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request, Signals, installed
@@ -35,12 +33,17 @@ from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.logs import start_logs
 from dsgmcmc.runs.progress import Progress
+from dsgmcmc.runs.rehearsal import rehearse
 from dsgmcmc.runs.resolve import Changes, Resolution, resolve
 from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.runs.summary import Times, saved_result, write_summary
+from dsgmcmc.runs.turns import Turns
+from dsgmcmc.runs.until import Limit, Until
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
+
+WORTH_SAYING = 1.0  # seconds of compiling or loading kernels
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +92,8 @@ class Job:
         config = self._resolve().config
         if self._at_root:
             costs = self.source.costs(config, self.comm.size)
-            print(tomli_w.dumps({**config.table(), "costs": costs}), end="")
+            lines = [f"{name} = {size}  # {size / 1e6:,.1f} MB" for name, size in costs.items()]
+            print("\n".join([tomli_w.dumps(config.table()), "[costs]  # in bytes", *lines]))
         return EXIT_DONE
 
     # ------------------------------------------------------------------ running
@@ -166,60 +170,48 @@ class Job:
         group, groups = chain_group(comm.rank, comm.size, config.chains)
         mine = comm.Split(group, comm.rank)
         ring = Ring(mine, config.grid)
+        self._rehearse(config)
         make_target, n_data = self.source.open(config, ring)
         data_hash = comm.bcast(agree(comm, self.source.digest if self._at_root else str, "sample"))
-        startup, sampling, made, request = seconds_since_start(), 0.0, 0, Request.GO_ON
         _, seconds = config.checkpoint_interval()
         control = Control(mine, signals, seconds, deadline, watchdog)
-        failure: InputError | DivergenceError | None = None
+
+        def open_chain(number: int) -> Chain:
+            make = partial(make_target, number)
+            chain = Chain(config, make, ring, self.run_directory, number, data_hash, control, self.policy)
+            if not (self._resume and chain.resume(earlier)):
+                chain.start()
+            return chain
+
         with Progress(config.iterations, n_data / config.sweep_length, self.source.unit) as progress:
-            for number in range(group, config.chains, groups):
-                make = partial(make_target, number)
-                chain = Chain(config, make, ring, self.run_directory, number, data_hash, control, self.policy)
-                try:
-                    if not (self._resume and chain.resume(earlier)):
-                        chain.start()
-                    elif chain.iteration >= chain.total:
-                        continue
-                    if not sampling:  # what came before belongs to the start
-                        startup = seconds_since_start()
-                        ring.phases.clear()
-                    made -= chain.iteration
-                    begin = time.perf_counter()
-                    request = chain.run(progress)
-                except (AgreedError, DivergenceError) as error:
-                    failure = error  # all processes of this group have it; the others sample on
-                    break
-                control.finish()
-                sampling += time.perf_counter() - begin
-                made += chain.iteration
-                if request >= Request.STOP:
-                    break
-        control.finish()
+            end = Until(config, comm, control, progress) if config.until else Limit(config.iterations)
+            turns = Turns(open_chain, range(group, config.chains, groups), end, control, progress)
+            turns.run()
+            sampling = turns.seconds
         watchdog.stop()  # other chains may take their time
-        self._share(failure)
-        request = Request(comm.allreduce(int(request), op=MPI.MAX))
+        self._share(turns.failure)
+        request = Request(comm.allreduce(int(turns.request), op=MPI.MAX))
         agree(comm, self.run_directory.merge_metrics if self._at_root else lambda: None, "writing metrics", WriteError)
-        news = made or not self.run_directory.summary_file.exists()
+        news = turns.iterations or not self.run_directory.summary_file.exists()
         if comm.allreduce(bool(news), op=MPI.LOR):  # another group may have finished its chains before
-            times = Times(startup, sampling, made if ring.rank == 0 else 0)
+            times = Times(turns.startup, sampling, turns.iterations if ring.rank == 0 else 0)
             library = MPI.Get_library_version().splitlines()[0].rstrip("\x00")
-            write_summary(comm, self.source, config, ring.phases, n_data, times, self.run_directory, library)
+            write_summary(comm, self.source, config, ring.phases, n_data, times, self.run_directory, library, end.look)
         elif self._at_root:
             print(saved_result(self.source, self.run_directory), flush=True)
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE
 
+    def _rehearse(self, config: ResolvedChain) -> None:
+        """Compile, or load, what sampling needs; say so if that took long."""
+        seconds = rehearse(config, partial(self.source.miniature, config, Ring(MPI.COMM_SELF, 1)))
+        if self._at_root and seconds > WORTH_SAYING:
+            log.info("kernels compiled or loaded in %.1f s", seconds)
+            self.run_directory.note("kernels ready", seconds=round(seconds, 1))
+
     def _share(self, failure: InputError | DivergenceError | None) -> None:
         """Raise on all processes what ended the chain of any. Collective."""
         failures = [found for found in self.comm.allgather(failure) if found]
         if failures:
             raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))
-
-
-def seconds_since_start() -> float:
-    """Wall seconds since this process began."""
-    with Path("/proc/self/stat").open(encoding="ascii") as file:
-        ticks = int(file.read().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

@@ -6,15 +6,19 @@ Most MPI libraries count the elements of a message in 32 bits; a run whose messa
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.parallel.partition import block_bounds, owner
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import NOISE_FIELDS
+from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
+from dsgmcmc.targets.factorisation.priors import ImplicitFeatures
+from dsgmcmc.targets.factorisation.priors.base import SHIFT
+from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, featured_factors
 from dsgmcmc.targets.state import Layout, StateField
 from dsgmcmc.types import Int64
 
@@ -37,19 +41,29 @@ class Costs:
     ratings_per_process, state_per_process, accumulators_per_process, saving_per_process : int
         Memory of the largest process, besides the interpreter and its libraries (about 200 MB). The last is needed
         while a checkpoint is written: its copy, and the draws made since the one before, at most.
+    sweeping_per_process : int
+        What a sampler that draws rows from their conditional laws needs on top: sums, and the ratings by column.
     sent_per_iteration : int
         All column blocks that change process in an iteration, together, on average; evaluation comes on top.
     checkpoint, saved_draws : int
         Disk: one checkpoint; all saved draws at most.
+    memory_per_process : int
+        Sum of the first five.
+    disk_least, disk_most : int
+        What a whole run will leave on disk: checkpoints, posteriors and saved draws of all chains.
     """
 
     ratings_per_process: int
     state_per_process: int
     accumulators_per_process: int
     saving_per_process: int
+    sweeping_per_process: int
     sent_per_iteration: int
     checkpoint: int
     saved_draws: int
+    memory_per_process: int
+    disk_least: int
+    disk_most: int
 
     @classmethod
     def of(cls, config: ResolvedConfig, ratings: Ratings, processes: int) -> Costs:
@@ -58,26 +72,42 @@ class Costs:
         rows, columns = ratings.n_rows, ratings.n_cols
         size = -(-processes // min(processes, config.chains))
         share = -(-grid // size) / grid
+        open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
         heteroscedastic = config.noise != "shared"
-        width = _width(config)
-        drawn = d + int(heteroscedastic)  # columns of a draw: theta, and the noise scale
+        described = bool(featured_factors(config.features, ratings))
+        width = _width(config, described)
+        # columns of a draw: theta, the noise scale, the implicit features
+        drawn = d + int(heteroscedastic) + d * len(_implicit_fields(config))
         state = (rows + columns) * (width + d * len(config.make_sampler().scratch)) * 4
         moments = (rows + columns) * drawn * MOMENTS * 4
+        levels = ratings.levels(MAX_LEVELS) if config.law.has_levels else None
         noises = TEST_NOISE_BYTES * int(heteroscedastic)
+        if levels is not None:  # the variance of each rating, and the probabilities of its levels
+            noises = TEST_NOISE_BYTES * (1 + len(levels))
         saved = TEST_SAVED_BYTES + noises
         checkpoint = (rows + columns) * width * 4 + moments + ratings.nnz_test * saved
-        draws = max(2 * config.save_draws - 1, 0) * (rows + columns) * drawn * 4
         held = ratings.nnz * RATING_BYTES + ratings.nnz_test * TEST_RATING_BYTES
         index = (rows + grid) * grid * 8  # where each row begins in each block
         everywhere = 2 * (rows + columns) * 8  # row and column counts, whole on every process
+        one_draw = (rows + columns) * drawn * 4
+        made = max(config.iterations - config.burn_in, 0) // config.thin
+        draws = min(max(2 * config.save_draws - 1, 0), made) * one_draw
+        memory = (
+            int(share * (held + index)) + everywhere,
+            int(open_chains * share * state),
+            int(open_chains * share * (moments + ratings.nnz_test * (TEST_BYTES + 2 * noises))),
+            int(share * (checkpoint + open_chains * draws)),
+            _sweeping(config, ratings, share),
+        )
+        kept = config.chains * (checkpoint + moments + ratings.nnz_test * saved)  # a checkpoint and the posterior
         return cls(
-            ratings_per_process=int(share * (held + index)) + everywhere,
-            state_per_process=int(share * state),
-            accumulators_per_process=int(share * (moments + ratings.nnz_test * (TEST_BYTES + 2 * noises))),
-            saving_per_process=int(share * (checkpoint + draws)),
-            sent_per_iteration=_sent(config, columns, size),
+            *memory,
+            sent_per_iteration=_sent(config, columns, size, described),
             checkpoint=checkpoint,
             saved_draws=draws * config.chains,
+            memory_per_process=sum(memory),
+            disk_least=kept + config.chains * min(config.save_draws, made) * one_draw,
+            disk_most=kept + config.chains * ((config.keep_checkpoints - 1) * checkpoint + draws),
         )
 
     def table(self) -> dict[str, Any]:
@@ -85,7 +115,7 @@ class Costs:
         return asdict(self)
 
 
-def check_messages(config: ResolvedConfig, column_counts: Int64) -> None:
+def check_messages(config: ResolvedConfig, column_counts: Int64, described: bool = False) -> None:
     """Refuse a run whose messages have more elements than MPI can count.
 
     Parameters
@@ -94,6 +124,8 @@ def check_messages(config: ResolvedConfig, column_counts: Int64) -> None:
         Its rank, grid, prior and sampler.
     column_counts : (J,) int64
         Training ratings of every column, which decide how the columns are cut.
+    described : bool
+        Whether features of rows or columns are used.
 
     Raises
     ------
@@ -102,7 +134,8 @@ def check_messages(config: ResolvedConfig, column_counts: Int64) -> None:
     """
     d, grid = config.dimension, config.grid
     bounds = block_bounds(np.concatenate([[0], np.cumsum(column_counts)]), grid)
-    block = int(np.diff(bounds).max()) * max(_width(config), _tour_width(config))
+    widths = (_width(config, described), *(tour.width for tour in _tours(config)))
+    block = int(np.diff(bounds).max()) * max(widths)
     if block > MAX_COUNT:
         raise InputError(
             f"a block of columns would be a message of {block:,} numbers, more than MPI counts ({MAX_COUNT:,}): use a "
@@ -119,27 +152,54 @@ def check_messages(config: ResolvedConfig, column_counts: Int64) -> None:
 
 def _noise_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
     """Fields of every row, besides the sampler's, where users or items have noise of their own."""
-    return NOISE_FIELDS if config.noise != "shared" else ()
+    return config.law.noise_fields if config.noise != "shared" else ()
 
 
-def _width(config: ResolvedConfig) -> int:
+def _implicit_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
+    """Fields of every row, besides the sampler's, where prior means follow from who rated what."""
+    return ImplicitFeatures.fields if config.implicit_features != "no" else ()
+
+
+def _width(config: ResolvedConfig, described: bool) -> int:
     """Numbers of a row that are saved, and travel with a part."""
-    return Layout((*config.make_sampler().kept, *_noise_fields(config)), config.dimension).width
+    means = (*_implicit_fields(config), *(FeatureEffects.own if described else ()))
+    fields = (*config.make_sampler().kept, *_noise_fields(config), *((SHIFT, *means) if means else ()))
+    return Layout(fields, config.dimension).width
 
 
-def _tour_width(config: ResolvedConfig) -> int:
-    """Numbers of a row that travel on a tour of all blocks: the position, its gradient, and the noise's fields."""
-    return 2 * config.dimension + len(_noise_fields(config))
+class _Tour(NamedTuple):
+    """A tour of all column blocks: how many numbers of a column travel, and whether they come home."""
+
+    width: int
+    returns: bool
 
 
-def _sent(config: ResolvedConfig, columns: int, size: int) -> int:
+def _tours(config: ResolvedConfig) -> list[_Tour]:
+    """Tours of an iteration that uses all the data."""
+    d, noise = config.dimension, len(_noise_fields(config))
+    if config.sampler.kind.draws_conditionals:  # positions and noise scales to the rows; then the columns' sums
+        return [_Tour(d + min(noise, 1), False), _Tour(statistics_width(d), True)]
+    return [_Tour(2 * d + noise, True)]  # the position, its gradient, and the noise's fields
+
+
+def _sweeping(config: ResolvedConfig, ratings: Ratings, share: float) -> int:
+    """Memory of the sums of one factor, if they travel at home, leaving and arriving, and of the ratings by column."""
+    if not config.sampler.kind.draws_conditionals:
+        return 0
+    rows = max(ratings.n_rows, ratings.n_cols * (1 if share == 1 else 3))
+    index = (ratings.n_cols + config.grid) * config.grid * 8  # where each column begins in each block
+    return int(share * (rows * statistics_width(config.dimension) * 4 + ratings.nnz * RATING_BYTES + index))
+
+
+def _sent(config: ResolvedConfig, columns: int, size: int, described: bool) -> int:
     """Bytes of the column blocks that change process in an iteration, on average."""
     grid = config.grid
     owners = np.array([owner(b, size, grid) for b in range(grid)])
     leaving = [float(np.mean(owners != np.roll(owners, shift))) for shift in range(grid)]
     if config.sweep_length == 1:  # a tour in every iteration
-        return int(columns * _tour_width(config) * 4 * grid * leaving[1 % grid])
-    width = _width(config)
+        steps = sum(tour.width * (grid if tour.returns else grid - 1) for tour in _tours(config))
+        return int(columns * steps * 4 * leaving[1 % grid])
+    width = _width(config, described)
     if config.schedule == "cyclic":
         return int(columns * width * 4 * leaving[1 % grid])
     # parts follow each other by any other shift equally often; a part follows itself at random, or where sweeps meet

@@ -19,6 +19,14 @@ SHOWN = (
 )
 
 
+def in_units(rate: float) -> str:
+    """Write a number a second in millions or thousands, with two digits or more."""
+    for size, unit in ((1e6, " M"), (1e3, " k")):
+        if rate >= size:
+            return f"{rate / size:.{0 if rate >= 10 * size else 1}f}{unit}"
+    return f"{rate:.0f}"
+
+
 class Progress:
     """Shows the metrics of a chain as they come. Use as a context manager.
 
@@ -37,6 +45,9 @@ class Progress:
         console = Console(stderr=True)
         self._live = Live(console=console, refresh_per_second=8, transient=False) if console.is_terminal else None
         self._last = 0.0
+        #: What the last look at all chains has found; empty before it, or where none is taken.
+        self.look = ""
+        self._unsaid = ""
         self._from: tuple[int, float] | None = None
 
     def __enter__(self) -> Progress:
@@ -47,6 +58,8 @@ class Progress:
     def __exit__(self, *exc: object) -> None:
         if self._live:
             self._live.stop()
+        elif self._unsaid:
+            self._say(self._unsaid)
 
     def __call__(self, line: dict[str, Any]) -> None:
         """Show a line of metrics."""
@@ -56,16 +69,24 @@ class Progress:
         if self._live:
             self._live.update(text)
         elif monotonic() - self._last > PLAIN_SECONDS or line["iteration"] >= self._iterations:
-            self._last = monotonic()
-            print(text, file=sys.stderr, flush=True)
+            self._say(text)
+        else:
+            self._unsaid = text
+
+    def _say(self, text: str) -> None:
+        self._last, self._unsaid = monotonic(), ""
+        print(text, file=sys.stderr, flush=True)
 
     def _text(self, line: dict[str, Any]) -> str:
         first, since = self._from or (0, 0.0)
         done, elapsed = line["iteration"] - first, line["time_s"] - since
         speed = done / elapsed if elapsed > 0 else 0.0
         parts = [f"chain {line['chain']}", f"iteration {line['iteration']}/{self._iterations}"]
+        if self.look:
+            parts.append(self.look)
         parts += [f"{label} {line[name]:{form}}" for name, label, form in SHOWN if line.get(name) is not None]
         if speed:
             left = (self._iterations - line["iteration"]) / speed
-            parts += [f"{speed * self._data / 1e6:.0f} M {self._unit}/s", f"{left:.0f} s left"]
+            most = "at most " if self.look else ""
+            parts += [f"{in_units(speed * self._data)} {self._unit}/s", f"{most}{left:.0f} s left"]
         return "  ".join(parts)

@@ -28,7 +28,10 @@ m2 = m2 + weight * delta * (x - mean)
 """
 )
 
+#: Their order on disk, which is older than that of the target; others follow.
 PARAMETERS = ("tau", "W.mean", "W.precision", "H.mean", "H.precision", "W.nu", "H.nu")
+#: Many numbers, which saved draws have and traces have not.
+EFFECTS = ("W.features.effects", "H.features.effects")
 
 
 class DrawNumbers:
@@ -113,7 +116,7 @@ class DrawRecorder:
             for name, label in names.items():
                 self._moments[block.factor, block.index][label].count(block[name], draw)
                 if saved:
-                    blocks[Key("draw", block.factor.name, block.index, label)] = block[name].copy()
+                    blocks[Key("draw", block.factor.name, block.index, label)] = block[name] * self.target.unit(label)
         if saved:
             small = {name: SmallArray.of(value) for name, value in parameters.items()}
             self.pending[draw.iteration] = (blocks, small)
@@ -121,18 +124,25 @@ class DrawRecorder:
 
     def _parameters(self) -> dict[str, Float64]:
         found = self.target.parameters()
-        return {name: found[name] for name in PARAMETERS if name in found}
+        names = [*(name for name in PARAMETERS if name in found), *(name for name in found if name not in PARAMETERS)]
+        return {name: found[name] for name in names}
 
     def _note(self, draw: Draw, parameters: dict[str, Float64]) -> None:
         """Keep the parameters of this draw; of a dense precision the diagonal."""
         self.trace.setdefault("iteration", []).append(np.array([draw.iteration], np.float64))
         self.trace.setdefault("weight", []).append(np.array([draw.weight]))
         for name, parameter in parameters.items():
+            if name in EFFECTS:
+                continue
             value = np.atleast_1d(parameter)
             self.trace.setdefault(name, []).append(np.diag(value).copy() if value.ndim == 2 else value.copy())
 
     def metrics(self) -> dict[str, float | None]:
         """See `Recorder.metrics`."""
+        return {}
+
+    def followed(self) -> dict[int, Array]:
+        """See `Recorder.followed`."""
         return {}
 
     # ------------------------------------------------------------------ saving
@@ -145,17 +155,17 @@ class DrawRecorder:
             SAVED_DRAWS: np.array(self.numbers.kept, np.float64),
         }
 
-    def _named(self, spread: str) -> Iterator[tuple[Key, Key, Moments]]:
-        """All moments, with the keys of their mean and of their spread, which is called `spread`."""
+    def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, Moments]]:
+        """All moments by field, with the keys of their mean and of their spread, which is called `spread`."""
         for (factor, index), fields in self._moments.items():
             for label, moments in fields.items():
                 prefix = "" if label == "theta" else f"{label}_"
                 mean, other = (Key("moments", factor.name, index, f"{prefix}{name}") for name in ("mean", spread))
-                yield mean, other, moments
+                yield label, mean, other, moments
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """See `Recorder.saved`."""
-        for mean, m2, moments in self._named("m2"):
+        for _, mean, m2, moments in self._named("m2"):
             yield mean, moments.mean
             yield m2, moments.m2
         yield from self._traces()
@@ -171,15 +181,22 @@ class DrawRecorder:
         self.weight, made, spacing = state["observer.numbers"].array().tolist()
         self.numbers.made, self.numbers.spacing = int(made), int(spacing)
         self.numbers.kept = [int(number) for number in state[SAVED_DRAWS].values]
-        for mean, m2, moments in self._named("m2"):
+        for _, mean, m2, moments in self._named("m2"):
             moments.mean, moments.m2 = snapshot.read(mean), snapshot.read(m2)
         if self._at_root:
             traced = [key for key in snapshot.names() if key[:2] == ("trace", "run")]
             self.trace = {key.field: list(snapshot.read(key)) for key in traced}
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
-        """See `Recorder.posterior`: mean and variance of the parameters, and the traces."""
-        for mean, variance, moments in self._named("variance"):
-            yield mean, moments.mean
-            yield variance, partial(np.divide, moments.m2, moments.m2.dtype.type(weight))
+        """See `Recorder.posterior`: mean and variance of the parameters in the unit of the data, and the traces."""
+        for label, mean, variance, moments in self._named("variance"):
+            unit = self.target.unit(label)
+            yield mean, partial(np.multiply, moments.mean, unit)
+            yield variance, partial(_variance, moments.m2, moments.m2.dtype.type(weight), unit)
         yield from self._traces()
+
+
+def _variance(m2: Array, weight: float, unit: Array | float) -> Array:
+    found: Array = m2 / weight
+    found *= unit * unit
+    return found

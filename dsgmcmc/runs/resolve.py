@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from typing import Any, NamedTuple
 
 from dsgmcmc.config.chain import FREE, OVERRIDABLE, ResolvedChain
@@ -63,8 +64,16 @@ def resolve(
         saved = _saved_settings(run, source, resume)
         asked = source.build(saved, *layers.read())
         processes = -(-comm.size // min(comm.size, asked.chains))
-        config = asked.resolved(processes)
+        config = asked.resolved(processes, source.finest_grid())
         source.check(config, processes)
+        if config.first_draw > config.iterations:
+            log.warning(
+                "the run ends at iteration %s, before its first draw at %s (after a burn-in of %s): it will predict "
+                "nothing; ask for more --iterations or a shorter --burn-in",
+                *(f"{number:,}" for number in (config.iterations, config.first_draw, config.burn_in)),
+            )
+        if not saved:
+            _check_disk(run, source.costs(config, comm.size))
         changes = _changes(source.read(saved), config, run, override) if saved else {}
         return config.model_dump(), changes
 
@@ -77,11 +86,30 @@ def _saved_settings(run: RunDirectory, source: Source[Any], resume: bool) -> dic
     if resume and run.settings_file.exists():
         settings, facts = run.read_settings()
         if facts.get("data_hash") != source.digest():
-            raise InputError(f"{run.path} was sampled from other data than {source.name}")
-        return settings
+            raise InputError(
+                f"{run.path} was sampled from other data than {source.name}: a run has the same ratings from its first "
+                "iteration to its last; start another with another --out"
+            )
+        before: dict[str, Any] = source.read(settings).table()
+        return before
+    if run.path.exists() and not run.path.is_dir():
+        raise InputError(f"{run.path} is a file: --out names the run's directory, which sample makes")
     if not resume and run.path.is_dir() and any(run.path.iterdir()):
         raise InputError(f"{run.path} is not empty: give --resume to go on with it, or another --out")
     return {}
+
+
+def _check_disk(run: RunDirectory, costs: dict[str, Any]) -> None:
+    """Refuse a new run that cannot fit on the disk, and warn of one that may not, before anything is sampled."""
+    folder = next(path for path in (run.path, *run.path.absolute().parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    if free < costs["disk_most"]:
+        most, least, room = (f"{size / 1e6:,.0f} MB" for size in (costs["disk_most"], costs["disk_least"], free))
+        text = f"a run of these settings leaves {least} to {most} on disk, and {folder} has {room} free: "
+        advice = "choose another --out, or fewer --save-draws or --chains (--dry-run shows the costs)"
+        if free < costs["disk_least"]:
+            raise InputError(text + advice)
+        log.warning("%s%s", text, advice)
 
 
 def _changes(before: ResolvedChain, now: ResolvedChain, run: RunDirectory, override: bool) -> Changes:

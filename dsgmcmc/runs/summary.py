@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.diagnostics.accuracy import Look
+from dsgmcmc.diagnostics.verdict import ending
 from dsgmcmc.errors import WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.timers import PHASES, Phases
+from dsgmcmc.runs.progress import in_units
 from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.provenance import versions
-from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.rundir import RunDirectory, now
 from dsgmcmc.types import Comm
 
 WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for others
@@ -53,6 +56,7 @@ def write_summary(
     times: Times,
     run: RunDirectory,
     mpi: str,
+    look: Look | None = None,
 ) -> None:
     """Write ``summary.json`` on process 0, and print the result. Collective.
 
@@ -74,6 +78,8 @@ def write_summary(
         Where to write.
     mpi : str
         Name of the MPI library.
+    look : Look, optional
+        The last look at how accurate the chains are.
 
     Raises
     ------
@@ -91,8 +97,11 @@ def write_summary(
         waited = [sum(row[PHASES.index(name)] for name in WAITING) for row in everyone]
         summary = {
             **source.results(run, config),
+            "time": now(),
             "iterations": config.iterations,
+            "reached": run.reached(config.chains),
             "iterations_made": made,
+            "until": None if look is None else look.table(),
             "processes": comm.size,
             "grid": config.grid,
             "sampler": config.sampler.name,
@@ -143,12 +152,13 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
 def saved_result(source: Source[Any], run: RunDirectory) -> str:
     """Return what the user read at the end of a run that is finished."""
     summary = json.loads(run.summary_file.read_text(encoding="utf-8"))
+    summary["reached"] = [summary["iterations"]]  # also of runs whose summary does not say it
     return f"finished before: {_result(source, summary, run.path)}"
 
 
 def _result(source: Source[Any], summary: dict[str, Any], path: Path) -> str:
     """Return what the user reads at the end."""
-    speed = f"{summary[f'{source.unit}_per_second'] / 1e6:.0f} M {source.unit}/s on {summary['processes']} process(es)"
+    speed = f"{in_units(summary[f'{source.unit}_per_second'])} {source.unit}/s on {summary['processes']} process(es)"
     slow = summary["straggler"]
     if slow:
         speed += (
@@ -156,4 +166,5 @@ def _result(source: Source[Any], summary: dict[str, Any], path: Path) -> str:
             f"the others {slow['others_seconds']:.1f} s, and waited for it"
         )
     first, *others = source.headline(summary)
-    return "\n  ".join([f"{path}: {first}", *others, f"{summary['seconds_sampling']:.1f} s of sampling, {speed}"])
+    took = f"{summary['seconds_sampling']:.1f} s of sampling, {speed}"
+    return "\n  ".join([f"{path}: {first}", *others, took, ending(summary)])

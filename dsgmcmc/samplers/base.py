@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.gradients import GRADIENTS, GradientEstimator
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
 from dsgmcmc.types import Purpose
 
-C = TypeVar("C", bound=StepSize)
+C = TypeVar("C", bound=SamplerConfig)
 
 NORMAL = Formula("theta = sd * z")
 
@@ -27,7 +27,7 @@ class Sampler(ABC, Generic[C]):
 
     Parameters
     ----------
-    config : StepSize
+    config : SamplerConfig
         The sampler's own configuration, of class `Config`; it names the gradient estimator.
     burn_in : int
         Iterations that count as burn-in; what adapts until then is frozen afterwards.
@@ -40,11 +40,13 @@ class Sampler(ABC, Generic[C]):
         Small state that is the same on all processes, and part of every checkpoint.
     """
 
-    Config: ClassVar[type[StepSize]]
+    Config: ClassVar[type[SamplerConfig]]
     #: Names of the gradient estimators that it can use, its default first.
     gradients: ClassVar[tuple[str, ...]] = ("part",)
+    #: Whether it draws rows from their laws given everything else, which are then to be normal.
+    draws_conditionals: ClassVar[bool] = False
     #: Arrays of the shape of theta that need not travel with a block; gradients are taken into the first.
-    scratch: ClassVar[tuple[str, ...]] = ("g",)
+    scratch: tuple[str, ...] = ("g",)
     #: Settings of the run that suit this sampler, where they are not those of all.
     defaults: ClassVar[dict[str, Any]] = {}
 
@@ -73,10 +75,15 @@ class Sampler(ABC, Generic[C]):
         """Field that holds the draw which `iteration` made."""
         return self.positions[iteration % len(self.positions)]
 
+    @property
+    def remedy(self) -> str:
+        """Options that may help where a chain diverges, besides a smaller step; empty if there are none."""
+        return ""
+
     # ------------------------------------------------------------------ configuration
 
     @classmethod
-    def estimator(cls, config: StepSize) -> type[GradientEstimator]:
+    def estimator(cls, config: SamplerConfig) -> type[GradientEstimator]:
         """Gradient estimator that a configuration names.
 
         Raises
@@ -92,13 +99,27 @@ class Sampler(ABC, Generic[C]):
         return GRADIENTS[name]
 
     @classmethod
-    def sweep_length(cls, config: StepSize, grid: int) -> int:
+    def sweep_length(cls, config: SamplerConfig, grid: int) -> int:
         """Iterations that use all the data once."""
         return grid if cls.estimator(config).by_parts else 1
 
     @classmethod
     def check(cls, config: C, schedule: str, grid: int, thin: int) -> None:
         """Raise `InputError` for a combination of settings that would sample another law."""
+
+    @classmethod
+    def suited(cls, config: C, n_data: int) -> C:
+        """Return the configuration with what was left open suited to the number of data."""
+        return config
+
+    @classmethod
+    def needs_independent_parts(cls, what: str, otherwise: str, config: C, schedule: str, grid: int) -> None:
+        """Raise `InputError` where `what` takes the noises of the gradients for independent, and they are not."""
+        if cls.sweep_length(config, grid) > 1 and schedule != "random":
+            raise InputError(
+                f"{what} needs parts that are drawn independently: those of the {schedule} schedule make up for each "
+                f"other within a sweep, and the chain would be too cold. Use --schedule random, or {otherwise}"
+            )
 
     @classmethod
     def default_thin(cls, config: C, grid: int) -> int:

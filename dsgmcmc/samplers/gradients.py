@@ -88,5 +88,16 @@ class FullGradient:
                 yield block
 
 
+class NoGradient:
+    """None: for samplers that take no gradient, and use all the data in an iteration."""
+
+    by_parts: ClassVar[bool] = False
+    fields: ClassVar[tuple[StateField, ...]] = ()
+
+    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+        """See `GradientEstimator`: no block may be updated along it."""
+        yield from ()
+
+
 #: To add an estimator, write its class and name it here; samplers say which they can use.
-GRADIENTS: dict[str, type[GradientEstimator]] = {"part": PartGradient, "full": FullGradient}
+GRADIENTS: dict[str, type[GradientEstimator]] = {"part": PartGradient, "full": FullGradient, "none": NoGradient}

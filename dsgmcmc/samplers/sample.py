@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.density import Density
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.targets.vector import VectorTarget, part_sizes
@@ -16,7 +16,7 @@ from dsgmcmc.types import Float64, ScheduleName
 
 def vector_target(
     density: Density,
-    sampler: Sampler[StepSize],
+    sampler: Sampler[SamplerConfig],
     *,
     rows: int = 1,
     seed: int = 0,
@@ -51,7 +51,9 @@ def vector_target(
     )
 
 
-def sample(target: VectorTarget, sampler: Sampler[StepSize], iterations: int, sd: float = 1.0) -> Iterator[Float64]:
+def sample(
+    target: VectorTarget, sampler: Sampler[SamplerConfig], iterations: int, sd: float = 1.0
+) -> Iterator[Float64]:
     """Run a sampler on a density.
 
     Parameters

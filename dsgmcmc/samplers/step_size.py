@@ -1,22 +1,35 @@
-"""The step that a sampler takes: along which gradient, and how far, a pure function of the iteration."""
+"""What samplers are told: along which gradient they step, and how far, a pure function of the iteration."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class StepSize(BaseModel):
-    """Gradient, and step size as a function of the iteration; every sampler's configuration extends this.
+class SamplerConfig(BaseModel):
+    """What the configurations of all samplers have; those of samplers that take steps extend `StepSize`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    gradient: str | None = Field(None, description="gradient estimator: part or full; default: the sampler's own")
+
+    def step(self, iteration: int, grid: int, burn_in: int) -> float:
+        """Step of `iteration`; 1 where none is taken, so that all draws weigh the same."""
+        return 1.0
+
+    def scaled(self, scale: float) -> Self:
+        """Return it with all steps times `scale`."""
+        return self
+
+
+class StepSize(SamplerConfig):
+    """Gradient, and step size as a function of the iteration.
 
     The step rises linearly from `warm_up_factor` to 1 times `step_size` over the first `warm_up` sweeps; with
     ``decay="polynomial"`` it is then multiplied by (1 + sweep / decay_sweeps) ** -decay_power.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    gradient: str | None = Field(None, description="gradient estimator: part or full; default: the sampler's own")
     step_size: float = Field(gt=0, allow_inf_nan=False)
     burn_in_step_size: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="step while burning in; default step_size"
@@ -48,3 +61,8 @@ class StepSize(BaseModel):
         if self.decay == "polynomial":
             size *= (1.0 + sweep / self.decay_sweeps) ** -self.decay_power
         return size
+
+    def scaled(self, scale: float) -> Self:
+        """See `SamplerConfig.scaled`."""
+        sizes = {"step_size": self.step_size, "burn_in_step_size": self.burn_in_step_size}
+        return self.model_copy(update={name: size * scale for name, size in sizes.items() if size is not None})

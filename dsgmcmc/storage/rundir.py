@@ -26,10 +26,16 @@ import tomli_w
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import write_whole
+from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot
 
 INDEX = "index"
 SERIES = ("checkpoints", "draws", "posterior")
+
+
+def now() -> str:
+    """Time of day in UTC, for people who read the files of a run; nothing that is sampled knows it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class RunDirectory:
@@ -57,6 +63,10 @@ class RunDirectory:
         names = {p.name for kind in SERIES if (self.path / kind).is_dir() for p in (self.path / kind).iterdir()}
         return sorted(int(name[6:]) for name in names if name.startswith("chain-") and name[6:].isdigit())
 
+    def reached(self, chains: int) -> list[int]:
+        """Iteration of the newest checkpoint of each of so many chains; 0 where there is none."""
+        return [max(steps(self.series("checkpoints", chain)), default=0) for chain in range(chains)]
+
     def open_index(self) -> Snapshot:
         """Open the names of the run's rows and columns.
 
@@ -79,6 +89,10 @@ class RunDirectory:
         InputError
             If ``run.toml`` is missing or cannot be read.
         """
+        if not self.settings_file.exists():
+            why = "there is no run.toml in it" if self.path.is_dir() else "it does not exist"
+            why = "it is a file" if self.path.is_file() else why
+            raise InputError(f"{self.path} is not a run directory: {why}")
         try:
             content = tomllib.loads(self.settings_file.read_text(encoding="utf-8"))
             facts = content.pop("run")
@@ -127,7 +141,7 @@ class RunDirectory:
 
     def note(self, event: str, **facts: Any) -> None:
         """Append what happened to ``events.jsonl``; by one process at a time."""
-        line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event, **facts}
+        line = {"time": now(), "event": event, **facts}
         with self._events.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -65,29 +67,41 @@ class Snapshot:
         return self._entries.keys()
 
     def read(self, key: Key) -> Array:
-        """Read a block and check it.
+        """Read a block and check it; see `read_all`."""
+        return self.read_all([key])[0]
+
+    def read_all(self, keys: Iterable[Key]) -> list[Array]:
+        """Read blocks and check them; a shard is opened once for those that follow each other in it.
 
         Raises
         ------
         InputError
-            If it is missing, not what the manifest says, or stored anywhere but in the shard.
+            If one is missing, not what the manifest says, or stored anywhere but in its shard.
         """
+        arrays: list[Array] = []
+        for shard, entries in groupby(map(self._entry, keys), attrgetter("shard")):
+            arrays += self._read_shard(self.path / shard, list(entries))
+        return arrays
+
+    def _entry(self, key: Key) -> BlockEntry:
         entry = self._entries.get(key)
         if entry is None:
             raise InputError(f"{self.path} has no block {key.path}")
-        shard = self.path / entry.shard
+        return entry
 
-        def read() -> Array:
+    def _read_shard(self, shard: Path, entries: list[BlockEntry]) -> list[Array]:
+        def read() -> list[Array]:
             with h5py.File(shard, "r", locking=False) as file:
-                return _read_entry(file, entry, shard.stat().st_size)
+                return [_read_entry(file, entry, shard.stat().st_size) for entry in entries]
 
         try:
-            array = seen_by_all(self.path, read)
+            arrays = seen_by_all(self.path, read)
         except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
             raise InputError(f"{shard} cannot be read: {error}") from error
-        if block_hash(array) != entry.sha256:
-            raise InputError(f"{shard} is damaged: {key.path} does not match its checksum")
-        return array
+        for entry, array in zip(entries, arrays, strict=True):
+            if block_hash(array) != entry.sha256:
+                raise InputError(f"{shard} is damaged: {entry.key.path} does not match its checksum")
+        return arrays
 
     def verify(self) -> None:
         """Check every shard and every block against its hash.

@@ -53,8 +53,8 @@ class Information(NamedTuple):
         Precision of the prior.
     tau : float
         Precision of the noise.
-    n : dict of ParameterBlock to (n,) array
-        Sums over every row's data of how much each counts: 1, or the product of its noise scales.
+    n, squares : dict of ParameterBlock to (n,) array
+        Sums over every row's data of how much each counts: 1, or the product of its noise scales; and of its square.
     bound : dict of ParameterBlock to (n,) float64
         l_i.
     """
@@ -63,6 +63,7 @@ class Information(NamedTuple):
     lambda_: dict[Factor, Float64]
     tau: float
     n: dict[ParameterBlock, Array]
+    squares: dict[ParameterBlock, Array]
     bound: dict[ParameterBlock, Float64]
 
 
@@ -110,8 +111,53 @@ class Target(Protocol):
     def all_data_seen(self) -> None:
         """Draw what is sampled from the data besides the blocks, if it is its turn; once a sweep. Collective."""
 
+    def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
+        """Blocks of a factor, with the laws of their rows given everything else. Collective.
+
+        What is sampled besides the blocks is drawn on the way, given the state as it is, if it is its turn: with W what
+        all have in common, and with each factor what its rows bring besides `position`.
+
+        Parameters
+        ----------
+        factor : Factor
+            W, and after it H: once each in an iteration.
+        position : str
+            Field that holds the state.
+
+        Yields
+        ------
+        ParameterBlock
+            One that may be drawn anew, with `ParameterBlock.conditional` set.
+
+        Raises
+        ------
+        InputError
+            If these laws are not normal.
+        """
+
     def information(self, position: str) -> Information:
         """Fisher information at field `position`. Collective."""
+
+    def second_moments(
+        self,
+        position: str,
+        counts: Mapping[ParameterBlock, Array],
+        finish: Callable[[dict[Factor, Float64]], Named],
+        result: Shapes,
+    ) -> dict[str, Float64]:
+        """Mean outer products, over the data, of what multiplies the rows of each factor. Collective.
+
+        Parameters
+        ----------
+        position : str
+            Field to take them at.
+        counts : dict of ParameterBlock to (n,) array
+            `Information.n`.
+        finish : callable
+            Maps them, (D, D) for each factor, to the result; runs at the root only, so that unlike processors agree.
+        result : shapes by name
+            Of what `finish` returns, and all get.
+        """
 
     def sum(
         self,
@@ -148,6 +194,9 @@ class Recorder(Protocol):
 
     def metrics(self) -> dict[str, float | None]:
         """What it adds to a line of metrics, of the state last looked at and of all draws. Collective."""
+
+    def followed(self) -> dict[int, Array]:
+        """Numbers of every draw, (draws, m) by block here, by which a chain's accuracy is told; none if it has none."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Accumulators of this process, for a checkpoint."""
@@ -189,8 +238,11 @@ class RunTarget(Target, Protocol):
     def drawn_fields(self, position: str) -> dict[str, str]:
         """Fields that make a draw, and what they are called in it."""
 
+    def unit(self, field: str) -> Array | float:
+        """Numbers by which a draw's field is multiplied to be in the unit of the data, for all or (D,)."""
+
     def parameters(self) -> dict[str, Float64]:
-        """What else makes a draw: the small parameters, of the current sub-chain."""
+        """What else makes a draw: the small parameters, of the current sub-chain, in the unit of the data."""
 
     def find_divergence(self, position: str) -> str:
         """Say where the state is not finite or has exploded; empty if all is sane. Collective."""

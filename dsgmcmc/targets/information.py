@@ -23,6 +23,14 @@ largest = p
 )
 
 
+ALONG = Formula(
+    "share = (tau * aligned) * (tau * aligned) / (tau * n * c + lambda_)",
+    columns=("c", "lambda_"),
+    rows=("n",),
+    row_sums=("share",),
+)
+
+
 def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: Any) -> Float64:
     """Bound l_i on the curvature that the rows of two factors give each other, in the metric P.
 
@@ -47,3 +55,26 @@ def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: A
     per_datum = np.where(n > 0, found["p"] / effective, 0.0)
     bound: Float64 = 1 + per_datum + 2 * np.sqrt(found["largest"] * per_datum)
     return bound
+
+
+def alignment(aligned: Array, n: Array, tau: float, c: Array, lambda_: Array) -> Float64:
+    """Curvature of every row's energy along the mean of what multiplies it, in the metric P.
+
+    Where the others that a row has data with are alike, this is far above 1, and close to the largest curvature.
+
+    Parameters
+    ----------
+    aligned : (n, D) array
+        Sums over a row's data of what multiplies it, as much as each counts.
+    n : (n,) array
+        Sums over a row's data of how much each counts.
+    tau, c, lambda_ : float, (D,) array, (D,) array
+        The metric.
+
+    Returns
+    -------
+    (n,) float64
+    """
+    given = {"tau": tau, "c": c, "lambda_": lambda_, "n": n.astype(aligned.dtype)}
+    along: Float64 = ALONG.apply({"aligned": aligned}, given)["share"] / np.maximum(tau * n, 1e-30)
+    return 1 + along

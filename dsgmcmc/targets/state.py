@@ -13,10 +13,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula, Gradient
+from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.parallel.timers import Phases
-from dsgmcmc.types import Array, Factor, Float64, Int64, Purpose
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Purpose
 
 PRIOR_GRADIENT = Formula("out = grad_prior")
 
@@ -26,6 +26,21 @@ class StateField(NamedTuple):
 
     name: str
     width: int = 0
+
+
+class Conditional(NamedTuple):
+    """Normal laws of the rows of a block given everything else but their prior.
+
+    Attributes
+    ----------
+    statistics : (n, (D + 1)(D + 2) / 2) float32
+        What their data say, see `dsgmcmc.kernels.outer`.
+    scale : (n,) float64
+        Times which they say it: tau and the row's noise scale.
+    """
+
+    statistics: Float32
+    scale: Float64
 
 
 class Layout:
@@ -57,6 +72,11 @@ class Stream:
         """Key of the numbers from element `first` of a factor on."""
         return NoiseKey(first, self.seed, self.chain, purpose, self.iteration, factor)
 
+    def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
+        """What the root draws with in this iteration; several parts of one purpose have a number each."""
+        key, counter = [self.seed, purpose], [0, part, self.iteration, self.chain]
+        return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
 
 @dataclass(eq=False)
 class ParameterBlock:
@@ -69,7 +89,7 @@ class ParameterBlock:
     timers : Phases
         Where the time of its updates is counted.
     prior : callable
-        Gives a block's prior: mean (D,) and precision (D,) or (D, D).
+        Gives a block's prior.
     factor : Factor
         Row factor or column factor.
     index : int
@@ -88,11 +108,13 @@ class ParameterBlock:
         Whether it stays as it is.
     gradient : Gradient or None
         What `grad` means in formulas: set by whoever has taken a gradient.
+    conditional : Conditional or None
+        What `rowwise` works with: set by whoever has found it.
     """
 
     stream: Stream
     timers: Phases
-    prior: Callable[[ParameterBlock], tuple[Array, Array]]
+    prior: Callable[[ParameterBlock], RowPrior]
     factor: Factor
     index: int
     start: int
@@ -102,6 +124,7 @@ class ParameterBlock:
     buffer: Array = field(repr=False)
     frozen: bool = False
     gradient: Gradient | None = None
+    conditional: Conditional | None = None
 
     def row(self, name: str) -> Array:
         """Field `name` of width 1 as a (n,) view."""
@@ -143,6 +166,22 @@ class ParameterBlock:
         )
         self.timers.leave("update", begin)
         return result
+
+    def rowwise(self, kernel: Callable[..., None], name: str) -> None:
+        """Let a kernel replace the rows of an array, given their conditional law and their prior.
+
+        Parameters
+        ----------
+        kernel : callable
+            ``f(array, statistics, scale, prior)``, such as
+            `dsgmcmc.kernels.normal_rows.draw_normal_rows`.
+        name : str
+            Field to replace, (n, D).
+        """
+        assert self.conditional is not None
+        begin = self.timers.enter()
+        kernel(self[name], *self.conditional, self.prior(self))
+        self.timers.leave("update", begin)
 
     def begin_gradient(self, position: str, out: str, prior: bool) -> None:
         """Set `out` to where a gradient's sum begins: the prior's gradient at field `position`, or zero."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.parallel.named import Named, Shapes, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
@@ -26,6 +28,12 @@ from dsgmcmc.types import Array, Factor, Float64
 if TYPE_CHECKING:
     from dsgmcmc.storage.snapshot import Snapshot
 
+
+#: What to tell who wants to draw rows given the others.
+NOT_CONDITIONAL = (
+    "a density says nothing of normal laws of its rows, which this sampler draws from: choose one that steps along "
+    "gradients, such as sgld"
+)
 
 #: At most so many elements of theta, evenly spaced, are kept of every draw.
 FOLLOWED = 256
@@ -93,7 +101,7 @@ class VectorTarget:
         self.block = ParameterBlock(
             stream=stream,
             timers=timers or Phases(),
-            prior=lambda block: (density.prior_mean, density.prior_precision),
+            prior=lambda block: RowPrior(density.prior_mean, density.prior_precision),
             factor=Factor.W,
             index=0,
             start=0,
@@ -132,6 +140,10 @@ class VectorTarget:
     def all_data_seen(self) -> None:
         """See `Target.all_data_seen`."""
 
+    def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
+        """See `Target.conditionals`: refused, because a density is asked for gradients alone."""
+        raise InputError(NOT_CONDITIONAL)
+
     def information(self, position: str) -> Information:
         """See `Target.information`: the curvature that the density gives."""
         block, precision = self.block, self.density.prior_precision
@@ -141,7 +153,18 @@ class VectorTarget:
             "lambda_": np.diag(precision).copy() if precision.ndim == 2 else precision,
         }
         bound = curvature_bound(block, n, n, tau=1.0, **metric)
-        return Information({Factor.W: metric["c"]}, {Factor.W: metric["lambda_"]}, 1.0, {block: n}, {block: bound})
+        c, lambda_, counts = {Factor.W: metric["c"]}, {Factor.W: metric["lambda_"]}, {block: n}
+        return Information(c, lambda_, 1.0, counts, counts, {block: bound})
+
+    def second_moments(
+        self,
+        position: str,
+        counts: Mapping[ParameterBlock, Array],
+        finish: Callable[[dict[Factor, Float64]], Named],
+        result: Shapes,
+    ) -> dict[str, Float64]:
+        """See `Target.second_moments`: the curvature that the density gives, which is a diagonal."""
+        return unpack(pack(finish({Factor.W: np.diag(self.density.curvature / self.n_data)}), result), result)
 
     def sum(
         self,
@@ -188,6 +211,10 @@ class VectorTarget:
         """See `RunTarget.drawn_fields`."""
         return {position: "theta"}
 
+    def unit(self, field: str) -> float:
+        """See `RunTarget.unit`."""
+        return 1.0
+
     def parameters(self) -> dict[str, Float64]:
         """See `RunTarget.parameters`."""
         return {}
@@ -227,6 +254,10 @@ class VectorTrace:
     def metrics(self) -> dict[str, float | None]:
         """Energy of the current state, on average over the rows."""
         return {"energy": float(self._energy.mean())}
+
+    def followed(self) -> dict[int, Array]:
+        """See `Recorder.followed`: the elements of theta."""
+        return {0: np.array(self._trace["theta"]).reshape(-1, len(self._followed))}
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """See `Recorder.saved`."""

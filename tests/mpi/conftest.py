@@ -58,3 +58,19 @@ def data(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small ratings file that all processes read."""
     path = write_planted(tmp_path_factory.mktemp("data") / "r.h5") if comm.rank == 0 else None
     return comm.bcast(path, root=0)
+
+
+@pytest.fixture(scope="session")
+def described(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same ratings with features of both sides, four of the rows and three of the columns, some without any."""
+    path = None
+    if comm.rank == 0:
+        path = write_planted(tmp_path_factory.mktemp("described") / "r.h5", features=(4, 3))
+    return comm.bcast(path, root=0)
+
+
+@pytest.fixture(scope="session")
+def stars(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with ratings of 1 to 5."""
+    path = write_planted(tmp_path_factory.mktemp("stars") / "r.h5", stars=True) if comm.rank == 0 else None
+    return comm.bcast(path, root=0)

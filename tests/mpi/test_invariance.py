@@ -5,6 +5,7 @@ Run at 1, 2, 3 and 4 processes; everything is compared with what one process mak
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,16 @@ PRIORS = ("fixed", "normal-gamma", "normal-wishart")
 NOISES = ("shared", "by-user", "both")
 BASE: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 4, "thin": 3, "evaluate_every": 4, "save_draws": 2}
 STEPS = {"baoab": 0.02}  # the default is for real data, not for 250 ratings
+THIRDS = {1: {1}, 2: {2}, 3: {0, 1}, 4: {0, 2}}  # of the cases, by processes: each is made by two
+INDEPENDENT = ("sgnht",)  # take random parts alone
+SETTINGS: list[tuple[str, dict[str, Any]]] = [
+    ("sghmc", {"splitting": "published", "metric": "identity", "refresh": 3}),
+    ("sghmc", {"friction": "metric", "refresh": 2}),
+    ("baoab", {"metric": "kronecker"}),
+    ("sghmc", {"metric": "kronecker", "refresh": 3}),
+    ("sgnht", {"thermostat": "scalar", "metric": "identity"}),
+    ("sgnht", {"thermostat": "element"}),
+]
 
 
 def settings_of(sampler: str, gradient: str | None = None, **more: Any) -> dict[str, Any]:
@@ -55,10 +66,12 @@ def compare(comm: MPI.Comm, together, data: Path, folder: Path, settings: dict[s
 def test_number_of_processes_and_resuming(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, schedule: str, prior: str
 ) -> None:
-    """All samplers, schedules and priors; stopped within a sweep. One and two processes make a third of them each."""
+    """All samplers, schedules and priors, each by two numbers of processes; stopped within a sweep."""
+    if sampler in INDEPENDENT and schedule != "random":
+        pytest.skip("refused")
     number = list(product(SCHEDULES, PRIORS)).index((schedule, prior))
-    if comm.size < 3 and (number + number // 3 + list(SAMPLERS).index(sampler)) % 3 != comm.size % 3:
-        pytest.skip("made by three and four processes")
+    if (number + number // 3 + list(SAMPLERS).index(sampler)) % 3 not in THIRDS[comm.size]:
+        pytest.skip("made by other numbers of processes")
     noise = NOISES[(number + number // 3) % 3] if list(SAMPLERS).index(sampler) % 2 == 0 else "shared"
     settings = settings_of(sampler, schedule=schedule, prior=prior, noise=noise)
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
@@ -75,6 +88,45 @@ def test_gradients_that_are_not_the_default(
     """Every estimator that a sampler can use instead of its own."""
     settings = settings_of(sampler, gradient, noise=noise)
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
+
+
+@pytest.mark.parametrize("sampler", ["baoab", "psgld", "gibbs"])
+def test_implicit_features(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str) -> None:
+    """Systems of equations solved on the ring, from home and from where parts have left the columns."""
+    settings = settings_of(sampler, implicit_features="both", noise="both", iterations=30)
+    compare(comm, together, data, mpi_tmp_path, settings, [12, 30])
+
+
+@pytest.mark.parametrize(("sampler", "prior"), [("baoab", "normal-gamma"), ("psgld", "normal-wishart")])
+def test_features(comm: MPI.Comm, together, described: Path, mpi_tmp_path: Path, sampler: str, prior: str) -> None:
+    """B is drawn from sums over blocks, whether the columns are at home or not; stopped between two draws of it."""
+    settings = settings_of(sampler, prior=prior, noise="both")
+    sweep = 1 if sampler == "baoab" else BASE["grid"]
+    settings |= {"iterations": 23 * sweep, "thin": sweep}
+    compare(comm, together, described, mpi_tmp_path, settings, [14 * sweep + sweep // 2, 23 * sweep])
+
+
+@pytest.mark.parametrize(("sampler", "section"), SETTINGS)
+def test_settings_with_state_or_sums_of_their_own(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, section: dict[str, Any]
+) -> None:
+    """What is drawn, saved or added up under these settings alone."""
+    settings = settings_of(sampler)
+    settings["sampler"] |= section
+    compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "sampler", "noise"),
+    [("ordinal-logit", "baoab", "both"), ("ordinal-probit", "psgld", "shared"), ("ordinal-probit", "psgld", "by-user")],
+)
+def test_ratings_of_levels(
+    comm: MPI.Comm, together, stars: Path, mpi_tmp_path: Path, likelihood: str, sampler: str, noise: str
+) -> None:
+    """Thresholds and scales move by ordered sums, and what was gathered of them within a sweep is in the checkpoint."""
+    implicit = "both" if noise == "by-user" else "no"
+    settings = settings_of(sampler, likelihood=likelihood, noise=noise, implicit_features=implicit)
+    compare(comm, together, stars, mpi_tmp_path, settings, [7, 17])
 
 
 @pytest.mark.parametrize("grid", [4, 7, 8])
@@ -96,6 +148,28 @@ def test_chains_share_the_processes(comm: MPI.Comm, together, data: Path, mpi_tm
             for run in ("one", "many"):
                 lines = [(line["chain"], line["iteration"]) for line in metrics(mpi_tmp_path / run)]
                 assert lines == [(c, n) for c in range(chains) for n in (1, 4, 8, 12, 16)]
+
+
+@pytest.mark.parametrize(("chains", "until"), [(1, "rhat=1.3"), (3, "ess=40")])
+def test_chains_end_together_when_they_are_accurate(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, chains: int, until: str
+) -> None:
+    """At the same look on any number of processes, also where limits stopped them before, between looks and at one."""
+    settings = settings_of("baoab", chains=chains, until=until, iterations=300, thin=1, burn_in=20)
+    settings |= {
+        "sampler": {"name": "baoab", "step_size": 0.15},
+        "prior": "fixed",
+        "prior_precision": 20.0,
+    }  # mixes fast
+    compare(comm, together, data, mpi_tmp_path, settings, [44, 60, 300])
+    with together():
+        if comm.rank == 0:
+            looks = [json.loads((mpi_tmp_path / run / "summary.json").read_text())["until"] for run in ("one", "many")]
+            assert looks[0] == looks[1]
+            assert looks[0]["reached"]
+            assert 60 < looks[0]["iteration"] < 300
+            ends = {steps(mpi_tmp_path / "many" / "posterior" / f"chain-{chain}")[0] for chain in range(chains)}
+            assert ends == {looks[0]["iteration"]}
 
 
 def test_chains_are_unlike(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:

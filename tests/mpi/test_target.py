@@ -217,26 +217,35 @@ def test_as_many_bytes_are_sent_as_the_dry_run_says(
         assert (said == 0) == (comm.size == 1)
 
 
-@pytest.mark.parametrize("noise", ["shared", "both"])
+@pytest.mark.parametrize(
+    ("sampler", "noise", "tours"),
+    [
+        ("baoab", "shared", [(3 + 3, True)]),  # position and gradient
+        ("baoab", "both", [(3 + 3 + 2, True)]),  # weight and error, too
+        ("gibbs", "shared", [(3, False), (10, True)]),  # positions; then 6 of a Gram matrix, 3 of a moment, a square
+        ("gibbs", "both", [(4, False), (10, True)]),
+    ],
+)
 def test_as_many_bytes_are_sent_in_a_sweep_as_the_dry_run_says(
-    comm: MPI.Comm, together, data: Path, noise: str
+    comm: MPI.Comm, together, data: Path, sampler: str, noise: str, tours: list[tuple[int, bool]]
 ) -> None:
-    """A full gradient passes every column block once round the ring, and home."""
-    config = build({"rank": 2, "grid": 7, "sampler": "baoab", "noise": noise}).resolved()
+    """A tour passes every column block once round the ring, and home if it comes back changed."""
+    config = build({"rank": 2, "grid": 7, "sampler": sampler, "noise": noise}).resolved()
     ring = Ring(comm, 7)
     with open_ratings(data) as ratings:
         bounds = RatingBlocks(ratings, ring, 0.0).column_bounds
         said = Costs.of(config, ratings, comm.size).sent_per_iteration
-    width = 2 * 3 + (2 if noise == "both" else 0)  # position and gradient, weight and error
 
-    def length(c: int) -> int:
-        return width * int(bounds[c + 1] - bounds[c])
+    def received(width: int, returns: bool) -> int:
+        def length(c: int) -> int:
+            return width * int(bounds[c + 1] - bounds[c])
 
-    met = [
-        c for _, c, _ in ring.tour({c: np.zeros(length(c), np.float32) for c in ring.blocks}, length, come_home=True)
-    ]
-    here = [set(met[at : at + len(ring.blocks)]) for at in range(0, len(met), len(ring.blocks))] + [set(ring.blocks)]
-    received = sum(4 * length(c) for before, now in pairwise(here) for c in now - before)
-    total = comm.allreduce(received)
+        buffers = {c: np.zeros(length(c), np.float32) for c in ring.blocks}
+        met = [c for _, c, _ in ring.tour(buffers, length, come_home=returns)]
+        here = [set(met[at : at + len(ring.blocks)]) for at in range(0, len(met), len(ring.blocks))]
+        here += [set(ring.blocks)] if returns else []
+        return sum(4 * length(c) for before, now in pairwise(here) for c in now - before)
+
+    total = comm.allreduce(sum(received(*tour) for tour in tours))
     with together():
         assert said == pytest.approx(total, rel=0.06)

@@ -48,6 +48,7 @@ class Model(NamedTuple):
     noise: str = "shared"
     nu: float | None = 8.0
     precision: float = 1.0
+    standardised: bool = False  # the priors are those in units of the ratings' sd
 
 
 class View(NamedTuple):
@@ -146,17 +147,19 @@ def draw_prior(theta: np.ndarray, model: Model, rng) -> tuple[np.ndarray, np.nda
 
     ``normal-gamma``: lambda_k ~ Gamma(1, rate 5), m_k ~ N(0, 1 / lambda_k) [Nemeth 2021, 6.3].
     ``normal-wishart``, on the K factors: Lambda ~ W(I, K), m ~ N(0, (2 Lambda)^-1) [Salakhutdinov 2008,
-    eq. 7 and 14]. A bias has m = 0 under every prior, and lambda ~ Gamma(1, rate 5) under these two.
+    eq. 7 and 14]. A bias has m = 0 under every prior, and lambda ~ Gamma(1, rate 5) under these two. Of standardised
+    ratings Gamma(4, rate 3 b) in place of Gamma(1, rate 5), b = 1 / (4 sqrt K), and 1/8 of a bias.
     """
     n, D = theta.shape
     K = model.rank
+    shape, rate, bias_rate = (4, 3 / (4 * np.sqrt(max(K, 1))), 3 / 8) if model.standardised else (1, 5, 5)
     mean, precision = np.zeros(D), model.precision * np.eye(D)
     if model.prior == "fixed":
         return mean, precision
     W, centre = theta[:, :K], theta[:, :K].mean(axis=0)
     if model.prior == "normal-gamma":
-        rate = 5 + ((W - centre) ** 2).sum(axis=0) / 2 + n * centre**2 / (2 * (n + 1))
-        scales = rng.gamma(1 + n / 2, 1 / rate)
+        rate = rate + ((W - centre) ** 2).sum(axis=0) / 2 + n * centre**2 / (2 * (n + 1))
+        scales = rng.gamma(shape + n / 2, 1 / rate)
         mean[:K] = rng.normal(n * centre / (n + 1), 1 / np.sqrt((n + 1) * scales))
         precision[:K, :K] = np.diag(scales)
     else:
@@ -165,7 +168,7 @@ def draw_prior(theta: np.ndarray, model: Model, rng) -> tuple[np.ndarray, np.nda
         precision[:K, :K] = drawn = np.reshape(drawn, (K, K))
         mean[:K] = rng.multivariate_normal(n * centre / (2 + n), np.linalg.inv((2 + n) * drawn))
     if model.biases:
-        precision[K, K] = rng.gamma(1 + n / 2, 1 / (5 + (theta[:, K] ** 2).sum() / 2))
+        precision[K, K] = rng.gamma(shape + n / 2, 1 / (bias_rate + (theta[:, K] ** 2).sum() / 2))
     return mean, precision
 
 
@@ -188,20 +191,22 @@ def draw_noise(state: State, squared: np.ndarray, sides: list[View], model: Mode
         state.tau = rng.gamma(1 + len(squared) / 2, 1 / (1 + total / 2))
 
 
+def draw_side(state: State, side: int, residuals: np.ndarray, view: View, model: Model, z: np.ndarray) -> None:
+    """Draw theta of one side in place, from standard normals ``z`` (n, D); residuals as in `sweep`."""
+    features = state.theta[1 - side].copy()
+    targets = residuals[view.order]
+    if model.biases:
+        targets = targets - features[view.other, model.rank]
+        features[:, model.rank] = 1
+    weights = state.tau * state.g[side][view.own] * state.g[1 - side][view.other]
+    mean, precision = state.prior[side]
+    state.theta[side] = draw_rows(view.indptr, view.other, targets, weights, features, precision, precision @ mean, z)
+
+
 def sweep(state: State, residuals: np.ndarray, sides: list[View], model: Model, rng) -> None:
     """Draw everything once, in place; ``residuals`` (N,) are the ratings minus mu, in row-wise order."""
     for side, view in enumerate(sides):
-        features = state.theta[1 - side].copy()
-        targets = residuals[view.order]
-        if model.biases:
-            targets = targets - features[view.other, model.rank]
-            features[:, model.rank] = 1
-        weights = state.tau * state.g[side][view.own] * state.g[1 - side][view.other]
-        mean, precision = state.prior[side]
-        z = rng.standard_normal(state.theta[side].shape)
-        state.theta[side] = draw_rows(
-            view.indptr, view.other, targets, weights, features, precision, precision @ mean, z
-        )
+        draw_side(state, side, residuals, view, model, rng.standard_normal(state.theta[side].shape))
     state.prior = [draw_prior(theta, model, rng) for theta in state.theta]
     errors = residuals - predictor(state.theta, model.rank, sides[0].own, sides[0].other)
     draw_noise(state, errors**2, sides, model, rng)
@@ -221,28 +226,34 @@ def start(model: Model, shape: tuple[int, int], rng) -> State:
 
 def gibbs(
     train, test, shape, *, rank, prior="normal-gamma", biases=True, centre=True, tau=None, noise="shared",
-    nu=8.0, sweeps=300, burn_in=50, seed=0, n_threads=1,
+    nu=8.0, sweeps=300, burn_in=50, seed=0, n_threads=1, standardise=False,
 ) -> GibbsResult:  # fmt: skip
-    """Sample the posterior given ``train`` and predict ``test``, each (indptr, indices, values) in CSR."""
+    """Sample the posterior given ``train`` and predict ``test``, each (indptr, indices, values) in CSR.
+
+    With ``standardise`` the ratings are divided by the root of their mean square about mu; what is said of ratings
+    and tau is in their own unit, the factors are not.
+    """
     numba.set_num_threads(n_threads)
-    model, rng = Model(rank, prior, biases, tau, noise, nu), np.random.default_rng(seed)
+    model = Model(rank, prior, biases, tau, noise, nu, standardised=standardise)
+    rng = np.random.default_rng(seed)
     (rows, columns, values), (test_rows, test_columns, test_values) = (
         (np.repeat(np.arange(shape[0]), np.diff(p)), np.asarray(i, np.int64), np.asarray(x, np.float64))
         for p, i, x in (train, test)
     )
     mu = values.mean() if centre else 0.0
+    scale = np.sqrt(np.mean((values - mu) ** 2)) if standardise else 1.0
     sides, state = views(rows, columns, shape), start(model, shape, rng)
     sums, traces = None, []
     for number in range(sweeps):
-        sweep(state, values - mu, sides, model, rng)
+        sweep(state, (values - mu) / scale, sides, model, rng)
         if number < burn_in:
             continue
-        prediction = mu + predictor(state.theta, rank, test_rows, test_columns)
-        variance = 1 / (state.tau * state.g[0][test_rows] * state.g[1][test_columns])
+        prediction = mu + scale * predictor(state.theta, rank, test_rows, test_columns)
+        variance = scale**2 / (state.tau * state.g[0][test_rows] * state.g[1][test_columns])
         draw = [prediction, prediction**2, variance, *state.theta, *state.g]
         sums = draw if sums is None else [total + x for total, x in zip(sums, draw, strict=True)]
         rmse = scores.rmse(test_values, sums[0] / (len(traces) + 1))
-        traces.append((rmse, state.tau, *state.nu))
+        traces.append((rmse, state.tau / scale**2, *state.nu))
     mean, square, noise_variance, *rest = (total / len(traces) for total in sums)
     sd, trace = np.sqrt(np.maximum(square - mean**2, 0)), np.array(traces)
     return GibbsResult(trace[-1, 0], trace[:, 0], trace[:, 1], trace[:, 2:], mean, sd, noise_variance, *rest)
@@ -266,6 +277,7 @@ def main() -> None:
     parser.add_argument("--tau", type=float, help="default: sampled")
     parser.add_argument("--no-biases", dest="biases", action="store_false")
     parser.add_argument("--no-center", dest="centre", action="store_false")
+    parser.add_argument("--standardise", action="store_true", help="the priors of dsgmcmc's default")
     parser.add_argument("--sweeps", type=int, default=400)
     parser.add_argument("--burn-in", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)

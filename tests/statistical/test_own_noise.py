@@ -105,7 +105,7 @@ def test_own_noise_agrees_with_gibbs(unequal):
     data, _, runs = unequal
     summary, found, _ = runs["both"]
     train, test, shape = from_ratings(data)
-    exact = gibbs(train, test, shape, rank=RANK, noise="both", nu=None, sweeps=500, burn_in=100)
+    exact = gibbs(train, test, shape, rank=RANK, noise="both", nu=None, sweeps=500, burn_in=100, standardise=True)
     assert np.mean(np.sqrt(found.variance)) == pytest.approx(np.mean(exact.sd), rel=0.04)
     assert summary["rmse_mean"] == pytest.approx(exact.rmse_mean, abs=0.002)
     log_noise = np.log(found.noise_variance), np.log(exact.noise_variance)
@@ -130,7 +130,7 @@ def test_baoab_agrees_with_gibbs(equal):
     data, runs = equal
     summary, found, _ = runs["shared"]
     train, test, shape = from_ratings(data)
-    exact = gibbs(train, test, shape, rank=RANK, sweeps=700, burn_in=100)
+    exact = gibbs(train, test, shape, rank=RANK, sweeps=700, burn_in=100, standardise=True)
     sd = np.sqrt(found.variance)
     assert summary["tau"] == pytest.approx(exact.tau.mean(), rel=0.01)
     assert sd.mean() / exact.sd.mean() == pytest.approx(1.0, abs=0.03)
@@ -144,7 +144,7 @@ def test_prediction_is_as_good_as_the_data_allow(equal, tmp_path, sampler):
     data, runs = equal
     summary = runs["shared"][0] if sampler == "baoab" else sampled(data, tmp_path / "run", "shared", 600, sampler)[0]
     train, test, shape = from_ratings(data)
-    exact = gibbs(train, test, shape, rank=RANK, sweeps=250, burn_in=50)
+    exact = gibbs(train, test, shape, rank=RANK, sweeps=250, burn_in=50, standardise=True)
     assert summary["rmse_mean"] == pytest.approx(exact.rmse_mean, rel=0.01)
     bound = 1.02 * SIGMA * np.sqrt(1 + (RANK + 1) * sum(shape) / len(train[2]))
     assert summary["rmse_mean"] <= bound

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from mpi4py import MPI
 from support import csr, factor_target
 
 from dsgmcmc.data.ratings import write_ratings
+from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
 from dsgmcmc.targets.factorisation.target import FactorTarget
@@ -73,16 +75,20 @@ class Problem:
         self.prior_mean = np.array([0.3, -0.2, 0.0])
         self.prior_precision = np.array([1.0, 3.0, 2.0])
 
-    def target(self, grid: int, schedule: ScheduleName, sampler: SGLD) -> FactorTarget:
+    def target(self, grid: int, schedule: ScheduleName, sampler: Sampler[Any]) -> FactorTarget:
         model = HyperparameterModel(RANK, True, "fixed", 1.0, TAU)
         frozen = frozenset({Factor.H})
         target = factor_target(MPI.COMM_SELF, self.path, grid, schedule, model, sampler, frozen=frozen)
         target.hyperparameters.mean[Factor.W][0] = self.prior_mean
         target.hyperparameters.precision[Factor.W][0] = self.prior_precision
+        self.hold(target)
+        return target
+
+    def hold(self, target: FactorTarget) -> None:
+        """Set the columns to what they are held at."""
         for block in target.blocks():
             if block.factor == Factor.H:
                 block["theta"][:] = self.h[block.start : block.start + len(block.counts)]
-        return target
 
     def laws(self, target: FactorTarget, eps: float) -> list[Law]:
         """Of every row; from the ratings, not from the target's gradient."""
@@ -105,7 +111,9 @@ class Problem:
         return found
 
 
-def batches(target: FactorTarget, sampler: SGLD, laws: list[Law]) -> tuple[np.ndarray, np.ndarray]:
+def batches(
+    target: FactorTarget, sampler: Sampler[Any], laws: list[Law], length: int = LENGTH, burn_in: int = BURN_IN
+) -> tuple[np.ndarray, np.ndarray]:
     """Means over batches, far longer than correlations, of theta - m and of its outer products.
 
     Returns
@@ -116,14 +124,14 @@ def batches(target: FactorTarget, sampler: SGLD, laws: list[Law]) -> tuple[np.nd
     first = np.zeros((BATCHES, *mean.shape))
     second = np.zeros((BATCHES, *mean.shape, mean.shape[1]))
     rows = [row for row, _ in target.circulation.pairs()]
-    for iteration in range(BURN_IN + BATCHES * LENGTH):
+    for iteration in range(burn_in + BATCHES * length):
         target.begin(iteration)
         sampler.step(target, iteration)
-        batch = (iteration - BURN_IN) // LENGTH
+        batch = (iteration - burn_in) // length
         if batch >= 0:
             offset = np.concatenate([block["theta"] for block in rows]) - mean
-            first[batch] += offset / LENGTH
-            second[batch] += offset[:, :, None] * offset[:, None, :] / LENGTH
+            first[batch] += offset / length
+            second[batch] += offset[:, :, None] * offset[:, None, :] / length
     return first, second
 
 

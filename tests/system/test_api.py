@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+import pickle
+import shutil
 import subprocess
 import sys
 
@@ -17,6 +19,8 @@ import dsgmcmc as package
 from dsgmcmc import BPMF, bpmf, open_run
 from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.predict import Options, Predictor
 
 SHORT = {"rank": 2, "sampler": "baoab", "iterations": 80, "burn_in": 30, "options": {"grid": 2, "evaluate_every": 20}}
 
@@ -101,7 +105,7 @@ def test_recommendations(model, ratings):
     """What was not rated, best first, as columns."""
     user = int(ratings[0][0])
     found = model.recommend([user], n=3)
-    assert list(found) == ["user_id", "item_id", "score", "rank"]
+    assert list(found) == ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
     assert found["rank"].tolist() == [1, 2, 3]
     assert not set(model.recommend([user], n=3, include_rated=True)["item_id"]) <= set(found["item_id"])
     with pytest.raises(InputError, match="unknown"):
@@ -243,3 +247,66 @@ def test_open_run_reads_lazily(tmp_path):
     assert opened.moments[0].mean["item"][row].shape == (4,)
     assert opened.draw(0).theta["user"].shape == (len(opened.users), 4)
     run(*dsgmcmc("info", made.path)).expect(0)
+
+
+def test_a_pickled_model_needs_no_files(ratings, tmp_path):
+    """It predicts and recommends where its run and its ratings are gone, as on another machine."""
+    i, j, x = ratings
+    model = BPMF(**SHORT, random_state=3).fit(np.column_stack([i, j]), x)
+    expected = model.predict([[3, 5]]), model.recommend([3, 4], n=3)
+    content = pickle.dumps(model)
+    shutil.rmtree(model.run_.path.parent)
+    again = pickle.loads(content)
+    np.testing.assert_array_equal(again.predict([[3, 5]]), expected[0])
+    assert {name: column.tolist() for name, column in again.recommend([3, 4], n=3).items()} == {
+        name: column.tolist() for name, column in expected[1].items()
+    }
+    assert len(again.run_.draws) == len(model.run_.draws)
+
+
+def test_a_run_of_the_command_line_is_a_model(tmp_path):
+    """Predictions are those of the run; its ratings are found where they were moved; it can be sampled on."""
+    made = make_run(tmp_path)
+    moved = made.data.rename(tmp_path / "moved.h5")
+    model = BPMF.load(made.path)
+    pairs = np.array([[made.users[0], made.items[0]], [made.users[1], made.items[2]]])
+    expected = Predictor(made.open(), Options(clip=True))
+    rows = [made.open().vocabulary(kind).index_of(column) for kind, column in zip(KINDS, pairs.T, strict=True)]
+    np.testing.assert_array_equal(model.predict(pairs), expected(*rows).mean.astype(np.float64))
+    with pytest.raises(InputError, match="say where it is"):
+        model.recommend([made.users[0]])
+    assert len(BPMF.load(made.path, data=moved).recommend([made.users[0]], n=2)["rank"]) == 2
+    assert "saved draws" in repr(model.run_)
+    longer = model.set_params(iterations=140).fit(moved)
+    assert longer.run_.config.iterations == 140
+
+
+def test_thompson_explores(model):
+    """Another draw each time, unless a seed says which."""
+    users = model.users_[:8]
+    answers = [model.recommend(users, n=1, by="thompson")["item_id"].tolist() for _ in range(6)]
+    assert len(set(map(tuple, answers))) > 1
+    seeded = [model.recommend(users, n=1, by="thompson", seed=5)["item_id"].tolist() for _ in range(2)]
+    assert seeded[0] == seeded[1]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda m: m.recommend([1], by="foo"), "expected one of mean"),
+        (lambda m: m.recommend(1), "list of names"),
+        (lambda m: m.recommend("u42"), "list of names"),
+        (lambda m: m.recommend([1], n=2.5), "whole number"),
+        (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
+        (lambda _: BPMF().fit(None), r"shape \(n, 3\)"),
+        (lambda _: BPMF(random_state="a").fit("r.csv"), "random_state 'a'"),
+        (lambda _: BPMF(clip="x").fit("r.csv"), "clip='x'"),
+        (lambda _: BPMF(unknown="x").fit("r.csv"), "unknown='x'"),
+        (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "a parameter of its own"),
+        (lambda _: BPMF(iterations=10).fit("r.csv"), "before the first draw"),
+    ],
+)
+def test_what_python_is_told_wrong(model, call, words):
+    """In words of Python, before anything is sampled; none is taken in silence."""
+    with pytest.raises((InputError, ValueError), match=words):
+        call(model)

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 import typer
 from support import run
+from typer.testing import CliRunner
 
 from dsgmcmc.cli.app import app
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-EXECUTED = ["own-likelihood.md", "own-sampler.md", "tutorial.md"]
+EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "tutorial.md"]
 ELSEWHERE = ["own-target.md"]  # in a test of its own, under mpirun
 
 
@@ -33,6 +34,37 @@ def test_examples_run(name, tmp_path):
     script = tmp_path / "page.py"
     script.write_text(f"import os\nos.chdir({str(tmp_path)!r})\n{code}", encoding="utf-8")
     run(sys.executable, "-W", "error", script).expect(0)
+
+
+def test_the_python_of_the_readme_runs(tmp_path):
+    """On a file of ratings beside it, and a run."""
+    lines = [f"{user},{item},{1 + (user * item) % 5}" for user in range(1, 20) for item in range(1, 21)]
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(lines), encoding="utf-8")
+    (code,) = blocks(DOCS.parent / "README.md", "python")
+    beforehand = 'from dsgmcmc import BPMF\nBPMF(rank=2, iterations=120, out="run").fit("ratings.csv")\n'
+    run(sys.executable, "-c", f"import os\nos.chdir({str(tmp_path)!r})\n{beforehand}{code}").expect(0)
+
+
+def test_the_commands_of_the_tutorial_run(tmp_path, monkeypatch):
+    """One after the other, as they stand, on a small data set in the place of MovieLens 1M, which is so not fetched."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ml-1m").mkdir()
+    users, items = [1, 2, *range(35, 51)], [*range(1, 14), 661, 1193]
+    rated = [(u, i) for u in users for i in items if (u + i) % 3]
+    movielens = "".join(f"{u}::{i}::{1 + (u * i) % 5}::0\n" for u, i in rated)
+    (tmp_path / "ml-1m" / "ratings.dat").write_text(movielens, encoding="utf-8")
+    (tmp_path / "ml-1m" / "movies.dat").write_text("1::One (1995)::Drama\n2::Two (1996)::Drama\n", encoding="latin-1")
+    Path("new_users.csv").write_text("user,item,rating\n9001,1,5\n9001,2,3\n", encoding="utf-8")
+    Path("pairs.csv").write_text("user,item\n1,2\n2,3\n", encoding="utf-8")
+    for line in "\n".join(blocks(DOCS / "tutorial.md", "sh")).splitlines():
+        given, _, command = line.rpartition(" | ")
+        words = shlex.split(command, comments=True)
+        if words[:1] == ["mpirun"]:
+            run(*words[:3], sys.executable, "-m", *words[3:]).expect(0)
+        elif words:
+            piped = shlex.split(given)[1].encode().decode("unicode_escape") if given else None
+            done = CliRunner().invoke(app, words[1:], input=piped)
+            assert done.exit_code == 0, (line, done.output, done.exception)
 
 
 def test_no_python_is_left_unexecuted():

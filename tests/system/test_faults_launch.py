@@ -93,8 +93,8 @@ def test_every_process_has_a_log_and_the_terminal_hears_one(data: Path, tmp_path
     texts = [(logs / f"process-0000{rank}.log").read_text() for rank in range(3)]
     for rank, text in enumerate(texts):
         assert f"process {rank} of 3 is " in text
-        assert "stopping at iteration 60" in text
-    assert result.err.count("stopping at iteration 60") == 1
+        assert "pausing at iteration 60" in text
+    assert result.err.count("pausing at iteration 60") == 1
     assert result.err.count("process 1 of 3 is") == 0
 
 

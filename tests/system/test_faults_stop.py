@@ -92,6 +92,20 @@ def test_every_way_of_asking_to_stop_loses_nothing(data: Path, tmp_path: Path) -
     expect_same(data, out, tmp_path)
 
 
+def test_chains_that_end_together_stop_together(data: Path, tmp_path: Path) -> None:
+    """A process of one chain is told to stop: the other chain stops at the next look, wherever the first one is."""
+    out, chains = tmp_path / "run", "--chains=2"
+    with Running(command(data, out, 2, chains, "--until=rhat=1.00001", "--checkpoint-every=1h")) as running:
+        sampling(running, out, 0)
+        os.kill(rank_pid(running, 1), signal.SIGUSR1)
+        running.wait().expect(75)
+    iterations = 50 + max(steps(out / "checkpoints" / f"chain-{chain}")[-1] for chain in (0, 1))
+    run(*command(data, out, None, chains, "--until=none", iterations=iterations)).expect(0)
+    settings = {**SETTINGS, "sampler": SAMPLER, "chains": 2, "iterations": iterations}
+    assert sample(MPI.COMM_SELF, data, tmp_path / "alone", **settings) == 0
+    assert digest(out) == digest(tmp_path / "alone")
+
+
 def test_sigterm_to_mpirun_keeps_the_checkpoint_before(data: Path, tmp_path: Path) -> None:
     """Open MPI kills its processes 0.2 s later, whatever they do: what was complete stays so."""
     out = tmp_path / "run"

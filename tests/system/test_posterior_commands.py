@@ -118,19 +118,20 @@ def test_several_processes_predict_as_one_does(made, tmp_path):
 
 
 def test_unknown_names(made, tmp_path):
-    """Refused with the first five; predicted from the prior with a larger sd; or left empty."""
+    """Refused with the first five; predicted from the prior with a larger sd than is usual; or left empty."""
     source = tmp_path / "pairs.csv"
-    source.write_text(f"{made.users[0]},{made.items[0]}\n" + "".join(f"{-k},{made.items[0]}\n" for k in range(1, 8)))
+    users = [*made.users[:9], *range(-1, -8, -1)]
+    source.write_text("".join(f"{user},{made.items[0]}\n" for user in users))
     with pytest.raises(InputError, match=r"7 users are unknown to the run: -1, -2, -3, -4, -5, \.\.\..*--unknown"):
         invoke("predict", made.path, source, "-o", tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
     invoke("predict", made.path, source, "-o", tmp_path / "out.csv", "--unknown", "prior")
     rows = table(tmp_path / "out.csv")
-    assert len({row["mean"] for row in rows[1:]}) == 1
-    assert float(rows[1]["sd"]) > float(rows[0]["sd"])
+    assert len({row["mean"] for row in rows[9:]}) == 1
+    assert float(rows[9]["sd"]) > np.median([float(row["sd"]) for row in rows[:9]])
     invoke("predict", made.path, source, "-o", tmp_path / "out.csv", "--unknown", "nan")
     empty = [row["mean"] in (None, "") for row in table(tmp_path / "out.csv")]
-    assert empty == [False] + [True] * 7
+    assert empty == [False] * 9 + [True] * 7
 
 
 BAD_PAIRS = {
@@ -163,7 +164,7 @@ def test_recommend_writes_what_it_prints(made, tmp_path):
     user = made.users[0]
     invoke("recommend", made.path, "--all", "--top", "3", "-o", tmp_path / "top.csv")
     rows = [row for row in table(tmp_path / "top.csv") if row["user_id"] == str(user)]
-    assert list(rows[0]) == ["user_id", "item_id", "score", "rank"]
+    assert list(rows[0]) == ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
     assert [row["rank"] for row in rows] == ["1", "2", "3"]
     arguments = ("recommend", made.path, "--user", str(user), "--top", "3", "--items", titles)
     printed = json.loads(invoke(*arguments, "--json"))
@@ -241,6 +242,23 @@ def test_foldin_refuses_columns_that_are_not_there(made, tmp_path, arguments, me
     duckdb.sql(f"COPY (SELECT -5 AS x, {made.items[1]} AS y) TO '{pairs}'")
     with pytest.raises(InputError, match=message):
         invoke("foldin", made.path, new, *(str(pairs) if part == "PAIRS" else part for part in arguments))
+
+
+def test_foldin_takes_what_it_can(made, tmp_path):
+    """One unknown item among many, one user that the run knows: the others get theirs, and it is said."""
+    lines = [f"-5,{made.items[0]},3", "-5,4242,3", f"{made.users[0]},{made.items[1]},3", f"-6,{made.items[1]},50"]
+    (tmp_path / "new.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
+    (tmp_path / "same.csv").write_text("user,item,rating\n" + "\n".join([lines[0], lines[3]]) + "\n")
+    outputs = []
+    for name in ("new.csv", "same.csv"):
+        result = CliRunner().invoke(app, ["foldin", str(made.path), str(tmp_path / name), "--json"])
+        assert result.exit_code == 0
+        outputs.append(result.stdout)
+        said = result.stderr
+        assert ("one item is unknown to the run: 4242" in said) == (name == "new.csv")
+        assert (f"known to the run ({made.users[0]})" in said) == (name == "new.csv")
+        assert "outside" in said
+    assert outputs[0] == outputs[1]
 
 
 BAD_RATINGS = {

@@ -19,6 +19,9 @@ from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.diagnostics.report.charts import Series, line_chart, number, ticks
 from dsgmcmc.errors import InputError
 
+#: How a run ended, its sizes and the simplest predictors: what a reader looks for first.
+HEAD = ("finished: 120 iterations", "training ratings, ", "RMSE, biases only", "RMSE, mean only", "@media print")
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 #: Run inside the page: every text of every chart, what overlaps, what is too small, what lies outside.
@@ -124,9 +127,16 @@ def test_the_page_has_what_it_promises(page):
     sections = re.findall(r"<h2>(.*?)</h2>", text)
     assert sections == [
         *("Error while sampling", "Traces", "Convergence", "Calibration", "Residuals", "Where the error is"),
-        *("Time and communication", "Configuration"),
+        *("Time and communication", "Configuration", "Words"),
     ]
-    for needed in ("--chains 4", "stochastic-gradient", "RMSE by time", "Probability integral transform", "process 0"):
+    for needed in (
+        "--chains 4",
+        "stochastic-gradient",
+        "RMSE by time",
+        "Probability integral transform",
+        "process 0",
+        *HEAD,
+    ):
         assert needed in text
     assert re.search(r'<td>sampler.name</td><td class="differs">baoab</td><td class="differs">psgld</td>', text)
     assert "nan" not in re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL).replace("nand", "")

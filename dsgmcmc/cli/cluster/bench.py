@@ -24,10 +24,13 @@ def kernels(
     repeats: RepeatsOption = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """Ratings a second of the gradient kernel on one core, for several ranks."""
+    """Speed of the gradient kernel and of Gibbs sampling's sums of outer products on one core, for several ranks.
+
+    Of the latter also the operations that they need, beside the most that the core can do.
+    """
     from dsgmcmc.cluster.bench import kernels as measure
 
-    _show("gradient kernel, one core", measure(_numbers(rank, "--rank"), repeats), as_json)
+    _show("kernels, one core", measure(_numbers(rank, "--rank"), repeats), as_json)
 
 
 @bench.command()

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dsgmcmc.errors import EXIT_INTERRUPTED
+from dsgmcmc.errors import EXIT_INTERRUPTED, InputError
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ingest import Summary
@@ -52,7 +52,12 @@ class Format(StrEnum):
 
 
 def prepare(
-    ratings: Annotated[list[str], typer.Argument(metavar="RATINGS...", help="Files, folders or globs with ratings.")],
+    ratings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RATINGS...", help="Files, folders or globs with ratings.", default_factory=list, show_default=False
+        ),
+    ],
     out: Annotated[Path, typer.Argument(metavar="OUT.h5", help="Ratings file to write.")],
     format: Annotated[
         Format | None,
@@ -81,6 +86,32 @@ def prepare(
     duplicates: Annotated[
         Duplicates, typer.Option(help="Where a user rated an item more than once: refuse, or take which.")
     ] = Duplicates.error,
+    user_features: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What is known of users: CSV or other text with a header, Parquet, or a SciPy matrix. Texts become "
+            "categories, those with a separator lists of them, numbers are standardised.",
+        ),
+    ] = None,
+    user_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="That names the users; of a matrix a file with the names of its rows.",
+            show_default="one that is called so, or the first",
+        ),
+    ] = None,
+    item_features: Annotated[Path | None, typer.Option(metavar="FILE", help="The same of items.")] = None,
+    item_id: Annotated[str | None, typer.Option(metavar="COLUMN", help="The same of items.")] = None,
+    feature_kinds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN=KIND,...",
+            help="What columns are, if not what they look like: number, category, list, year, flag, skip.",
+        ),
+    ] = None,
+    separator: Annotated[str, typer.Option(help="Between the values of a list.")] = "|",
     memory: Annotated[
         str | None,
         typer.Option(
@@ -101,21 +132,24 @@ def prepare(
 
     Users and items may be numbers or any text. A folder may hold many files; one of MovieLens' is recognised.
 
-    For example:
-
-        dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5
-
-        dsgmcmc prepare ml-25m/ ml-25m.h5 --split temporal
-
-        dsgmcmc prepare 'parts/*.parquet' all.h5 --columns user=buyer,item=sku,rating=stars
-
-        dsgmcmc prepare u1.base u1.h5 --test u1.test
+    \b
+    Examples:
+      dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5
+      dsgmcmc prepare ml-25m/ ml-25m.h5 --split temporal
+      dsgmcmc prepare 'parts/*.parquet' all.h5 --columns user=buyer,item=sku,rating=stars
+      dsgmcmc prepare u1.base u1.h5 --test u1.test
+      dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5 --user-features ml-1m/users.dat --item-features ml-1m/movies.dat
+      dsgmcmc prepare r.csv r.h5 --user-features users.csv --feature-kinds age=number,occupation=category
     """
+    if not ratings:
+        raise InputError(f"say what to make, too: dsgmcmc prepare {out} OUT.h5")
     # a batch system's stop leaves no temporary files either
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     from dsgmcmc.data.ingest import prepare_ratings
+    from dsgmcmc.data.ingest.features import describe
     from dsgmcmc.data.session import parse_bytes
 
+    files, names = {"user": user_features, "item": item_features}, {"user": user_id, "item": item_id}
     try:
         with _progress() as report:
             summary = prepare_ratings(
@@ -128,6 +162,7 @@ def prepare(
                 split=split.value,
                 test=test,
                 duplicates=duplicates,
+                described=describe(files, names, feature_kinds, separator),
                 memory=None if memory is None else parse_bytes(memory),
                 temp_dir=temp_dir,
                 threads=threads,
@@ -166,7 +201,18 @@ def _show(summary: Summary) -> None:
         "training": f"{summary.train:,}",
         "test": f"{summary.test:,} ({share:.1%})",
         "rows are": rows,
+        **{f"{entity} features": _features(entity, found) for entity, found in summary.features.items()},
+        "columns": summary.columns,
         "file": f"{summary.path}, {summary.bytes / 1e6:,.1f} MB",
     }.items():
         table.add_row(name, value)
     Console(highlight=False).print(table)
+    for note in (note for found in summary.features.values() for note in found["notes"]):
+        print(f"dsgmcmc: {note}", file=sys.stderr)
+
+
+def _features(entity: str, found: dict[str, Any]) -> str:
+    groups = ", ".join(f"{group} {number}" if number > 1 else group for group, number in found["groups"].items())
+    without = f"; {found['unknown']:,} {entity}s have none" if found["unknown"] else ""
+    cold = f"; {found['unrated']:,} {entity}s have features and no ratings" if found["unrated"] else ""
+    return f"{sum(found['groups'].values()):,}: {groups}{without}{cold}"

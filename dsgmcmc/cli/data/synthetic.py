@@ -22,7 +22,7 @@ def synthetic(
         typer.Option(
             metavar="NU",
             help="Users and items have noise of their own: precisions times Gamma(NU/2, NU/2).",
-            show_default="(none)",
+            show_default="none",
         ),
     ] = None,
     half_stars: Annotated[bool, typer.Option("--half-stars/--real", help="0.5, 1, ... 5, or real numbers.")] = True,

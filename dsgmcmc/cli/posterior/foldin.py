@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +10,12 @@ from typing import Annotated
 import typer
 
 from dsgmcmc.cli.options import (
+    AtLeastOption,
     By,
     IntervalOption,
     ItemsOption,
     OutOption,
+    ProbabilitiesOption,
     RunArgument,
     TopOption,
     Unknown,
@@ -45,6 +48,8 @@ def foldin(
     items: ItemsOption = None,
     of_mean: Annotated[bool, typer.Option("--of-mean", help="With --pairs: without the noise of a rating.")] = False,
     interval: IntervalOption = 0.9,
+    at_least: AtLeastOption = None,
+    probabilities: ProbabilitiesOption = False,
     clip: Annotated[bool, typer.Option("--clip", help="With --pairs: into the range of the ratings.")] = False,
     unknown: Annotated[
         Unknown, typer.Option(help="With --pairs: unknown names: refuse, predict from the prior, or leave empty.")
@@ -60,13 +65,21 @@ def foldin(
         str | None,
         typer.Option(metavar="user=U,item=I", help="With --pairs: the same of PAIRS, whose columns may be others."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of Thompson sampling and noise scales.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Seed of Thompson sampling and of noise scales.",
+            show_default="another each time; of noise scales 0",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print recommendations as JSON.")] = False,
 ) -> None:
     """Recommend to users that the run has never seen, or predict for new users or items.
 
     Their exact conditional posterior is worked out given each saved draw, so the uncertainty of few ratings shows.
-    With --pairs their ratings are predicted; without, new users get recommendations.
+    With --pairs their ratings are predicted; without, new users get recommendations. Ratings of unknown items, and
+    of users that the run knows, are left out with a warning.
 
     \b
     Examples:
@@ -92,11 +105,15 @@ def foldin(
         raise InputError("--new items needs --pairs: recommendations are for users")
     if pairs is None and pair_columns is not None:
         raise InputError("--pair-columns names columns of a file of pairs: give it with --pairs")
+    if pairs is None and (at_least is not None or probabilities):
+        raise InputError("--at-least and --probabilities are of pairs: give them with --pairs")
     names = parse_pair_columns(pair_columns, "--pair-columns")
     opened = open_run(run)
-    newcomers = fold_in_file(opened, ratings, kind, columns, seed)
+    newcomers, notes = fold_in_file(opened, ratings, kind, columns, seed or 0)
+    for note in notes:
+        print(f"warning: {note}", file=sys.stderr)
     if pairs is not None:
-        options = Options("draws", of_mean, interval, clip)
+        options = Options("draws", of_mean, interval, clip, at_least, probabilities)
         predict_table(opened, pairs, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
         return
     ranking = Ranking(top, by.value, z, "draws", seed)

@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from dsgmcmc.cli.options import From, FromOption, IntervalOption, OutOption, RunArgument, Unknown
+from dsgmcmc.cli.options import (
+    AtLeastOption,
+    From,
+    FromOption,
+    IntervalOption,
+    OutOption,
+    ProbabilitiesOption,
+    RunArgument,
+    Unknown,
+)
 from dsgmcmc.errors import EXIT_DONE
 from dsgmcmc.parallel import launch
 
@@ -22,6 +31,8 @@ def predict(
         bool, typer.Option("--of-mean", help="The predictor alone, without the noise of a rating.")
     ] = False,
     interval: IntervalOption = 0.9,
+    at_least: AtLeastOption = None,
+    probabilities: ProbabilitiesOption = False,
     clip: Annotated[
         bool, typer.Option("--clip", help="Move means and quantiles into the range of the ratings.")
     ] = False,
@@ -38,12 +49,14 @@ def predict(
 
     PAIRS has original user and item names. Its rows and columns are kept, in their order, and mean, sd and two
     quantiles are added. From draws, these are of the mixture over the saved draws; from moments, of a normal
-    that leaves out how factors covary.
+    that leaves out how factors covary. Where ratings have levels, such as stars, --at-least and --probabilities add
+    how probable they are: those of an ordinal likelihood, or of a Gaussian's ratings rounded to the next level.
 
     \b
     Examples:
       dsgmcmc predict run pairs.csv -o predicted.csv
       dsgmcmc predict run pairs.parquet -o predicted.parquet --interval 0.5 --clip
+      dsgmcmc predict run pairs.csv -o predicted.csv --at-least 4 --probabilities
       mpirun -n 8 dsgmcmc predict run pairs.parquet -o predicted.parquet
       printf 'user,item\\n1,1193\\n' | dsgmcmc predict run - --unknown prior
     """
@@ -53,7 +66,7 @@ def predict(
     from dsgmcmc.posterior.predict_table import predict_table
     from dsgmcmc.posterior.run import open_run
 
-    options = Options(source.value, of_mean, interval, clip)
+    options = Options(source.value, of_mean, interval, clip, at_least, probabilities)
     names = parse_pair_columns(columns)
 
     def tell(done: dict[str, Any]) -> None:

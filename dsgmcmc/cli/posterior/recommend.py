@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dsgmcmc.cli.options import By, From, FromOption, ItemsOption, OutOption, RunArgument, TopOption, ZOption
+from dsgmcmc.cli.options import (
+    By,
+    DataOption,
+    From,
+    FromOption,
+    ItemsOption,
+    OutOption,
+    RunArgument,
+    TopOption,
+    ZOption,
+)
 from dsgmcmc.cli.posterior.show import show_recommendations
 from dsgmcmc.errors import InputError
-
-DataOption = Annotated[
-    Path | None,
-    typer.Option(metavar="DATA.h5", help="The run's ratings file, if it was moved.", show_default="where it was"),
-]
 
 
 def recommend(
@@ -27,23 +31,34 @@ def recommend(
     out: OutOption = None,
     by: Annotated[By, typer.Option(help="Mean, upper or lower confidence bound, or Thompson sampling.")] = By.mean,
     z: ZOption = 1.0,
+    at_least: Annotated[
+        float | None,
+        typer.Option("--at-least", metavar="RATING", help="Rank by the probability of a rating of at least so much."),
+    ] = None,
     source: FromOption = From.auto,
     items: ItemsOption = None,
+    clip: Annotated[
+        bool, typer.Option("--clip/--no-clip", help="Move scores and quantiles into the range of the ratings.")
+    ] = True,
     include_rated: Annotated[bool, typer.Option("--include-rated", help="Also what the user has rated.")] = False,
     data: DataOption = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of Thompson sampling.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of Thompson sampling.", show_default="another each time")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Recommend items to users, by default those with the highest expected rating.
 
     What a user rated in training is left out, for which the run's ratings file is needed. Scores are of the
-    predictor, without the noise of a rating.
+    predictor, without the noise of a rating; beside them stand its sd and 90 % interval, and how many ratings the
+    item has. An item with few ratings and a wide interval may be there by luck: --by lcb ranks by what is sure.
 
     \b
     Examples:
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat
       dsgmcmc recommend run --all --top 20 -o top.parquet
       dsgmcmc recommend run --user 42 --by ucb --z 1.5 --json
+      dsgmcmc recommend run --user 42 --at-least 4
     """
     import numpy as np
 
@@ -58,7 +73,7 @@ def recommend(
         raise InputError("--all needs --out FILE.csv or FILE.parquet (or --json)")
     output_format(out)
     opened = open_run(run)
-    ranking = Ranking(top, by.value, z, source.value, seed)
+    ranking = Ranking(top, by.value, z, source.value, seed, clip, at_least)
     titles = item_titles(opened.items, items) if items else None
     if everyone:
         users = np.argsort(opened.users.ids, kind="stable").astype(np.int32)

@@ -25,11 +25,14 @@ def show_recommendations(blocks: Iterator[dict[str, Any]], as_json: bool) -> Non
     for name in dict.fromkeys(line["user_id"] for line in lines):
         own = [line for line in lines if line["user_id"] == name]
         table = Table(title=f"user {name}", title_justify="left")
-        for heading in ("rank", "score", "item", *(("name",) if "item_name" in own[0] else ())):
+        headings = ("rank", "score", "sd", "90 % interval", "ratings", "item")
+        for heading in (*headings, *(("name",) if "item_name" in own[0] else ())):
             table.add_column(heading, justify="left" if heading == "name" else "right")
         for line in own:
             named = [line["item_name"]] if "item_name" in line else []
-            table.add_row(str(line["rank"]), f"{line['score']:.3f}", str(line["item_id"]), *named)
+            interval = f"{line['q05']:.2f} to {line['q95']:.2f}"
+            facts = (f"{line['score']:.3f}", f"{line['sd']:.2f}", interval, f"{line['ratings']:,}")
+            table.add_row(str(line["rank"]), *facts, str(line["item_id"]), *named)
         console.print(table)
     if not lines:
         print("nothing is left to recommend: everything was rated", file=sys.stderr)

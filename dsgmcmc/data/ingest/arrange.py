@@ -6,6 +6,8 @@ the version of any library matters.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import duckdb
 import numpy as np
 
@@ -31,8 +33,17 @@ def _hash(*fields: str) -> str:
     return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
 
 
-def number_entities(connection: duckdb.DuckDBPyConnection, seed: int) -> tuple[int, int]:
+def number_entities(
+    connection: duckdb.DuckDBPyConnection, seed: int, described: Mapping[str, str] | None = None
+) -> tuple[int, int]:
     """Make the tables ``users`` and ``items`` (id, k): k from 0 in a seeded random order.
+
+    Parameters
+    ----------
+    connection : DuckDB connection
+    seed : int
+    described : dict of str to str
+        By "user" or "item" a table with the ``id`` of more of them, who may be without ratings.
 
     Returns
     -------
@@ -49,10 +60,11 @@ def number_entities(connection: duckdb.DuckDBPyConnection, seed: int) -> tuple[i
     sizes = []
     for entity in ("user", "item"):
         order = _hash(f"'{seed}'", f"'{entity}'", "id")
+        more = f" UNION SELECT id FROM {described[entity]}" if described and entity in described else ""
         connection.execute(
             f"CREATE TABLE {entity}s AS "
             f"SELECT id, (row_number() OVER (ORDER BY {order}, id) - 1)::BIGINT AS k "
-            f"FROM (SELECT DISTINCT {entity}_id AS id FROM raw)"
+            f"FROM (SELECT DISTINCT {entity}_id AS id FROM raw{more})"
         )
         n = scalar(connection, f"SELECT count(*) FROM {entity}s")
         check_entities(entity, n, scalar(connection, f"SELECT max(strlen(id)) FROM {entity}s"))
@@ -115,8 +127,8 @@ def split(connection: duckdb.DuckDBPyConnection, fraction: float, temporal: bool
     return f"key <= {key}::UBIGINT"
 
 
-def sort_cells(connection: duckdb.DuckDBPyConnection, is_test: str) -> tuple[Int64, int]:
-    """Make the table ``sorted`` (row, col, value, test), by row and column.
+def sort_cells(connection: duckdb.DuckDBPyConnection, is_test: str, n_rows: int) -> tuple[Int64, int]:
+    """Make the table ``sorted`` (row, col, value, test), by row and column, of a matrix of so many rows.
 
     Returns
     -------
@@ -126,9 +138,10 @@ def sort_cells(connection: duckdb.DuckDBPyConnection, is_test: str) -> tuple[Int
     """
     connection.execute(f"CREATE TABLE sorted AS SELECT row, col, value, {is_test} AS test FROM cells ORDER BY row, col")
     connection.execute("DROP TABLE cells")
-    counts = connection.execute("SELECT count(*) AS n FROM sorted GROUP BY row ORDER BY row").fetchnumpy()["n"]
-    indptr = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=indptr[1:])
+    found = connection.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
+    indptr = np.zeros(n_rows + 1, dtype=np.int64)
+    indptr[1 + found["row"]] = found["n"]
+    np.cumsum(indptr, out=indptr)
     return indptr, int(scalar(connection, "SELECT count(*) FROM sorted WHERE test"))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import math
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
@@ -96,7 +97,8 @@ def _fault(source: Source, fields: list[str]) -> str | None:
         if not field:
             return f"the {role} is missing"
         if (role == "rating" and not _is_number(field)) or (role == "timestamp" and not _is_time(field)):
-            return f"the {role} is {field!r}"
+            comma = " (a decimal comma: write a point)" if re.fullmatch(r"-?\d+,\d+", field.strip()) else ""
+            return f"the {role} is {field!r}{comma}"
     return None
 
 

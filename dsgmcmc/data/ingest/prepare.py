@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,10 +13,11 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.ingest import arrange
+from dsgmcmc.data.ingest.features import Description, Encoded, check_kinds, encode, load_description
 from dsgmcmc.data.ingest.files import find_files
 from dsgmcmc.data.ingest.load import create_raw, load, scalar
 from dsgmcmc.data.ingest.sources import inspect, parse_columns
-from dsgmcmc.data.ratings import PARTS, RatingsWriter, open_ratings, row_slabs
+from dsgmcmc.data.ratings import PARTS, SIDES, RatingsWriter, open_ratings, row_slabs
 from dsgmcmc.data.session import Report, Watch, default_memory, open_session
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Int64
@@ -26,7 +27,14 @@ _SLAB = 1_000_000  # ratings in NumPy arrays at a time
 
 @dataclass(frozen=True)
 class Summary:
-    """What was prepared; `users` and `items` whichever of them are the rows."""
+    """What was prepared; `users` and `items` whichever of them are the rows; `columns` of the first file.
+
+    Attributes
+    ----------
+    features : dict
+        By "user" or "item", where they have features: ``groups``, the number of features in each; ``unknown`` and
+        ``unrated``, those without features and those without ratings; ``notes``, what was left out or looks wrong.
+    """
 
     path: str
     users: int
@@ -41,6 +49,8 @@ class Summary:
     transposed: bool
     bytes: int
     content_sha256: str
+    columns: str
+    features: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name."""
@@ -58,6 +68,7 @@ def prepare_ratings(
     split: Literal["random", "temporal"] = "random",
     test: str | None = None,
     duplicates: str = "error",
+    described: Mapping[str, Description] | None = None,
     memory: int | None = None,
     temp_dir: str | os.PathLike[str] | None = None,
     threads: int | None = None,
@@ -82,6 +93,8 @@ def prepare_ratings(
         File (or folder or glob) with the test ratings, instead of a split.
     duplicates : {"error", "first", "last", "mean"}
         What to do with several ratings of one pair.
+    described : dict of str to Description
+        Files with features, of "user", "item" or both. Whom they describe belongs to the matrix, rated or not.
     memory : int
         Bytes that the process should stay within; default `default_memory`.
     temp_dir : path
@@ -100,6 +113,7 @@ def prepare_ratings(
     """
     if test is not None and (test_fraction is not None or split == "temporal"):
         raise InputError("--test names the test ratings: --test-fraction and --split have no meaning with it")
+    described = described or {}
     fraction = 0.1 if test_fraction is None else test_fraction
     if not 0 <= fraction < 1:
         raise InputError(f"--test-fraction {fraction}: expected at least 0 and less than 1")
@@ -121,19 +135,25 @@ def prepare_ratings(
             watch.stage(f"reading {source.path.name}", 0.25 * k / len(sources), 0.25 * (k + 1) / len(sources))
             load(db, source, held_out)
         watch.stage("numbering users and items", 0.25, 0.3)
-        n_users, n_items = arrange.number_entities(db, seed)
-        rows, cols = ("item", "user") if n_items > n_users else ("user", "item")
+        tables = {entity: load_description(db, entity, given) for entity, given in described.items()}
+        check_kinds(tables, described)
+        names = {entity: table.name for entity, table in tables.items()}
+        sizes = dict(zip(("user", "item"), arrange.number_entities(db, seed, names), strict=True))
+        encoded = {entity: encode(db, tables[entity], given, sizes[entity]) for entity, given in described.items()}
+        rows, cols = ("item", "user") if sizes["item"] > sizes["user"] else ("user", "item")
         watch.stage("matching names", 0.3, 0.6)
         arrange.make_cells(db, seed, duplicates, rows, cols)
         db.execute("DROP TABLE raw")
         watch.stage("splitting", 0.6, 0.65)
         is_test = "test" if test else arrange.split(db, fraction, timestamp)
         watch.stage("sorting", 0.65, 0.8)
-        indptr, n_test = arrange.sort_cells(db, is_test)
+        indptr, n_test = arrange.sort_cells(db, is_test, sizes[rows])
         attributes: dict[str, Any] = {"seed": seed, "transposed": rows == "item", "force": force}
         attributes |= _origin([source.path for source, _ in sources])
+        sides = zip(SIDES, (rows, cols), strict=True)
+        attributes["features"] = {side: encoded[entity].features for side, entity in sides if entity in encoded}
         _write(db, out, indptr, n_test, (rows, cols), test is not None, watch, attributes)
-    return _summarise(out)
+    return _summarise(out, sources[0][0].roles, encoded)
 
 
 def _origin(paths: list[Path]) -> dict[str, str]:
@@ -207,7 +227,7 @@ def _write_ids(
         writer.ids(side, names)
 
 
-def _summarise(out: Path) -> Summary:
+def _summarise(out: Path, columns: str, encoded: Mapping[str, Encoded]) -> Summary:
     with open_ratings(out) as ratings:
         users, items = ratings.n_rows, ratings.n_cols
         if ratings.transposed:
@@ -227,4 +247,6 @@ def _summarise(out: Path) -> Summary:
             transposed=ratings.transposed,
             bytes=out.stat().st_size,
             content_sha256=ratings.digest,
+            columns=columns,
+            features={entity: found.summary() for entity, found in encoded.items()},
         )

@@ -66,6 +66,8 @@ class Source:
         For text; for MatrixMarket only `gzipped`.
     skip : int
         For text, number of lines before the first rating.
+    names : tuple of str
+        Names of the columns; empty where the file has none.
     """
 
     path: Path
@@ -76,6 +78,15 @@ class Source:
     header: bool = False
     gzipped: bool = False
     skip: int = 0
+    names: tuple[str, ...] = ()
+
+    @property
+    def roles(self) -> str:
+        """Which column was taken for what, for people to check."""
+        if self.kind in ("mtx", "npz"):
+            return "user row, item column"
+        names = self.names or [f"column {k + 1}" for k in range(self.width)]
+        return ", ".join(f"{role} {names[k]}" for role, k in self.columns.items())
 
     @property
     def quote(self) -> str:
@@ -121,6 +132,9 @@ def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: 
     if not path.is_file():
         raise InputError(f"{path} is not a file")
     if wanted is None and suffix_of(path) not in SUFFIXES:
+        packed = next((what for magic, what in _MAGIC.items() if read_head(path).startswith(magic)), None)
+        if packed is not None:
+            raise InputError(f"{path} is {packed}")
         suffix = f"the suffix {suffix_of(path)!r}" if suffix_of(path) else "no suffix"
         raise InputError(f"{path} has {suffix}: say what it is with --format {'|'.join(FORMATS)}")
     kind, delimiter = FORMATS[wanted or SUFFIXES[suffix_of(path)]]
@@ -193,13 +207,18 @@ def _inspect_text(
     lines = [line for line in every if line.strip()]
     if len(lines) > 1 and not text.endswith("\n"):
         lines.pop()  # may be cut by the sample
-    delimiter = delimiter or _detect_delimiter(lines[:50])
+    plain = [line for line in lines if not line.startswith("#")] or lines
+    delimiter = delimiter or _detect_delimiter(plain[:50])
+    width = len(split_line(plain[0], delimiter))
+    while lines[0] != plain[0] and len(split_line(lines[0], delimiter)) != width:
+        lines.pop(0)  # a comment; a header may begin with # as well
+    comments = every.index(lines[0]) if every[0].startswith("#") else 0
     first = split_line(lines[0], delimiter)
     header = not any(_is_number(field) for field in first)
     names = [field.strip() for field in first] if header else None
     found = _assign(path, names, len(first), columns, timestamp)
-    skip = every.index(lines[0]) + 1 if header else 0
-    return Source(path, "text", found, len(first), delimiter, header, gzipped, skip)
+    skip = every.index(lines[0]) + 1 if header else comments
+    return Source(path, "text", found, len(first), delimiter, header, gzipped, skip, tuple(names or ()))
 
 
 def split_line(line: str, delimiter: str) -> list[str]:
@@ -235,7 +254,8 @@ def _inspect_parquet(path: Path, columns: dict[str, str], timestamp: bool) -> So
             names = rows.columns
     except duckdb.Error as error:
         raise InputError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
-    return Source(path, "parquet", _assign(path, names, len(names), columns, timestamp), len(names))
+    found = _assign(path, names, len(names), columns, timestamp)
+    return Source(path, "parquet", found, len(names), names=tuple(names))
 
 
 def _assign(

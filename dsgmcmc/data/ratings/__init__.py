@@ -1,6 +1,6 @@
 """The ratings file: what ``prepare`` writes and every process reads a row range of.
 
-Format ``dsgmcmc-ratings``, version 1, an HDF5 file with
+Format ``dsgmcmc-ratings``, version 1, or 2 where there are features, an HDF5 file with
 
 ========================  =========================  ===========================================
 ``/train``, ``/test``     ``indptr``                 (I+1,) int64, compressed sparse rows
@@ -8,6 +8,9 @@ Format ``dsgmcmc-ratings``, version 1, an HDF5 file with
 ..                        ``values``                 (nnz,) float32, ratings
 ``/train``                ``column_counts``          (J,) int64, training ratings of each column
 ``/rows/ids``             ``/cols/ids``              int64, or UTF-8 of fixed length: original names
+``/rows/features``        ``indptr indices values``  int64, int32, float32: compressed sparse rows, one of each row
+..                        ``names groups``           (F,) UTF-8 of fixed length, see `Features`
+``/cols/features``                                   the same of columns; either side may have none
 attributes                ``format version``         text is UTF-8 of fixed length
 ..                        ``I J nnz nnz_test``       sizes
 ..                        ``mean min max``           of the training ratings
@@ -21,6 +24,7 @@ rows are the longer side. The file knows nothing of grids or processes. Files co
 reader checks everything that could be wrong before it allocates or indexes by it.
 """
 
+from dsgmcmc.data.ratings.features import SIDES, Features, Side
 from dsgmcmc.data.ratings.format import MAX_ID_BYTES, MAX_SIDE, PARTS, Part, row_slabs
 from dsgmcmc.data.ratings.reader import Ratings, open_ratings
 from dsgmcmc.data.ratings.writer import RatingsWriter, write_ratings
@@ -29,9 +33,12 @@ __all__ = [
     "MAX_ID_BYTES",
     "MAX_SIDE",
     "PARTS",
+    "SIDES",
+    "Features",
     "Part",
     "Ratings",
     "RatingsWriter",
+    "Side",
     "open_ratings",
     "row_slabs",
     "write_ratings",

@@ -12,6 +12,7 @@ from dsgmcmc.types import Array, Float32, Int32, Int64
 
 FORMAT = "dsgmcmc-ratings"
 VERSION = 1
+VERSION_WITH_FEATURES = 2  # a program that knows no features must not sample without them
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
 
@@ -31,9 +32,9 @@ class ContentHash:
         part = self._parts.setdefault((name, data.dtype.str), hashlib.sha256())
         part.update(data.view(np.uint8).data)
 
-    def hexdigest(self, n_rows: int, n_cols: int, transposed: bool) -> str:
+    def hexdigest(self, version: int, n_rows: int, n_cols: int, transposed: bool) -> str:
         """Return the hash of everything seen."""
-        total = hashlib.sha256(f"{FORMAT} {VERSION} {n_rows} {n_cols} {int(transposed)}\n".encode())
+        total = hashlib.sha256(f"{FORMAT} {version} {n_rows} {n_cols} {int(transposed)}\n".encode())
         for (name, dtype), part in sorted(self._parts.items(), key=lambda item: item[0]):
             total.update(f"{name} {dtype} {part.hexdigest()}\n".encode())
         return total.hexdigest()

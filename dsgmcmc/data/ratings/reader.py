@@ -10,12 +10,14 @@ from typing import Any
 import h5py
 import numpy as np
 
+from dsgmcmc.data.ratings.features import SIDES, Features, Side, StoredFeatures
 from dsgmcmc.data.ratings.format import (
     FORMAT,
     MAX_ID_BYTES,
     MAX_SIDE,
     PARTS,
     VERSION,
+    VERSION_WITH_FEATURES,
     ContentHash,
     Part,
     find_bad_cells,
@@ -23,7 +25,7 @@ from dsgmcmc.data.ratings.format import (
 )
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.hdf5 import check_size, plain_dataset
-from dsgmcmc.types import Array, Float32, Int32, Int64
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 _SLAB = 4_000_000  # entries per slab where a whole part is streamed
 
@@ -63,6 +65,8 @@ class Ratings:
         Seed of the order of rows and columns, and of the split.
     source, source_sha256 : str
         Name and hash of the file that the ratings came from.
+    features : dict of {"rows", "cols"} to StoredFeatures
+        Of the sides that have any.
     digest : str
         Hash of the content (`verify` recomputes it), the identity of the data for runs.
 
@@ -81,6 +85,9 @@ class Ratings:
         try:
             self._file = h5py.File(self.path, "r", locking=False)
         except OSError as error:
+            if not h5py.is_hdf5(self.path):
+                advice = f"make one of it with `dsgmcmc prepare {self.path} OUT.h5`"
+                raise self._wrong(f"it is not HDF5; if it holds ratings, {advice}") from error
             raise self._wrong(f"it cannot be opened as HDF5 ({error})") from error
         try:
             self._check()
@@ -145,6 +152,32 @@ class Ratings:
             raise self._wrong(f"/{part} has {bad} in rows {start} to {stop}")
         return indptr, indices, values
 
+    def levels(self, most: int) -> Float64 | None:
+        """Training ratings that there are, (R,) float64 in ascending order; None if there are more than `most`."""
+        found = np.zeros(0, np.float32)
+        for first in range(0, self.nnz, _SLAB):
+            rest = self._read("train/values", first, min(first + _SLAB, self.nnz))
+            for level in found:
+                rest = rest[rest != level]
+            if len(rest):
+                found = np.union1d(found, rest)
+            if len(found) > most:
+                return None
+        return found.astype(np.float64)
+
+    def feature_slab(self, side: Side, start: int, stop: int) -> Features:
+        """Read the features of rows (or columns) `start` to `stop`.
+
+        Raises
+        ------
+        InputError
+            If the file holds indices out of range or order, or values that are not finite.
+        """
+        try:
+            return self.features[side].slab(start, stop)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise self._wrong(str(error)) from error
+
     def verify(self) -> None:
         """Read everything and compare with the stored hash.
 
@@ -168,7 +201,11 @@ class Ratings:
         for side in ("rows", "cols"):
             for start in range(0, len(self._file[f"{side}/ids"]), _SLAB):
                 content.update(f"{side}/ids", self._read(f"{side}/ids", start, start + _SLAB))
-        if content.hexdigest(self.n_rows, self.n_cols, self.transposed) != self.digest:
+        for side, stored in self.features.items():
+            whole = self.feature_slab(side, 0, len(stored.indptr) - 1)
+            for name, array in whole.datasets(side).items():
+                content.update(name, array)
+        if content.hexdigest(self._version, self.n_rows, self.n_cols, self.transposed) != self.digest:
             raise self._wrong("its content does not match its content_sha256; prepare it again")
 
     def _wrong(self, what: str) -> InputError:
@@ -191,10 +228,15 @@ class Ratings:
             raise self._wrong(f"/{side}/ids is not UTF-8") from error
 
     def _check(self) -> None:
+        if "format" in self._file.attrs and self._file.attrs["format"] == "dsgmcmc-export":
+            raise self._wrong("it is an export of a run, for other programs")
         attributes = self._attributes()
-        if attributes["format"] != FORMAT or attributes["version"] != VERSION:
-            found = f"{attributes['format']!r} version {attributes['version']}"
-            raise self._wrong(f"its format is {found}, this program reads {FORMAT!r} version {VERSION}")
+        self._version = attributes["version"]
+        if attributes["format"] != FORMAT or self._version not in (VERSION, VERSION_WITH_FEATURES):
+            raise self._wrong(
+                f"its format is {attributes['format']!r} version {self._version}, this program reads {FORMAT!r} "
+                f"version {VERSION} or {VERSION_WITH_FEATURES}"
+            )
         self.n_rows, self.n_cols = attributes["I"], attributes["J"]
         self.nnz, self.nnz_test = attributes["nnz"], attributes["nnz_test"]
         self.mean, self.minimum, self.maximum = attributes["mean"], attributes["min"], attributes["max"]
@@ -222,8 +264,13 @@ class Ratings:
         inside = (self._column_counts >= 0) & (self._column_counts <= self.nnz)  # so that no sum overflows
         if not inside.all() or int(self._column_counts.sum()) != self.nnz:
             raise self._wrong(f"/train/column_counts does not add up to {self.nnz}")
-        for side, n in (("rows", self.n_rows), ("cols", self.n_cols)):
+        self.features: dict[Side, StoredFeatures] = {}
+        for side, n in zip(SIDES, (self.n_rows, self.n_cols), strict=True):
             self._dataset(f"{side}/ids", n, None)
+            if self._version == VERSION_WITH_FEATURES and f"{side}/features" in self._file:
+                self.features[side] = StoredFeatures(side, n, self._dataset)
+        if self._version == VERSION_WITH_FEATURES and not self.features:
+            raise self._wrong("its version promises features, and there are none")
 
     def _attributes(self) -> dict[str, Any]:
         """Read the attributes, each a scalar of its type; text has a fixed length and is UTF-8."""
@@ -239,15 +286,15 @@ class Ratings:
             found[name] = value.decode() if kind is str else kind(value)
         return found
 
-    def _dataset(self, name: str, length: int, dtype: type | None) -> Any:
-        """Return a data set of (`length`,) `dtype` (None: identifiers) that is stored in this file."""
+    def _dataset(self, name: str, length: int | None, dtype: type | None) -> Any:
+        """Return a data set of (`length`,) `dtype` (None: any length, identifiers) that is stored in this file."""
         try:
             data = plain_dataset(self._file, name)
             if dtype is None:
                 wrong = data.dtype != np.int64 and not (data.dtype.kind == "S" and data.dtype.itemsize <= MAX_ID_BYTES)
             else:
                 wrong = data.dtype != dtype
-            if data.shape != (length,) or wrong:
+            if data.ndim != 1 or length not in (None, len(data)) or wrong:
                 raise ValueError(f"/{name} has shape {data.shape} and type {data.dtype}")
             check_size(data, self._size)
         except ValueError as error:

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -17,11 +17,13 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.ratings.features import Features, Side
 from dsgmcmc.data.ratings.format import (
     FORMAT,
     MAX_SIDE,
     PARTS,
     VERSION,
+    VERSION_WITH_FEATURES,
     ContentHash,
     Part,
     find_bad_cells,
@@ -47,6 +49,8 @@ class RatingsWriter:
         How many training and test ratings will be appended.
     id_types : pair of numpy dtypes
         Of the row and column names: int64, or ``S<n>`` for UTF-8 of at most n bytes.
+    features : dict of side to Features
+        Of the rows, the columns, or both.
     seed, transposed, source, source_sha256
         Attributes, see `Ratings`.
     force : bool
@@ -67,6 +71,7 @@ class RatingsWriter:
         nnz: int,
         nnz_test: int,
         id_types: tuple[npt.DTypeLike, npt.DTypeLike] = (np.int64, np.int64),
+        features: Mapping[Side, Features] | None = None,
         seed: int = 0,
         transposed: bool = False,
         source: str = "",
@@ -81,7 +86,7 @@ class RatingsWriter:
         self.check_target(self.path, force)
         self._attributes: dict[str, Any] = {
             "format": FORMAT,
-            "version": VERSION,
+            "version": VERSION_WITH_FEATURES if features else VERSION,
             "I": n_rows,
             "J": n_cols,
             "nnz": nnz,
@@ -101,7 +106,11 @@ class RatingsWriter:
             with self._writing():
                 # the format of HDF5 1.10 has checksums of everything but the arrays
                 self._file = h5py.File(self._temporary, "x", libver="v110", locking=False)
-                self._create(n_rows, nnz, nnz_test, id_types)
+                given = [each.datasets(side) for side, each in (features or {}).items()]
+                more = {name: array for arrays in given for name, array in arrays.items()}
+                self._create(n_rows, nnz, nnz_test, id_types, more)
+                for name, array in more.items():
+                    self._append(name, array)
         except BaseException:
             self._abandon()
             raise
@@ -160,7 +169,14 @@ class RatingsWriter:
             starts = indptr[:-1][np.diff(indptr) > 0]
             self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
 
-    def _create(self, n_rows: int, nnz: int, nnz_test: int, id_types: tuple[npt.DTypeLike, npt.DTypeLike]) -> None:
+    def _create(
+        self,
+        n_rows: int,
+        nnz: int,
+        nnz_test: int,
+        id_types: tuple[npt.DTypeLike, npt.DTypeLike],
+        more: Mapping[str, Array],
+    ) -> None:
         """Create every data set and reserve the space of all, so that a full disk shows now."""
         make = self._file.create_dataset
         for part, n in zip(PARTS, (nnz, nnz_test), strict=True):
@@ -169,8 +185,9 @@ class RatingsWriter:
             make(f"{part}/values", (n,), np.float32)
         make("train/column_counts", (self._n_cols,), np.int64)
         for side, n, dtype in zip(("rows", "cols"), (n_rows, self._n_cols), id_types, strict=True):
-            size = np.dtype(dtype).itemsize
-            make(f"{side}/ids", (n,), h5py.string_dtype("utf-8", size) if np.dtype(dtype).kind == "S" else dtype)
+            make(f"{side}/ids", (n,), _stored(np.dtype(dtype)))
+        for name, array in more.items():
+            make(name, array.shape, _stored(array.dtype))
         self._file.flush()
         bytes_of_arrays: list[int] = []
         self._file.visititems(lambda _, item: bytes_of_arrays.append(getattr(item, "nbytes", 0)))
@@ -197,7 +214,7 @@ class RatingsWriter:
         a = self._attributes
         a["mean"] = math.fsum(itertools.chain.from_iterable(self._row_sums)) / a["nnz"]
         a["min"], a["max"] = self._minimum, self._maximum
-        a["content_sha256"] = self._content.hexdigest(a["I"], a["J"], a["transposed"])
+        a["content_sha256"] = self._content.hexdigest(a["version"], a["I"], a["J"], a["transposed"])
         for name, value in a.items():
             text = value.encode() if isinstance(value, str) else None
             # text of fixed length: HDF5 hangs on some damaged files with text of variable length
@@ -232,6 +249,11 @@ class RatingsWriter:
         self._temporary.unlink(missing_ok=True)
 
 
+def _stored(dtype: np.dtype[Any]) -> Any:
+    """Type of a data set; bytes are UTF-8."""
+    return h5py.string_dtype("utf-8", dtype.itemsize) if dtype.kind == "S" else dtype
+
+
 def write_ratings(
     path: str | os.PathLike[str],
     train: tuple[Int64, Int32, Float32],
@@ -249,7 +271,7 @@ def write_ratings(
         Compressed sparse rows, in the order in which they are to lie in the file.
     row_ids, col_ids : (I,) and (J,) int64 or ``S`` arrays
     **attributes
-        ``seed``, ``transposed``, ``source``, ``source_sha256``, ``force`` of `RatingsWriter`.
+        ``features``, ``seed``, ``transposed``, ``source``, ``source_sha256``, ``force`` of `RatingsWriter`.
     """
     with RatingsWriter(
         path,

@@ -11,7 +11,10 @@ import numpy as np
 
 from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.diagnostics.convergence import diagnose
+from dsgmcmc.diagnostics.forecasts import Forecast, forecast_of
+from dsgmcmc.diagnostics.verdict import doubts
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.features import Importance, importance
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import scalar_traces
 from dsgmcmc.types import Float64
@@ -35,8 +38,12 @@ class Content:
         Of `dsgmcmc.diagnostics.convergence.diagnose`.
     calibration : dict or None
         Of `dsgmcmc.diagnostics.calibration.calibration`; None without test ratings.
+    forecast : Forecast or None
+        Predictive distributions of the test ratings.
     z : (q,) float64
         Standardised residuals of the test ratings.
+    features : dict of str to Importance
+        Which features matter, by "user" and "item" where they have any.
     """
 
     name: str
@@ -46,18 +53,16 @@ class Content:
     traces: dict[str, Float64]
     convergence: dict[str, Any]
     calibration: dict[str, Any] | None
+    forecast: Forecast | None
     z: Float64
+    features: dict[str, Importance]
 
     @property
     def advice(self) -> list[str]:
         """What to know or do about this run, in words."""
-        advice = list(self.convergence["warnings"])
+        advice = [*doubts(self.summary), *self.convergence["warnings"]]
         if self.calibration is None:
             return [*advice, "no test ratings: nothing is known of accuracy and calibration (prepare --test-fraction)"]
-        inside = self.calibration["coverage"][0.9]
-        if abs(inside - 0.9) > 0.02:
-            what = "too wide" if inside > 0.9 else "too narrow"
-            advice.append(f"90 % intervals hold {inside:.1%} of the test ratings: predictive distributions are {what}")
         phases = self.summary.get("phases", {})
         total = sum(entry["mean"] for entry in phases.values())
         waiting = sum(phases[name]["mean"] for name in ("exchange", "reduce") if name in phases)
@@ -81,6 +86,8 @@ def gather(run: Run, name: str) -> Content:
         summary = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): the run was ended before it could write it") from error
+    settings = run.config
+    summary |= {"reached": run.directory.reached(settings.chains), "iterations": settings.iterations}
     metrics: dict[int, dict[str, Float64]] = {}
     lines = run.directory.metrics()
     for chain in sorted({line["chain"] for line in lines}):
@@ -101,7 +108,9 @@ def gather(run: Run, name: str) -> Content:
         traces=scalar_traces(run),
         convergence=diagnose(run),
         calibration=calibration(run) if has_test else None,
+        forecast=forecast_of(run.test, run.config.law, run.levels) if has_test else None,
         z=z,
+        features=importance(run),
     )
 
 

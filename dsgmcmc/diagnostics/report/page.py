@@ -9,22 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from dsgmcmc._version import __version__
-from dsgmcmc.diagnostics.report.charts import PALETTE, Bar, Series, bar_chart, figure, histogram, line_chart
+from dsgmcmc.diagnostics.convergence import label_of
+from dsgmcmc.diagnostics.report.charts import PALETTE, Series, line_chart
 from dsgmcmc.diagnostics.report.content import Content, gather, names_of
-from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table
+from dsgmcmc.diagnostics.report.heldout import calibration_section, groups_section, residuals_section
+from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table, words_section
+from dsgmcmc.diagnostics.verdict import ending
+from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import open_run
 from dsgmcmc.storage.files import write_whole
 
-TITLES = {
-    "tau": "tau, the precision of the noise",
-    "test_log_likelihood": "log likelihood of the test ratings",
-    "mean_product": "product of the priors' means",
-    "variance_product": "product of the priors' variances",
-}
+#: Facts of a run that its head shows.
+SIZES = {"ratings": "training ratings", "test_ratings": "test ratings"}
+NOTE_ON_FEATURES = (
+    "Of groups: variance of the rows' means that each explains, over the variance of the rows around their means. Of "
+    "features: the strongest effects on the mean rating. Posterior mean and 90 % interval."
+)
 
 
 def write_report(paths: Sequence[Path], out: Path) -> None:
@@ -40,10 +43,18 @@ def write_report(paths: Sequence[Path], out: Path) -> None:
     Raises
     ------
     InputError
-        If a run cannot be read.
+        If a run cannot be read, or the page cannot be written.
     """
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{out}: a report is an HTML page; name it FILE.html")
+    if out.is_dir():
+        raise InputError(f"{out} is a folder; name the page, {out / 'report.html'}")
     runs = [gather(open_run(path), name) for path, name in zip(paths, names_of(list(paths)), strict=True)]
-    write_whole(out, render(runs))
+    page = render(runs)
+    try:
+        write_whole(out, page)
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror}") from error
 
 
 def render(runs: list[Content]) -> str:
@@ -55,11 +66,13 @@ def render(runs: list[Content]) -> str:
         _section("Error while sampling", _errors(runs), "Strong: of the posterior mean. Faint: of the current draw."),
         _section("Traces", _traces(runs)),
         _section("Convergence", "".join(_convergence(run, len(runs) > 1) for run in runs), charts=False),
-        _section("Calibration", _calibration(runs)),
-        _section("Residuals", _residuals(runs)),
-        _section("Where the error is", _groups(runs)),
+        _section("Calibration", calibration_section(runs)),
+        _section("Residuals", residuals_section(runs)),
+        _section("Where the error is", groups_section(runs)),
+        *(_section("Features", _features(run), NOTE_ON_FEATURES, charts=False) for run in runs if run.features),
         _section("Time and communication", phases_section(runs)),
         _section("Configuration", configuration_section(runs), charts=False),
+        _section("Words", words_section(), charts=False),
     ]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -83,9 +96,12 @@ def _head(content: Content) -> str:
         scores = content.calibration
         tiles += [
             (f"{scores['rmse']:.4f}", "RMSE of the posterior mean"),
+            *((f"{rmse:.4f}", f"RMSE, {name.replace('_', ' ')}") for name, rmse in _simple(summary)),
             (f"{scores['coverage'][0.9]:.1%}", "of test ratings in 90 % intervals"),
             (f"{scores['crps']:.4f}", "CRPS"),
         ]
+        if scores["log_probability"] is not None:
+            tiles.append((f"{scores['log_probability']:.4f}", "log probability of the level"))
     tau = next((line for line in content.convergence["quantities"] if line["name"] == "tau"), None)
     if tau:
         tiles.append((f"{tau['mean']:.3f}", f"tau (sd {tau['sd']:.2g})"))
@@ -96,11 +112,20 @@ def _head(content: Content) -> str:
     ]
     shown = "".join(f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in tiles)
     advice = "".join(f'<p class="advice">{html.escape(text)}</p>' for text in content.advice)
-    facts = f"{config.sampler.name}, rank {config.rank}, {len(run.users):,} users, {len(run.items):,} items"
+    sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
+    sizes += [f"{run.facts[name]:,} {what}" for name, what in SIZES.items() if name in run.facts]
+    facts = (
+        f"{ending(summary)}. {config.sampler.name}, rank {config.rank}; {', '.join(sizes)}. {summary.get('time', '')}"
+    )
     return (
         f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{facts}</p>'
         f'<div class="tiles">{shown}</div>{advice}</header>'
     )
+
+
+def _simple(summary: dict[str, Any]) -> list[tuple[str, float]]:
+    """RMSE of the simplest predictors, the better first; none of runs from before they were recorded."""
+    return sorted((summary.get("baselines") or {}).items(), key=lambda entry: entry[1])
 
 
 def _colors(runs: list[Content]) -> list[list[str]]:
@@ -145,14 +170,14 @@ def _traces(runs: list[Content]) -> str:
             for chain, (values, color) in enumerate(zip(run.traces.get(name, []), colors, strict=False)):
                 number = run.run.chains[chain]
                 series.append(Series(_label(runs, run, number), np.arange(len(values)), values, color))
-        charts.append(line_chart(TITLES.get(name, name.replace("_", " ")), series, "draw", name.replace("_", " ")))
+        charts.append(line_chart(label_of(name), series, "draw", name.replace("_", " ")))
     return "".join(charts)
 
 
 def _convergence(content: Content, several: bool) -> str:
     found = content.convergence
     rows = [
-        (line["name"].replace("_", " "), f"{line['mean']:.5g}", f"{line['sd']:.3g}", *_three(line))
+        (label_of(line["name"]), f"{line['mean']:.5g}", f"{line['sd']:.3g}", *_three(line))
         for line in found["quantities"]
     ]
     many = found["predictions"]
@@ -192,91 +217,11 @@ def _priors(content: Content) -> str:
     return f'<div class="charts">{"".join(charts)}</div>'
 
 
-def _calibration(runs: list[Content]) -> str:
-    levels = np.linspace(0.02, 0.98, 49)
-    series = [Series("calibrated", [0, 1], [0, 1], "#9ca3af", "dashed")]
-    rows = []
-    charts = []
-    for run, color in zip(runs, PALETTE * 8, strict=False):
-        if run.calibration is None:
-            continue
-        inside = [float(np.mean(np.abs(run.z) <= ndtri((1 + level) / 2))) for level in levels]
-        series.append(Series(run.name, levels, inside, color))
-        pit = run.calibration["pit"]
-        share = np.array(pit) / max(sum(pit), 1) * len(pit)
-        title = "Probability integral transform" + (f", {run.name}" if len(runs) > 1 else "")
-        charts.append(
-            histogram(
-                title,
-                share.tolist(),
-                np.linspace(0, 1, len(pit) + 1).tolist(),
-                "probability below the rating",
-                "density",
-                lambda x: np.ones_like(x),
-                "calibrated",
-            )
-        )
-        scores = run.calibration
-        rows.append(
-            (
-                run.name,
-                f"{scores['rmse']:.4f}",
-                f"{scores['mae']:.4f}",
-                f"{scores['crps']:.4f}",
-                f"{scores['log_predictive_density']:.4f}",
-                f"{scores['predictive_sd']:.4f}",
-                *(f"{scores['coverage'][level]:.1%}" for level in (0.5, 0.8, 0.9, 0.95)),
-            )
-        )
-    if not rows:
-        return figure("Calibration", '<p class="none">no test ratings</p>')
-    chart = line_chart(
-        "Test ratings inside central predictive intervals", series, "nominal", "observed", (0.0, 1.0), (0.0, 1.0)
-    )
-    heading = ("run", "RMSE", "MAE", "CRPS", "log density", "predictive sd", "50 %", "80 %", "90 %", "95 %")
-    return chart + "".join(charts) + f'</div>{table(heading, rows)}<div class="charts">'
-
-
-def _residuals(runs: list[Content]) -> str:
-    charts = []
-    for run in runs:
-        if not len(run.z):
-            continue
-        edges = np.linspace(-4, 4, 41)
-        density = np.histogram(np.clip(run.z, -4, 4), edges, density=True)[0]
-        of = f", {run.name}" if len(runs) > 1 else ""
-        charts.append(
-            histogram(
-                f"Standardised residuals of test ratings{of}",
-                density.tolist(),
-                edges.tolist(),
-                "(rating - mean) / sd",
-                "density",
-                lambda x: np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi),
-                "normal",
-            )
-        )
-        test = run.run.test
-        order = np.array_split(np.argsort(test.mean), min(20, len(test.mean)))
-        x = [float(test.mean[part].mean()) for part in order]
-        y = [float(test.rating[part].mean()) for part in order]
-        lines = [
-            Series("observed", x, y, PALETTE[0], "points"),
-            Series("as predicted", [x[0], x[-1]], [x[0], x[-1]], PALETTE[1], "dashed"),
-        ]
-        charts.append(line_chart(f"Mean rating by prediction{of}", lines, "predicted", "observed mean"))
-    return "".join(charts) or figure("Residuals", '<p class="none">no test ratings</p>')
-
-
-def _groups(runs: list[Content]) -> str:
-    charts = []
-    for name, what in (("by_activity", "training ratings of the user"), ("by_popularity", "of the item")):
-        bars = []
-        for run, color in zip(runs, PALETTE * 8, strict=False):
-            for group in (run.calibration or {}).get(name, []):
-                label = f"{group['from']:,} to {group['to']:,}"
-                bars.append(Bar(label, [(group["rmse"], color)], f"{group['rmse']:.3f}"))
-        title = f"RMSE by {what}" if name == "by_activity" else "RMSE by training ratings of the item"
-        entries = [(run.name, color) for run, color in zip(runs, PALETTE * 8, strict=False)] if len(runs) > 1 else []
-        charts.append(bar_chart(title, bars, "RMSE", entries) if bars else figure(title, '<p class="none">none</p>'))
-    return "".join(charts)
+def _features(content: Content) -> str:
+    """What groups of features explain, and the strongest features."""
+    tables = []
+    for kind, found in content.features.items():
+        for heading, estimates in ((f"{kind}s, by group", found.groups), (f"{kind}s, by feature", found.effects[:10])):
+            rows = [(each.name, *(f"{x:.3f}" for x in (each.mean, each.low, each.high))) for each in estimates]
+            tables.append(table((heading, "mean", "5 %", "95 %"), rows))
+    return "".join(tables)

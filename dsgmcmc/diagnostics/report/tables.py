@@ -12,6 +12,20 @@ from dsgmcmc.diagnostics.report.content import Content
 PHASE_COLORS = ("#2563eb", "#0891b2", "#d97706", "#dc2626", "#9333ea", "#6b7280")
 
 
+#: What the words of a report mean.
+WORDS = {
+    "RMSE, MAE": "root of the mean squared error, and mean absolute error, of the posterior mean on held-out ratings",
+    "biases only, mean only": "RMSE of the mean with shrunken user and item means, and of the mean alone",
+    "tau": "precision of the noise: a rating scatters around its prediction with the sd 1 / sqrt(tau)",
+    "inside their intervals": "share of the held-out ratings in their central predictive intervals, of 90 % about 90 %",
+    "probability integral transform (PIT)": "probability that a prediction gave to what lies below the rating: evenly "
+    "spread, where intervals are right",
+    "CRPS": "continuous ranked probability score, in units of the ratings: the less the better, in mean and in spread",
+    "R-hat": "spread between chains against that within them: 1 where they agree; above 1.01 they have not mixed",
+    "ESS": "effective sample size: how many independent draws the correlated ones are worth",
+}
+
+
 def phases_section(runs: list[Content]) -> str:
     """Wall time of every process by phase, and what went into communication."""
     charts, rows = [], []
@@ -57,11 +71,19 @@ def configuration_section(runs: list[Content]) -> str:
     rows = []
     for name in dict.fromkeys(name for flat in columns for name in flat):
         values = ["" if flat.get(name) is None else str(flat[name]) for flat in columns]
+        if not any(values):
+            continue
         mark = ' class="differs"' if len(set(values)) > 1 else ' class="text"'
         cells = "".join(f"<td{mark}>{html.escape(value)}</td>" for value in values)
         rows.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
     heading = "".join(f'<th style="text-align:left">{html.escape(run.name)}</th>' for run in runs)
     return f'<div class="scroll"><table><tr><th>setting</th>{heading}</tr>{"".join(rows)}</table></div>'
+
+
+def words_section() -> str:
+    """HTML of what the words of a report mean."""
+    entries = "".join(f"<dt>{html.escape(word)}</dt><dd>{html.escape(text)}</dd>" for word, text in WORDS.items())
+    return f"<dl>{entries}</dl>"
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

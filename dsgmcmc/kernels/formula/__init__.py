@@ -1,5 +1,5 @@
 """The small language of fused elementwise updates: `Formula`, its parser, and the source that it is compiled from."""
 
-from dsgmcmc.kernels.formula.formula import Formula, Gradient
+from dsgmcmc.kernels.formula.formula import Formula, Gradient, RowPrior
 
-__all__ = ["Formula", "Gradient"]
+__all__ = ["Formula", "Gradient", "RowPrior"]

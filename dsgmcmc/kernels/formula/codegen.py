@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula.parser import Assignments, functions
@@ -24,12 +25,17 @@ CHUNK = 2048
 _NOISE = ["_first", "_c1", "_c2", "_c3", "_k0", "_k1"]
 
 
+class PriorKind(NamedTuple):
+    """What a prior has: a dense precision, a shift of every row's mean, a scale of every row's precision."""
+
+    dense: bool
+    shift: bool
+    scale: bool
+
+
 @dataclass(frozen=True)
 class Layout:
-    """What a formula declares, and what was found in its source.
-
-    `prior` is "" where it is not read, "diagonal" or "dense".
-    """
+    """What a formula declares, and what was found in its source. `prior` is None where it is not read."""
 
     body: Assignments
     fields: Sequence[str]
@@ -41,9 +47,15 @@ class Layout:
     row_sums: Sequence[str]
     row_max: Sequence[str]
     prior_at: str
-    prior: str
+    prior: PriorKind | None
     noise: bool
     dtype: str
+
+    @property
+    def spread(self) -> list[tuple[str, str]]:
+        """Row vectors that are spread over their rows: their names, and those of the arguments."""
+        scale = [("_scale", "_scale")] if self.prior and self.prior.scale else []
+        return [*((name, f"_r_{name}") for name in self.rows), *scale]
 
     @property
     def row_totals(self) -> list[str]:
@@ -74,7 +86,9 @@ def _signature(layout: Layout) -> list[str]:
     arguments += [(f"_r_{name}", vector) for name in layout.rows]
     arguments += [(name, "float64") for name in layout.scalars]
     if layout.prior:
-        arguments += [("_mean", vector), ("_precision", matrix if layout.prior == "dense" else vector)]
+        arguments += [("_mean", vector), ("_precision", matrix if layout.prior.dense else vector)]
+        arguments += [("_shift", matrix)] if layout.prior.shift else []
+        arguments += [("_scale", vector)] if layout.prior.scale else []
     if layout.noise:
         arguments += zip(_NOISE, ["int64"] + ["uint64"] * 5, strict=True)
     arguments += [(f"_total_{name}", "float64[::1]") for name in (*layout.column_sums, *layout.row_totals)]
@@ -94,13 +108,14 @@ def _setup(layout: Layout) -> list[str]:
     lines += [f"{name} = {layout.dtype}({name})" for name in layout.scalars]
     repeated = [(f"_t_{name}", f"_c_{name}") for name in layout.columns]
     repeated += [("_t_mean", "_mean")] if layout.prior else []
-    repeated += [("_t_precision", "_precision")] if layout.prior == "diagonal" else []
+    repeated += [("_t_precision", "_precision")] if layout.prior and not layout.prior.dense else []
     lines += [f"{long} = np.empty(_most, np.{layout.dtype})" for long, _ in repeated]
     if repeated:
         lines += ["for _i in range(_step):", "    for _k in range(_D):"]
         lines += [f"        {long}[_i * _D + _k] = {short}[_k]" for long, short in repeated]
-    lines += [f"_e_{name} = np.empty(_most, np.{layout.dtype})" for name in layout.rows]
-    if layout.prior == "dense":
+    lines += [f"_e_{name} = np.empty(_most, np.{layout.dtype})" for name, _ in layout.spread]
+    lines += ["_flat__shift = _shift.reshape(_n * _D)"] if layout.prior and layout.prior.shift else []
+    if layout.prior and layout.prior.dense:
         lines += [f"_deviation = np.empty((_step, _D), np.{layout.dtype})"]
         lines += [f"_product = np.empty((_step, _D), np.{layout.dtype})", "_prior = _product.reshape(_most)"]
     lines += [f"_a_{name} = np.zeros(_most, np.float64)" for name in layout.column_sums]
@@ -121,12 +136,13 @@ def _chunk(layout: Layout) -> list[str]:
             "normal_groups(_noise, _group, ((_e + _size + 63) >> 6) - _group, _c1, _c2, _c3, _k0, _k1)",
             "_z = _noise[_e & 63 : (_e & 63) + _size]",
         ]
-    if layout.rows:
+    if layout.spread:
         lines += ["for _i in range(_rows):", "    for _k in range(_D):"]
-        lines += [f"        _e_{name}[_i * _D + _k] = _r_{name}[_row + _i]" for name in layout.rows]
-    if layout.prior == "dense":
+        lines += [f"        _e_{name}[_i * _D + _k] = {vector}[_row + _i]" for name, vector in layout.spread]
+    lines += ["_x__shift = _flat__shift[_at : _at + _size]"] if layout.prior and layout.prior.shift else []
+    if layout.prior and layout.prior.dense:
         lines += ["_flat_deviation = _deviation.reshape(_most)", "for _i in range(_size):"]
-        lines += [f"    _flat_deviation[_i] = _x_{layout.prior_at}[_i] - _t_mean[_i]"]
+        lines += [f"    _flat_deviation[_i] = {_deviation(layout, f'_x_{layout.prior_at}[_i]')}"]
         lines += ["np.dot(_deviation[:_rows], _precision, _product[:_rows])"]
     return lines
 
@@ -137,16 +153,24 @@ def _element(layout: Layout) -> list[str]:
     lines += [f"{name} = _t_{name}[_i]" for name in layout.columns]
     lines += [f"{name} = _e_{name}[_i]" for name in layout.rows]
     lines += [f"z = {layout.dtype}(_z[_i])"] if layout.noise else []
-    if layout.prior == "diagonal":
-        lines += [f"grad_prior = _t_precision[_i] * ({layout.prior_at} - _t_mean[_i])"]
-    elif layout.prior == "dense":
-        lines += ["grad_prior = _prior[_i]"]
+    if layout.prior:
+        scale = "_e__scale[_i] * " if layout.prior.scale else ""
+        if layout.prior.dense:
+            lines += [f"grad_prior = {scale}_prior[_i]"]
+        else:
+            lines += [f"grad_prior = {scale}_t_precision[_i] * ({_deviation(layout, layout.prior_at)})"]
     lines += layout.body.lines
     lines += [f"_x_{name}[_i] = {name}" for name in layout.fields if name in layout.body.written]
     lines += [f"_s_{name} += float64({name})" for name in layout.sums]
     lines += [f"_a_{name}[_i] += float64({name})" for name in layout.column_sums]
     lines += [f"_b_{name}[_i] = float64({name})" for name in layout.row_totals]
     return lines
+
+
+def _deviation(layout: Layout, theta: str) -> str:
+    """Source of an element less its prior mean."""
+    shift = " - _x__shift[_i]" if layout.prior and layout.prior.shift else ""
+    return f"{theta} - _t_mean[_i]{shift}"
 
 
 def _per_row(layout: Layout) -> list[str]:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.formula.codegen import Layout, formula_source
+from dsgmcmc.kernels.formula.codegen import Layout, PriorKind, formula_source
 from dsgmcmc.kernels.formula.parser import Assignments, parse
 from dsgmcmc.kernels.philox import NoiseKey, noise_words
 from dsgmcmc.types import Array
@@ -43,13 +43,34 @@ class Gradient(NamedTuple):
     numbers: Mapping[str, float] = _NOTHING
 
 
+class RowPrior(NamedTuple):
+    """Normal prior of rows theta_i: mean m + shift_i and precision scale_i Lambda.
+
+    Attributes
+    ----------
+    mean : (D,) array
+        m.
+    precision : (D,) or (D, D) array
+        Lambda: its diagonal, or all of it, symmetric.
+    shift : (n, D) array, optional
+        What the mean of every row has besides; none if not given.
+    scale : (n,) array, optional
+        How much more precise every row's prior is than Lambda; 1 if not given.
+    """
+
+    mean: Array
+    precision: Array
+    shift: Array | None = None
+    scale: Array | None = None
+
+
 class _Roles(NamedTuple):
     """What the names of a formula are, for one set of arrays and numbers."""
 
     body: Assignments
     fields: dict[str, str]  # from the name in the formula to the name of the array
     scalars: tuple[str, ...]
-    kernels: dict[tuple[str, str], Any]  # by the arrays' dtype and the kind of prior
+    kernels: dict[tuple[str, PriorKind | None], Any]  # by the arrays' dtype and what the prior has
 
 
 @dataclass(frozen=True)
@@ -111,7 +132,7 @@ class Formula:
         given: Mapping[str, Any] = _NOTHING,
         *,
         noise: NoiseKey | None = None,
-        prior: Callable[[], tuple[Array, Array]] | None = None,
+        prior: Callable[[], RowPrior] | None = None,
         gradient: Gradient | None = None,
     ) -> dict[str, Any]:
         """Run the formula over all elements, in place.
@@ -127,8 +148,7 @@ class Formula:
         noise : NoiseKey, if `z` is read
             `first` names the first element.
         prior : callable, if the prior's gradient is read
-            Gives mean m (D,) and precision (D,): the gradient is precision[k] (x[k] - m[k]). Or precision (D, D),
-            symmetric: it is sum_l precision[k, l] (x[l] - m[l]). Of the fields' dtype.
+            The gradient is scale_i Lambda (theta_i - m - shift_i). Of the fields' dtype.
         gradient : Gradient, if `grad` or `grad_likelihood` is read
             What they mean.
 
@@ -161,15 +181,12 @@ class Formula:
         arguments += [_vector(name, given, D) for name in self.columns]
         arguments += [_vector(name, given, n) for name in self.rows]
         arguments += [given[name] for name in roles.scalars]
-        kind = ""
+        kind = None
         if "grad_prior" in roles.body.read:
             if prior is None:
-                raise ValueError("the formula reads the prior: pass prior=lambda: (mean, precision)")
-            mean, precision = prior()
-            if mean.shape != (D,) or precision.shape not in ((D,), (D, D)):
-                raise ValueError(f"prior of shapes {mean.shape} and {precision.shape} where D = {D}")
-            kind = "diagonal" if precision.ndim == 1 else "dense"
-            arguments += mean, precision
+                raise ValueError("the formula reads the prior: pass prior=lambda: RowPrior(mean, precision)")
+            kind, found = _checked(prior(), n, D)
+            arguments += found
         if "z" in roles.body.read:
             if noise is None:
                 raise ValueError("the formula reads z: pass noise=NoiseKey(...)")
@@ -177,7 +194,7 @@ class Formula:
         return self._run(roles, arguments, dtype, kind, n, D)
 
     def _run(
-        self, roles: _Roles, arguments: list[Any], dtype: np.dtype[Any], kind: str, n: int, D: int
+        self, roles: _Roles, arguments: list[Any], dtype: np.dtype[Any], kind: PriorKind | None, n: int, D: int
     ) -> dict[str, Any]:
         """Call the compiled function, and name its totals."""
         totals: dict[str, Any] = {name: np.zeros(D) for name in self.column_sums}
@@ -236,7 +253,7 @@ class Formula:
             fields = {name: name for name in list(arrays)[:1]}
         return _Roles(body, fields, scalars, {})
 
-    def _kernel(self, roles: _Roles, dtype: np.dtype[Any], prior: str) -> Any:
+    def _kernel(self, roles: _Roles, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
         """Return the compiled function for one dtype and kind of prior, compiling it where needed."""
         kernel = roles.kernels.get((dtype.char, prior))  # `char` is quick, and this is called all the time
         if kernel is None:
@@ -260,6 +277,18 @@ class Formula:
             kernel = jit.compile_source("formula", formula_source(layout)).formula
             roles.kernels[dtype.char, prior] = kernel
         return kernel
+
+
+def _checked(prior: RowPrior, n: int, D: int) -> tuple[PriorKind, list[Array]]:
+    """What a prior has, and its arrays, once their shapes are right."""
+    mean, precision, shift, scale = prior
+    if mean.shape != (D,) or precision.shape not in ((D,), (D, D)):
+        raise ValueError(f"prior of shapes {mean.shape} and {precision.shape} where D = {D}")
+    for name, array, shape in (("shift", shift, (n, D)), ("scale", scale, (n,))):
+        if array is not None and array.shape != shape:
+            raise ValueError(f"the prior's {name} has shape {array.shape} where {shape} is needed")
+    arrays = [array for array in prior if array is not None]
+    return PriorKind(precision.ndim == 2, shift is not None, scale is not None), arrays
 
 
 def _vector(name: str, given: Mapping[str, Any], length: int) -> Array:

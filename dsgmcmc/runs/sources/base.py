@@ -19,7 +19,7 @@ MakeTarget = Callable[[int, Sampler[Any]], RunTarget]
 
 
 class Source(Protocol[R]):
-    """What a job samples. But for `open` its methods are called on process 0 alone."""
+    """What a job samples. But for `open` and `miniature` its methods are called on process 0 alone."""
 
     @property
     def unit(self) -> str:
@@ -38,6 +38,9 @@ class Source(Protocol[R]):
     def read(self, settings: Mapping[str, Any]) -> R:
         """Read the settings of a run that was started before."""
 
+    def finest_grid(self) -> int | None:
+        """The most blocks a side that it can be cut into, which bounds the default; None if nothing does."""
+
     def check(self, config: R, processes: int) -> None:
         """Refuse settings with which it cannot be sampled, by so many processes a chain, and warn of doubtful ones."""
 
@@ -46,6 +49,9 @@ class Source(Protocol[R]):
 
     def open(self, config: R, ring: Ring) -> tuple[MakeTarget, int]:
         """Return what makes the targets of this process's chains, and the number of data. Collective."""
+
+    def miniature(self, config: R, ring: Ring) -> MakeTarget:
+        """Return what makes a target that runs the same code on next to no data; `ring` has one block."""
 
     def costs(self, config: R, processes: int) -> dict[str, Any]:
         """What a run will need, in bytes, by name."""

@@ -18,13 +18,14 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.posterior.heldout import posteriors
 from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.rehearsal import FlatDensity
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sample import vector_target
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.density import Density, fingerprint
-from dsgmcmc.targets.vector import VectorTarget
+from dsgmcmc.targets.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.types import Comm
 
 
@@ -59,8 +60,13 @@ class DensitySource:
         """See `Source.read`."""
         return ResolvedChain.of(settings)
 
+    def finest_grid(self) -> None:
+        """See `Source.finest_grid`; which grids are too fine depends on the sampler: `check`."""
+
     def check(self, config: ResolvedChain, processes: int) -> None:
         """See `Source.check`."""
+        if config.sampler.kind.draws_conditionals:
+            raise InputError(NOT_CONDITIONAL)
         if processes > 1:
             raise InputError(
                 f"{processes} processes cannot share a chain of a density: start at most {config.chains}, or ask for "
@@ -78,6 +84,11 @@ class DensitySource:
         """See `Source.open`. Collective."""
         return partial(self._make, config, ring.phases), self.density.n_data
 
+    def miniature(self, config: ResolvedChain, ring: Ring) -> MakeTarget:
+        """See `Source.miniature`."""
+        flat = DensitySource(FlatDensity(self.density))
+        return partial(flat._make, config, ring.phases)
+
     def _make(self, config: ResolvedChain, timers: Phases, chain: int, sampler: Sampler[Any]) -> VectorTarget:
         return vector_target(
             self.density,
@@ -93,7 +104,15 @@ class DensitySource:
         """See `Source.costs`."""
         sampler = config.make_sampler()
         width = sum(field.width or self.density.dimension for field in sampler.kept)
-        return {"checkpoint": 8 * (width + 2 * self.density.dimension)}
+        checkpoint = 8 * (width + 2 * self.density.dimension)
+        made = max(config.iterations - config.burn_in, 0) // config.thin
+        draw = 8 * self.density.dimension
+        return {
+            "checkpoint": checkpoint,
+            "disk_least": config.chains * (checkpoint + min(config.save_draws, made) * draw),
+            "disk_most": config.chains
+            * (config.keep_checkpoints * checkpoint + min(2 * config.save_draws, made) * draw),
+        }
 
     def results(self, run: RunDirectory, config: ResolvedChain) -> dict[str, Any]:
         """See `Source.results`: the mean energy over all draws of all chains, and their number."""
@@ -136,12 +155,13 @@ def sample_density(
         All processes; by default those that were started together.
     **settings
         Those of `dsgmcmc.config.chain.ChainConfig`: ``sampler`` (a name, or a section with its settings), ``chains``,
-        ``iterations``, ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule``, ``checkpoint_every`` and so on.
+        ``iterations``, ``until`` (of elements of theta), ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule``,
+        ``checkpoint_every`` and so on.
 
     Raises
     ------
     SystemExit
-        With the exit status of ``dsgmcmc sample``: 0 when all iterations are made.
+        With the exit status of ``dsgmcmc sample``: 0 when all iterations are made, or ``until`` is reached.
     """
     comm = world_comm() if comm is None else comm
     job = Job(comm, DensitySource(density), Path(out), Layers(settings), resume, policy)

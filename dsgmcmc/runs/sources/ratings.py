@@ -10,29 +10,46 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.config.chain import DEFAULT_LENGTH
 from dsgmcmc.config.layers import build
-from dsgmcmc.config.run import ResolvedConfig, RunConfig
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank
+from dsgmcmc.data.ratings import Ratings, open_ratings
+from dsgmcmc.data.ratings.format import row_slabs
+from dsgmcmc.diagnostics import verdict
+from dsgmcmc.diagnostics.baselines import baselines
 from dsgmcmc.diagnostics.calibration import held_out_scores
+from dsgmcmc.diagnostics.convergence import agreement
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_predictions
 from dsgmcmc.posterior.names import write_index
+from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.plan import Costs, check_messages
+from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.factorisation.blocks import SLAB, RatingBlocks
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
+from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, Levels
+from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.targets.factorisation.noise import heteroscedastic_factors
+from dsgmcmc.targets.factorisation.priors import PriorMean
+from dsgmcmc.targets.factorisation.priors.design import Design
+from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, check_features, featured_factors
+from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures, shifted_factors
 from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.targets.state import Stream
-from dsgmcmc.types import Comm
+from dsgmcmc.types import Comm, Float64
 
 #: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
 MAX_NUMBERS_PER_RATING = 3
+
+#: Fewer ratings of levels than this leave the factors to wander under the published priors: they take the proper ones,
+#: so much wider, since their predictor is in the unit of the link's noise.
+FEW_LEVELS, LEVELS_WIDTH = 20_000, 4.0
 
 log = logging.getLogger(__name__)
 
@@ -62,29 +79,44 @@ class RatingsSource:
             return str(ratings.digest)
 
     def build(self, *layers: Mapping[str, Any]) -> RunConfig:
-        """See `Source.build`."""
-        return build(*layers)
+        """See `Source.build`; rank, step and length that are not given are suited to the ratings."""
+        asked = build(*layers)
+        with open_ratings(self.path) as ratings:
+            automatic = automatic_rank(ratings.nnz, ratings.n_rows + ratings.n_cols)
+            config = asked.sampler.kind.suited(asked.sampler.config, ratings.nnz)
+            followed = ratings.nnz_test > 0
+        suited: dict[str, Any] = {"sampler": asked.sampler.model_copy(update={"config": config})}
+        suited["rank"] = automatic if asked.rank == "auto" else asked.rank
+        if asked.until is None and asked.iterations is None and not followed:
+            log.info("no test ratings to follow: the run makes %s", DEFAULT_LENGTH)
+            suited["iterations"] = DEFAULT_LENGTH
+        return asked.model_copy(update=suited)
 
     def read(self, settings: Mapping[str, Any]) -> ResolvedConfig:
         """See `Source.read`."""
         return ResolvedConfig.of(settings)
 
+    def finest_grid(self) -> int:
+        """See `Source.finest_grid`."""
+        with open_ratings(self.path) as ratings:
+            return int(ratings.n_cols)
+
     def check(self, config: ResolvedConfig, processes: int) -> None:
         """See `Source.check`."""
         with open_ratings(self.path) as ratings:
+            check_features(config.features, ratings, len(config.make_sampler().positions))
             if config.grid > ratings.n_cols:
                 raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.path}")
-            check_messages(config, ratings.column_counts)
-            rows_and_columns = ratings.n_rows + ratings.n_cols
-            numbers = config.rank * rows_and_columns
-            if numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
-                log.warning(
-                    "%s numbers of the factors for %s training ratings: the data hardly tell noise from factors, so "
-                    "tau may be far too large; try --rank %d",
-                    f"{numbers:,}",
-                    f"{ratings.nnz:,}",
-                    max(1, ratings.nnz // rows_and_columns),
+            check_messages(config, ratings.column_counts, bool(featured_factors(config.features, ratings)))
+            if config.law.has_levels:
+                _check_levels(ratings, config.likelihood)
+            if config.until and not ratings.nnz_test:
+                raise InputError(
+                    f"until {config.until} is of predictions of test ratings, and {self.path} has none: give --until "
+                    "none, or prepare it with --test-fraction 0.1"
                 )
+            _warn_of_small_data(config, ratings)
+            _warn_of_binary_data(config, ratings)
         if processes > config.grid:
             raise InputError(
                 f"{processes} processes cannot share a grid of {config.grid} blocks: start at most {config.grid} "
@@ -92,23 +124,37 @@ class RatingsSource:
             )
 
     def prepare(self, run: RunDirectory, config: ResolvedConfig, comm: Comm) -> dict[str, Any]:
-        """See `Source.prepare`: writes the names of users and items."""
+        """See `Source.prepare`: writes the names of users and items, and scores the simplest predictors once."""
+        known = run.read_settings()[1].get("baselines") if run.settings_file.exists() else None
         with open_ratings(self.path) as ratings:
             write_index(run, ratings, config.hash(), comm)
+            levels = ratings.levels(MAX_LEVELS)
             return {
                 "data": str(self.path.absolute()),
-                "mean": ratings.mean if config.center else 0.0,
+                "mean": _centre(config, ratings),
                 "minimum": ratings.minimum,
                 "maximum": ratings.maximum,
                 "transposed": ratings.transposed,
+                **({} if levels is None else {"levels": levels.tolist()}),
+                "ratings": ratings.nnz,
+                "test_ratings": ratings.nnz_test,
+                **({"baselines": known or baselines(ratings)} if ratings.nnz_test else {}),
             }
 
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
         log.info("grid %d x %d", config.grid, config.grid)
         data = ring.agree(partial(open_ratings, self.path), "sample")
-        blocks = RatingBlocks(data, ring, data.mean if config.center else 0.0)
-        return partial(make_factorisation, config, blocks, ring, data.transposed), data.nnz
+        levels = ring.agree(partial(data.levels, MAX_LEVELS), "sample") if config.law.has_levels else None
+        return _targets(config, data, ring, levels), data.nnz
+
+    def miniature(self, config: ResolvedConfig, ring: Ring) -> MakeTarget:
+        """See `Source.miniature`."""
+        small = config.model_copy(update={"grid": ring.grid, "hyper_start": 1, "hyper_every": 1})
+        with open_ratings(self.path) as data:
+            few = FewRatings(data)
+            levels = few.levels(MAX_LEVELS) if config.law.has_levels else None
+            return _targets(small, few, ring, levels)
 
     def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
         """See `Source.costs`."""
@@ -121,33 +167,98 @@ class RatingsSource:
         Returns
         -------
         dict
-            ``tau`` (posterior mean), ``rank``, ``rmse_mean``, ``mae_mean`` and the other scores of the test ratings'
-            posterior predictions (`dsgmcmc.diagnostics.calibration.held_out_scores`); the scores are null without test
-            ratings.
+            ``tau`` (posterior mean; null where there is no noise), ``rank``, ``draws`` (of all chains), ``rmse_mean``,
+            ``mae_mean`` and the other scores of the test ratings' posterior predictions
+            (`dsgmcmc.diagnostics.calibration.held_out_scores`), ``test_ratings`` (their number), ``baselines``
+            (`dsgmcmc.diagnostics.baselines`) and ``agreement`` (of chains, `dsgmcmc.diagnostics.convergence`); the
+            scores are null without test ratings.
         """
         taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
-        tau = float(np.concatenate(taus).mean()) if taus else None
+        tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
+        common = {"tau": tau, "rank": config.rank, "draws": sum(map(len, taus))}
         test = test_predictions(run)
         if test is None:
-            return {"rmse_mean": None, "mae_mean": None, "tau": tau, "rank": config.rank}
-        found = held_out_scores(test, config.law)
+            return {"rmse_mean": None, "mae_mean": None, **common}
+        levels = run.read_settings()[1].get("levels")
+        found = held_out_scores(test, config.law, None if levels is None else np.array(levels, np.float64))
         found["coverage"] = {str(level): share for level, share in found["coverage"].items()}
-        return {"rmse_mean": found.pop("rmse"), "mae_mean": found.pop("mae"), **found, "tau": tau, "rank": config.rank}
+        return {
+            "rmse_mean": found.pop("rmse"),
+            "mae_mean": found.pop("mae"),
+            **found,
+            "test_ratings": len(test.rating),
+            "baselines": run.read_settings()[1].get("baselines"),
+            "agreement": agreement(open_run(run.path)),
+            **common,
+        }
 
     def headline(self, summary: Mapping[str, Any]) -> list[str]:
         """See `Source.headline`."""
-        if summary["rmse_mean"] is None:
-            return ["no RMSE (no test ratings or no draws)"]
-        inside = ", ".join(f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items())
-        return [
-            f"RMSE of the posterior mean {summary['rmse_mean']:.4f}, MAE {summary['mae_mean']:.4f}, "
-            f"tau {summary['tau']:.3f}",
-            f"ratings inside their predictive intervals: {inside}",
-        ]
+        return [*verdict.result(summary), *(f"warning: {doubt}" for doubt in verdict.doubts(summary))]
+
+
+def _warn_of_small_data(config: ResolvedConfig, ratings: Ratings) -> None:
+    """Warn of a rank with which tau says little, and the published priors less."""
+    rows_and_columns = ratings.n_rows + ratings.n_cols
+    numbers = config.rank * rows_and_columns
+    if numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
+        log.warning(
+            "%s numbers of the factors for %s training ratings: the data hardly tell noise from factors, so tau means "
+            "little; leave out --rank, or try --rank %d%s",
+            f"{numbers:,}",
+            f"{ratings.nnz:,}",
+            automatic_rank(ratings.nnz, rows_and_columns),
+            "" if config.standardise else ", and leave out --standardise: the published priors are too wide here",
+        )
+
+
+def _warn_of_binary_data(config: ResolvedConfig, ratings: Ratings) -> None:
+    """Warn of ratings 0 and 1 under a law of real numbers; the first of them stand for all."""
+    if not config.law.has_noise or (ratings.minimum, ratings.maximum) != (0.0, 1.0):
+        return
+    start, stop = next(row_slabs(ratings.row_indptr, SLAB))
+    if np.isin(ratings.slab("train", start, stop)[2], (0.0, 1.0)).all():
+        others = [name for name, law in LIKELIHOODS.items() if not law.has_noise]
+        log.warning(
+            "the ratings are 0 and 1, and --likelihood %s is a law of real numbers: its intervals are wrong; %s",
+            config.likelihood,
+            f"try --likelihood {' or '.join(others)}" if others else "docs/own-likelihood.md says how to write another",
+        )
+
+
+def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
+    """What is subtracted from the ratings: levels have thresholds in its place."""
+    return ratings.mean if config.center and not config.law.has_levels else 0.0
+
+
+def _check_levels(ratings: Ratings, likelihood: str) -> None:
+    """Refuse ratings of one level, or of so many that they are none."""
+    levels = ratings.levels(MAX_LEVELS)
+    if levels is None:
+        raise InputError(
+            f"{ratings.path} has more than {MAX_LEVELS} different training ratings, which {likelihood} would take for "
+            "as many levels: use --likelihood gaussian, or round the ratings and prepare them again"
+        )
+    if len(levels) < 2:
+        raise InputError(f"{ratings.path}: all training ratings are {levels[0]:g}, and {likelihood} compares levels")
+
+
+def _targets(config: ResolvedConfig, ratings: Ratings, ring: Ring, levels: Float64 | None) -> MakeTarget:
+    """Read the ratings, of these levels, if they have any, and say how a chain's target is made. Collective."""
+    featured = featured_factors(config.features, ratings)
+    blocks = RatingBlocks(ratings, ring, _centre(config, ratings), config.standardise, featured, levels)
+    counted = None if levels is None else Levels(levels, blocks.level_counts(ring))
+    return partial(make_factorisation, config, blocks, ring, ratings.transposed, levels=counted)
 
 
 def make_factorisation(
-    config: ResolvedConfig, ratings: RatingBlocks, ring: Ring, transposed: bool, chain: int, sampler: Sampler[Any]
+    config: ResolvedConfig,
+    ratings: RatingBlocks,
+    ring: Ring,
+    transposed: bool,
+    chain: int,
+    sampler: Sampler[Any],
+    levels: Levels | None = None,
 ) -> FactorTarget:
     """Make the target of a chain, as it is before the first iteration.
 
@@ -165,26 +276,42 @@ def make_factorisation(
         Number of the chain.
     sampler : Sampler
         Says what is kept, and whether an iteration uses a part of the data or all.
+    levels : Levels, optional
+        Of the training ratings, where the likelihood is of levels.
     """
+    factors = heteroscedastic_factors(config.noise, transposed)
     model = HyperparameterModel(
         rank=config.rank,
         biases=config.biases,
         prior=config.prior,
         prior_precision=config.prior_precision,
         noise_precision=None if config.noise_precision == "sampled" else float(config.noise_precision),
-        heteroscedastic=heteroscedastic_factors(config.noise, transposed),
+        heteroscedastic=factors if config.law.has_noise else (),
         first=config.hyper_start,
         every=config.hyper_every,
+        scale=ratings.scale,
+        standardised=config.standardise or (config.law.has_levels and ratings.n_data < FEW_LEVELS),
+        width=LEVELS_WIDTH if config.law.has_levels else 1.0,
+        nu_given_scales=config.model_version == 1,
     )
     by_parts = sampler.gradient.by_parts
+    shifted = shifted_factors(config.implicit_features, transposed)
+    prior_means: list[PriorMean] = []
+    if shifted:
+        prior_means.append(ImplicitFeatures(shifted, config.dimension, config.prior_precision))
+    if ratings.features:
+        designs = {factor: Design(blocks, ring) for factor, blocks in ratings.features.items()}
+        prior_means.append(FeatureEffects(designs, config.dimension))
     return FactorTarget(
         ring,
         ratings,
         Schedule(config.schedule, ratings.part_sizes.tolist(), config.seed, chain) if by_parts else None,
         model,
-        config.law(config.rank, config.biases, config.noise != "shared"),
+        config.law(config.rank, config.biases, bool(factors), levels, factors),
+        prior_means,
         fields=sampler.kept,
         scratch=sampler.scratch,
         positions=sampler.positions,
         stream=Stream(config.seed, chain),
+        curvature_by_row=config.model_version > 1 or bool(shifted),
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import sparse
 
-from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings import SIDES, Features, Ratings
 from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.csr import split_columns
@@ -26,11 +27,19 @@ SLAB = 250_000  # ratings read at a time
 
 @dataclass(frozen=True)
 class RatingsBlock:
-    """Training ratings of one cell in CSR: local rows, local columns, values less the centre."""
+    """Training ratings of one cell in CSR: local rows, local columns, values less the centre, over the scale."""
 
     indptr: Int64
     indices: Int32
     values: Float32
+    columns: int
+
+    @cached_property
+    def by_column(self) -> RatingsBlock:
+        """The same ratings sorted by column: of a cell whose rows are the columns. Kept from the first time on."""
+        rows = len(self.indptr) - 1
+        turned = sparse.csr_array((self.values, self.indices, self.indptr), shape=(rows, self.columns)).tocsc()
+        return RatingsBlock(turned.indptr.astype(np.int64), turned.indices.astype(np.int32), turned.data, rows)
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class TestRows:
     Attributes
     ----------
     values : (q,) float32
-        Ratings less the centre.
+        Ratings less the centre, over the scale.
     by_column : list of (selection, rows, columns)
         For every column block: positions in `values`, local rows and local columns, all int32.
     """
@@ -67,9 +76,17 @@ class RatingBlocks:
         The processes of the chain; says which row blocks are this process's.
     centre : float
         Subtracted from every rating (the training mean, or 0).
+    standardise : bool
+        Whether ratings are then divided by the root of their mean square.
+    features : tuple of Factor
+        Factors whose features are read, too.
+    levels : (R,) float64, optional
+        All training ratings that there are, in ascending order: `train` then has their numbers in place of ratings.
 
     Attributes
     ----------
+    scale : float
+        What they are divided by; 1 if they are not, or are all alike.
     row_bounds, column_bounds : (B + 1,) int64
         Where the row and column blocks begin.
     row_counts : dict of int to (rows,) int64
@@ -80,16 +97,26 @@ class RatingBlocks:
         Training ratings in every part.
     part_peaks : (B,) int64
         Most training ratings of any one row or column within a part.
+    features : dict of Factor to dict of int to Features
+        Of the row blocks of this process, and of the column blocks of the same numbers, whose home this is.
     """
 
-    def __init__(self, ratings: Ratings, ring: Ring, centre: float) -> None:
+    def __init__(
+        self,
+        ratings: Ratings,
+        ring: Ring,
+        centre: float,
+        standardise: bool = False,
+        features: tuple[Factor, ...] = (),
+        levels: Float64 | None = None,
+    ) -> None:
         grid = ring.grid
         if grid > min(ratings.n_rows, ratings.n_cols):
             raise InputError(
                 f"--grid {grid} is more than {ratings.path} allows: it has {ratings.n_rows} rows and "
                 f"{ratings.n_cols} columns"
             )
-        self.n_data, self.n_test, self.centre = ratings.nnz, ratings.nnz_test, centre
+        self.n_data, self.n_test, self.centre, self._levels = ratings.nnz, ratings.nnz_test, centre, levels
         self.shape = (ratings.n_rows, ratings.n_cols)
         self.column_counts: Int64 = ratings.column_counts
         self.column_bounds = block_bounds(np.concatenate([[0], np.cumsum(self.column_counts)]), grid)
@@ -99,8 +126,10 @@ class RatingBlocks:
         }
         self.train: dict[tuple[int, int], RatingsBlock] = {}
         self.test: dict[int, TestRows] = {}
+        self.features: dict[Factor, dict[int, Features]] = {factor: {} for factor in features}
         ring.agree(partial(self._read, ratings, ring), "reading ratings")
         self.part_sizes, self.part_peaks = self._count(ring)
+        self.scale = self._standardise(ring) if standardise else 1.0
         self._peak = int(max(np.diff(ratings.row_indptr).max(), self.column_counts.max()))
         trim_memory()
 
@@ -117,6 +146,15 @@ class RatingBlocks:
             scaled = np.nan_to_num(self.part_peaks / probability)
         return float(max(scaled.max(), 1.0))
 
+    def level_counts(self, ring: Ring) -> Int64:
+        """Training ratings of every level, (R,) int64. Collective."""
+        assert self._levels is not None
+        size = len(self._levels)
+        counts = np.zeros((len(ring.blocks), size))
+        for (b, _), block in self.train.items():
+            counts[b - ring.blocks.start] += np.bincount(block.values.astype(np.int64), minlength=size)
+        return ring.total(counts).astype(np.int64)
+
     def _read(self, ratings: Ratings, ring: Ring) -> None:
         for b in ring.blocks:
             fault("load")
@@ -124,6 +162,8 @@ class RatingBlocks:
             for c, block in enumerate(self._read_train(ratings, start, stop)):
                 self.train[b, c] = block
             self.test[b] = self._cut_test(*ratings.slab("test", start, stop))
+            for factor, blocks in self.features.items():
+                blocks[b] = ratings.feature_slab(SIDES[factor], *self.bounds(factor, b))
 
     def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[RatingsBlock]:
         """Read a range of rows in small slabs, so that little more memory is needed than what is kept."""
@@ -134,8 +174,8 @@ class RatingBlocks:
             _, columns, _ = ratings.slab("train", first, last)
             sizes += np.histogram(columns, bounds)[0]
         blocks = [
-            RatingsBlock(np.zeros(stop - start + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32))
-            for n in sizes
+            RatingsBlock(np.zeros(stop - start + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32), m)
+            for n, m in zip(sizes, np.diff(bounds).tolist(), strict=True)
         ]
         filled = np.zeros(grid, np.int64)
         for first, last in slabs:
@@ -144,6 +184,8 @@ class RatingBlocks:
             ):
                 place = slice(filled[c], filled[c] + len(values))
                 blocks[c].indptr[first - start + 1 : last - start + 1] = filled[c] + indptr[1:]
+                if self._levels is not None:
+                    values = np.searchsorted(self._levels, values).astype(np.float32)
                 blocks[c].indices[place], blocks[c].values[place] = indices, values
                 filled[c] += len(values)
         return blocks
@@ -157,6 +199,16 @@ class RatingBlocks:
             columns = (indices[chosen] - self.column_bounds[c]).astype(np.int32)
             by_column.append((chosen, rows[chosen], columns))
         return TestRows((values - np.float32(self.centre)).astype(np.float32), by_column)
+
+    def _standardise(self, ring: Ring) -> float:
+        """Divide all ratings by the root of the mean square of the training ones, and return it."""
+        squares = np.zeros((len(ring.blocks), 1))
+        for (b, _), block in self.train.items():
+            squares[b - ring.blocks.start] += np.einsum("i,i->", block.values, block.values, dtype=np.float64)
+        scale = float(np.sqrt(ring.total(squares)[0] / self.n_data)) or 1.0
+        for values in (*(block.values for block in self.train.values()), *(rows.values for rows in self.test.values())):
+            np.divide(values, scale, out=values)
+        return scale
 
     def _count(self, ring: Ring) -> tuple[Int64, Int64]:
         grid = ring.grid

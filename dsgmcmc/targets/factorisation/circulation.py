@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dsgmcmc.kernels.pattern import spread_kernel
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
@@ -98,7 +99,7 @@ class Circulation:
         names : sequence of str
             Arrays of the column blocks that are needed.
         returning : sequence of str
-            Those of them that come home changed. The columns must be at home then.
+            Those of them that come back changed, to where their blocks rest.
         """
         factors = self.factors
         if self.ring.size == 1:
@@ -109,19 +110,30 @@ class Circulation:
         layout, buffers = self._brought_home(names)
         for b, c, buffer in self.ring.tour(buffers, partial(factors.length, width=layout.width), bool(returning)):
             yield self._cell(b, factors.column(c, layout, buffer))
-        for c in buffers if returning else ():
-            arrays = factors.column(c, layout, buffers[c]).arrays
-            for name in returning:
-                factors.columns[c][name][:] = arrays[name]
+        if returning:
+            self._take_back(layout, buffers, returning)
 
-    def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
-        """Row blocks, and the column blocks of their numbers with these fields, wherever they rest. Collective."""
+    def spread(self, sent: str, got: str) -> None:
+        """Add `sent` of all that a row has ratings with to its `got`, for the rows of both factors. Collective."""
+        for cell in self.tour((sent, got), returning=(got,)):
+            begin = self.ring.phases.enter()
+            arrays = (cell.row[sent], cell.column[sent], cell.row[got], cell.column[got])
+            spread_kernel(cell.row[sent].shape[1])(cell.ratings.indptr, cell.ratings.indices, *arrays)
+            self.ring.phases.leave("gradient", begin)
+
+    def home(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[ParameterBlock]:
+        """Row blocks, and the column blocks of their numbers with these fields, wherever they rest. Collective.
+
+        Fields in `returning` are taken back to where the column blocks rest.
+        """
         yield from self.factors.rows.values()
         if self.part == 0 or self.ring.size == 1:
             yield from self.factors.columns.values()
             return
         layout, buffers = self._brought_home(names)
         yield from (self.factors.column(c, layout, buffer) for c, buffer in buffers.items())
+        if returning:
+            self._take_back(layout, buffers, returning)
 
     def _brought_home(self, names: Sequence[str]) -> tuple[Layout, dict[int, Float32]]:
         """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""
@@ -132,6 +144,16 @@ class Circulation:
         for c in copies:
             going.depart(c)
         return layout, going.finish()
+
+    def _take_back(self, layout: Layout, buffers: dict[int, Float32], names: Sequence[str]) -> None:
+        """Set fields of the column blocks to those of their copies, which are at home. Collective."""
+        going = self.ring.move(buffers, 0, self.part, partial(self.factors.length, width=layout.width))
+        for c in buffers:
+            going.depart(c)
+        for c, buffer in going.finish().items():
+            arrays = self.factors.column(c, layout, buffer).arrays
+            for name in names:
+                self.factors.columns[c][name][:] = arrays[name]
 
     def _cell(self, row_block: int, column: ParameterBlock) -> RatingsCell:
         return RatingsCell(self.factors.rows[row_block], column, self.ratings.train[row_block, column.index])

@@ -1,6 +1,7 @@
 """Predictions of the test ratings: at the state last looked at, and their mean and variance over the draws.
 
-Each test rating costs 28 bytes, 36 where users or items have noise of their own; memory counts, since a tenth of all
+Each test rating costs 28 bytes, 36 where users or items have noise of their own, and 8 for each level that it may
+have; memory counts, since a tenth of all
 ratings is usual. A few ratings are followed: their predictions at every draw are kept, for convergence diagnostics.
 """
 
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.kernels.levels import level_moments
 from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
@@ -20,8 +22,10 @@ from dsgmcmc.targets.base import Draw
 from dsgmcmc.targets.factorisation.blocks import TestRows
 from dsgmcmc.targets.factorisation.cell import RatingsCell
 from dsgmcmc.targets.factorisation.circulation import Circulation
-from dsgmcmc.targets.factorisation.likelihoods import Likelihood
-from dsgmcmc.types import Float32, Float64
+from dsgmcmc.targets.factorisation.likelihoods import Law
+from dsgmcmc.targets.factorisation.likelihoods.levels import log_probability, nearest_level
+from dsgmcmc.targets.factorisation.likelihoods.ordinal import Ordinal
+from dsgmcmc.types import Float32, Float64, Int32
 
 #: About so many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.
 FOLLOWED = 256
@@ -34,18 +38,19 @@ class HeldOut:
     ----------
     circulation : Circulation
         Has the test ratings and the factors.
-    likelihood : Likelihood
+    likelihood : Law
         Law of a rating.
     noise_precision : callable
         Gives tau as it is now.
     """
 
-    def __init__(self, circulation: Circulation, likelihood: Likelihood, noise_precision: Callable[[], float]) -> None:
+    def __init__(self, circulation: Circulation, likelihood: Law, noise_precision: Callable[[], float]) -> None:
         self._circulation, self._ring, self._noise_precision = circulation, circulation.ring, noise_precision
-        self._drawn, self._ratings = likelihood.drawn, circulation.ratings
+        self._drawn, self._ratings, self._has_noise = likelihood.drawn, circulation.ratings, likelihood.has_noise
         self._predict = predict_kernel(likelihood.rank, likelihood.biases)
         follow = max(1, FOLLOWED // circulation.grid)
-        self._rows = {b: HeldOutRows(b, self._ratings.test[b], likelihood, follow) for b in self._ring.blocks}
+        make = partial(held_out_rows, likelihood, follow)
+        self._rows = {b: make(b, self._ratings.test[b]) for b in self._ring.blocks}
         self._has_draws = False
 
     def record(self, position: str, draw: Draw | None) -> None:
@@ -60,13 +65,21 @@ class HeldOut:
                 rows.count(draw)
 
     def metrics(self) -> dict[str, float | None]:
-        """RMSE now and of the posterior mean prediction, null without test ratings, and tau. Collective."""
-        n, tau = self._ratings.n_test, self._noise_precision()
+        """RMSE now and of the posterior mean, null without test ratings; tau, if there is noise. Collective.
+
+        In the ratings' own unit.
+        """
+        n, scale = self._ratings.n_test, self._ratings.scale
+        tau = {"tau": self._noise_precision() / scale**2} if self._has_noise else {}
         if not n:
-            return {"rmse": None, "rmse_mean": None, "tau": tau}
+            return {"rmse": None, "rmse_mean": None, **tau}
         errors = self._ring.total(np.array([rows.squared_errors() for rows in self._rows.values()]))
-        now, mean = np.sqrt(errors / n).tolist()
-        return {"rmse": now, "rmse_mean": mean if self._has_draws else None, "tau": tau}
+        now, mean = (scale * np.sqrt(errors / n)).tolist()
+        return {"rmse": now, "rmse_mean": mean if self._has_draws else None, **tau}
+
+    def followed(self) -> dict[int, npt.NDArray[Any]]:
+        """See `Recorder.followed`: predictions, less the centre."""
+        return {b: rows.trace() for b, rows in self._rows.items()}
 
     def saved(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
         """See `Recorder.saved`."""
@@ -86,7 +99,14 @@ class HeldOut:
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
         """See `Recorder.posterior`."""
         for rows in self._rows.values():
-            yield from rows.posterior(self._ratings.centre, weight)
+            yield from rows.posterior(self._ratings.centre, self._ratings.scale, weight)
+
+
+def held_out_rows(likelihood: Law, follow: int, block: int, rows: TestRows) -> HeldOutRows:
+    """Make what follows the test ratings of a row block; see `HeldOutRows`."""
+    if isinstance(likelihood, Ordinal):
+        return HeldOutLevels(block, rows, likelihood, follow)
+    return HeldOutRows(block, rows, likelihood, follow)
 
 
 class HeldOutRows:
@@ -99,21 +119,24 @@ class HeldOutRows:
     rows : TestRows
         Its test ratings.
     likelihood : Likelihood
-        Law of a rating.
+        Law of a rating, with its mean and variance.
     follow : int
         How many to follow, if there are as many.
 
     Attributes
     ----------
     prediction : (q,) float32
-        Expected ratings at the state last looked at, less the centre.
+        Expected ratings at the state last looked at, less the centre, over the scale.
     noise : (q,) or (1,) float32
         Variance of a rating about it at that state.
     mean, m2, mean_noise : float32
         Weighted mean and sum of squared deviations of the predictions over the draws; mean of the noise variances.
     """
 
-    def __init__(self, block: int, rows: TestRows, likelihood: Likelihood, follow: int) -> None:
+    #: Accumulators over the draws, by their names on disk.
+    accumulators: ClassVar[tuple[str, ...]] = ("mean", "m2", "mean_noise")
+
+    def __init__(self, block: int, rows: TestRows, likelihood: Any, follow: int) -> None:
         self.block, self.rows, self.likelihood = block, rows, likelihood
         q = len(rows.values)
         self.prediction, self.mean, self.m2 = (np.zeros(q, np.float32) for _ in range(3))
@@ -129,6 +152,10 @@ class HeldOutRows:
             return
         eta = np.empty(len(chosen), np.float32)
         kernel(rows, columns, cell.row[position], cell.column[position], eta)
+        self._take(eta, chosen, cell, rows, columns, tau)
+
+    def _take(self, eta: Float32, chosen: Int32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> None:
+        """Make predictions of the predictors of the `chosen` ratings."""
         self.prediction[chosen] = self.likelihood.mean(eta)
         noise = self.likelihood.variance(eta, cell, rows, columns, tau)
         if self.likelihood.noise_varies:
@@ -143,7 +170,12 @@ class HeldOutRows:
         self.m2 += draw.weight * delta * (self.prediction - self.mean)
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
         self.followed_predictions.append(self.prediction[self.followed])
-        self.log_likelihoods.append(self.likelihood.log_likelihood(self.rows.values, self.prediction, self.noise))
+        self.log_likelihoods.append(self._log_likelihood())
+
+    def _log_likelihood(self) -> float:
+        """Of the state last looked at."""
+        found: float = self.likelihood.log_likelihood(self.rows.values, self.prediction, self.noise)
+        return found
 
     def squared_errors(self) -> Float64:
         """Sums of squared errors of the state last looked at and of the mean prediction, (2,) float64."""
@@ -157,29 +189,81 @@ class HeldOutRows:
 
     def saved(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
         """Give the accumulators, for a snapshot."""
-        for name in ("mean", "m2", "mean_noise"):
+        for name in self.accumulators:
             yield self._key(name), getattr(self, name)
-        yield from self.traces(0.0)
+        yield from self.traces(0.0, 1.0)
 
-    def traces(self, centre: np.float32 | float) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
-        """Give what is kept of every draw; `centre` is added to predictions."""
+    def trace(self) -> Float32:
+        """(draws, m) float32: predictions of the followed ratings, standardised and less the centre."""
         shape = (len(self.followed_predictions), len(self.followed))
-        predictions = np.array(self.followed_predictions, np.float32).reshape(shape)
-        yield Key("trace", "W", self.block, "prediction"), predictions + centre
-        yield Key("trace", "W", self.block, "log_likelihood"), np.array(self.log_likelihoods, np.float64)
+        return np.array(self.followed_predictions, np.float32).reshape(shape)
+
+    def traces(self, centre: float, scale: float) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
+        """Give what is kept of every draw: of ratings `centre` + `scale` times what is here."""
+        likelihoods = np.array(self.log_likelihoods, np.float64) - len(self.rows.values) * np.log(scale)
+        yield Key("trace", "W", self.block, "prediction"), _rating(self.trace(), centre, scale)
+        yield Key("trace", "W", self.block, "log_likelihood"), likelihoods
         yield Key("trace", "W", self.block, "followed"), self.followed
 
     def load(self, snapshot: Snapshot) -> None:
         """Take the accumulators of a snapshot."""
-        for name in ("mean", "m2", "mean_noise"):
+        for name in self.accumulators:
             setattr(self, name, snapshot.read(self._key(name)))
         self.followed_predictions = list(snapshot.read(Key("trace", "W", self.block, "prediction")))
         self.log_likelihoods = snapshot.read(Key("trace", "W", self.block, "log_likelihood")).tolist()
 
-    def posterior(self, centre: float, total: float) -> Iterator[tuple[Key, Lazy]]:
-        """Posterior of the predictions; `total` is the weight of all draws."""
-        yield self._key("rating"), partial(np.add, self.rows.values, np.float32(centre))
-        yield self._key("mean"), partial(np.add, self.mean, np.float32(centre))
-        yield self._key("variance"), partial(np.divide, self.m2, np.float32(total))
-        yield self._key("noise_variance"), np.broadcast_to(self.mean_noise, self.mean.shape)
-        yield from self.traces(np.float32(centre))
+    def posterior(self, centre: float, scale: float, total: float) -> Iterator[tuple[Key, Lazy]]:
+        """Posterior of the predictions of ratings `centre` + `scale` times ours; `total` is the weight of all draws."""
+        square = np.float32(scale**2)
+        yield self._key("rating"), partial(_rating, self.rows.values, centre, scale)
+        yield self._key("mean"), partial(_rating, self.mean, centre, scale)
+        yield self._key("variance"), lambda: self.m2 / np.float32(total) * square
+        yield self._key("noise_variance"), np.broadcast_to(self.mean_noise * square, self.mean.shape)
+        yield from self.traces(centre, scale)
+
+
+class HeldOutLevels(HeldOutRows):
+    """The test ratings of one row block under a law of levels; see `HeldOutRows`.
+
+    A rating that is none of the levels counts as the one next to it.
+
+    Attributes
+    ----------
+    probability, mean_probability : (q, R) float32
+        Of the levels at the state last looked at, and on the average over the draws.
+    """
+
+    accumulators = (*HeldOutRows.accumulators, "mean_probability")
+
+    def __init__(self, block: int, rows: TestRows, likelihood: Ordinal, follow: int) -> None:
+        super().__init__(block, rows, likelihood, follow)
+        self.probability, self.mean_probability = (
+            np.zeros((len(rows.values), len(likelihood.values)), np.float32) for _ in range(2)
+        )
+        self._level = nearest_level(rows.values, likelihood.values)
+
+    def _take(self, eta: Float32, chosen: Int32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> None:
+        """See `HeldOutRows`."""
+        found = self.likelihood.probabilities(eta, cell, rows, columns)
+        self.probability[chosen] = found
+        self.prediction[chosen], self.noise[chosen] = level_moments(found, self.likelihood.values)
+
+    def count(self, draw: Draw) -> None:
+        """See `HeldOutRows.count`."""
+        super().count(draw)
+        self.mean_probability += draw.share * (self.probability - self.mean_probability)
+
+    def _log_likelihood(self) -> float:
+        """See `HeldOutRows`."""
+        return float(log_probability(self.probability, self._level).sum())
+
+    def posterior(self, centre: float, scale: float, total: float) -> Iterator[tuple[Key, Lazy]]:
+        """See `HeldOutRows.posterior`."""
+        yield from super().posterior(centre, scale, total)
+        yield self._key("probability"), self.mean_probability
+
+
+def _rating(x: Float32, centre: float, scale: float) -> Float32:
+    """Ratings of standardised ones."""
+    found: Float32 = x * np.float32(scale) + np.float32(centre)
+    return found

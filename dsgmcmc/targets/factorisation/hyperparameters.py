@@ -8,7 +8,9 @@ Priors of (m, Lambda), drawn from their exact conditionals given the factor's cu
 
 - ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is drawn.
 - ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5), m_k | lambda_k ~ N(0, 1 / lambda_k)
-  [Nemeth 2021, 6.3].
+  [Nemeth 2021, 6.3]. Where ratings are standardised it is lambda_k ~ Gamma(4, rate 3 b), so that E[1 / lambda_k] = b.
+  Then E[W_ik^2] = 2 b, that of m included, and b = 1 / (4 sqrt K) makes E[(W_i . H_j)^2] = 4 K b^2 a quarter of the
+  ratings' variance. For the biases b = 1/8: a_i and b_j together claim another quarter.
 - ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008, eq. 5-7]; the
   bias keeps its normal-gamma prior.
 
@@ -19,25 +21,39 @@ steps, and exact for samplers that take the full gradient at one state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from scipy import stats
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.circulation import Circulation
-from dsgmcmc.targets.factorisation.noise import NU_START, draw_noise_scales, draw_nu, noise_scale_sums
+from dsgmcmc.targets.factorisation.conjugate import (
+    PUBLISHED,
+    GammaPrior,
+    draw_normal_gamma,
+    draw_normal_wishart,
+    with_mean_variance,
+)
+from dsgmcmc.targets.factorisation.noise import (
+    NU_START,
+    draw_noise_scales,
+    draw_nu,
+    noise_scale_sums,
+    nu_log_density,
+    nu_log_density_given,
+)
+from dsgmcmc.targets.factorisation.priors.base import NO_TERMS, SHIFT, PrecisionTerms, Terms
 from dsgmcmc.targets.state import ParameterBlock, Replicated, Stream
 from dsgmcmc.types import Factor, Float64, PriorName, Purpose
 
-SHAPE, RATE = 1.0, 5.0
-WISHART_BETA = 2.0
-
 SUMS = Formula("total = theta\nsquares = theta * theta", column_sums=("total", "squares"))
+SHIFTED_SUMS = Formula(
+    "total = theta - shift\nsquares = (theta - shift) * (theta - shift)", column_sums=("total", "squares")
+)
 
 
 @dataclass
@@ -98,13 +114,21 @@ class HyperparameterModel:
     prior : {"fixed", "normal-gamma", "normal-wishart"}
         Prior of the rows of both factors.
     prior_precision : float
-        lambda if `prior` is fixed, else its value until it is first drawn.
+        lambda if `prior` is fixed, in the ratings' own unit; else its value until it is first drawn.
     noise_precision : float or None
-        tau, or None to draw it.
+        tau in the ratings' own unit, or None to draw it.
     heteroscedastic : tuple of Factor
         Factors whose rows have noise of their own (`dsgmcmc.targets.factorisation.noise`).
     first, every : int
         Sweeps before the first draw, and between draws.
+    scale : float
+        What ratings were divided by.
+    standardised : bool
+        Whether that is their standard deviation: the priors are those in its unit, and not the published ones.
+    width : float
+        How much wider these are: where the predictor is not in the unit of the ratings.
+    nu_given_scales : bool
+        Whether nu is drawn given the noise scales, as in model version 1, and not with them integrated out.
     """
 
     rank: int
@@ -115,11 +139,32 @@ class HyperparameterModel:
     heteroscedastic: tuple[Factor, ...] = ()
     first: int = 1
     every: int = 1
+    scale: float = 1.0
+    standardised: bool = False
+    width: float = 1.0
+    nu_given_scales: bool = False
 
     @property
     def dimension(self) -> int:
         """Number D of columns of a factor."""
         return self.rank + int(self.biases)
+
+    @property
+    def precision_prior(self) -> GammaPrior:
+        """Of the precision of a factor's columns, under ``normal-gamma``."""
+        return with_mean_variance(self.width * 0.25 / np.sqrt(self.rank)) if self.standardised else PUBLISHED
+
+    @property
+    def bias_prior(self) -> GammaPrior:
+        """Of the precision of the biases."""
+        return with_mean_variance(self.width * 0.125) if self.standardised else PUBLISHED
+
+    @property
+    def unit(self) -> Float64:
+        """By what a row of a factor is multiplied to be in the ratings' own unit, (D,)."""
+        unit = np.full(self.dimension, np.sqrt(self.scale))
+        unit[self.rank :] = self.scale
+        return unit
 
     def is_turn(self, sweeps: int) -> bool:
         """Whether the parameters are drawn after so many sweeps."""
@@ -127,12 +172,14 @@ class HyperparameterModel:
 
     def start(self, subchains: int) -> Hyperparameters:
         """Parameters before the first draw: one set per sub-chain."""
-        d, m = self.dimension, subchains
+        d, m, tau = self.dimension, subchains, self.noise_precision
         precision = np.full(d, self.prior_precision)
+        if self.prior == "fixed":
+            precision = precision * self.unit**2
         if self.prior == "normal-wishart":
             precision = np.diag(precision)
         return Hyperparameters(
-            tau=np.full(m, 1.0 if self.noise_precision is None else self.noise_precision),
+            tau=np.full(m, 1.0 if tau is None else tau * self.scale**2),
             mean={factor: np.zeros((m, d)) for factor in Factor},
             precision={factor: np.repeat(precision[None], m, axis=0) for factor in Factor},
             nu={factor: np.full(m, NU_START) for factor in self.heteroscedastic},
@@ -146,65 +193,100 @@ class HyperparameterModel:
         stream: Stream,
         positions: tuple[str, ...],
         squared_error: Float64,
+        terms: Terms | None = None,
     ) -> None:
-        """Draw all parameters from their conditionals. Collective.
+        """Draw the parameters that all rows have in common from their conditionals. Collective.
 
         Parameters
         ----------
         state : Hyperparameters
             What is replaced; also conditioned on.
         circulation : Circulation
-            The factors, and the noise scales, which are drawn, too.
+            The factors, and the noise scales.
         stream : Stream
             Names the random numbers.
         positions : tuple of str
             The field that holds the state of each sub-chain.
         squared_error : (blocks here, 1) float64
             Of the last sweep, by row block.
+        terms : dict of Factor to PrecisionTerms
+            What else says something of Lambda: parameters of the rows' means.
         """
         if self.prior == "fixed" and self.noise_precision is not None and not self.heteroscedastic:
             return
         partials = []
         for local, (row, column) in enumerate(circulation.pairs()):
             sums = self._sums(row, positions) | self._sums(column, positions)
-            for block in (row, column):
+            for block in (row, column) if self.nu_given_scales else ():
                 if block.factor in self.heteroscedastic:
                     sums[f"{block.factor.name}.scales"] = noise_scale_sums(block)
             partials.append([sums | {"squared_error": squared_error[local]}])
-        draw = partial(self._draw_all, circulation.ratings, stream, len(positions))
+        draw = partial(self._draw_all, circulation.ratings, stream, len(positions), state.nu, terms or {})
         state.take(circulation.ring.sum(partials, draw, shapes_of(state.sampled())))
+
+    def draw_noise(self, state: Hyperparameters, factor: Factor, circulation: Circulation, stream: Stream) -> None:
+        """Draw nu and the noise scales of a factor's rows, if they have some, given their errors. Collective."""
+        if factor in self.heteroscedastic:
+            blocks = [block for pair in circulation.pairs() for block in pair if block.factor == factor]
+            if not self.nu_given_scales:
+                self._draw_nu(state, factor, blocks, circulation, stream)
+            draw_noise_scales(blocks, float(state.nu[factor][0]), float(state.tau[0]), stream)
+
+    def draw_noise_in_turn(self, state: Hyperparameters, circulation: Circulation, stream: Stream) -> None:
+        """Draw the noise scales of one factor, and of the next one the next time: their errors are of one state."""
         if self.heteroscedastic:
             turn = np.zeros(1) if state.turn is None else state.turn
             factor = self.heteroscedastic[int(turn[0]) % len(self.heteroscedastic)]
-            blocks = [block for block in circulation.blocks() if block.factor == factor]
-            draw_noise_scales(blocks, float(state.nu[factor][0]), float(state.tau[0]), stream)
+            self.draw_noise(state, factor, circulation, stream)
             state.turn = turn + 1
 
+    @staticmethod
+    def _draw_nu(
+        state: Hyperparameters,
+        factor: Factor,
+        blocks: list[ParameterBlock],
+        circulation: Circulation,
+        stream: Stream,
+    ) -> None:
+        """Draw nu of a factor with the noise scales integrated out; one block for every row block here. Collective."""
+
+        def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
+            return {"nu": np.array([draw_nu(sums["log_density"], stream.generator(Purpose.NU))])}
+
+        partials = [[{"log_density": nu_log_density(block, float(state.tau[0]))}] for block in blocks]
+        state.nu[factor] = np.full_like(state.nu[factor], circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"])
+
     def _sums(self, block: ParameterBlock, positions: tuple[str, ...]) -> dict[str, Float64]:
-        """Column sums of theta of every sub-chain, (M, D), and of its squares or of its outer products."""
+        """Column sums of theta less its shift, (M, D), by sub-chain, and of its squares or of its outer products."""
         totals, products = [], []
+        shifted = SHIFT.name in block.arrays
         for position in positions:
             if self.prior == "normal-wishart":
-                theta = block[position].astype(np.float64)
+                theta = block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0)
                 totals.append(theta.sum(axis=0))
                 products.append(theta.T @ theta)
             else:
-                sums = block.update(SUMS, theta=position)
+                sums = block.update(SHIFTED_SUMS if shifted else SUMS, theta=position)
                 totals.append(sums["total"])
                 products.append(sums["squares"])
         name = block.factor.name
         return {f"{name}.total": np.array(totals), f"{name}.products": np.array(products)}
 
     def _draw_all(
-        self, ratings: RatingBlocks, stream: Stream, subchains: int, sums: dict[str, Float64]
+        self,
+        ratings: RatingBlocks,
+        stream: Stream,
+        subchains: int,
+        nu: dict[Factor, Float64],
+        terms: Terms,
+        sums: dict[str, Float64],
     ) -> dict[str, Float64]:
         """One set of parameters for each sub-chain from the sums over all blocks; runs at the root."""
-        key = [stream.seed, Purpose.HYPERPARAMETERS]
-        rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, stream.iteration, stream.chain]))
-        drawn = self.start(subchains)
+        rng = stream.generator(Purpose.HYPERPARAMETERS)
+        drawn = replace(self.start(subchains), nu={factor: values.copy() for factor, values in nu.items()})
         rows = dict(zip(Factor, ratings.shape, strict=True))
-        for factor in self.heteroscedastic:
-            drawn.nu[factor][:] = draw_nu(sums[f"{factor.name}.scales"], rows[factor], rng)
+        for factor in self.heteroscedastic if self.nu_given_scales else ():
+            drawn.nu[factor][:] = draw_nu(nu_log_density_given(sums[f"{factor.name}.scales"], rows[factor]), rng)
         for m in range(subchains):
             if self.noise_precision is None:
                 rate = 1.0 + sums["squared_error"][0] / 2
@@ -213,65 +295,25 @@ class HyperparameterModel:
                 continue
             for factor, n in rows.items():
                 total, products = sums[f"{factor.name}.total"][m], sums[f"{factor.name}.products"][m]
-                drawn.mean[factor][m], drawn.precision[factor][m] = self._draw_prior(total / n, products, n, rng)
+                more = terms.get(factor, NO_TERMS)
+                drawn.mean[factor][m], drawn.precision[factor][m] = self._draw_prior(total / n, products, n, more, rng)
         return drawn.sampled()
 
     def _draw_prior(
-        self, average: Float64, products: Float64, n: int, rng: np.random.Generator
+        self, average: Float64, products: Float64, n: int, more: PrecisionTerms, rng: np.random.Generator
     ) -> tuple[Float64, Float64]:
         d, k = self.dimension, self.rank
+        squares = more.of(d)
         if self.prior == "normal-gamma":
-            mean, precision = draw_normal_gamma(average[:k], products[:k], n, rng)
+            mean, precision = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more)
             if self.biases:
-                bias = rng.gamma(SHAPE + n / 2, 1 / (RATE + products[k:] / 2))
+                shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
+                bias = rng.gamma(shape, 1 / (rate + (products[k:] + squares[k, k]) / 2))
                 mean, precision = np.append(mean, 0.0), np.append(precision, bias)
             return mean, precision
         mean, precision = np.zeros(d), np.zeros((d, d))
-        mean[:k], precision[:k, :k] = draw_normal_wishart(average[:k], products[:k, :k], n, rng)
+        mean[:k], precision[:k, :k] = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more)
         if self.biases:
-            precision[k, k] = rng.gamma(SHAPE + n / 2, 1 / (RATE + products[k, k] / 2))
+            shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
+            precision[k, k] = rng.gamma(shape, 1 / (rate + (products[k, k] + squares[k, k]) / 2))
         return mean, precision
-
-
-def draw_normal_gamma(average: Float64, squares: Float64, n: int, rng: np.random.Generator) -> tuple[Float64, Float64]:
-    """Draw (m, lambda) of a diagonal Gaussian given n rows [Nemeth 2021, 6.3].
-
-    Parameters
-    ----------
-    average, squares : (K,) float64
-        Mean over the rows, and sum of squares over the rows, of each column.
-    n : int
-        Number of rows.
-    rng : Generator
-        Source of randomness.
-    """
-    scatter = np.maximum(squares - n * average**2, 0.0)
-    rate = RATE + scatter / 2 + n * average**2 / (2 * (n + 1))
-    precision = rng.gamma(SHAPE + n / 2, 1 / rate)
-    mean = rng.normal(n * average / (n + 1), 1 / np.sqrt((n + 1) * precision))
-    return mean, precision
-
-
-def draw_normal_wishart(average: Float64, outer: Float64, n: int, rng: np.random.Generator) -> tuple[Float64, Float64]:
-    """Draw (m, Lambda) of a Gaussian given n rows [Salakhutdinov 2008, eq. 14], with W0 = I, nu0 = K, beta0 = 2.
-
-    Parameters
-    ----------
-    average : (K,) float64
-        Mean over the rows.
-    outer : (K, K) float64
-        Sum over the rows of theta theta^T.
-    n : int
-        Number of rows.
-    rng : Generator
-        Source of randomness.
-    """
-    k = len(average)
-    scatter = outer - n * np.outer(average, average)
-    inverse = np.eye(k) + scatter + WISHART_BETA * n / (WISHART_BETA + n) * np.outer(average, average)
-    scale = np.linalg.inv((inverse + inverse.T) / 2)
-    precision = np.atleast_2d(stats.wishart.rvs(k + n, (scale + scale.T) / 2, random_state=rng))
-    covariance = np.linalg.inv((WISHART_BETA + n) * precision)
-    factor = np.linalg.cholesky((covariance + covariance.T) / 2)
-    mean = n * average / (WISHART_BETA + n) + factor @ rng.standard_normal(k)
-    return mean, precision

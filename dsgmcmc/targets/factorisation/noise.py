@@ -1,22 +1,24 @@
 r"""Heteroscedastic noise, of users, items, or both: variance 1 / (tau g_i g'_j), g_i ~ Gamma(nu / 2, nu / 2).
 
-Marginally Student's t in the ratings of one user. The conditional draws, with SSE_i the squared errors of row i
-times the other side's g':
+Marginally Student's t in the ratings of one user. The conditional draws, with SSE_i the squared errors of row i's n_i
+ratings times the other side's g':
 
-    g_i | rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
-    nu  | g    on a grid, uniform in log nu
+    nu  | rest, with g integrated out: on a grid, uniform in log nu, where row i has the log density
+          lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2) - ((nu + n_i) / 2) log((nu + tau SSE_i) / 2)
+    g_i | nu, rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
 
 SSE_i is that of the last sweep's gradients. Where both sides have noise of their own they are drawn in turns, a sweep
 each: drawn at once, each given the other's old values, they would not leave the posterior invariant. A new g counts
-from the next gradient on.
+from the next gradient on. Model version 1 drew nu given g: where nu is large and rows have few ratings that chain
+hardly moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammaln
 
 from dsgmcmc.kernels.gamma import gammas
 from dsgmcmc.targets.state import ParameterBlock, Stream
@@ -32,16 +34,30 @@ def heteroscedastic_factors(noise: NoiseName, transposed: bool) -> tuple[Factor,
     return {"shared": (), "by-user": (users,), "by-item": (items,), "both": (users, items)}[noise]
 
 
-def noise_scale_sums(block: ParameterBlock) -> Float64:
-    """Sum of log g and sum of g over a block's rows, (2,) float64."""
-    g = block.row("weight").astype(np.float64)
-    return np.array([np.log(g).sum(), g.sum()])
+def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
+    """Log density of nu at every value of the grid given a block's squared errors alone, up to a constant, (65,)."""
+    # logarithms in float32, which take a sixth of the time: the sum over 10,000 rows is right to 0.01
+    errors = (tau * block.row("row_error").astype(np.float64)).astype(np.float32)
+    logs = np.log(1 + errors / NU_GRID.astype(np.float32)[:, None])
+    weighted = (block.counts / 2).astype(np.float32) * logs
+    powers = NU_GRID / 2 * logs.sum(axis=1, dtype=np.float64) + weighted.sum(axis=1, dtype=np.float64)
+    density: Float64 = _nu_log_normaliser(block.counts.tobytes()) - powers
+    return density
 
 
-def draw_nu(sums: Float64, n: int, rng: np.random.Generator) -> float:
-    """Draw nu given the sums of log g and of g over n rows, from the grid."""
-    a = NU_GRID / 2
-    log_density = n * (a * np.log(a) - gammaln(a)) + (a - 1) * sums[0] - a * sums[1]
+@lru_cache(maxsize=4096)
+def _nu_log_normaliser(counts: bytes) -> Float64:
+    """Part of the log density of nu that depends on the rows' counts alone, (65,): the same in every sweep."""
+    from scipy.special import gammaln
+
+    n, rows = np.unique(np.frombuffer(counts, np.int64), return_counts=True)
+    half = NU_GRID[:, None] / 2
+    density: Float64 = (gammaln(half + n / 2) - gammaln(half) - n / 2 * np.log(half)) @ rows
+    return density
+
+
+def draw_nu(log_density: Float64, rng: np.random.Generator) -> float:
+    """Draw nu from the grid, given its log density there, up to a constant."""
     weights = np.exp(log_density - log_density.max())
     return float(rng.choice(NU_GRID, p=weights / weights.sum()))
 
@@ -51,3 +67,21 @@ def draw_noise_scales(blocks: Iterable[ParameterBlock], nu: float, tau: float, s
     for block in blocks:
         drawn = gammas((nu + block.counts) / 2, stream.key(Purpose.NOISE_SCALE, block.factor, block.start))
         block.row("weight")[:] = drawn / ((nu + tau * block.row("row_error").astype(np.float64)) / 2)
+
+
+# ---------------------------------------------------------------------- model version 1
+
+
+def noise_scale_sums(block: ParameterBlock) -> Float64:
+    """Sum of log g and sum of g over a block's rows, (2,) float64."""
+    g = block.row("weight").astype(np.float64)
+    return np.array([np.log(g).sum(), g.sum()])
+
+
+def nu_log_density_given(sums: Float64, n: int) -> Float64:
+    """Log density of nu at every value of the grid given the sums of log g and of g over n rows, (65,)."""
+    from scipy.special import gammaln
+
+    a = NU_GRID / 2
+    density: Float64 = n * (a * np.log(a) - gammaln(a)) + (a - 1) * sums[0] - a * sums[1]
+    return density

@@ -3,56 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.kernels.outer import squared_errors
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.base import Information
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.cell import RatingsCell
+from dsgmcmc.targets.factorisation.cell import FactorCell, RatingsCell
 from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.factorisation.divergence import find_divergence
 from dsgmcmc.targets.factorisation.factors import LocalFactors
 from dsgmcmc.targets.factorisation.heldout import HeldOut
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel, Hyperparameters
-from dsgmcmc.targets.factorisation.likelihoods import Likelihood
-from dsgmcmc.targets.information import curvature_bound
-from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream
-from dsgmcmc.types import Array, Factor, Float32, Float64
+from dsgmcmc.targets.factorisation.information import fisher_information, second_moments
+from dsgmcmc.targets.factorisation.likelihoods import Law
+from dsgmcmc.targets.factorisation.priors import PriorMean
+from dsgmcmc.targets.factorisation.priors.base import SHIFT, Conditions
+from dsgmcmc.targets.factorisation.statistics import row_statistics
+from dsgmcmc.targets.factorisation.units import in_rating_units
+from dsgmcmc.targets.state import Conditional, Layout, ParameterBlock, Replicated, StateField, Stream
+from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
     from dsgmcmc.storage.snapshot import Snapshot
-
-
-SQUARES = Formula("square = n * theta * theta", rows=("n",), column_sums=("square",))
-
-
-@dataclass
-class FactorCell:
-    """A cell as a sampler sees it; a `dsgmcmc.targets.base.Cell`."""
-
-    target: FactorTarget
-    cell: RatingsCell
-
-    @property
-    def blocks(self) -> tuple[ParameterBlock, ...]:
-        """See `Cell.blocks`."""
-        return tuple(block for block in (self.cell.row, self.cell.column) if not block.frozen)
-
-    def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
-        """See `Cell.gradient`; of one part, scaled by 1 / p_t [Simsekli 2016, eq. 3]."""
-        target, probability = self.target, self.target.circulation.part_probability
-        for block in (self.cell.row, self.cell.column):
-            block.begin_gradient(position, out, prior)
-        # a sweep's iterations sum to an estimate for all ratings
-        share = 1.0 / (probability * target.grid) if errors else 0.0
-        target.add_gradient(self.cell, position, out, target.noise_precision / probability, share)
 
 
 class FactorTarget:
@@ -68,8 +47,10 @@ class FactorTarget:
         Which part each iteration visits; None where an iteration uses all the data, with the column blocks at home.
     model : HyperparameterModel
         Rank, biases, priors and noise.
-    likelihood : Likelihood
+    likelihood : Law
         Law of a rating.
+    prior_means : sequence of PriorMean
+        What the rows' prior means have besides m.
     fields : sequence of StateField
         State that travels with a block.
     scratch : sequence of str
@@ -80,6 +61,8 @@ class FactorTarget:
         Seed and chain.
     frozen : frozenset of Factor
         Factors that stay as they are.
+    curvature_by_row : bool
+        Whether the bound on the curvature holds for every row, and not only for those whose ratings are as the average.
     """
 
     def __init__(
@@ -88,24 +71,28 @@ class FactorTarget:
         ratings: RatingBlocks,
         schedule: Schedule | None,
         model: HyperparameterModel,
-        likelihood: Likelihood,
+        likelihood: Law,
+        prior_means: Sequence[PriorMean] = (),
         *,
         fields: Sequence[StateField],
         scratch: tuple[str, ...],
         positions: tuple[str, ...],
         stream: Stream,
         frozen: frozenset[Factor] = frozenset(),
+        curvature_by_row: bool = False,
     ) -> None:
         self.ring, self.ratings = ring, ratings
         self.model, self.likelihood, self.stream = model, likelihood, stream
+        self.prior_means = tuple(prior_means)
         self.timers, self.grid = ring.phases, ring.grid
         self.dimension, self.n_data, self.positions = model.dimension, ratings.n_data, positions
-        self.subchain = 0
+        self.subchain, self._align_in = 0, scratch[0] if curvature_by_row and scratch else None
         self.sweep_length = self.grid if schedule else 1
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
         self.hyperparameters = model.start(len(positions))
         self.squared_error = np.zeros((len(ring.blocks), 1))
-        layout = Layout((*fields, *likelihood.fields), self.dimension)
+        means = [SHIFT, *(field for part in prior_means for field in (*part.fields, *part.own))] if prior_means else []
+        layout = Layout((*fields, *likelihood.fields, *means), self.dimension)
         self.layout = layout
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
@@ -123,10 +110,16 @@ class FactorTarget:
         """See `Target`; of the current sub-chain."""
         return float(self.hyperparameters.tau[self.subchain])
 
-    def _prior(self, block: ParameterBlock) -> tuple[Float32, Float32]:
-        """Mean (D,) and precision (D,) or (D, D) of a block's rows; of the current sub-chain, in their dtype."""
+    @property
+    def _replicated(self) -> tuple[Replicated, ...]:
+        """Small parameters, the same on all processes."""
+        return (self.hyperparameters, *(part.parameters for part in self.prior_means), *self.likelihood.replicated)
+
+    def _prior(self, block: ParameterBlock) -> RowPrior:
+        """Prior of a block's rows; of the current sub-chain, in their dtype."""
         state, m = self.hyperparameters, self.subchain
-        return state.mean[block.factor][m].astype(np.float32), state.precision[block.factor][m].astype(np.float32)
+        mean, precision = state.mean[block.factor][m], state.precision[block.factor][m]
+        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), block.arrays.get(SHIFT.name))
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """See `Target.blocks`: rows in block order, then the columns that meet them."""
@@ -165,43 +158,68 @@ class FactorTarget:
         self.timers.leave("gradient", begin)
 
     def all_data_seen(self) -> None:
-        """See `Target.all_data_seen`: draws the hyperparameters."""
-        sweeps = (self.stream.iteration + 1) // self.sweep_length
-        if self.model.is_turn(sweeps):
+        """See `Target.all_data_seen`: moves the likelihood's own parameters, and draws the hyperparameters."""
+        self.likelihood.all_data_seen(self.circulation, self.stream)
+        if self._is_turn:
             self.draw_hyperparameters()
+            self._draw_prior_means()
+            self.model.draw_noise_in_turn(self.hyperparameters, self.circulation, self.stream)
+
+    @property
+    def _sweeps(self) -> int:
+        """Sweeps made, with the one that ends with this iteration."""
+        return (self.stream.iteration + 1) // self.sweep_length
+
+    @property
+    def _is_turn(self) -> bool:
+        return self.model.is_turn(self._sweeps)
+
+    def _draw_prior_means(self) -> None:
+        """Draw what the rows' prior means have besides m. Collective."""
+        given = Conditions(self.circulation, self._prior, self.positions[0], self.stream)
+        for part in self.prior_means:
+            part.draw(given, self._sweeps)
 
     def draw_hyperparameters(self) -> None:
         """Draw them given the state as it is. Collective."""
-        self.model.draw(self.hyperparameters, self.circulation, self.stream, self.positions, self.squared_error)
+        terms = {factor: term for part in self.prior_means for factor, term in part.precision_terms().items()}
+        self.model.draw(self.hyperparameters, self.circulation, self.stream, self.positions, self.squared_error, terms)
+
+    def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
+        """See `Target.conditionals`. The columns must be at home."""
+        likelihood = self.likelihood
+        statistics = row_statistics(self.circulation, likelihood, factor, position)
+        for number, (block, sums) in enumerate(statistics.items()):
+            with self.timers("gradient"):
+                errors = squared_errors(block[position], sums)
+                likelihood.keep_errors(block, errors)
+                self.squared_error[number, 0] = (likelihood.noise_scale(block) * errors).sum()
+        if self._is_turn:
+            if factor == Factor.W:
+                self.draw_hyperparameters()
+                self._draw_prior_means()
+            self.model.draw_noise(self.hyperparameters, factor, self.circulation, self.stream)
+        for block, sums in statistics.items():
+            scale = self.noise_precision * likelihood.noise_scale(block).astype(np.float64)
+            block.conditional = Conditional(sums, scale)
+            if not block.frozen:
+                yield block
+            block.conditional = None
 
     def information(self, position: str) -> Information:
-        """See `Target.information`. The columns must be at home."""
-        n, squares = self.likelihood.counts(self.circulation)
-        d = self.dimension
-        partials = []
-        for pair in self.circulation.pairs():
-            sums = {}
-            for block in pair:
-                square = block.update(SQUARES, theta=position, n=n[block])["square"]
-                sums[block.factor.name] = np.append(square, n[block].sum(dtype=np.float64))
-            partials.append([sums])
-        both = self.ring.sum(partials)
-        c = {}
-        for factor, other in ((Factor.W, Factor.H), (Factor.H, Factor.W)):
-            c[factor] = both[other.name][:d] / both[other.name][d]
-            if self.model.biases:
-                c[factor][-1] = 1.0
-        lambda_ = {}
-        for row, column in self.circulation.pairs():
-            for block in (row, column):
-                _, precision = self._prior(block)
-                lambda_[block.factor] = (np.diag(precision) if precision.ndim == 2 else precision).astype(np.float64)
-        tau = self.noise_precision
-        bound = {}
-        for block in self.blocks():
-            metric = {"c": c[block.factor].astype(np.float32), "lambda_": lambda_[block.factor].astype(np.float32)}
-            bound[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
-        return Information(c, lambda_, tau, n, bound)
+        """See `Target.information`."""
+        tau, biases = self.noise_precision, self.model.biases
+        return fisher_information(self.circulation, self.likelihood, self._prior, position, tau, biases, self._align_in)
+
+    def second_moments(
+        self,
+        position: str,
+        counts: Mapping[ParameterBlock, Array],
+        finish: Callable[[dict[Factor, Float64]], Named],
+        result: Shapes,
+    ) -> dict[str, Float64]:
+        """See `Target.second_moments`; of (H_j, 1) for the rows of W, and the other way round."""
+        return second_moments(self.circulation, position, counts, self.model.biases, finish, result)
 
     def sum(
         self,
@@ -225,6 +243,11 @@ class FactorTarget:
         """See `RunTarget.reset`."""
         self.hyperparameters = self.model.start(len(self.positions))
         self.likelihood.start(self.blocks())
+        for part in self.prior_means:
+            part.start(self.blocks())
+        for block in self.blocks():
+            if SHIFT.name in block.arrays:
+                block[SHIFT.name].fill(0.0)
 
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
         """See `RunTarget.home`: a column block is at home with the row block of its own number."""
@@ -237,10 +260,11 @@ class FactorTarget:
                 yield Key("state", block.factor.name, block.index, name), block[name]
         for local, b in enumerate(self.ring.blocks):
             yield Key("state", "W", b, "squared_error"), self.squared_error[local]
+        yield from self.likelihood.saved(self.ring.blocks)
 
     def small(self) -> dict[str, Float64]:
         """See `RunTarget.small`."""
-        return self.hyperparameters.arrays()
+        return {name: value for part in self._replicated for name, value in part.arrays().items()}
 
     def load(self, snapshot: Snapshot) -> None:
         """See `RunTarget.load`."""
@@ -248,11 +272,14 @@ class FactorTarget:
         for key, array in self.saved():
             array[:] = snapshot.read(key)
         self.hyperparameters = Hyperparameters.empty()
-        self.hyperparameters.take({name: value.array() for name, value in snapshot.manifest.state.items()})
+        arrays = {name: value.array() for name, value in snapshot.manifest.state.items()}
+        for part in self._replicated:
+            part.take(arrays)
 
     def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
         """See `RunTarget.accumulators`."""
         widths = {"theta": self.dimension} | dict.fromkeys(self.likelihood.drawn, 1)
+        widths |= {field.name: field.width or self.dimension for part in self.prior_means for field in part.fields}
         return {
             (factor, b): {
                 name: np.zeros((np.subtract(*self.ratings.bounds(factor, b)[::-1]), width), np.float32)
@@ -264,11 +291,19 @@ class FactorTarget:
 
     def drawn_fields(self, position: str) -> dict[str, str]:
         """See `RunTarget.drawn_fields`."""
-        return {position: "theta"} | {name: name for name in self.likelihood.drawn}
+        more = (*self.likelihood.drawn, *(field.name for part in self.prior_means for field in part.fields))
+        return {position: "theta"} | {name: name for name in more}
+
+    def unit(self, field: str) -> Array | float:
+        """See `RunTarget.unit`."""
+        return 1.0 if field in self.likelihood.drawn else self.model.unit.astype(np.float32)
 
     def parameters(self) -> dict[str, Float64]:
         """See `RunTarget.parameters`."""
-        return self.hyperparameters.of(self.subchain)
+        found = self.hyperparameters.of(self.subchain)
+        for part in self.prior_means:
+            found |= part.parameters.arrays()
+        return in_rating_units(found, self.model.scale, self.model.unit) | self.likelihood.parameters()
 
     def find_divergence(self, position: str) -> str:
         """See `RunTarget.find_divergence`."""

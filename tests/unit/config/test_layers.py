@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import STEPPING
 
 from dsgmcmc.config.layers import Layers, build, parse_assignments, read_toml
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import SAMPLERS
 
 
 def test_later_layers_win() -> None:
@@ -28,7 +28,7 @@ def test_the_default_sampler_is_one_that_is_stable(settings: dict[str, Any], nam
     assert build(settings).sampler.name == name
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", STEPPING)
 def test_a_section_without_a_name_belongs_to_the_sampler_before(name: str) -> None:
     """--step-size with a file that names the sampler changes that sampler's step."""
     config = build({"sampler": {"name": name}}, {"sampler": {"step_size": 0.125}})
@@ -104,3 +104,28 @@ def test_an_assignment_without_a_value_is_refused() -> None:
     """With an example of what was expected."""
     with pytest.raises(InputError, match=r"--set sampler\.alpha: expected NAME=VALUE"):
         parse_assignments(["sampler.alpha"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"rank": -3}, "rank: must be at least 1 or 'auto' (found -3)"),
+        ({"rank": "x"}, "rank: must be a whole number or 'auto' (found 'x')"),
+        ({"noise_precision": "abc"}, "must be a number or 'sampled' (found 'abc')"),
+        ({"friction": 0.8}, "sampler.friction"),
+        ({"itterations": 9}, "did you mean iterations?"),
+        ({"sampler": {"frictoin": 0.8}}, "did you mean sampler.friction?"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words(settings: dict[str, Any], words: str) -> None:
+    """Not in those of the library that checks it; of a name that is none, which one may be meant."""
+    with pytest.raises(InputError) as caught:
+        build(settings)
+    assert words in str(caught.value)
+    assert "Input should" not in str(caught.value)
+
+
+def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
+    """No errno."""
+    with pytest.raises(InputError, match=r"none\.toml cannot be read: No such file"):
+        read_toml(tmp_path / "none.toml")

@@ -64,7 +64,12 @@ BAD = {
     "missing item": ("r.csv", spoil((3, '1,"",4,1')), {}, ["line 3: the item is missing"]),
     "missing rating": ("r.csv", spoil((4, "1,7,,1")), {}, ["line 4: the rating is missing"]),
     "text": ("r.csv", spoil((11, "1,7,good,1")), {}, ["line 11: the rating is 'good'"]),
-    "decimal comma": ("r.csv", '1;b;"3,5"\n2;d;4\n', {}, ["line 1: the rating is '3,5'"]),
+    "decimal comma": (
+        "r.csv",
+        '1;b;"3,5"\n2;d;4\n',
+        {},
+        ["line 1: the rating is '3,5' (a decimal comma"],
+    ),
     "nan": ("r.csv", spoil((5, "1,7,NaN,1")), {}, ["line 5: the rating is 'NaN'"]),
     "infinite": ("r.csv", spoil((5, "1,7,-inf,1")), {}, ["line 5: the rating is '-inf'"]),
     "beyond float32": ("r.csv", spoil((5, "1,7,1e39,1")), {}, ["line 5: the rating is '1e39'"]),
@@ -124,6 +129,7 @@ BAD = {
     "no time column": ("r.csv", "1,2,3\n2,3,4\n", {"split": "temporal"}, ["cannot tell which column is timestamp"]),
     "binary": ("r.csv", bytes(range(256)) * 10, {}, ["r.csv is not a text file"]),
     "zip": ("r.csv", b"PK\x03\x04" + bytes(100), {}, ["zip archive: unpack it first"]),
+    "bzip2 by its name": ("r.csv.bz2", bz2.compress(GOOD.encode()), {}, ["bzip2: decompress it first"]),
     "bzip2": ("r.csv", bz2.compress(GOOD.encode()), {}, ["bzip2: decompress it first"]),
     "cut gzip": ("r.csv.gz", gzip.compress(GOOD.encode())[:-20], {}, ["r.csv.gz is not a whole gzip file"]),
     "damaged gzip": (

@@ -26,6 +26,17 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
     return prepare(tmp_path_factory.mktemp("expected"), lines(",", header=True)).content_sha256
 
 
+def test_the_columns_that_were_taken_are_said(tmp_path: Path) -> None:
+    """A rating in the first column is taken for a user in silence else."""
+    path = tmp_path / "r.csv"
+    for text, said in (
+        (lines(",", True), "user userId, item movieId, rating rating"),
+        (lines(","), "user column 1, item column 2, rating column 3"),
+    ):
+        path.write_text(text)
+        assert prepare_ratings([str(path)], tmp_path / "r.h5", force=True).columns == said
+
+
 TEXTS = {
     "csv with header": ("r.csv", lines(",", True)),
     "csv without header": ("r.csv", lines(",")),
@@ -40,6 +51,9 @@ TEXTS = {
     "no end of the last line": ("r.csv", lines(",", True).rstrip("\n")),
     "blank lines": ("r.csv", "\n" + lines(",", True, "\n\n")),
     "blank lines, Windows": ("r.csv", lines(",", True, "\r\n\r\n")),
+    "comments, then a header": ("r.csv", "# made by hand\n#\n" + lines(",", True)),
+    "comments": ("r.csv", "# made by hand\n" + lines(",")),
+    "header that begins like a comment": ("r.csv", "#" + lines(",", True)),
     "tabs": ("u.data", lines("\t")),
     "tabs with header": ("r.tsv", lines("\t", True)),
     "semicolons": ("r.csv", lines(";", True)),

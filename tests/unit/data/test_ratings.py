@@ -183,7 +183,8 @@ WRONG_STRUCTURE = {
     "format": (set_attribute("format", np.bytes_(b"something")), "its format is 'something'"),
     "text of variable length": (set_attribute("format", "dsgmcmc-ratings"), "'format' is not one str"),
     "text that is not UTF-8": (set_attribute("source", np.bytes_(b"\xff")), "cannot be read"),
-    "version": (set_attribute("version", 2), "version 2, this program reads"),
+    "version": (set_attribute("version", 3), "version 3, this program reads"),
+    "no features": (set_attribute("version", 2), "its version promises features, and there are none"),
     "no seed": (set_attribute("seed", None), "no attribute 'seed'"),
     "text for a number": (set_attribute("nnz", "6"), "attribute 'nnz' is not one int"),
     "array for a number": (set_attribute("I", np.array([4, 4])), "attribute 'I' is not one int"),
@@ -290,7 +291,7 @@ def test_not_a_ratings_file(tmp_path, file):
         open_ratings(tmp_path)
     text = tmp_path / "text.h5"
     text.write_text("1,2,3\n")
-    with pytest.raises(InputError, match="opened as HDF5"):
+    with pytest.raises(InputError, match=r"dsgmcmc prepare .*text\.h5 OUT\.h5"):
         open_ratings(text)
     cut = tmp_path / "cut.h5"
     cut.write_bytes(file.read_bytes()[:-100])

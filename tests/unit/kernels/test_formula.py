@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from dsgmcmc.kernels.formula import Formula, Gradient
+from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey, normals
 
 KEY = NoiseKey(first=37, seed=3, chain=1, purpose=2, iteration=9, factor=1)
@@ -37,7 +37,7 @@ def noise(n: int, D: int) -> np.ndarray:
     return z.reshape(n, D)
 
 
-def inputs(n: int, D: int, dtype=np.float32, dense: bool = False):
+def inputs(n: int, D: int, dtype=np.float32, dense: bool = False, by_row: bool = False):
     rng = np.random.default_rng(n + D)
     fields = {name: rng.standard_normal((n, D)).astype(dtype) for name in ("theta", "g", "v")}
     fields["v"] **= 2
@@ -46,18 +46,22 @@ def inputs(n: int, D: int, dtype=np.float32, dense: bool = False):
         factor = rng.standard_normal((D, D)) / np.sqrt(D)
         precision = factor @ factor.T
     mean = rng.standard_normal(D).astype(dtype)
+    shift, scale = rng.standard_normal((n, D)).astype(dtype), rng.gamma(4, 0.25, n).astype(dtype)
+    prior = RowPrior(mean, precision.astype(dtype), *((shift, scale) if by_row else ()))
     given = {"alpha": 0.9, "eps": 0.01, "c": 0.5}
     given |= {"by_column": rng.standard_normal(D).astype(dtype), "by_row": rng.random(n).astype(dtype)}
-    return fields, {"given": given, "noise": KEY, "prior": lambda: (mean, precision.astype(dtype))}
+    return fields, {"given": given, "noise": KEY, "prior": lambda: prior}
 
 
 def in_numpy(fields, given, noise, prior):
     """EVERYTHING in float64."""
     theta, g, v = (fields[name].astype(float) for name in ("theta", "g", "v"))
-    mean, precision = prior()
+    mean, precision, shift, scale = prior()
     z = globals()["noise"](*theta.shape)
     dense = precision.ndim == 2
-    pull = (theta - mean) @ precision.astype(float) if dense else precision * (theta - mean)
+    deviation = theta - mean - (0 if shift is None else shift)
+    pull = deviation @ precision.astype(float) if dense else precision * deviation
+    pull = pull if scale is None else scale[:, None] * pull
     gm = g * given["c"] - 1 / 3
     v = given["alpha"] * v + (1 - given["alpha"]) * gm**2
     d = 1 / (0.25 + np.sqrt(v))
@@ -80,9 +84,10 @@ SHAPES = [(5, 3), (64, 32), (201, 33), (2, 3000), (5000, 1), (1, 1)]
     ("n", "D", "dense"),
     [(*shape, dense) for shape in SHAPES for dense in (False, True) if shape[1] < 1000 or not dense],
 )
-def test_equals_numpy(n, D, dense):
-    """Protects every feature at once: noise, both priors, row and column vectors, literals, all totals."""
-    fields, arguments = inputs(n, D, dense=dense)
+@pytest.mark.parametrize("by_row", [False, True])
+def test_equals_numpy(n, D, dense, by_row):
+    """Protects every feature at once: noise, all kinds of prior, row and column vectors, literals, all totals."""
+    fields, arguments = inputs(n, D, dense=dense, by_row=by_row)
     want, want_totals = in_numpy(fields, **arguments)
     totals = EVERYTHING.apply(fields, **arguments)
     for name, value in want.items():
@@ -219,7 +224,7 @@ def test_a_name_that_is_no_field_is_the_formulas_own():
 def test_the_gradient_means_what_was_taken(dense):
     """Protects samplers from how gradients are taken: at once with the prior, or scaled and completed when read."""
     fields, arguments = inputs(70, 5, np.float64, dense)
-    mean, precision = arguments["prior"]()
+    mean, precision, *_ = arguments["prior"]()
     theta, g = fields["theta"].copy(), fields["g"]
     prior = (theta - mean) @ precision if dense else (theta - mean) * precision
     formula = Formula("theta = theta + 1\nmean_gradient = grad_likelihood / 7\nall_of_it = grad\nagain = grad")

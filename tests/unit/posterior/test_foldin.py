@@ -29,22 +29,40 @@ def fold(run, kind: str = "user") -> FoldIn:
     return FoldIn(run, kind, vocabulary, np.array([1, 0, 0, 0]), np.int32([2, 0, 5, 7]), np.array([3.0, 4.5, 2.0, 5.0]))
 
 
+def check_the_law(run, kind, number, prior_mean):
+    """Compare the laws of new rows at a draw with the textbook's; `prior_mean` is of a draw and of what a row rated."""
+    folded, draw = fold(run, kind), run.draw(number)
+    rows = folded.rows(number, np.array([0, 1]))
+    other = {"user": "item", "item": "user"}[kind]
+    for which, (others, x) in enumerate((([0, 5, 7], [4.5, 2.0, 5.0]), ([2], [3.0]))):
+        theta = draw.theta[other][others].astype(float)
+        phi = np.column_stack([theta[:, :3], np.ones(len(others))])
+        m, c = prior_mean(draw, others), draw.prior[kind].covariance
+        gain = c @ phi.T @ np.linalg.inv(phi @ c @ phi.T + np.eye(len(others)) / draw.tau)
+        mean = m + gain @ (np.array(x) - run.mean - theta[:, 3] - phi @ m)
+        np.testing.assert_allclose(rows.mean[which], mean, atol=1e-6)
+        np.testing.assert_allclose(rows.covariance[which], c - gain @ phi @ c, atol=1e-8)
+
+
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_the_law_of_a_new_row_is_the_conditional_given_a_draw(run, kind):
     """Joint normal of the row and its ratings, conditioned by the textbook formula, which inverts another matrix."""
-    folded = fold(run, kind)
-    other = {"user": "item", "item": "user"}[kind]
     for number in (0, len(run.draws) - 1):
-        draw = run.draw(number)
-        rows = folded.rows(number, np.array([0, 1]))
-        for which, (others, x) in enumerate((([0, 5, 7], [4.5, 2.0, 5.0]), ([2], [3.0]))):
-            theta = draw.theta[other][others].astype(float)
-            phi = np.column_stack([theta[:, :3], np.ones(len(others))])
-            m, c = draw.prior[kind].mean, draw.prior[kind].covariance
-            gain = c @ phi.T @ np.linalg.inv(phi @ c @ phi.T + np.eye(len(others)) / draw.tau)
-            mean = m + gain @ (np.array(x) - run.mean - theta[:, 3] - phi @ m)
-            np.testing.assert_allclose(rows.mean[which], mean, atol=1e-8)
-            np.testing.assert_allclose(rows.covariance[which], c - gain @ phi @ c, atol=1e-8)
+        check_the_law(run, kind, number, lambda draw, others: draw.prior[kind].mean)
+
+
+def test_a_new_row_has_the_implicit_features_of_what_it_rated(tmp_path):
+    """Its prior mean is shifted by the sum of their y over the root of their number; without ratings it is wider."""
+    run = make_run(tmp_path, iterations=50, implicit_features="both").open()
+    for kind, other in (("user", "item"), ("item", "user")):
+
+        def shifted(draw, others, kind=kind, other=other):
+            return draw.prior[kind].mean + draw.implicit[other][others].sum(axis=0) / np.sqrt(len(others))
+
+        check_the_law(run, kind, len(run.draws) - 1, shifted)
+        draw = run.draw(len(run.draws) - 1)
+        assert np.abs(shifted(draw, [0, 5, 7]) - draw.prior[kind].mean).max() > 1e-3
+        assert (np.diag(draw.unseen[kind].covariance) > np.diag(draw.prior[kind].covariance)).all()
 
 
 def test_predictions_of_new_rows_carry_their_uncertainty(run):

@@ -14,6 +14,8 @@ from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.recommend import Ranking, Rated, recommend, recommendations
 from dsgmcmc.posterior.run import Run
 
+COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
+
 
 @pytest.fixture(scope="module", params=[(40, 18), (18, 40)], ids=["users are rows", "items are rows"])
 def made(request, tmp_path_factory) -> Made:
@@ -60,9 +62,9 @@ def test_blocks_of_users_do_not_show(made, monkeypatch):
     run = made.open()
     users = np.arange(len(run.users), dtype=np.int32)
     for by in ("mean", "thompson"):
-        whole = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by)), strict=True)]
+        whole = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by, seed=0)), strict=True)]
         monkeypatch.setattr("dsgmcmc.posterior.recommend._CELLS", 3 * len(run.items))
-        cut = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by)), strict=True)]
+        cut = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by, seed=0)), strict=True)]
         monkeypatch.undo()
         for a, b in zip(whole, cut, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5)
@@ -90,12 +92,28 @@ def test_named_columns(made):
     run = made.open()
     users = np.int32([3, 0])
     (block,) = recommendations(run, users, Ranking(3), titles={0: "zero"})
-    assert list(block) == ["user_id", "item_id", "score", "rank", "item_name"]
+    assert list(block) == [*COLUMNS, "item_name"]
     assert block["rank"].tolist() == [1, 2, 3, 1, 2, 3]
     assert block["user_id"].tolist() == np.repeat(run.users.ids[users], 3).tolist()
     titled = block["item_id"] == run.items.ids[0]
     assert (block["item_name"] == np.where(titled, "zero", "")).all()
     assert (np.diff(block["score"].reshape(2, 3), axis=1) <= 0).all()
+
+
+def test_what_stands_beside_the_score(made):
+    """The sd and interval that predict gives, the ratings of the item; no score beyond the scale unless asked."""
+    run = made.open()
+    users = np.arange(len(run.users), dtype=np.int32)
+    (bold,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0))
+    (free,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0, clip=False))
+    assert bold["item_id"].tolist() == free["item_id"].tolist()
+    assert bold["score"].max() <= run.facts["maximum"] < free["score"].max()
+    rows = run.users.index_of(free["user_id"]), run.items.index_of(free["item_id"])
+    expected = Predictor(run, Options(of_mean=True))(*rows)
+    for name, values in (("sd", expected.sd), ("q05", expected.low), ("q95", expected.high)):
+        np.testing.assert_array_equal(free[name], values)
+    assert free["ratings"].tolist() == run.counts("item")[rows[1]].tolist()
+    assert (bold["q95"] <= run.facts["maximum"]).all()
 
 
 def test_other_ratings_than_the_runs_are_refused(made, tmp_path):

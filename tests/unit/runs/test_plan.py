@@ -74,6 +74,26 @@ def test_memory_is_what_was_said(data: Path, name: str, noise: str) -> None:
     assert taken == pytest.approx(expected, rel=0.15)
 
 
+def test_memory_of_a_sweep_is_what_was_said(data: Path) -> None:
+    """Sums of outer products, and the ratings by column: at its highest, on one process, to 15 %."""
+    config = build({**SETTINGS, "sampler": "gibbs"}).resolved()
+    ring, sampler = Ring(MPI.COMM_SELF, config.grid), config.make_sampler()
+    for _ in range(2):  # the first one compiles the kernels
+        with open_ratings(data) as ratings:
+            said = Costs.of(config, ratings, 1).sweeping_per_process
+            target = make_factorisation(config, RatingBlocks(ratings, ring, 0.0), ring, False, 0, sampler)
+        sampler.start(target, 0.1)
+        tracemalloc.start()
+        try:
+            for iteration in range(2):  # the first sorts the ratings by column
+                target.begin(iteration)
+                sampler.step(target, iteration)
+            taken = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert taken == pytest.approx(said, rel=0.15)
+
+
 @pytest.mark.parametrize("noise", ["shared", "both"])
 @pytest.mark.parametrize("name", ["psgld", "hamcmc"])
 def test_disk_is_what_was_said(data: Path, tmp_path: Path, name: str, noise: str) -> None:
@@ -87,6 +107,8 @@ def test_disk_is_what_was_said(data: Path, tmp_path: Path, name: str, noise: str
     )
     draws = sum(size(path) for path in (tmp_path / "run" / "draws" / "chain-0").iterdir())
     assert 0.5 * said.saved_draws < draws < 1.1 * said.saved_draws
+    whole = sum(path.stat().st_size for path in (tmp_path / "run").rglob("shard-*"))
+    assert 0.9 * said.disk_least < whole < 1.1 * said.disk_most
 
 
 def size(snapshot: Path) -> int:

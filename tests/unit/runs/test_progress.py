@@ -10,7 +10,7 @@ from support import sample, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.runs import job
-from dsgmcmc.runs.progress import Progress
+from dsgmcmc.runs.progress import Progress, in_units
 
 
 @pytest.mark.parametrize(("sampler", "parts"), [("psgld", 3), ("baoab", 1)])
@@ -31,3 +31,11 @@ def test_progress_counts_the_ratings_of_an_iteration(
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
     with open_ratings(data) as ratings:
         assert shown == [(4, ratings.nnz / parts, "ratings")]
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(244e6, "244 M"), (2.44e6, "2.4 M"), (244_000, "244 k"), (2_440, "2.4 k"), (24, "24")]
+)
+def test_small_data_are_not_slow(rate: float, text: str) -> None:
+    """They were sampled at 0 M ratings a second."""
+    assert in_units(rate) == text

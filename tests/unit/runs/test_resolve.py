@@ -98,6 +98,19 @@ def test_the_data_bound_the_grid(data: Path, tmp_path: Path) -> None:
         ask(data, tmp_path / "run", grid=18)
 
 
+def test_the_default_grid_fits_tiny_data(tmp_path: Path) -> None:
+    """Who says nothing of a grid is not told that it is too fine."""
+    tiny = write_planted(tmp_path / "tiny.h5", rows=9, columns=3)
+    assert ask(tiny, tmp_path / "run")[0].grid == 3
+
+
+def test_a_run_that_no_disk_can_hold_is_refused(data: Path, tmp_path: Path) -> None:
+    """Before it is sampled, not after."""
+    petabytes = {"chains": 65536, "save_draws": 100_000, "iterations": 200_000, "thin": 1, "burn_in": 0, "rank": 32}
+    with pytest.raises(AgreedError, match="MB free: choose another --out, or fewer --save-draws"):
+        ask(data, tmp_path / "run", **petabytes)
+
+
 def test_more_numbers_than_the_data_can_tell_are_warned_of(
     data: Path, tmp_path: Path, messages: pytest.LogCaptureFixture
 ) -> None:

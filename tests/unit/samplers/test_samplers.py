@@ -26,7 +26,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.step_size import SamplerConfig, StepSize
 from dsgmcmc.storage.manifest import Key, _check_key
 from dsgmcmc.storage.series import step_name
 from dsgmcmc.storage.snapshot import Snapshot
@@ -73,17 +73,17 @@ class TestConformance:
         assert re.search(r"(?i)left out|what is exact", module.__doc__), "say what is left out"
         assert SAMPLERS[name].__doc__
 
-    def test_its_configuration_extends_the_step_size(self, name: str) -> None:
+    def test_its_configuration_extends_that_of_all(self, name: str) -> None:
         """Every setting has a default, and unknown or later changed ones are refused."""
         config = SAMPLERS[name].Config
-        assert issubclass(config, StepSize)
-        assert config is not StepSize
+        assert issubclass(config, SamplerConfig)
+        assert config not in (SamplerConfig, StepSize)
         made = config()
-        assert made.step_size > 0
+        assert made.step(0, GRID, 0) > 0
         with pytest.raises(ValidationError):
             config(no_such_setting=1)
         with pytest.raises(ValidationError):
-            made.step_size = 1.0
+            made.gradient = "full"
         for field, info in config.model_fields.items():
             assert info.description or field in StepSize.model_fields, f"describe {field}"
 
@@ -100,11 +100,11 @@ class TestConformance:
         assert [sampler.position(i) for i in range(2 * m)] == [*sampler.positions] * 2
 
     def test_it_weighs_draws_by_their_step(self, name: str, data: Path) -> None:
-        """[Simsekli 2016, eq. 12]; constant where the step is."""
+        """[Simsekli 2016, eq. 12]; constant where the step is, or where there is none."""
         sampler = self.make(name, burn_in=1000)
         target = self.target(data, sampler)
         weights = [sampler.weight(target, 100_000 + i) for i in range(10)]
-        assert weights == [sampler.config.step_size] * 10
+        assert weights == [getattr(sampler.config, "step_size", 1.0)] * 10
 
     def test_it_counts_iterations_as_its_gradient_does(self, name: str, data: Path) -> None:
         """The configuration knows the length of a sweep before there is a target."""
@@ -241,8 +241,8 @@ def test_no_other_code_knows_a_sampler_by_name() -> None:
         if "samplers" not in path.relative_to(package).parts:
             for line, name in mentions(ast.parse(path.read_text(encoding="utf-8"))):
                 found.setdefault(str(path.relative_to(package)), []).append(f"{line}: {name}")
-    assert set(found) <= {"config/chain.py", "config/layers.py", "cli/cluster/bench.py"}, found
-    assert len(found["config/chain.py"]) == len(found["config/layers.py"]) == 1
+    assert set(found) <= {"config/sampler.py", "config/layers.py", "cli/cluster/bench.py"}, found
+    assert len(found["config/sampler.py"]) == len(found["config/layers.py"]) == 1
 
 
 @dataclass

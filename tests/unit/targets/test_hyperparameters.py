@@ -11,8 +11,10 @@ from scipy import stats
 from support import factor_target, write_planted
 
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel, draw_normal_gamma, draw_normal_wishart
+from dsgmcmc.targets.factorisation.conjugate import draw_normal_gamma, draw_normal_wishart, draw_wishart
+from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
 from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.targets.factorisation.units import in_rating_units
 from dsgmcmc.types import Factor, PriorName
 
 ROWS, COLUMNS = 29, 17
@@ -51,6 +53,23 @@ def rows_of(target: FactorTarget, factor: Factor) -> np.ndarray:
 # ---------------------------------------------------------------------- what is drawn in a run
 
 
+def test_what_is_given_in_the_ratings_unit_comes_back_in_it() -> None:
+    """--noise-precision and --prior-precision have the ratings' unit, whatever ratings are divided by inside.
+
+    The predictor is W . H plus the biases, so that a factor's column takes the root of the scale and a bias all of it.
+    """
+    model = HyperparameterModel(2, True, "fixed", 2.0, 5.0, scale=9.0, standardised=True)
+    inside = model.start(1).of(0)
+    assert float(inside["tau"]) == 5.0 * 81
+    assert inside["W.precision"].tolist() == [18.0, 18.0, 162.0]
+    outside = in_rating_units(inside, model.scale, model.unit)
+    assert float(outside["tau"]) == 5.0
+    assert outside["W.precision"].tolist() == [2.0, 2.0, 2.0]
+    features = {"H.implicit.mean": np.ones(3), "H.implicit.variance": np.ones(3), "H.nu": np.ones(1)}
+    found = {name: value.tolist() for name, value in in_rating_units(features, model.scale, model.unit).items()}
+    assert found == {"H.implicit.mean": [3, 3, 9], "H.implicit.variance": [9, 9, 81], "H.nu": [1]}
+
+
 @pytest.mark.parametrize("prior", ["normal-gamma", "normal-wishart", "fixed"])
 def test_noise_and_bias_precision_have_their_gamma_laws(tmp_path: Path, prior: PriorName) -> None:
     """Tau ~ Gamma(1 + N/2, 1 + SSE/2); the bias' precision ~ Gamma(1 + n/2, 5 + sum a^2 / 2), its mean stays 0."""
@@ -73,9 +92,10 @@ def test_noise_and_bias_precision_have_their_gamma_laws(tmp_path: Path, prior: P
             assert not precision[:, :2, 2].any()
 
 
-def test_normal_gamma_has_its_conditional_law(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("standardised", "shape", "rate"), [(False, 1, 5), (True, 4, 3 / 4 / np.sqrt(2))])
+def test_normal_gamma_has_its_conditional_law(tmp_path: Path, standardised: bool, shape: float, rate: float) -> None:
     """Precision and mean of every column, from all rows of the factor: the marginals are Gamma and Student's t."""
-    model = HyperparameterModel(rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=3.0)
+    model = HyperparameterModel(2, False, "normal-gamma", 1.0, 3.0, standardised=standardised)
     target = target_of(tmp_path, model)
     drawn = draws_of(target)
     assert (drawn["tau"] == 3.0).all()
@@ -83,11 +103,11 @@ def test_normal_gamma_has_its_conditional_law(tmp_path: Path) -> None:
         theta = rows_of(target, factor)
         for k in range(2):
             x = theta[:, k]
-            rate = 5 + ((x - x.mean()) ** 2).sum() / 2 + n * x.mean() ** 2 / (2 * (n + 1))
-            precision = stats.gamma(1 + n / 2, scale=1 / rate)
+            total = rate + ((x - x.mean()) ** 2).sum() / 2 + n * x.mean() ** 2 / (2 * (n + 1))
+            precision = stats.gamma(shape + n / 2, scale=1 / total)
             assert stats.kstest(drawn[f"{factor.name}.precision"][:, k], precision.cdf).pvalue > P_VALUE
-            spread = np.sqrt(rate / ((1 + n / 2) * (n + 1)))
-            mean = stats.t(2 + n, loc=n * x.mean() / (n + 1), scale=spread)
+            spread = np.sqrt(total / ((shape + n / 2) * (n + 1)))
+            mean = stats.t(2 * shape + n, loc=n * x.mean() / (n + 1), scale=spread)
             assert stats.kstest(drawn[f"{factor.name}.mean"][:, k], mean.cdf).pvalue > P_VALUE
 
 
@@ -192,6 +212,19 @@ def functionals(mean: np.ndarray, precision: np.ndarray, rows: np.ndarray) -> li
         mean[0] * mean[1],
         precision[0, 0] * (mean[0] - average[0]) ** 2,
     ]
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 32])
+def test_wishart_draws_are_those_of_scipy(k: int) -> None:
+    """To the bit, and with as many random numbers: runs of earlier versions go on as they began."""
+    rows = np.random.default_rng(k).normal(size=(k + 5, k))
+    scale = np.linalg.inv(rows.T @ rows)
+    scale = (scale + scale.T) / 2
+    ours, theirs = (np.random.Generator(np.random.Philox(key=[k, 1])) for _ in range(2))
+    for _ in range(5):
+        expected = np.atleast_2d(stats.wishart.rvs(k + 40, scale, random_state=theirs))
+        assert draw_wishart(k + 40, scale, ours).tobytes() == expected.tobytes()
+    assert ours.random() == theirs.random()
 
 
 @pytest.mark.parametrize("kind", ["normal-gamma", "normal-wishart"])

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from dsgmcmc.kernels.formula import Formula, Gradient
+from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.parallel.timers import Phases
-from dsgmcmc.samplers.sgmcmc.baoab import Metric
+from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.hamcmc import PairProducts
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel, Hyperparameters
 from dsgmcmc.targets.state import Layout, ParameterBlock, Replicated, StateField, Stream
@@ -80,7 +80,7 @@ def test_what_is_not_there_stays_as_it_is() -> None:
 
 
 MODEL = HyperparameterModel(2, True, "normal-gamma", 1.0, None, heteroscedastic=(Factor.H,))
-METRIC = Metric({f: np.ones(D) for f in Factor}, {f: np.ones(D) for f in Factor}, np.ones(1))
+METRIC = Fisher({f: np.ones(D) for f in Factor}, {f: np.ones(D) for f in Factor}, np.ones(1))
 ONE = np.zeros((1, 1))
 
 
@@ -128,7 +128,7 @@ def block_of(start: int, rows: int, stream: Stream, factor: Factor = Factor.H) -
     return ParameterBlock(
         stream=stream,
         timers=Phases(),
-        prior=lambda block: (np.ones(D), np.full(D, 2.0)),
+        prior=lambda block: RowPrior(np.ones(D), np.full(D, 2.0)),
         factor=factor,
         index=1,
         start=start,

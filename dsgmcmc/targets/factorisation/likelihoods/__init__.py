@@ -1,8 +1,16 @@
 """Laws of a rating given its linear predictor: one likelihood a file. To add one, write its file and name it here."""
 
-from dsgmcmc.targets.factorisation.likelihoods.base import Likelihood
+from dsgmcmc.targets.factorisation.likelihoods.base import Law, Levels, Likelihood
 from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
+from dsgmcmc.targets.factorisation.likelihoods.ordinal import OrdinalLogit, OrdinalProbit
 
-LIKELIHOODS: dict[str, type[Likelihood]] = {"gaussian": Gaussian}
+LIKELIHOODS: dict[str, type[Law]] = {
+    "gaussian": Gaussian,
+    "ordinal-logit": OrdinalLogit,
+    "ordinal-probit": OrdinalProbit,
+}
 
-__all__ = ["LIKELIHOODS", "Likelihood"]
+#: Other names: of 0 and 1, two levels, these are logistic and probit regression.
+SYNONYMS = {"logit": "ordinal-logit", "probit": "ordinal-probit"}
+
+__all__ = ["LIKELIHOODS", "SYNONYMS", "Law", "Levels", "Likelihood"]

@@ -3,21 +3,27 @@
 A likelihood is one file. It says how the log density changes with eta, in the language of formulas, and the kernels are
 compiled with that; held-out ratings, predictions, calibration and synthetic ratings ask it for the rest. Ratings and
 predictors are less the training mean where the configuration subtracts it.
+
+`Law` is what the chain asks of any of them. A `Likelihood` is a law whose predictive distributions are known by their
+mean and variance; one of ordered levels has probabilities (`dsgmcmc.targets.factorisation.likelihoods.ordinal`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels.gradient import gradient_kernel
+from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.targets.factorisation.cell import RatingsCell
 from dsgmcmc.targets.factorisation.circulation import Circulation
-from dsgmcmc.targets.state import ParameterBlock, StateField
-from dsgmcmc.types import Array, Float32, Float64, Int32
+from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField, Stream
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
+
+if TYPE_CHECKING:
+    from dsgmcmc.storage.manifest import Key
 
 Counts = dict[ParameterBlock, Array]
 
@@ -31,8 +37,23 @@ class Prediction(NamedTuple):
     high: Float32
 
 
-class Likelihood(ABC):
-    """Law of a rating.
+class Levels(NamedTuple):
+    """Ratings that occur, where there are few.
+
+    Attributes
+    ----------
+    values : (R,) float64
+        In ascending order.
+    counts : (R,) int64
+        How many training ratings have each.
+    """
+
+    values: Float64
+    counts: Int64
+
+
+class Law(ABC):
+    """Law of a rating, as a chain sees it.
 
     Parameters
     ----------
@@ -42,11 +63,17 @@ class Likelihood(ABC):
         Whether the last column of a factor is the bias.
     heteroscedastic : bool
         Whether users or items have noise of their own.
+    levels : Levels, optional
+        What ratings can be, where they have levels.
+    factors : tuple of Factor
+        Those whose rows have noise of their own, if any.
     """
 
-    #: d log density / d eta at noise precision 1, in the language of formulas, of x and eta.
-    score: ClassVar[str]
-    #: Whether there is noise, whose precision tau is sampled, and which may differ between users and between items.
+    #: Fields of a block that noise of its own needs, ``weight`` among them.
+    noise_fields: ClassVar[tuple[StateField, ...]] = ()
+    #: Whether ratings are of ordered levels, which are found in the training ratings.
+    has_levels: ClassVar[bool] = False
+    #: Whether there is noise, whose precision tau is sampled.
     has_noise: ClassVar[bool] = True
     #: Settings of the run that suit this likelihood, where they are not those of all.
     defaults: ClassVar[dict[str, Any]] = {}
@@ -54,8 +81,20 @@ class Likelihood(ABC):
     fields: tuple[StateField, ...] = ()
     drawn: tuple[str, ...] = ()
 
-    def __init__(self, rank: int, biases: bool, heteroscedastic: bool = False) -> None:
+    def __init__(
+        self,
+        rank: int,
+        biases: bool,
+        heteroscedastic: bool = False,
+        levels: Levels | None = None,
+        factors: tuple[Factor, ...] = tuple(Factor),
+    ) -> None:
         self.rank, self.biases, self.heteroscedastic = rank, biases, heteroscedastic
+        self.levels, self.factors = levels, factors if heteroscedastic else ()
+        if heteroscedastic and self.noise_fields:
+            self.fields, self.drawn = self.noise_fields, ("weight",)
+        #: Parameters of the law that are sampled besides, the same on all processes.
+        self.replicated: tuple[Replicated, ...] = ()
 
     # ------------------------------------------------------------------ of training ratings
 
@@ -65,6 +104,18 @@ class Likelihood(ABC):
     def reset_errors(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (likewise)
         """Begin to gather the squared errors of a new sweep."""
 
+    def all_data_seen(self, circulation: Circulation, stream: Stream) -> None:  # noqa: B027 (likewise)
+        """Draw or move `replicated`, once a sweep, from what `add_gradient` has gathered in it. Collective."""
+
+    def parameters(self) -> dict[str, Float64]:
+        """What of `replicated` belongs to a draw, by name."""
+        return {}
+
+    def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
+        """What is gathered over a sweep at these row blocks, for a checkpoint."""
+        yield from ()
+
+    @abstractmethod
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks.
 
@@ -82,12 +133,18 @@ class Likelihood(ABC):
         Returns
         -------
         float
-            Sum of the squared scores.
+            Sum of the squared scores; of no meaning where there is no noise.
         """
-        ratings, row, column = cell.ratings, cell.row, cell.column
-        kernel = gradient_kernel(self.rank, self.biases, score=self.score)
-        arrays = (row[position], column[position], row[out], column[out])
-        return float(kernel(ratings.indptr, ratings.indices, ratings.values, *arrays, np.float32(scale)))
+
+    def noise_scale(self, block: ParameterBlock) -> Float32:
+        """Noise scales g of a block's rows, (n,) float32; 1 where all have the same noise.
+
+        A rating counts tau g_i g'_j in the information of its predictor, also where there is no noise.
+        """
+        return np.ones(len(block.counts), np.float32)
+
+    def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:  # noqa: B027 (most have no use for them)
+        """Take the squared errors of a block's rows: (n,), sums over their ratings times the other factor's g."""
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
         """Sums over every row's ratings of how much each counts in the information, and of the squares. Collective.
@@ -96,6 +153,20 @@ class Likelihood(ABC):
         """
         n = {block: block.counts.astype(block.dtype) for block in circulation.blocks()}
         return n, n
+
+    @staticmethod
+    def weighted_counts(circulation: Circulation, power: int = 1) -> tuple[Counts, Counts]:
+        """The same where each counts w_ij, the product of the rows' ``weight`` to a power. Collective."""
+        blocks = list(circulation.blocks())
+        for block in blocks:
+            block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
+        for cell in circulation.tour(("weight", "sums"), returning=("sums",)):
+            ratings, row, column = cell.ratings, cell.row, cell.column
+            scales = (row.row("weight") ** power, column.row("weight") ** power)
+            weigh_kernel()(ratings.indptr, ratings.indices, *scales, row["sums"], column["sums"])
+        sums = {block: block.arrays.pop("sums") for block in blocks}
+        total, squares = ({block: np.ascontiguousarray(both[:, k]) for block, both in sums.items()} for k in (0, 1))
+        return total, squares
 
     @staticmethod
     def statistics(features: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64] | None:
@@ -119,12 +190,33 @@ class Likelihood(ABC):
         """
         return None
 
+    @classmethod
+    def is_conditionally_gaussian(cls) -> bool:
+        """Whether rows have normal laws given the other factor: those that give `statistics` do."""
+        return cls.statistics is not Law.statistics
+
     # ------------------------------------------------------------------ of new ratings
 
     @property
     def noise_varies(self) -> bool:
         """Whether ratings differ in the variance of their noise; else one serves all."""
         return True
+
+
+class Likelihood(Law):
+    """Law of a rating whose predictive distributions are known by their mean and variance; see `Law`."""
+
+    #: d log density / d eta at noise precision 1, in the language of formulas, of x and eta.
+    score: ClassVar[str]
+
+    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
+        """See `Law.add_gradient`."""
+        ratings, row, column = cell.ratings, cell.row, cell.column
+        kernel = gradient_kernel(self.rank, self.biases, score=self.score)
+        arrays = (row[position], column[position], row[out], column[out])
+        return float(kernel(ratings.indptr, ratings.indices, ratings.values, *arrays, np.float32(scale)))
+
+    # ------------------------------------------------------------------ of new ratings
 
     @abstractmethod
     def variance(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
-from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
+from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.quantiles import summarise
 from dsgmcmc.targets.factorisation.cell import RatingsCell
 from dsgmcmc.targets.factorisation.circulation import Circulation
@@ -29,12 +28,7 @@ class Gaussian(Likelihood):
     """Gaussian ratings, with one noise for all or one for every user, item, or both."""
 
     score = "x - eta"
-
-    def __init__(self, rank: int, biases: bool, heteroscedastic: bool = False) -> None:
-        super().__init__(rank, biases, heteroscedastic)
-        if heteroscedastic:
-            self.fields = NOISE_FIELDS
-            self.drawn = ("weight",)
+    noise_fields = NOISE_FIELDS
 
     # ------------------------------------------------------------------ of training ratings
 
@@ -44,12 +38,12 @@ class Gaussian(Likelihood):
             block["weight"].fill(1.0)
 
     def reset_errors(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Likelihood.reset_errors`."""
+        """See `Law.reset_errors`."""
         for block in blocks if self.heteroscedastic else ():
             block["row_error"].fill(0.0)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
-        """See `Likelihood.add_gradient`; the squared errors are taken times g_i g'_j."""
+        """See `Law.add_gradient`; the squared errors are taken times g_i g'_j."""
         if not self.heteroscedastic:
             return super().add_gradient(cell, position, out, scale, share)
         ratings, blocks = cell.ratings, (cell.row, cell.column)
@@ -63,31 +57,31 @@ class Gaussian(Likelihood):
                 block["row_error"][:, 0] += share * error
         return float(total)
 
+    def noise_scale(self, block: ParameterBlock) -> Float32:
+        """See `Law.noise_scale`."""
+        return block.row("weight") if self.heteroscedastic else super().noise_scale(block)
+
+    def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:
+        """See `Law.keep_errors`."""
+        if self.heteroscedastic:
+            block["row_error"][:, 0] = errors
+
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """See `Likelihood.counts`: sums of g_i g'_j and of its square. The columns must be at home."""
+        """See `Law.counts`: sums of g_i g'_j and of its square."""
         if not self.heteroscedastic:
             return super().counts(circulation)
-        blocks = list(circulation.blocks())
-        for block in blocks:
-            block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
-        for cell in circulation.tour(("weight", "sums"), returning=("sums",)):
-            ratings, row, column = cell.ratings, cell.row, cell.column
-            scales = (row.row("weight"), column.row("weight"))
-            weigh_kernel()(ratings.indptr, ratings.indices, *scales, row["sums"], column["sums"])
-        sums = {block: block.arrays.pop("sums") for block in blocks}
-        total, squares = ({block: np.ascontiguousarray(both[:, k]) for block, both in sums.items()} for k in (0, 1))
-        return total, squares
+        return self.weighted_counts(circulation)
 
     @staticmethod
     def statistics(features: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64]:
-        """See `Likelihood.statistics`."""
+        """See `Law.statistics`."""
         return (features.T * precision) @ features, features.T @ (precision * x)
 
     # ------------------------------------------------------------------ of new ratings
 
     @property
     def noise_varies(self) -> bool:
-        """See `Likelihood.noise_varies`."""
+        """See `Law.noise_varies`."""
         return self.heteroscedastic
 
     def variance(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
@@ -125,12 +119,16 @@ class Gaussian(Likelihood):
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array) -> Float64:
         """See `Likelihood.cdf`."""
+        from scipy.special import ndtr
+
         found: Float64 = ndtr((x - mean) / np.sqrt(variance))
         return found
 
     @staticmethod
     def quantile(p: float, mean: Array, variance: Array) -> Float64:
         """See `Likelihood.quantile`."""
+        from scipy.special import ndtri
+
         found: Float64 = mean + ndtri(p) * np.sqrt(variance)
         return found
 
@@ -139,5 +137,7 @@ class Gaussian(Likelihood):
         eta: Float32, variance: Float32, weights: Float64, levels: tuple[float, float], of_mean: bool = False
     ) -> Prediction:
         """See `Likelihood.predictive`: quantiles are those of the mixture of normals, not of one with its moments."""
+        from scipy.special import ndtri
+
         z = (float(ndtri(levels[0])), float(ndtri(levels[1])))
         return Prediction(*summarise(eta, variance, weights, levels, z))

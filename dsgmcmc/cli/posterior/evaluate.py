@@ -1,0 +1,54 @@
+"""``dsgmcmc evaluate``: how good a run's rankings are."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dsgmcmc.cli.options import DataOption, JsonOption, RunArgument
+
+
+def evaluate(
+    run: RunArgument,
+    at: Annotated[int, typer.Option("--at", min=1, help="Length of the lists.")] = 10,
+    liked: Annotated[
+        float | None,
+        typer.Option(help="Least test rating that counts as liked.", show_default="three quarters up the scale"),
+    ] = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare ways to rank items on the test ratings: by mean, by lower bounds, and by popularity alone.
+
+    Of every user with a liked test rating: do the recommended items, of all that the user has not rated in training,
+    hold those that the user then liked? After each average over users stands half its 95 % interval. A model of
+    ratings need not rank better than popularity: this says whether it does, and by which rule.
+
+    \b
+    Examples:
+      dsgmcmc evaluate run
+      dsgmcmc evaluate run --at 20 --liked 4 --json
+    """
+    from dsgmcmc.diagnostics.ranking import MEASURES
+    from dsgmcmc.diagnostics.ranking import evaluate as compare
+    from dsgmcmc.posterior.recommend import Rated
+    from dsgmcmc.posterior.run import open_run
+
+    opened = open_run(run)
+    with opened.open_ratings(data) as ratings:
+        found = compare(opened, Rated(ratings), at, liked)
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    title = f"{found['users']:,} users, {at} items each, liked: {found['liked']:g} or more"
+    table = Table(title=title, title_justify="left", box=None)
+    for heading in ("rank by", "NDCG", "precision", "recall", "MRR", "coverage"):  # in the order of MEASURES
+        table.add_column(heading, justify="left" if heading == "rank by" else "right")
+    for rule in found["rules"]:
+        shown = [f"{m['mean']:.3f}±{m['high'] - m['mean']:.3f}" for m in (rule[name] for name in MEASURES)]
+        table.add_row(rule["rule"], *shown, f"{rule['coverage']:.1%}")
+    Console().print(table)

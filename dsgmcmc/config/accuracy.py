@@ -1,0 +1,75 @@
+"""The accuracy at which chains end: as people write it, and whether it can be reached and told.
+
+Why ESS 100 a chain is the default: docs/defaults.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+#: What an accuracy may be asked of, and what it is more than.
+MEASURES = {"rhat": 1.0, "ess": 0.0}
+
+LEAST_DRAWS = 4  # of a chain; fewer say nothing about mixing
+ESS_PER_CHAIN = 100  # fewer leave R-hat and tail quantiles unsure [Vehtari 2021, section 5]
+
+
+def parse_accuracy(text: str) -> dict[str, float]:
+    """Accuracy that is asked for: ``ess=400``, ``rhat=1.01``, or both, joined by a comma.
+
+    Returns
+    -------
+    dict of str to float
+        Limit of each measure that is named.
+
+    Raises
+    ------
+    ValueError
+        If it is no accuracy.
+    """
+    wanted: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = (word.strip() for word in part.partition("="))
+        try:
+            limit = float(number)
+        except ValueError:
+            limit = 0.0
+        if name not in MEASURES or name in wanted or not isfinite(limit) or limit <= MEASURES[name]:
+            raise ValueError("must be like 'ess=400', 'rhat=1.01' (above 1) or 'ess=400,rhat=1.01', or 'none'")
+        wanted[name] = limit
+    return wanted
+
+
+def format_accuracy(wanted: Mapping[str, float]) -> str:
+    """Write an accuracy as `parse_accuracy` reads it."""
+    return ",".join(f"{name}={limit:g}" for name, limit in wanted.items())
+
+
+def why_unreachable(settings: Mapping[str, Any], sweep: int, parts: int) -> str:
+    """Say why chains cannot reach the accuracy within their limit, or nobody could tell; empty if they can.
+
+    Parameters
+    ----------
+    settings : mapping of str to object
+        Of a `dsgmcmc.config.chain.ResolvedChain`.
+    sweep : int
+        Iterations in a sweep.
+    parts : int
+        Chains that are made of one when it is measured.
+    """
+    iterations, burn_in, chains = settings["iterations"], settings["burn_in"], settings["chains"]
+    draws = max(0, iterations - burn_in) // settings["thin"]
+    made = f"{iterations:,} iterations make at most {draws:,} draws a chain"
+    if draws < LEAST_DRAWS * parts:
+        return f"{made}, and at least {LEAST_DRAWS * parts} tell anything: raise iterations"
+    if parse_accuracy(settings["until"]).get("ess", 0) > draws * chains:
+        return f"{made}, of {chains} chain(s): raise iterations, or lower thin"
+    step = settings["sampler"].config.step
+    if step(burn_in, sweep, burn_in) != step(iterations - 1, sweep, burn_in):
+        return (
+            "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal weights, and R-hat and "
+            "ESS are of equally weighted ones: raise burn_in, or give --until none"
+        )
+    return ""

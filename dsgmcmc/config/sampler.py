@@ -1,0 +1,137 @@
+"""The sampler's section of a configuration, and what is said of settings that are wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.step_size import SamplerConfig
+
+_UNION_MEMBER = re.compile(r"(constrained-)?int|str|float|literal\[.*\]")  # Pydantic names the alternative that failed
+
+#: The sampler if none is named.
+DEFAULT_SAMPLER = "baoab"
+
+
+class SamplerSection(BaseModel):
+    """A sampler by its name in the registry, and its own configuration; in files they are one section.
+
+    Attributes
+    ----------
+    name : str
+        One of `dsgmcmc.samplers.SAMPLERS`.
+    config : SamplerConfig
+        Of the class `Config` of that sampler.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    config: SamplerConfig
+
+    @classmethod
+    def of(cls, given: Any) -> Self:
+        """Check a section, or take the defaults of a sampler that is only named.
+
+        Raises
+        ------
+        ValueError
+            If there is no such sampler, or it admits no such settings.
+        """
+        if isinstance(given, cls):
+            return given
+        section = section_of(given)
+        name = section.pop("name", DEFAULT_SAMPLER)
+        if name not in SAMPLERS:
+            raise ValueError(f"sampler {name!r} is not known; choose one of {', '.join(SAMPLERS)}")
+        if section.get("gradient") == SAMPLERS[name].gradients[0]:  # the same chain as without naming it
+            del section["gradient"]
+        try:
+            return cls(name=name, config=SAMPLERS[name].Config(**section))
+        except ValidationError as error:
+            raise ValueError(explain(error, SAMPLERS[name].Config.model_fields, "sampler.")) from error
+
+    @property
+    def kind(self) -> type[Sampler[Any]]:
+        """Class of the sampler."""
+        return SAMPLERS[self.name]
+
+    @model_serializer
+    def _flat(self) -> dict[str, Any]:
+        return {"name": self.name, **self.config.model_dump()}
+
+
+def section_of(given: Any) -> dict[str, Any]:
+    """Return the sampler's section as a dict of its own; a plain name stands for a section with that name.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    if isinstance(given, str):
+        return {"name": given}
+    if not isinstance(given, Mapping):
+        raise InputError(f"sampler must be a name or a section of settings (found {given!r})")
+    return dict(given)
+
+
+#: What was expected, by Pydantic's type of error; its own words are those of a programmer.
+_EXPECTED = {
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "finite_number": "must be a finite number",
+    "literal_error": "must be {expected}",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    "string_type": "must be text",
+}
+
+
+def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
+    """Say what is wrong with a setting; of a name that is none, which one may have been meant."""
+    if detail["type"] != "extra_forbidden":
+        expected = _EXPECTED.get(detail["type"])
+        return expected.format(**detail.get("ctx", {})) if expected else detail["msg"].removeprefix("Value error, ")
+    name = str(detail["loc"][-1])
+    owned = {field for sampler in SAMPLERS.values() for field in sampler.Config.model_fields}
+    if not prefix and name in owned:
+        return f"is not a setting of a run, but of its sampler: sampler.{name}"
+    near = get_close_matches(name, known, 1)
+    return f"is not a setting{f'; did you mean {prefix}{near[0]}?' if near else ''}"
+
+
+def explain(error: ValidationError, known: Iterable[str], prefix: str = "") -> str:
+    """Say which settings are wrong, each with what was found.
+
+    Parameters
+    ----------
+    error : ValidationError
+        What Pydantic found.
+    known : iterable of str
+        Settings that there are.
+    prefix : str
+        What stands before their names.
+    """
+    messages: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
+    for detail in error.errors():
+        name = prefix + ".".join(str(part) for part in detail["loc"] if not _UNION_MEMBER.fullmatch(str(part)))
+        text = _in_words(detail, known, prefix)
+        name = name.rstrip(".")
+        messages.setdefault(name, []).append(text)
+        found[name] = f" (found {detail['input']!r})" if detail["loc"] else ""
+    texts = {
+        name: " or ".join(several).replace(" or must be ", " or ") + found[name] for name, several in messages.items()
+    }
+    return "; ".join(f"{name}: {text}" if name else text for name, text in texts.items())

@@ -1,0 +1,97 @@
+"""Features as Python holds them: data frames, arrays and sparse matrices, written where `prepare` reads them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import scipy.sparse
+
+from dsgmcmc.data.arrays import names_of
+from dsgmcmc.data.ingest.features import Description
+from dsgmcmc.data.ingest.sources import NAMES
+from dsgmcmc.data.session import identifier, literal
+from dsgmcmc.errors import InputError
+from dsgmcmc.types import Array
+
+
+def write_features(given: Any, entity: str, folder: Path) -> Description:
+    """Write features to a file.
+
+    Parameters
+    ----------
+    given : one of
+        - a path of a file that ``prepare --user-features`` reads: taken as it is;
+        - a SciPy sparse matrix, whose row numbers are the names;
+        - a data frame: a column that is called so has the names, or else the index;
+        - an array (n, 1 + F): names, then numbers.
+    entity : {"user", "item"}
+    folder : Path
+        Where to write it.
+
+    Raises
+    ------
+    InputError
+        If it is none of these.
+    """
+    if isinstance(given, str | os.PathLike):
+        return Description(Path(given))
+    if scipy.sparse.issparse(given):
+        path = folder / f"{entity}_features.npz"
+        scipy.sparse.save_npz(path, scipy.sparse.csr_matrix(given))
+        return Description(path)
+    names, columns = _columns(given, entity)
+    kinds = {}
+    texts = {entity: np.array([str(name) for name in names.tolist()], dtype=object)}
+    for label, column in columns.items():
+        texts[label] = _texts(column)
+        if column.dtype.kind not in "iufb" and _all_numbers(texts[label]):
+            kinds[label] = "category"  # numbers that are given as text are codes
+    path = folder / f"{entity}_features.parquet"
+    with duckdb.connect() as db:
+        db.register("given", texts)
+        cast = ", ".join(f"{identifier(label)}::VARCHAR AS {identifier(label)}" for label in texts)
+        db.execute(f"COPY (SELECT {cast} FROM given) TO {literal(str(path))} (FORMAT parquet)")
+    return Description(path, entity, kinds)
+
+
+def _columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
+    """Names, and columns by their labels."""
+    labels = getattr(given, "columns", None)
+    if labels is None:
+        array = np.asarray(given)
+        if array.ndim != 2 or array.shape[1] < 2:
+            raise InputError(f"{entity}_features: expected an array (n, 1 + F), names first; found {array.shape}")
+        return names_of(array[:, 0], entity), {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
+    plain = {label: "".join(c for c in str(label).lower() if c.isalnum()) for label in labels}
+    called = next((label for label in labels if plain[label] in NAMES[entity]), None)
+    if called is not None:
+        names = np.asarray(given[called])
+    else:
+        names = np.asarray(given.index) if hasattr(given, "index") else np.arange(len(given))
+    columns = {str(label): np.asarray(given[label]) for label in labels if label is not called}
+    if entity in columns or len({label.lower() for label in columns}) < len(columns):
+        raise InputError(f"{entity}_features: two columns have the same name ({', '.join(columns)})")
+    return names_of(names, entity), columns
+
+
+def _texts(column: Array) -> Array:
+    """Values as text, or None; lists of text with a separator."""
+    found: list[str | None] = []
+    for value in column.tolist():
+        if isinstance(value, list | tuple | np.ndarray):
+            found.append("|".join(map(str, value)))
+        else:
+            missing = value is None or value != value  # NaN is not itself
+            found.append(None if missing else str(int(value) if isinstance(value, bool) else value))
+    return np.array(found, dtype=object)
+
+
+def _all_numbers(texts: Array) -> bool:
+    try:
+        return all(np.isfinite(float(text)) for text in texts if text is not None)
+    except ValueError:
+        return False

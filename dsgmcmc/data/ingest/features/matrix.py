@@ -1,0 +1,65 @@
+"""Features as a SciPy sparse matrix: they are taken as they are, as one group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from dsgmcmc.data.ingest.features.table import Entries, Table
+from dsgmcmc.errors import InputError
+
+
+@dataclass(frozen=True)
+class Matrix(Table):
+    """A sparse matrix; its table has ``id`` and the matrix' row ``r``."""
+
+    matrix: Any = None
+
+
+def load_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_file: str | None) -> Matrix:
+    """Read a matrix, whose rows are named by a file, one a line, or by their numbers.
+
+    Raises
+    ------
+    InputError
+        If it is none, has values that are not finite, or another number of rows than there are names.
+    """
+    import scipy.sparse  # takes its time to import
+
+    try:
+        matrix = scipy.sparse.csr_matrix(scipy.sparse.load_npz(path)).astype(np.float64)
+        matrix.check_format(full_check=True)
+        matrix.sum_duplicates()
+    except Exception as error:  # zipfile, numpy and scipy raise whatever they meet
+        raise InputError(f"{path} is not a SciPy sparse matrix: {error}") from error
+    if not np.isfinite(matrix.data).all():
+        raise InputError(f"{path} has values that are not finite")
+    rows = np.arange(matrix.shape[0])
+    names = [str(row) for row in rows]
+    if names_file is None:
+        rows = rows[np.diff(matrix.indptr) > 0]  # of the others nothing is said
+        names = [str(row) for row in rows]
+    else:
+        try:
+            names = Path(names_file).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"--{entity}-id {names_file}: no file with the names of the rows ({error})") from error
+        if len(names) != len(rows):
+            raise InputError(f"{names_file} has {len(names)} names for the {len(rows)} rows of {path}")
+    table = Matrix(path, entity, {}, matrix=matrix)
+    db.register("matrix_rows", {"id": np.array(names, dtype=object), "r": rows})
+    db.execute(f"CREATE TABLE {table.name} AS SELECT trim(id) AS id, r FROM matrix_rows")
+    db.unregister("matrix_rows")
+    return table
+
+
+def matrix_entries(db: duckdb.DuckDBPyConnection, table: Matrix) -> Entries:
+    """All entries; the features are named by their numbers."""
+    found = db.execute(f"SELECT r, k FROM {table.name} JOIN {table.entity}s USING (id)").fetchnumpy()
+    cells = table.matrix[found["r"]].tocoo()
+    names = [str(j) for j in range(table.matrix.shape[1])]
+    return found["k"][cells.row].astype(np.int64), cells.col.astype(np.int64), cells.data, names

@@ -1,0 +1,223 @@
+"""Reads a file that describes users or items into a DuckDB table of text, and refuses what is no table."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import gzip
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from dsgmcmc.data.ingest.features.movielens import FILES
+from dsgmcmc.data.ingest.load import scalar
+from dsgmcmc.data.ingest.sources import NAMES, decode_head, read_head, split_line
+from dsgmcmc.data.session import identifier, literal
+from dsgmcmc.errors import InputError
+from dsgmcmc.types import Float64, Int64
+
+_DELIMITERS = ("::", "\t", ",", ";", "|")
+#: How other people write that they do not know.
+MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
+
+#: Entries as they are found: rows, features from 0 on, values, and the features' names.
+Entries = tuple[Int64, Int64, Float64, list[str]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A DuckDB table with ``id`` and the columns ``c0, c1 ...`` of a file, as text; what is missing is NULL.
+
+    Attributes
+    ----------
+    path : Path
+    entity : {"user", "item"}
+        What a row describes.
+    columns : dict of str to str
+        From a column's name in the file to its name in the table.
+    kinds : dict of str to str
+        Kinds of columns that are known beforehand, by the name in the file.
+    first_line : int
+        Line of the file that the first row stands in; 0 where there are no lines.
+    notes : list of str
+        What there is to say of it.
+    """
+
+    path: Path
+    entity: str
+    columns: dict[str, str]
+    kinds: dict[str, str] = field(default_factory=dict)
+    first_line: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Name of the table."""
+        return f"described_{self.entity}s"
+
+    def where(self, rows: list[int]) -> str:
+        """Where rows stand in the file, for messages."""
+        if not self.first_line:
+            return f"row{'s' * (len(rows) > 1)} {', '.join(str(row + 1) for row in rows)}"
+        return f"line{'s' * (len(rows) > 1)} {', '.join(str(row + self.first_line) for row in rows)}"
+
+
+def read_table(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str) -> Table:
+    """Read a file of features.
+
+    Parameters
+    ----------
+    db : DuckDB connection
+    path : Path
+        Text with a header, one of MovieLens' own files, or Parquet.
+    entity : {"user", "item"}
+    id_column : str, optional
+        The column that names the users or items; by default one that is called so, or else the first.
+    separator : str
+        Between the values of a list; Parquet's own lists are joined by it.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, has no such column, or names nobody in some rows.
+    """
+    try:
+        read = _read_parquet if read_head(path)[:4] == b"PAR1" else _read_text
+        table = read(db, path, entity, id_column, separator)
+    except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.IOException) as error:
+        raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    if not scalar(db, f"SELECT count(*) FROM {table.name}"):
+        raise InputError(f"{path} has no rows")
+    nameless = [row for (row,) in db.execute(f"SELECT rowid FROM {table.name} WHERE id IS NULL LIMIT 5").fetchall()]
+    if nameless:
+        raise InputError(f"{path}: the {entity} is missing in {table.where(nameless)}")
+    return table
+
+
+def _create(db: duckdb.DuckDBPyConnection, table: Table, id_text: str, texts: list[str], source: str) -> Table:
+    missing = ", ".join(map(literal, MISSING))
+    cleaned = [
+        f"CASE WHEN lower(trim({text})) IN ({missing}) THEN NULL ELSE trim({text}) END AS {column}"
+        for text, column in zip(texts, table.columns.values(), strict=True)
+    ]
+    names = ", ".join([f"nullif(trim({id_text}), '') AS id", *cleaned])
+    db.execute(f"CREATE TABLE {table.name} AS SELECT {names} FROM {source}", [glob.escape(str(table.path.absolute()))])
+    return table
+
+
+def _read_parquet(
+    db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str
+) -> Table:
+    relation = db.read_parquet(glob.escape(str(path)))
+    names, types = relation.columns, [str(kind) for kind in relation.types]
+    position = _id_position(path, names, entity, id_column)
+
+    def text(k: int) -> str:
+        name = identifier(names[k])
+        if types[k].endswith("[]"):
+            return f"array_to_string({name}, {literal(separator)})"
+        if k == position and types[k] in ("DOUBLE", "FLOAT"):  # as pandas makes of integers when one is missing
+            return f"CASE WHEN {name} = floor({name}) THEN {name}::BIGINT::VARCHAR ELSE {name}::VARCHAR END"
+        return f"{name}::VARCHAR"
+
+    others = [k for k in range(len(names)) if k != position]
+    table = Table(path, entity, {names[k]: f"c{k}" for k in others})
+    return _create(db, table, text(position), [text(k) for k in others], "read_parquet(?)")
+
+
+def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str) -> Table:
+    head = read_head(path)
+    gzipped = head[:2] == b"\x1f\x8b"
+    encoding = _encoding(path, gzipped)
+    if encoding == "latin-1":
+        with _open(path, gzipped) as file:
+            text = file.read(1 << 16).decode("latin-1")
+        if "\0" in text:
+            raise InputError(f"{path} is not a text file: it contains zero bytes")
+    else:
+        text = decode_head(path, head, gzipped)
+    lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
+    if len(lines) > 1 and not text.endswith("\n"):
+        lines.pop()  # may be cut by the sample
+    delimiter, known = FILES.get(path.name.removesuffix(".gz"), ("", {}))
+    if known and len(split_line(lines[0], delimiter)) == len(known) and not _is_header(lines[0], delimiter, entity):
+        names, skip, kinds = list(known), 0, {name: kind for name, kind in known.items() if kind != "id"}
+    else:
+        delimiter = _detect(path, lines[:50])
+        names, skip, kinds = [name.strip() for name in split_line(lines[0], delimiter)], 1, {}
+        if any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
+            raise InputError(f"{path} has no header: name the columns in its first line ({lines[0][:60]!r} is no name)")
+    position = _id_position(path, names, entity, id_column)
+    columns = [f"c{k}" for k in range(len(names))]
+    types = ", ".join(f"'{column}': 'VARCHAR'" for column in columns)
+    quote = '"' if skip and delimiter != "::" else ""
+    others = [k for k in range(len(names)) if k != position]
+    table = Table(path, entity, {names[k]: columns[k] for k in others}, kinds, 1 + skip)
+    source = (
+        f"read_csv(?, auto_detect = false, header = false, skip = {skip}, columns = {{{types}}}, "
+        f"delim = {literal(delimiter)}, quote = '{quote}', escape = '{quote}', store_rejects = true, "
+        f"encoding = '{encoding}', compression = '{'gzip' if gzipped else 'none'}')"
+    )
+    _create(db, table, columns[position], [columns[k] for k in others], source)
+    rejected = db.execute("SELECT line, error_message FROM reject_errors ORDER BY line LIMIT 5").fetchall()
+    if rejected:
+        raise InputError(
+            f"{path} has lines that are not of {len(names)} columns; correct or remove them."
+            + "".join(f"\n  line {line}: {reason.splitlines()[0]}" for line, reason in rejected)
+        )
+    db.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
+    return table
+
+
+def _open(path: Path, gzipped: bool) -> Any:
+    return gzip.open(path) if gzipped else path.open("rb")
+
+
+def _encoding(path: Path, gzipped: bool) -> str:
+    """UTF-8, or else Latin-1, as of MovieLens."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with _open(path, gzipped) as file:
+            while block := file.read(1 << 20):
+                decoder.decode(block)
+    except UnicodeDecodeError:
+        return "latin-1"
+    except (OSError, EOFError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    return "utf-8"
+
+
+def _detect(path: Path, lines: list[str]) -> str:
+    """Return the first delimiter that cuts all lines into the same number, at least 2, of fields."""
+    counts = {d: [len(split_line(line, d)) for line in lines] for d in _DELIMITERS}
+    for delimiter, n in counts.items():
+        if n[0] >= 2 and len(set(n)) == 1:
+            return delimiter
+    best = max(_DELIMITERS, key=lambda d: counts[d][0])
+    if counts[best][0] < 2:
+        raise InputError(f"{path} has one column: expected an id and its features in every line")
+    return best
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _is_header(line: str, delimiter: str, entity: str) -> bool:
+    return _plain(split_line(line, delimiter)[0]) in NAMES[entity]
+
+
+def _id_position(path: Path, names: list[str], entity: str, wanted: str | None) -> int:
+    """Which column names the users or items."""
+    if len({name.lower() for name in names}) < len(names):
+        raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
+    if len(names) < 2:
+        raise InputError(f"{path} has one column: expected an id and its features")
+    if wanted is None:
+        return next((k for k, name in enumerate(names) if _plain(name) in NAMES[entity]), 0)
+    if wanted not in names:
+        raise InputError(f"{path} has columns {', '.join(names)}, and no {wanted!r} that --{entity}-id names")
+    return names.index(wanted)

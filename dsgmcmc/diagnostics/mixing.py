@@ -1,0 +1,119 @@
+r"""How far chains agree, and how many independent draws they are worth: rank-normalised R-hat and ESS [Vehtari 2021].
+
+Every chain is cut in two halves, so that a trend within a chain shows as a difference between chains. Let W be the mean
+variance within the M halves of n draws, and B / n the variance of their means. Then
+
+.. math:: \hat V = \tfrac{n - 1}{n} W + \tfrac{1}{n} B, \qquad \hat R = \sqrt{\hat V / W}       (eq. 3, 4)
+
+of the normal scores of the ranks among all draws, or of those folded at the median, whichever is larger. With
+:math:`\hat\rho_t` their autocorrelation at lag t (eq. 10),
+
+.. math:: \mathrm{ESS} = M n / \hat\tau, \quad \hat\tau = -1 + 2 \sum_k \hat P_k, \quad
+          \hat P_k = \hat\rho_{2k} + \hat\rho_{2k + 1},
+
+summed over Geyer's initial monotone positive sequence (eq. 12, 13): up to the first pair that is not positive, each at
+most the one before. Bulk ESS is of the normal scores; tail ESS is the smaller one of the two indicators of being below
+the 5 % and the 95 % quantile.
+
+[Vehtari 2021] Rank-normalization, folding, and localization: an improved R-hat, Bayesian Analysis 16.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtri
+
+from dsgmcmc.types import Float64
+
+TAILS = (0.05, 0.95)
+
+
+def rhat(values: Float64) -> Float64:
+    """Rank-normalised split R-hat.
+
+    Parameters
+    ----------
+    values : (chains, draws, m) float64
+        At least `dsgmcmc.config.accuracy.LEAST_DRAWS` draws of m quantities; of one chain the halves are compared.
+
+    Returns
+    -------
+    (m,) float64
+        NaN where a quantity is constant.
+    """
+    split = halves(values)
+    folded = np.abs(split - np.median(split, axis=(0, 1)))
+    return np.maximum(_plain_rhat(_normal_scores(split)), _plain_rhat(_normal_scores(folded)))
+
+
+def ess_bulk(values: Float64) -> Float64:
+    """Effective sample size of all chains for averages; see `rhat`."""
+    return _ess(_normal_scores(halves(values)))
+
+
+def ess_tail(values: Float64) -> Float64:
+    """Effective sample size of all chains for the quantiles `TAILS`, the smaller of the two; see `rhat`."""
+    quantiles = np.quantile(values, TAILS, axis=(0, 1))
+    below = [_ess(halves((values <= quantile).astype(np.float64))) for quantile in quantiles]
+    return np.minimum(*below)
+
+
+def halves(values: Float64) -> Float64:
+    """First and last half of every chain, without the draw in the middle of an odd number: (2 chains, n, m)."""
+    n = values.shape[1] // 2
+    return np.concatenate([values[:, :n], values[:, -n:]])
+
+
+def _normal_scores(values: Float64) -> Float64:
+    """Normal quantiles of the ranks among all draws (eq. 14); equal values share their mean rank."""
+    ranks = _ranks(values.reshape(-1, values.shape[-1]))
+    return np.asarray(ndtri((ranks - 0.375) / (len(ranks) + 0.25)), np.float64).reshape(values.shape)
+
+
+def _ranks(values: Float64) -> Float64:
+    """(n, m) float64: ranks from 1 in every column, as `scipy.stats.rankdata`, which takes long to import."""
+    order = np.argsort(values, axis=0)
+    ordered, at = np.take_along_axis(values, order, axis=0), np.arange(len(values))[:, None]
+    rises, edge = ordered[1:] != ordered[:-1], np.ones((1, values.shape[1]), bool)
+    first = np.maximum.accumulate(np.where(np.concatenate([edge, rises]), at, 0), axis=0)
+    ends = np.where(np.concatenate([rises, edge]), at, len(values))
+    last = np.minimum.accumulate(ends[::-1], axis=0)[::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, 1 + (first + last) / 2, axis=0)
+    return ranks
+
+
+def _plain_rhat(values: Float64) -> Float64:
+    n = values.shape[1]
+    within = values.var(axis=1, ddof=1).mean(axis=0)
+    between = values.mean(axis=1).var(axis=0, ddof=1)
+    with np.errstate(invalid="ignore"):
+        return np.sqrt((n - 1) / n + between / within)  # type: ignore[no-any-return]
+
+
+def _ess(values: Float64) -> Float64:
+    m, n, _ = values.shape
+    covariance = _autocovariance(values).mean(axis=0)
+    within = covariance[0] * n / (n - 1)
+    total = covariance[0] + values.mean(axis=1).var(axis=0, ddof=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rho = 1 - (within - covariance) / total
+    rho[0] = 1.0
+    pairs = rho[0 : n - n % 2 : 2] + rho[1::2]
+    pairs = pairs[: max(1, (n - 1) // 2)]  # the last lags are of hardly any draws
+    positive = np.logical_and.accumulate(pairs > 0, axis=0)
+    last = np.minimum(positive.sum(axis=0), len(pairs) - 1)
+    counted = np.arange(len(pairs))[:, None] < last
+    monotone = np.where(counted, np.minimum.accumulate(pairs, axis=0), 0.0)
+    even = np.take_along_axis(rho, 2 * last[None], axis=0)[0]  # of the pair that ends the sum
+    tau = -1 + 2 * monotone.sum(axis=0) + np.maximum(even, 0.0)
+    draws = m * n
+    return np.asarray(np.where(total > 0, draws / np.maximum(tau, 1 / np.log10(draws)), draws), np.float64)
+
+
+def _autocovariance(values: Float64) -> Float64:
+    """(chains, n, m) float64: at every lag, over n."""
+    n = values.shape[1]
+    size = 1 << (2 * n - 1).bit_length()  # zeros, so that the end does not meet the beginning
+    spectrum = np.fft.rfft(values - values.mean(axis=1, keepdims=True), n=size, axis=1)
+    return np.asarray(np.fft.irfft(np.abs(spectrum) ** 2, n=size, axis=1)[:, :n] / n, np.float64)

@@ -1,0 +1,139 @@
+r"""How good rankings are: whether the items that a user is recommended hold those that the user then liked.
+
+*Liked* are test ratings from a threshold on. Of a user with n liked items, recommended the best k of all items but
+those rated in training, of which h_r = 1 if the one at rank r is liked:
+
+    precision = sum_r h_r / k,   recall = sum_r h_r / n,   reciprocal rank = 1 / min{r: h_r = 1}, or 0
+    NDCG = sum_r h_r / log2(1 + r)  /  sum_{r <= min(n, k)} 1 / log2(1 + r)       [Järvelin & Kekäläinen 2002]
+
+averaged over users with a liked item, with normal 95 % intervals of that average. What a user has not rated counts as
+not liked, so the numbers compare rules and say little by themselves.
+
+[Järvelin & Kekäläinen 2002] Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.recommend import Ranking, Rated, recommend
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Float64, Int32, Int64
+
+Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first; -1 where there are no more
+
+LIKED = 0.75  # of the way from the lowest to the highest rating, from where on a rating is liked
+MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
+
+
+def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -> dict[str, Any]:
+    """Compare ways to rank on the test ratings: by mean, by lower bounds, and by popularity alone.
+
+    Parameters
+    ----------
+    run : Run
+        With test ratings.
+    rated : Rated
+        What is left out: the training ratings.
+    at : int
+        Length k of the lists.
+    liked : float, optional
+        Least rating that is liked; default three quarters of the way up the scale.
+
+    Returns
+    -------
+    dict
+        ``at``, ``liked``, ``users`` (their number) and ``rules``: for each its name ``rule``, by measure
+        ``{"mean", "low", "high"}``, and ``coverage``, the share of all items that anybody is recommended.
+
+    Raises
+    ------
+    InputError
+        If no test rating is liked.
+    """
+    low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
+    liked = low + LIKED * (high - low) if liked is None else liked
+    chosen = run.test.rating >= liked
+    if not chosen.any():
+        raise InputError(
+            f"no test rating of {run.path} is {liked:g} or more: nothing counts as liked; give another --liked"
+        )
+    pairs = [side[chosen] for side in run.test_pairs()]
+    users = np.unique(pairs[0])
+    rules = {
+        "mean": Ranking(at, "mean"),
+        "lcb, z = 1": Ranking(at, "lcb", 1.0),
+        "lcb, z = 3": Ranking(at, "lcb", 3.0),
+    }
+    lists = {name: _recommended(run, users, ranking, rated) for name, ranking in rules.items()}
+    lists["most popular"] = _popular(run, users, rated, at)
+    found = []
+    for name, items in lists.items():
+        averages = {measure: _average(values) for measure, values in measures(users, items, *pairs).items()}
+        found.append({"rule": name, **averages, "coverage": len(np.unique(items[items >= 0])) / len(run.items)})
+    return {"at": at, "liked": liked, "users": len(users), "rules": found}
+
+
+def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32) -> dict[str, Float64]:
+    """Measure the list of every user.
+
+    Parameters
+    ----------
+    users : (n,) int32
+        Ascending; each has a liked item.
+    items : (n, k) int32
+        Their lists, -1 where there are no more.
+    liked_users, liked_items : (m,) int32
+        The pairs that are liked.
+
+    Returns
+    -------
+    dict of str to (n,) float64
+        By the names in `MEASURES`.
+    """
+    width = int(max(items.max(), liked_items.max())) + 2
+    codes = (users[:, None].astype(np.int64) * width) + items
+    hits = np.isin(codes, liked_users.astype(np.int64) * width + liked_items) & (items >= 0)
+    number: Int64 = np.bincount(np.searchsorted(users, liked_users), minlength=len(users))
+    k = items.shape[1]
+    discount = 1 / np.log2(np.arange(2, k + 2))
+    first = np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
+    ideal = np.cumsum(discount)[np.minimum(number, k) - 1]
+    return {
+        "ndcg": hits @ discount / ideal,
+        "precision": hits.sum(axis=1) / k,
+        "recall": hits.sum(axis=1) / number,
+        "reciprocal_rank": first,
+    }
+
+
+def _average(values: Float64) -> dict[str, float]:
+    """Mean over users, with a normal 95 % interval."""
+    half = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    mean = float(values.mean())
+    return {"mean": mean, "low": mean - half, "high": mean + half}
+
+
+def _recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists:
+    lists = np.full((len(users), ranking.top), -1, np.int32)
+    for rows, items, _ in recommend(run, users, ranking, rated):
+        first = np.flatnonzero(np.diff(rows, prepend=-1))
+        place = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
+        lists[np.searchsorted(users, rows), place] = items
+    return lists
+
+
+def _popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
+    """The items with the most training ratings that a user has not rated."""
+    order = np.argsort(-run.counts("item"), kind="stable").astype(np.int32)
+    lists = np.full((len(users), at), -1, np.int32)
+    for row, user in enumerate(users.tolist()):
+        own = rated.of(user)
+        some = order[: at + len(own)]
+        left = some[~np.isin(some, own)][:at]
+        lists[row, : len(left)] = left
+    return lists

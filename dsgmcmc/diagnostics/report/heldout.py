@@ -1,0 +1,125 @@
+"""Sections of a report that are of the test ratings."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import numpy as np
+
+from dsgmcmc.diagnostics.forecasts import LevelForecast
+from dsgmcmc.diagnostics.report.charts import PALETTE, Bar, Series, bar_chart, figure, histogram, line_chart
+from dsgmcmc.diagnostics.report.content import Content
+from dsgmcmc.diagnostics.report.tables import table
+
+LOG_SCORES = ("log_predictive_density", "log_probability")
+
+
+def calibration_section(runs: list[Content]) -> str:
+    """Coverage of intervals, PIT and scores of every run."""
+    levels = np.linspace(0.02, 0.98, 49)
+    series = [Series("calibrated", [0, 1], [0, 1], "#9ca3af", "dashed")]
+    rows = []
+    charts = []
+    for run, color in zip(runs, PALETTE * 8, strict=False):
+        if run.calibration is None or run.forecast is None:
+            continue
+        inside = run.forecast.coverage(levels.tolist())
+        series.append(Series(run.name, levels, list(inside.values()), color))
+        pit = run.calibration["pit"]
+        share = np.array(pit) / max(sum(pit), 1) * len(pit)
+        title = "Probability integral transform" + (f", {run.name}" if len(runs) > 1 else "")
+        charts.append(
+            histogram(
+                title,
+                share.tolist(),
+                np.linspace(0, 1, len(pit) + 1).tolist(),
+                "probability below the rating",
+                "density",
+                lambda x: np.ones_like(x),
+                "calibrated",
+            )
+        )
+        scores = run.calibration
+        rows.append(
+            (
+                run.name,
+                f"{scores['rmse']:.4f}",
+                f"{scores['mae']:.4f}",
+                f"{scores['crps']:.4f}",
+                *("-" if scores[name] is None else f"{scores[name]:.4f}" for name in LOG_SCORES),
+                f"{scores['predictive_sd']:.4f}",
+                *(f"{scores['coverage'][level]:.1%}" for level in (0.5, 0.8, 0.9, 0.95)),
+            )
+        )
+    if not rows:
+        return figure("Calibration", '<p class="none">no test ratings</p>')
+    chart = line_chart(
+        "Test ratings inside central predictive intervals", series, "nominal", "observed", (0.0, 1.0), (0.0, 1.0)
+    )
+    scored = ("RMSE", "MAE", "CRPS", "log density", "log p of level", "predictive sd")
+    heading = ("run", *scored, "50 %", "80 %", "90 %", "95 %")
+    return chart + "".join(charts) + f'</div>{table(heading, rows)}<div class="charts">'
+
+
+def residuals_section(runs: list[Content]) -> str:
+    """Residuals, or reliability of levels, and the mean rating by prediction."""
+    charts = []
+    for run in runs:
+        if not len(run.z):
+            continue
+        of = f", {run.name}" if len(runs) > 1 else ""
+        edges = np.linspace(-4, 4, 41)
+        density = np.histogram(np.clip(run.z, -4, 4), edges, density=True)[0]
+        charts.append(
+            _reliability(run.forecast, of)
+            if isinstance(run.forecast, LevelForecast)
+            else histogram(
+                f"Standardised residuals of test ratings{of}",
+                density.tolist(),
+                edges.tolist(),
+                "(rating - mean) / sd",
+                "density",
+                lambda x: np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi),
+                "normal",
+            )
+        )
+        test = run.run.test
+        order = np.array_split(np.argsort(test.mean), min(20, len(test.mean)))
+        x = [float(test.mean[part].mean()) for part in order]
+        y = [float(test.rating[part].mean()) for part in order]
+        lines = [
+            Series("observed", x, y, PALETTE[0], "points"),
+            Series("as predicted", [x[0], x[-1]], [x[0], x[-1]], PALETTE[1], "dashed"),
+        ]
+        charts.append(line_chart(f"Mean rating by prediction{of}", lines, "predicted", "observed mean"))
+    return "".join(charts) or figure("Residuals", '<p class="none">no test ratings</p>')
+
+
+def _reliability(forecast: LevelForecast, of: str) -> str:
+    """Of ratings that were predicted to be at least so much with some probability: how many are."""
+    series = [Series("calibrated", [0, 1], [0, 1], "#9ca3af", "dashed")]
+    shown = np.unique(np.linspace(1, len(forecast.levels) - 1, 6).astype(np.int64)).tolist()
+    for r, color in zip(shown, PALETTE * 8, strict=False):
+        p, reached = forecast.probability[:, r:].sum(axis=1), forecast.level >= r
+        order = np.array_split(np.argsort(p), min(20, len(p)))
+        x, y = ([float(each[part].mean()) for part in order] for each in (p, reached))
+        series.append(Series(f"at least {forecast.levels[r]:g}", x, y, color, "points"))
+    title = f"Probability of a test rating of at least ...{of}"
+    return line_chart(title, series, "predicted", "observed", (0.0, 1.0), (0.0, 1.0))
+
+
+def groups_section(runs: list[Content]) -> str:
+    """RMSE by how many training ratings the user, or the item, has."""
+    charts = []
+    for name, what in (("by_activity", "training ratings of the user"), ("by_popularity", "of the item")):
+        groups = [(run.calibration or {}).get(name, []) for run in runs]
+        bars = [
+            Bar(f"{group['from']:,} to {group['to']:,}", [(group["rmse"], color)], f"{group['rmse']:.3f}")
+            for of_runs in zip_longest(*groups)  # the same group of all runs side by side
+            for group, color in zip(of_runs, PALETTE * 8, strict=False)
+            if group
+        ]
+        title = f"RMSE by {what}" if name == "by_activity" else "RMSE by training ratings of the item"
+        entries = [(run.name, color) for run, color in zip(runs, PALETTE * 8, strict=False)] if len(runs) > 1 else []
+        charts.append(bar_chart(title, bars, "RMSE", entries) if bars else figure(title, '<p class="none">none</p>'))
+    return "".join(charts)

@@ -1,0 +1,85 @@
+"""What to know of a run at a glance, in words, from its ``summary.json``: the result, how it ended, what to doubt.
+
+The last lines of ``dsgmcmc sample``, the top of ``dsgmcmc info`` and of the report say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf, sqrt
+from typing import Any
+
+from dsgmcmc.diagnostics import accuracy
+from dsgmcmc.diagnostics.convergence import SPARED
+
+COVERAGE_OFF = 0.02  # from the nominal 90 %, beyond what chance explains, that is worth a word
+
+Summary = Mapping[str, Any]
+
+
+def result(summary: Summary) -> list[str]:
+    """Return the result of a run of ratings: RMSE beside the simplest predictors', coverage, agreement of chains."""
+    if summary["rmse_mean"] is None:
+        return ["no RMSE: no ratings were held out" if _has_draws(summary) else "no RMSE: no draw was made yet"]
+    simple = summary.get("baselines")
+    beside = f" (biases only {simple['biases_only']:.4f}, mean only {simple['mean_only']:.4f})" if simple else ""
+    inside = ", ".join(f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items())
+    noise = "" if summary["tau"] is None else f", tau {summary['tau']:.4g}"
+    level = summary.get("log_probability")
+    lines = [
+        f"RMSE of the posterior mean {summary['rmse_mean']:.4f}{beside}, MAE {summary['mae_mean']:.4f}{noise}",
+        *([] if level is None else [f"log probability of a rating's level {level:.4f}"]),
+        f"ratings inside their predictive intervals: {inside}",
+    ]
+    chains = summary.get("agreement")
+    if chains:
+        agree = "agree" if chains["above"] <= SPARED else "do not agree"
+        lines.append(
+            f"the chains {agree}: R-hat of predictions {chains['rhat_median']:.3f} (median), "
+            f"{chains['rhat_worst']:.3f} (worst of {chains['pairs']})"
+        )
+    return lines
+
+
+def _has_draws(summary: Summary) -> bool:
+    """Whether a draw was made: a summary that does not say has tau then."""
+    return bool(summary.get("draws", summary["tau"] is not None))
+
+
+def ending(summary: Summary) -> str:
+    """Say how far the chains have come, why they ended, and how to go on."""
+    if summary.get("until"):
+        return accuracy.ending(summary["until"])
+    reached, wanted = summary["reached"], summary["iterations"]
+    last = max(reached, default=0)
+    if min(reached, default=0) < wanted:
+        at = f"{last:,}" if len(reached) == 1 else ", ".join(f"{iteration:,}" for iteration in reached)
+        each = "" if len(reached) == 1 else " (by chain)"
+        return f"stopped at iteration {at} of {wanted:,}{each}; the same command with --resume goes on"
+    several = f", {len(reached)} chains" if len(reached) > 1 else ""
+    return f"finished: {wanted:,} iterations{several}"
+
+
+def doubts(summary: Summary) -> list[str]:
+    """Return what is worse than it should be, and what to do about it; empty if nothing is."""
+    found = []
+    if summary["reached"] and not _has_draws(summary) and min(summary["reached"]) >= summary["iterations"]:
+        found.append("no draw was made, so nothing can be predicted: go on with --resume and more --iterations")
+    if summary["rmse_mean"] is None:
+        return found
+    simple = summary.get("baselines") or {}
+    for name, what in (
+        ("mean_only", "predicting the mean"),
+        ("biases_only", "user and item biases alone"),
+    ):
+        if summary["rmse_mean"] > simple.get(name, inf):
+            found.append(
+                f"the RMSE is worse than that of {what} ({simple[name]:.4f}): the factors add noise; try a smaller "
+                "--rank"
+            )
+            break
+    inside = summary["coverage"]["0.9"]
+    if abs(inside - 0.9) > max(COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 1_000_000))):
+        what = "too wide" if inside > 0.9 else "too narrow"
+        found.append(f"90 % intervals hold {inside:.1%} of the test ratings: predictive distributions are {what}")
+    return found

@@ -1,0 +1,91 @@
+"""Which features matter: what each group explains of how users or items differ, and the strongest of its features.
+
+Of a group: the mean square of its part B_g^T x_ig of the rows' prior means, in units of the rows' variance around their
+means, on the average over their columns; at every draw. Of a feature: its effect on the bias, in units of the ratings;
+at the saved draws. Neither depends on the rotation of the latent dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.names import Index
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.storage.manifest import read_manifest
+from dsgmcmc.storage.series import step_name
+from dsgmcmc.types import Float64
+
+LEVEL = 0.9
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Posterior of a number: its mean and the bounds of its central interval of probability `LEVEL`."""
+
+    name: str
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Importance:
+    """What features do to the users or to the items.
+
+    Attributes
+    ----------
+    groups : list of Estimate
+        Variance that each group explains, over the variance that is left; the largest first.
+    effects : list of Estimate
+        Of all features on the bias, in units of the ratings, the strongest first; none in a model without biases or
+        without saved draws.
+    """
+
+    groups: list[Estimate]
+    effects: list[Estimate]
+
+
+def feature_names(run: Run, kind: str) -> tuple[list[str], list[str]]:
+    """Names of the features of the users or of the items, and their groups; none where the run used none."""
+    if f"{kind}.features.strength" not in run.traces[0]:
+        return [], []
+    return Index(run.directory, bool(run.facts["transposed"])).features(kind)
+
+
+def importance(run: Run) -> dict[str, Importance]:
+    """What features do, by "user" and "item" where they have any."""
+    found = {}
+    for kind in KINDS:
+        names, groups = feature_names(run, kind)
+        if not names:
+            continue
+        traced = [trace[f"{kind}.features.explained"] for trace in run.traces]
+        weights = np.concatenate([trace["weight"][:, 0] for trace in run.traces])
+        of_groups = _estimates(list(dict.fromkeys(groups)), np.concatenate(traced), weights)
+        of_features: list[Estimate] = []
+        if run.config.biases and run.draws:
+            of_features = _estimates(names, _effects(run, kind)[:, :, -1], run.draw_weights)
+        found[kind] = Importance(of_groups, of_features)
+    return found
+
+
+def _effects(run: Run, kind: str) -> Float64:
+    """B of all saved draws, (draws, F, D), without reading their factors."""
+    name = f"{'WH'[(kind == 'item') != bool(run.facts['transposed'])]}.features.effects"
+    places = [run.directory.series("draws", chain) / step_name(iteration) for chain, iteration in run.draws]
+    return np.array([read_manifest(place).state[name].array() for place in places])
+
+
+def _estimates(names: list[str], draws: Float64, weights: Float64) -> list[Estimate]:
+    """Summaries of the columns of draws (n, names), the largest first."""
+    share = weights / weights.sum()
+    found = []
+    for name, values in zip(names, draws.T, strict=True):
+        order = np.argsort(values)
+        below = np.cumsum(share[order]) - share[order] / 2
+        low, high = np.interp([(1 - LEVEL) / 2, (1 + LEVEL) / 2], below, values[order])
+        found.append(Estimate(name, float(share @ values), float(low), float(high)))
+    return sorted(found, key=lambda each: -abs(each.mean))

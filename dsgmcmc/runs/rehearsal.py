@@ -1,0 +1,105 @@
+"""Before the clock of sampling starts: what an iteration runs is compiled, or loaded from the cache.
+
+Nothing here lists kernels. A target of the same kind, with next to no data, goes through some iterations: so a new
+sampler, prior or likelihood is rehearsed, too. What it computes is thrown away, and the chain loses no random numbers,
+which are functions of what they are for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+
+from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.data.ratings import Features, Ratings, Side
+from dsgmcmc.data.ratings.format import Part
+from dsgmcmc.parallel.faults import no_faults
+from dsgmcmc.runs.recorder import DrawRecorder
+from dsgmcmc.runs.sources.base import MakeTarget
+from dsgmcmc.targets.density import ALL, Data, Density
+from dsgmcmc.types import Float32, Float64, Int32, Int64
+
+log = logging.getLogger(__name__)
+
+
+def rehearse(config: ResolvedChain, miniature: Callable[[], MakeTarget]) -> float:
+    """Have everything compiled that the iterations of a run need; on this process alone.
+
+    Parameters
+    ----------
+    config : ResolvedChain
+        Settings of the run.
+    miniature : callable
+        `Source.miniature` of these settings.
+
+    Returns
+    -------
+    float
+        Seconds that it took.
+    """
+    begin = perf_counter()
+    try:
+        with no_faults(), np.errstate(all="ignore"):
+            _iterate(config, miniature())
+    except Exception:  # the run itself will say what is wrong, or compile what is missing when it is needed
+        log.debug("the rehearsal ended early", exc_info=True)
+    return perf_counter() - begin
+
+
+def _iterate(config: ResolvedChain, make_target: MakeTarget) -> None:
+    sampler = config.make_sampler()
+    target = make_target(0, sampler)
+    recorders = (draws := DrawRecorder(target, True, 0), *target.recorders())
+    target.reset()
+    sampler.start(target, config.initial_sd)
+    for iteration in sorted({0, 1, config.burn_in, config.burn_in + 1}):
+        target.begin(iteration)
+        sampler.step(target, iteration)
+        position = sampler.position(iteration)
+        target.find_divergence(position)
+        draw = draws.next(iteration + 1, 1.0)
+        for recorder in recorders:
+            recorder.record(position, draw)
+
+
+class FewRatings(Ratings):
+    """Two users and two items in the place of a file's, with its smallest and its largest rating, train and test."""
+
+    def __init__(self, ratings: Ratings) -> None:
+        self.path, self.n_rows, self.n_cols, self.nnz, self.nnz_test = ratings.path, 2, 2, 4, 4
+        self._indptr, self._column_counts = {"train": np.array([0, 2, 4])}, np.array([2, 2])
+        self._values = np.array([ratings.minimum, ratings.maximum], np.float32)
+        self.mean, self.transposed, self.features = ratings.mean, ratings.transposed, ratings.features
+
+    def levels(self, most: int) -> Float64 | None:
+        """See `Ratings.levels`."""
+        return np.unique(self._values).astype(np.float64)
+
+    def slab(self, part: Part, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
+        """See `Ratings.slab`."""
+        n = stop - start
+        return 2 * np.arange(n + 1), np.tile(np.array([0, 1], np.int32), n), np.tile(self._values, n)
+
+    def feature_slab(self, side: Side, start: int, stop: int) -> Features:
+        """See `Ratings.feature_slab`; one feature of all."""
+        n = stop - start
+        return Features(np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, np.float32), ("",), ("",))
+
+
+class FlatDensity:
+    """A density of the same dimension and prior as another, whose data say nothing."""
+
+    def __init__(self, density: Density) -> None:
+        self.dimension, self.n_data, self.curvature = density.dimension, density.n_data, density.curvature
+        self.prior_mean, self.prior_precision = density.prior_mean, density.prior_precision
+
+    def energy(self, theta: Float64, data: Data = ALL) -> Float64:
+        """See `Density.energy`."""
+        return np.zeros(len(theta))
+
+    def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
+        """See `Density.gradient`."""
+        return np.zeros_like(theta)

@@ -1,0 +1,116 @@
+"""The chains of one group of processes: one after another, or in turns where they end together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import perf_counter
+
+from dsgmcmc.errors import AgreedError, DivergenceError
+from dsgmcmc.parallel.machine import seconds_since_start
+from dsgmcmc.parallel.signals import Request
+from dsgmcmc.runs.chain import Chain, Report
+from dsgmcmc.runs.control import Control
+from dsgmcmc.runs.until import Limit
+
+
+class Turns:
+    """Samples chains; one at a time iterates.
+
+    Where they end together, all of them are in memory, and go on from look to look.
+
+    Parameters
+    ----------
+    open_chain : callable
+        Makes a chain by its number, where it is to go on from.
+    numbers : sequence of int
+        Of the chains.
+    end : Limit
+        When they end.
+    control : Control
+        What these processes agree by.
+    report : callable
+        Shows the lines of metrics.
+
+    Attributes
+    ----------
+    request : Request
+        What was asked for last.
+    failure : AgreedError, DivergenceError or None
+        What ended a chain; all processes of the group have it.
+    startup : float
+        Seconds of this program before sampling began.
+    iterations : int
+        Iterations made.
+    """
+
+    def __init__(
+        self,
+        open_chain: Callable[[int], Chain],
+        numbers: Sequence[int],
+        end: Limit,
+        control: Control,
+        report: Report,
+    ) -> None:
+        self._open, self._end, self._control, self._report = open_chain, end, control, report
+        self._batches = [list(numbers)] if end.together else [[number] for number in numbers]
+        self._chains: list[Chain] = []
+        self.request = Request.GO_ON
+        self.failure: AgreedError | DivergenceError | None = None
+        self.startup, self.iterations = seconds_since_start(), 0
+        self._begin = perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of sampling so far, all inclusive; 0 if there was nothing to sample."""
+        return perf_counter() - self._begin if self.iterations else 0.0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more is to be sampled, though chains may not be at their end."""
+        return self.failure is not None or self.request >= Request.STOP
+
+    def run(self) -> None:
+        """Sample all chains to their end, or until they are stopped. Collective."""
+        for batch in self._batches:
+            self._chains = []
+            for number in batch:
+                self._attempt(partial(self._add, number))
+            self._go_on()
+            for chain in self._chains:
+                if chain.iteration:
+                    self._attempt(chain.finish)
+            if self.stopped:
+                return
+
+    def _add(self, number: int) -> None:
+        self._chains.append(self._open(number))
+        self._control.chains = len(self._chains)
+
+    def _go_on(self) -> None:
+        """Bring the chains to their end."""
+        over = False
+        while not over:
+            goal = self._end.goal(self._chains)
+            for chain in list(self._chains):
+                if chain.iteration < goal and not self.stopped:
+                    self._attempt(partial(self._advance, chain, goal))
+            over = self._end.over(self._chains, self.stopped)
+
+    def _advance(self, chain: Chain, goal: int) -> None:
+        if not self.iterations:  # what came before belongs to the start
+            self.startup, self._begin = seconds_since_start(), perf_counter()
+            chain.ring.phases.clear()
+        before = chain.iteration
+        self._chains.remove(chain)  # one that fails is not looked at, nor saved
+        self.request = chain.advance(goal, self._report)
+        self._chains.append(chain)
+        self.iterations += chain.iteration - before
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        """Do something with a chain, and keep what it fails with for the end of the job: other groups go on."""
+        try:
+            work()
+        except (AgreedError, DivergenceError) as error:
+            self.failure = self.failure or error
+        self._control.finish()  # not after other errors: this process ends the job, and the others wait for it

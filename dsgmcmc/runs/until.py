@@ -1,0 +1,134 @@
+"""When the chains of a run end: after a number of iterations, or before it, once they have an accuracy.
+
+The accuracy is that of what is followed: predictions of some test ratings, or elements of a density's theta. Process 0
+measures it (`dsgmcmc.diagnostics.accuracy`) from the recorded draws of all chains; all but one in twenty of them must
+have it. One chain is compared with itself: its halves count as chains, each of which R-hat splits again.
+
+Chains are looked at when all have made the same number of iterations: burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10,
+12, 14, 16, 20, ... with at most three significant binary digits. So the end depends on the draws alone, all looks
+together cost about as much as six at the last draws, and chains end at most a quarter later than they could.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.diagnostics.accuracy import LABELS, Look, accuracy, met
+from dsgmcmc.types import Array, Float64
+
+if TYPE_CHECKING:  # it needs MPI, and `dsgmcmc info` tells how a run ended without
+    from mpi4py import MPI
+
+    from dsgmcmc.runs.chain import Chain
+    from dsgmcmc.runs.control import Control
+    from dsgmcmc.runs.progress import Progress
+
+LOOK_SWEEPS, DIGITS = 10, 3
+
+
+def next_look(iteration: int, burn_in: int, sweep: int) -> int:
+    """First iteration, `iteration` or later, at which chains are looked at; see the module.
+
+    Parameters
+    ----------
+    iteration, burn_in : int
+    sweep : int
+        Iterations in a sweep.
+    """
+    number = max(1, -(-(iteration - burn_in) // (LOOK_SWEEPS * sweep)))
+    spacing = 1 << max(0, number.bit_length() - DIGITS)
+    return burn_in + -(-number // spacing) * spacing * LOOK_SWEEPS * sweep
+
+
+class Limit:
+    """All iterations are made, by one chain after another."""
+
+    #: Whether all chains go on together.
+    together = False
+    #: The last look at all chains, the same on all processes; None where none was taken.
+    look: Look | None = None
+
+    def __init__(self, iterations: int) -> None:
+        self.iterations = iterations
+
+    def goal(self, chains: Sequence[Chain]) -> int:
+        """Number of iterations up to which chains are to go on."""
+        return self.iterations
+
+    def over(self, chains: Sequence[Chain], stopped: bool) -> bool:
+        """Whether they end there."""
+        return True
+
+
+class Until(Limit):
+    """Chains go on together until they have the accuracy, or have made all iterations.
+
+    Parameters
+    ----------
+    config : ResolvedChain
+        Settings of the run.
+    comm : MPI.Comm
+        The processes of all chains.
+    control : Control
+        Waits for them.
+    progress : Progress
+        Shows what was found.
+    """
+
+    together = True
+
+    def __init__(self, config: ResolvedChain, comm: MPI.Comm, control: Control, progress: Progress) -> None:
+        super().__init__(config.iterations)
+        self.config = config
+        self._comm, self._control, self._progress = comm, control, progress
+        self._goal = -1
+
+    def goal(self, chains: Sequence[Chain]) -> int:
+        """See `Limit.goal`: the next look, which no chain has passed. Collective."""
+        if self._goal < 0:
+            made = self._comm.allgather(max((chain.iteration for chain in chains), default=0))
+            self._goal = max(made) - 1
+        self._goal = next_look(self._goal + 1, self.config.burn_in, self.config.sweep_length)
+        return min(self._goal, self.iterations)
+
+    def over(self, chains: Sequence[Chain], stopped: bool) -> bool:
+        """Look at all chains, unless some were `stopped`: then all end. Collective; see `Limit.over`."""
+        self._control.meet(self._comm)
+        if any(self._comm.allgather(stopped)):
+            return True
+        followed = {(chain.chain, block): values for chain in chains for block, values in chain.followed().items()}
+        facts = {chain.chain: (chain.iteration, chain.draw_weights()) for chain in chains if chain.ring.rank == 0}
+        everything = self._comm.gather((followed, facts))
+        look: Look = self._comm.bcast(None if everything is None else self._judge(everything))
+        limits = [
+            f"{LABELS[name][0]} {found:{LABELS[name][1]}}/{self.config.wanted[name]:g}"
+            for name, found in look.found.items()
+        ]
+        self.look, self._progress.look = look, ", ".join(limits)
+        return look.reached or look.iteration >= self.iterations
+
+    def _judge(self, everything: Sequence[tuple[dict[tuple[int, int], Array], dict[int, tuple[int, Float64]]]]) -> Look:
+        """Measure the draws of all processes; on process 0."""
+        followed = {key: values for part, _ in everything for key, values in part.items()}
+        facts = {chain: fact for _, part in everything for chain, fact in part.items()}
+        chains = [
+            np.concatenate([followed[key] for key in sorted(followed) if key[0] == number], axis=1)
+            for number in sorted(facts)
+        ]
+        draws = min(map(len, chains))
+        weights = np.stack([fact[1][len(fact[1]) - draws :] for fact in facts.values()])
+        found: dict[str, float] = {}
+        if draws and np.allclose(weights, weights[0, 0], rtol=1e-9):
+            values = np.stack([chain[len(chain) - draws :] for chain in chains]).astype(np.float64)
+            found = accuracy(values, len(self.config.make_sampler().positions), list(self.config.wanted))
+        return Look(
+            until=str(self.config.until),
+            iteration=min(iteration for iteration, _ in facts.values()),
+            found=found,
+            reached=bool(found) and all(met(name, found[name], limit) for name, limit in self.config.wanted.items()),
+            limit=self.iterations,
+        )

@@ -1,0 +1,60 @@
+r"""Gibbs sampling: every row from its exact law given everything else [Salakhutdinov 2008, eq. 11-13].
+
+With phi_j = (H_j, 1), noise of precision tau g_i g'_j and the prior N(m, Lambda^-1), the law of a row of W is
+
+    theta_i ~ N(P_i^-1 v_i, P_i^-1),    P_i = Lambda + tau g_i sum_j g'_j phi_j phi_j^T
+                                        v_i = Lambda m + tau g_i sum_j g'_j (x_ij - mu - b_j) phi_j
+
+Given H the rows of W are independent of each other, and given W those of H. A sweep is one iteration, and two tours of
+the ring: on the first the columns show their state to the rows, on the second only the columns' sums travel.
+
+Target: the posterior itself. Every draw is from its law given the newest values of everything else, in this order:
+
+1. sums for the rows of W, from H and g'. They hold for every W, tau and g, and give the squared errors of the state;
+2. tau, nu, and m and Lambda of both factors, given W, H, g, g'; none of these laws depends on another of them. Then
+   what the rows' prior means have besides m, given these;
+3. g, if the rows of W have noise scales, given W, H, g', tau and nu;
+4. W, given all that;
+5. sums for the rows of H, from the new W and g; g' alike; H.
+
+So both factors' scales are drawn in every sweep, which samplers that move both factors at once do in turns. With
+``hyper_every`` above 1 most sweeps have none of 2, 3 and the draw of g', which is exact, too. Nothing is left out but
+rounding: sums are float32, solved in float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dsgmcmc.kernels.normal_rows import draw_normal_rows
+from dsgmcmc.samplers.base import NORMAL, Sampler
+from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.targets.base import Target
+from dsgmcmc.types import Factor
+
+
+class GibbsConfig(SamplerConfig):
+    """Configuration of Gibbs sampling: there is no step, and nothing to tune."""
+
+
+class Gibbs(Sampler[GibbsConfig]):
+    """Exact Gibbs sampling of a factorisation whose rows have normal laws given the other factor."""
+
+    Config = GibbsConfig
+    gradients = ("none",)
+    draws_conditionals = True
+    scratch = ()
+    #: Priors drawn at once would be those of the first state, and would hold the factors back for 20 sweeps.
+    defaults: ClassVar[dict[str, Any]] = {"hyper_start": 4}
+
+    @classmethod
+    def default_thin(cls, config: GibbsConfig, grid: int) -> int:
+        """Every sweep: it costs far more than to look at the state that it has made."""
+        return 1
+
+    def step(self, target: Target, iteration: int) -> None:
+        """One sweep. Collective."""
+        for factor in Factor:
+            for block in target.conditionals(factor, "theta"):
+                block.update(NORMAL, sd=1.0)
+                block.rowwise(draw_normal_rows, "theta")

@@ -1,0 +1,207 @@
+"""Metrics: the coordinates in which samplers step.
+
+P is about the precision of a row's posterior; in the coordinates in which it is the identity all rows and columns move
+at one pace, and one step size serves all data. A metric completes a sampler's formulas. In these there are
+
+    step    h_i P^-1/2, the step h of the sampler, made smaller where a row's energy is more curved than P says
+    p       p_ik = 1 - lambda_k / P_ik, the share of the data in P
+
+On a factorisation nothing is left out where P depends on the state: that of a row of W is made from H, n_i, tau and
+lambda, that of a row of H from W, so that Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero where both
+move at once. What remains is that P is that of its last refresh.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dsgmcmc.kernels.formula import Formula, Gradient
+from dsgmcmc.kernels.products import add_rotated
+from dsgmcmc.targets.base import Target
+from dsgmcmc.targets.information import curvature_bound
+from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
+from dsgmcmc.types import Factor, Float64
+
+#: Field of the momenta of samplers that have them; a metric whose coordinates turn turns them along.
+MOMENTUM = "r"
+
+GRADIENT = Formula("out = grad")
+SQUARE = ("vectors", "axes", "turn")
+
+
+class Metric(Replicated, ABC):
+    """Coordinates of a sampler's step.
+
+    Attributes
+    ----------
+    fields : tuple of StateField
+        What it keeps with a block.
+    """
+
+    fields: ClassVar[tuple[StateField, ...]] = ()
+    #: Arrays that its updates need besides; see `dsgmcmc.samplers.base.Sampler.scratch`.
+    scratch: ClassVar[tuple[str, ...]] = ("g",)
+    #: Lines before those of the sampler, and the vectors in them.
+    source: ClassVar[str]
+    columns: ClassVar[tuple[str, ...]] = ()
+    rows: ClassVar[tuple[str, ...]] = ()
+
+    #: What may help where a chain in this metric diverges; see `dsgmcmc.samplers.base.Sampler.remedy`.
+    remedy: ClassVar[str] = ""
+
+    def formula(self, lines: str, **declared: Any) -> Formula:
+        """Formula of a sampler that reads ``step`` and may read ``p``."""
+        rows = (*self.rows, *declared.pop("rows", ()))
+        return Formula(self.source + lines, columns=self.columns, rows=rows, **declared)
+
+    @abstractmethod
+    def refresh(self, target: Target) -> None:
+        """Take it from the current state. Collective."""
+
+    @abstractmethod
+    def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
+        """What `source` reads, for a step h."""
+
+    def update(
+        self,
+        target: Target,
+        block: ParameterBlock,
+        formula: Formula,
+        h: float,
+        **given: Any,
+    ) -> dict[str, Any]:
+        """Update a block by a `formula` of this metric; see `ParameterBlock.update`."""
+        return block.update(formula, **self.of(target, block, h), **given)
+
+
+@dataclass
+class Identity(Metric):
+    """P is the largest curvature that the data of a row can have, for all rows: SGLD's unit of steps."""
+
+    saved_as: ClassVar[dict[str, str]] = {}
+    source: ClassVar[str] = "step = unit\n"
+
+    def refresh(self, target: Target) -> None:
+        """See `Metric.refresh`: nothing changes."""
+
+    def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
+        """See `Metric.of`."""
+        return {"unit": h / target.curvature_bound**0.5}
+
+
+@dataclass
+class Fisher(Metric):
+    """Diagonal of the Fisher information of a row given the other factor, on the average.
+
+    P_ik = tau n_i c_k + lambda_k: n_i ratings, c_k the mean square over the ratings of what multiplies theta_ik (1 for
+    the bias), lambda_k the prior's precision; all of the last refresh. h_i = h / sqrt(l_i), where l_i bounds the
+    curvature that the factors give each other: `dsgmcmc.targets.information.curvature_bound`.
+    """
+
+    saved_as: ClassVar[dict[str, str]] = {
+        "c": "metric.{}.c",
+        "lambda_": "metric.{}.lambda",
+        "tau": "metric.tau",
+    }
+    #: n_i, and 1 / sqrt(l_i).
+    fields: ClassVar[tuple[StateField, ...]] = (StateField("n", 1), StateField("h", 1))
+    source: ClassVar[str] = """\
+information = metric_tau * n * c
+precision = information + lambda_
+step = h / sqrt(precision)
+p = information / precision
+"""
+    columns: ClassVar[tuple[str, ...]] = ("c", "lambda_")
+    remedy: ClassVar[str] = "--set sampler.metric=kronecker"
+    rows: ClassVar[tuple[str, ...]] = ("n", "h")
+
+    c: dict[Factor, Float64] = field(default_factory=dict)
+    lambda_: dict[Factor, Float64] = field(default_factory=dict)
+    tau: Float64 = field(default_factory=lambda: np.ones(1))
+
+    def refresh(self, target: Target) -> None:
+        """See `Metric.refresh`."""
+        found = target.information("theta")
+        self.c, self.lambda_, self.tau = found.c, found.lambda_, np.array([found.tau])
+        for block in target.blocks():
+            block.row("n")[:] = found.n[block]
+            block.row("h")[:] = 1 / np.sqrt(found.bound[block])
+
+    def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
+        """See `Metric.of`."""
+        return {
+            "metric_tau": float(self.tau[0]),
+            "c": self.c[block.factor].astype(block.dtype),
+            "lambda_": self.lambda_[block.factor].astype(block.dtype),
+            "n": block.row("n"),
+            "h": block.row("h") * block.dtype.type(h),
+        }
+
+
+@dataclass
+class Kronecker(Fisher):
+    """Fisher information of a row given the other factor, all its columns, on the average: G_i = tau n_i C + Lambda.
+
+    C is the mean outer product over the ratings of what multiplies the row, 1 for the bias; Lambda the precision of the
+    prior. One generalised eigenproblem for each factor, C V = Lambda V diag(c) with V^T Lambda V = I, makes all rows
+    diagonal: G_i = V^-T diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update turns the gradient, V^T grad, makes
+    the move that the diagonal metric P makes, and turns it back by V. Momenta live in these coordinates, and are turned
+    when they change: with L L^T = Lambda, the axes L^T V are orthogonal, and so is the rotation from old to new ones.
+    """
+
+    saved_as: ClassVar[dict[str, str]] = {**Fisher.saved_as, "vectors": "metric.{}.vectors", "axes": "metric.{}.axes"}
+    scratch: ClassVar[tuple[str, ...]] = ("g", "turned")
+    remedy: ClassVar[str] = ""
+
+    vectors: dict[Factor, Float64] = field(default_factory=dict)  # V
+    axes: dict[Factor, Float64] = field(default_factory=dict)  # L^T V
+
+    def refresh(self, target: Target) -> None:
+        """See `Metric.refresh`."""
+        found = target.information("theta")
+        precision = {block.factor: block.prior(block).precision.astype(np.float64) for block in target.blocks()}
+        solve = partial(self._solve, precision)
+        square = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in SQUARE}
+        shapes = square | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}
+        solved = target.second_moments("theta", found.n, solve, shapes)
+        self.tau = np.array([found.tau])
+        for name in ("c", "vectors", "axes"):
+            setattr(self, name, {factor: solved[f"{name}.{factor.name}"] for factor in precision})
+        self.lambda_ = {factor: np.ones(len(p)) for factor, p in precision.items()}
+        for block in target.blocks():
+            columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
+            bound = curvature_bound(block, found.n[block], found.squares[block], tau=found.tau, **columns)
+            block.row("n")[:], block.row("h")[:] = found.n[block], 1 / np.sqrt(bound)
+            if MOMENTUM in block.arrays:
+                add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)
+
+    def _solve(self, precision: dict[Factor, Float64], moments: dict[Factor, Float64]) -> dict[str, Float64]:
+        """Eigenproblems of both factors, and the rotation of momenta to their coordinates; runs at the root."""
+        found: dict[str, Float64] = {}
+        for factor, moment in moments.items():
+            dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
+            inverse = np.linalg.inv(np.linalg.cholesky(dense))
+            c, axes = np.linalg.eigh(inverse @ moment @ inverse.T)
+            before = self.axes.get(factor, axes)
+            solved = {"c": np.maximum(c, 0), "vectors": inverse.T @ axes, "axes": axes, "turn": before.T @ axes}
+            found |= {f"{name}.{factor.name}": array for name, array in solved.items()}
+        return found
+
+    def update(self, target: Target, block: ParameterBlock, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
+        """See `Metric.update`: `theta` of the formula is the move, `grad` the gradient, in the metric's coordinates."""
+        vectors = self.vectors[block.factor]
+        block.update(GRADIENT, out="turned")
+        add_rotated(block["turned"], block["turned"], vectors, keep=0.0)
+        block.gradient = Gradient("turned")
+        block["g"].fill(0.0)
+        found = block.update(formula, **self.of(target, block, h), **given, theta="g")
+        add_rotated(block["theta"], block["g"], vectors.T)
+        return found
+
+
+METRICS: dict[str, type[Metric]] = {"identity": Identity, "fisher": Fisher, "kronecker": Kronecker}

@@ -1,0 +1,154 @@
+r"""Stochastic gradient Hamiltonian Monte Carlo [Chen 2014, eq. 15; Ma 2015, eq. 12]: momentum and friction.
+
+With P the metric, h_i = sqrt(2 eps / l_i) the step of a row (`dsgmcmc.samplers.metrics`), friction gamma and momenta
+r ~ N(0, 1), one update is, for ``splitting = "baoa"``,
+
+    r     <- r - h_i P^-1/2 grad U~
+    theta <- theta + (h_i / 2) P^-1/2 r
+    r     <- c r + sqrt(1 - c^2) z,                               c = exp(-gamma h), h = sqrt(2 eps)
+    theta <- theta + (h_i / 2) P^-1/2 r
+
+and for ``splitting = "published"`` [Chen 2014, eq. 15], with v = h r, eta = h^2 and a = gamma h,
+
+    r     <- (1 - a) r - h_i P^-1/2 grad U~ + sqrt(2 a) z
+    theta <- theta + h_i P^-1/2 r
+
+one after the other: read simultaneously, as [Ma 2015, eq. 12] prints it, it is Euler's explicit method, which diverges
+at small friction. ``friction = "metric"`` makes friction gamma P^-1 in units of the prior's variance, gamma (1 - p_ik)
+with p the data's share in P: on a factorisation that is the generalised SGRHMC of [Ma 2015, algorithm 1], whose
+correction Gamma vanishes there.
+
+``refresh = L`` draws all momenta anew every L updates, with half a kick before and after. Whole kicks, as in
+[Chen 2014, algorithm 2], would make Var theta wrong by L / (L + 1) at any step size.
+
+``noise_correction`` takes the variance of the gradient's noise out of what is added. In the metric, that noise has the
+variance (B - 1) p_ik, on the average, and this holds for independent parts alone: shuffled parts make up for each other
+within a sweep. With V = (B - 1) p_ik, 1 - c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2 / 4, and 2 a becomes 2 a - h_i^2 V.
+
+Target: the posterior, up to the noise of the parts' gradients and O(eps). On N(0, 1) with noise of variance V,
+independent in every update, Var theta is 1 + h^2 V (1 + c) / ((1 - c) (4 - h^2)) for "baoa", without correction, and
+(2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2)) for "published". Shuffled parts leave much less, as long as h B stays below
+about 1. Left out: Metropolis correction, and an estimate of V where the metric does not give it.
+"""
+
+from __future__ import annotations
+
+from math import exp, sqrt
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers.base import NORMAL
+from dsgmcmc.samplers.metrics import METRICS
+from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.underdamped import BAOA, Underdamped
+from dsgmcmc.targets.base import Target
+from dsgmcmc.types import Purpose
+
+PUBLISHED = """\
+r = damp * r - step * grad + spread * z
+theta = theta + step * r
+"""
+UPDATES = {"baoa": BAOA, "published": PUBLISHED}
+
+#: In both; half of it follows on a fresh momentum.
+KICK = "step * grad"
+
+#: What an update keeps of the momentum and adds to it, elementwise, given `fade`, gamma h, and `parts`, B - 1.
+FRICTION = {
+    "baoa": """\
+damp = exp(-fade * share)
+spread = sqrt(maximum(1 - damp * damp - 0.25 * parts * h * h * p * (1 + damp) * (1 + damp), 0))
+""",
+    "published": """\
+damp = 1 - fade * share
+spread = sqrt(maximum(2 * fade * share - parts * h * h * p, 0))
+""",
+}
+
+
+class SGHMCConfig(StepSize):
+    """Configuration of SGHMC; `step_size` is eps, half the square of the step h of the dynamics."""
+
+    step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
+    warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
+    splitting: Literal["baoa", "published"] = Field("baoa", description="order of kick, drift and friction")
+    metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
+    metric_every: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
+    friction: Literal["constant", "metric"] = Field("constant", description="the same for all, or the prior's share")
+    gamma: float = Field(0.5, gt=0, allow_inf_nan=False, description="friction in units of the step h")
+    refresh: int = Field(0, ge=0, description="updates between fresh momenta, with half kicks; 0: never")
+    noise_correction: bool = Field(False, description="whether the noise of independent parts is taken off")
+
+
+class SGHMC(Underdamped[SGHMCConfig]):
+    """Stochastic gradient Hamiltonian Monte Carlo."""
+
+    Config = SGHMCConfig
+    gradients = ("part", "full")
+    defaults: ClassVar[dict[str, Any]] = {"prior_precision": 50.0, "initial_sd": 0.14, "hyper_start": 15}
+
+    def __init__(self, config: SGHMCConfig, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.metric = METRICS[config.metric]()
+        self.replicated, self.scratch = (self.metric,), self.metric.scratch
+        self.elementwise = config.friction == "metric" or config.noise_correction
+        share = "share = 1 - p\n" if config.friction == "metric" else "share = 1\n"
+        friction = share + FRICTION[config.splitting] if self.elementwise else ""
+        lines = friction + UPDATES[config.splitting]
+        self.update = self.metric.formula(lines)
+        self.first = self.metric.formula(lines.replace(KICK, f"0.5 * {KICK}"))
+
+    @classmethod
+    def check(cls, config: SGHMCConfig, schedule: str, grid: int, thin: int) -> None:
+        """Refuse what would sample another law."""
+        h, parts = sqrt(2 * config.step_size), cls.sweep_length(config, grid) - 1
+        if config.metric == "identity":
+            for name, given in (
+                ("friction", config.friction == "metric"),
+                ("noise_correction", config.noise_correction),
+            ):
+                if given:
+                    raise InputError(f"sampler.{name} is made from the metric: use --set sampler.metric=fisher")
+        if config.splitting == "published" and config.gamma * h > 1:
+            raise InputError(
+                f"sampler.gamma = {config.gamma:g} turns the momentum round in every update of {h:.3g}: use at most "
+                f"{1 / h:.3g}"
+            )
+        if config.noise_correction:
+            if config.friction == "metric":
+                raise InputError(
+                    "sampler.noise_correction: friction in the metric vanishes where the parts' noise is largest: use "
+                    "--set sampler.friction=constant"
+                )
+            cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
+            damp = exp(-config.gamma * h)
+            added = {"baoa": (1 - damp) / (1 + damp) * 4, "published": 2 * config.gamma * h}[config.splitting]
+            if 2 * config.step_size * parts > added:
+                raise InputError(
+                    f"sampler.noise_correction: the parts' noise, {2 * config.step_size * parts:.3g}, is more than the "
+                    f"{added:.3g} that friction adds: use a smaller --step-size or grid, or a larger sampler.gamma"
+                )
+
+    def step(self, target: Target, iteration: int) -> None:
+        """One update of every row. Collective."""
+        config = self.config
+        if iteration % (config.metric_every * target.sweep_length) == 0:
+            self.metric.refresh(target)
+        h = sqrt(2 * self.step_size(target, iteration))
+        friction = self._friction(h, target.sweep_length)
+        for block in self.gradient(target, "theta"):
+            fresh = config.refresh > 0 and iteration % config.refresh == 0
+            if fresh:
+                block.update(NORMAL, Purpose.MOMENTUM, theta="r", sd=1.0)
+            self.metric.update(target, block, self.first if fresh else self.update, h, **friction)
+
+    def _friction(self, h: float, sweep_length: int) -> dict[str, Any]:
+        """Numbers of an update."""
+        fade = self.config.gamma * h
+        if self.elementwise:
+            return {"fade": fade, "parts": float(self.config.noise_correction * (sweep_length - 1))}
+        if self.config.splitting == "published":
+            return {"damp": 1 - fade, "spread": sqrt(2 * fade)}
+        return {"damp": exp(-fade), "spread": sqrt(1 - exp(-2 * fade))}

@@ -1,0 +1,95 @@
+r"""Stochastic gradient Riemannian Langevin dynamics [Patterson 2013; Ma 2015, eq. 14] in the Fisher metric.
+
+    theta <- theta - eps_i P^-1 grad U~ + N(0, 2 eps_i P^-1),       eps_i = eps / l_i
+
+with P and l_i those of `dsgmcmc.samplers.metrics`. The correction Gamma for a metric that depends on the state, which
+[Ma 2015, eq. 14] prints with the wrong sign inside its bracket, is zero here: the metric of a row is made from the
+other factor alone, and both move at once.
+
+``noise_correction`` takes the variance of the gradient's noise out of what is added. In the metric it is (B - 1) p_ik
+on the average, for independent parts, p_ik being the share of the data in P: N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) /
+P_ik) is what remains.
+
+Target: the posterior, up to the noise of the parts' gradients and O(eps). Where the precision is lambda in the metric,
+and the noise independent with variance V, Var theta is (1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the
+target's, B^ being what was corrected for. Left out: Metropolis correction; that P lags behind by up to `metric_every`
+sweeps.
+
+[Patterson 2013] S. Patterson, Y. W. Teh: Stochastic gradient Riemannian Langevin dynamics on the probability simplex.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.metrics import METRICS
+from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.targets.base import Target
+from dsgmcmc.targets.state import StateField
+
+#: With the metric's step = h_i P^-1/2, h_i^2 = 2 eps_i.
+UPDATE = "theta = theta - 0.5 * step * step * grad + step * z\n"
+CORRECTED = """\
+spread = sqrt(maximum(1 - 0.25 * parts * h * h * p, 0))
+theta = theta - 0.5 * step * step * grad + step * spread * z
+"""
+
+
+class SGRLDConfig(StepSize):
+    """Configuration of SGRLD; `step_size` is eps."""
+
+    step_size: float = Field(0.03, gt=0, allow_inf_nan=False)
+    warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
+    metric: Literal["fisher", "kronecker"] = Field("fisher", description="diagonal, or with all columns of a row")
+    metric_every: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
+    noise_correction: bool = Field(False, description="whether the noise of independent parts is taken off")
+
+
+class SGRLD(Sampler[SGRLDConfig]):
+    """Stochastic gradient Riemannian Langevin dynamics."""
+
+    Config = SGRLDConfig
+    gradients = ("part", "full")
+    defaults: ClassVar[dict[str, Any]] = {"prior_precision": 50.0, "initial_sd": 0.14, "hyper_start": 15}
+
+    def __init__(self, config: SGRLDConfig, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.metric = METRICS[config.metric]()
+        self.replicated, self.scratch = (self.metric,), self.metric.scratch
+        self.update = self.metric.formula(CORRECTED if config.noise_correction else UPDATE)
+
+    @classmethod
+    def check(cls, config: SGRLDConfig, schedule: str, grid: int, thin: int) -> None:
+        """Refuse what would sample another law."""
+        if not config.noise_correction:
+            return
+        cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
+        parts = cls.sweep_length(config, grid) - 1
+        if config.step_size * parts > 2:
+            raise InputError(
+                f"sampler.noise_correction: at --step-size {config.step_size:g} the parts' noise is more than what is "
+                f"added: use at most {2 / parts:.3g}, or a smaller grid"
+            )
+
+    @property
+    def remedy(self) -> str:
+        """The other metric."""
+        return self.metric.remedy
+
+    @property
+    def fields(self) -> tuple[StateField, ...]:
+        """Position, and what the metric keeps."""
+        return (StateField("theta"), *self.metric.fields)
+
+    def step(self, target: Target, iteration: int) -> None:
+        """One update of every row. Collective."""
+        if iteration % (self.config.metric_every * target.sweep_length) == 0:
+            self.metric.refresh(target)
+        h, parts = sqrt(2 * self.step_size(target, iteration)), float(target.sweep_length - 1)
+        for block in self.gradient(target, "theta"):
+            self.metric.update(target, block, self.update, h, parts=parts)

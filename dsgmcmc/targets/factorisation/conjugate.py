@@ -1,0 +1,114 @@
+"""Draws of a normal law's mean and precision given n vectors of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.targets.factorisation.priors.base import NO_TERMS, PrecisionTerms
+from dsgmcmc.types import Float64
+
+WISHART_BETA = 2.0
+
+
+class GammaPrior(NamedTuple):
+    """Law of a precision before the data: Gamma(shape, rate)."""
+
+    shape: float
+    rate: float
+
+
+PUBLISHED = GammaPrior(1.0, 5.0)
+
+
+def with_mean_variance(b: float) -> GammaPrior:
+    """Law of a precision with E[1 / precision] = b; 1 / precision has a variance, so that few data keep near it."""
+    shape = 4.0
+    return GammaPrior(shape, (shape - 1) * b)
+
+
+def draw_normal_gamma(
+    average: Float64,
+    squares: Float64,
+    n: int,
+    rng: np.random.Generator,
+    prior: GammaPrior = PUBLISHED,
+    more: PrecisionTerms = NO_TERMS,
+) -> tuple[Float64, Float64]:
+    """Draw (m, lambda) of a diagonal Gaussian given n rows [Nemeth 2021, 6.3].
+
+    Parameters
+    ----------
+    average, squares : (K,) float64
+        Mean over the rows, and sum of squares over the rows, of each column.
+    n : int
+        Number of rows.
+    rng : Generator
+        Source of randomness.
+    prior : GammaPrior
+        Of lambda_k.
+    more : PrecisionTerms
+        Draws from N(0, diag(lambda)^-1) besides the rows.
+    """
+    scatter = np.maximum(squares - n * average**2, 0.0)
+    rate = prior.rate + scatter / 2 + n * average**2 / (2 * (n + 1)) + np.diag(more.of(len(average))) / 2
+    precision = rng.gamma(prior.shape + (n + more.n) / 2, 1 / rate)
+    mean = rng.normal(n * average / (n + 1), 1 / np.sqrt((n + 1) * precision))
+    return mean, precision
+
+
+def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Float64:
+    """Draw from W(scale, freedom) by Bartlett's decomposition, as ``scipy.stats.wishart`` does.
+
+    The random numbers are taken in the same order, so that the bits are the same; `scipy.stats` takes longer to import
+    than all else that a run needs.
+
+    Parameters
+    ----------
+    freedom : int
+        Degrees of freedom, at least K.
+    scale : (K, K) float64
+        Positive definite; the mean is `freedom` times it.
+    rng : Generator
+        Source of randomness.
+    """
+    from scipy.linalg import cholesky  # the one of NumPy differs in last bits
+
+    k = len(scale)
+    root = np.zeros((k, k))
+    root[np.tril_indices(k, -1)] = rng.normal(size=k * (k - 1) // 2)
+    root[np.diag_indices(k)] = np.sqrt([rng.chisquare(freedom - i) for i in range(k)])
+    root = cholesky(scale, lower=True) @ root
+    drawn: Float64 = root @ root.T
+    return drawn
+
+
+def draw_normal_wishart(
+    average: Float64, outer: Float64, n: int, rng: np.random.Generator, more: PrecisionTerms = NO_TERMS
+) -> tuple[Float64, Float64]:
+    """Draw (m, Lambda) of a Gaussian given n rows [Salakhutdinov 2008, eq. 14], with W0 = I, nu0 = K, beta0 = 2.
+
+    Parameters
+    ----------
+    average : (K,) float64
+        Mean over the rows.
+    outer : (K, K) float64
+        Sum over the rows of theta theta^T.
+    n : int
+        Number of rows.
+    rng : Generator
+        Source of randomness.
+    more : PrecisionTerms
+        Draws from N(0, Lambda^-1) besides the rows.
+    """
+    k = len(average)
+    scatter = outer - n * np.outer(average, average)
+    inverse = np.eye(k) + scatter + WISHART_BETA * n / (WISHART_BETA + n) * np.outer(average, average)
+    inverse += more.of(k)
+    scale = np.linalg.inv((inverse + inverse.T) / 2)
+    precision = draw_wishart(k + n + more.n, (scale + scale.T) / 2, rng)
+    covariance = np.linalg.inv((WISHART_BETA + n) * precision)
+    factor = np.linalg.cholesky((covariance + covariance.T) / 2)
+    mean = n * average / (WISHART_BETA + n) + factor @ rng.standard_normal(k)
+    return mean, precision

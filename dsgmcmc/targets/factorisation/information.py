@@ -1,0 +1,133 @@
+"""The Fisher information of the factors' rows, from averages over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from dsgmcmc.kernels.formula import Formula, RowPrior
+from dsgmcmc.kernels.products import gram
+from dsgmcmc.parallel.named import Named, Shapes
+from dsgmcmc.targets.base import Information
+from dsgmcmc.targets.factorisation.circulation import Circulation
+from dsgmcmc.targets.factorisation.likelihoods import Law
+from dsgmcmc.targets.information import alignment, curvature_bound
+from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.types import Array, Factor, Float64
+
+SQUARES = Formula("square = n * theta * theta", rows=("n",), column_sums=("square",))
+SENT = "information.sent"
+
+
+def fisher_information(
+    circulation: Circulation,
+    likelihood: Law,
+    prior: Callable[[ParameterBlock], RowPrior],
+    position: str,
+    tau: float,
+    biases: bool,
+    scratch: str | None,
+) -> Information:
+    """Fisher information of every row at field `position`. Collective.
+
+    Parameters
+    ----------
+    circulation : Circulation
+        The blocks of both factors.
+    likelihood : Law
+        Says how much each rating counts.
+    prior : callable
+        Gives a block's prior.
+    position : str
+        Field to take it at.
+    tau : float
+        Precision of the noise.
+    biases : bool
+        Whether the last column is the bias.
+    scratch : str, optional
+        An array (n, D) of the blocks to work in, if the bound on the curvature is to hold for rows whose ratings are of
+        others that are alike, too; a tour more.
+    """
+    n, squares = likelihood.counts(circulation)
+    c = _mean_squares(circulation, position, n, biases)
+    lambda_ = {}
+    for block in circulation.blocks():
+        precision = prior(block).precision
+        lambda_[block.factor] = (np.diag(precision) if precision.ndim == 2 else precision).astype(np.float64)
+    if scratch:
+        _align(circulation, likelihood, position, n if biases else {}, scratch)
+    bound = {}
+    for block in circulation.blocks():
+        metric = {"c": c[block.factor].astype(np.float32), "lambda_": lambda_[block.factor].astype(np.float32)}
+        bound[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
+        if scratch:
+            own = alignment(block[scratch], n[block], tau=tau, **metric)
+            bound[block] = np.maximum(bound[block], own / 2)
+    return Information(c, lambda_, tau, n, squares, bound)
+
+
+def second_moments(
+    circulation: Circulation,
+    position: str,
+    counts: Mapping[ParameterBlock, Array],
+    biases: bool,
+    finish: Callable[[dict[Factor, Float64]], Named],
+    result: Shapes,
+) -> dict[str, Float64]:
+    """See `dsgmcmc.targets.base.Target.second_moments`. Collective."""
+    partials = []
+    for pair in circulation.pairs():
+        sums = {}
+        for block in pair:
+            sums[block.factor.name] = gram(block[position], counts[block], biases)
+            sums[f"{block.factor.name}.n"] = np.array([counts[block].sum(dtype=np.float64)])
+        partials.append([sums])
+
+    def means(sums: dict[str, Float64]) -> Named:
+        other = {Factor.W: Factor.H.name, Factor.H: Factor.W.name}
+        return finish({factor: sums[name] / sums[f"{name}.n"] for factor, name in other.items()})
+
+    return circulation.ring.sum(partials, means, result)
+
+
+def _mean_squares(
+    circulation: Circulation, position: str, n: dict[ParameterBlock, Array], biases: bool
+) -> dict[Factor, Float64]:
+    """Mean squares over all ratings of what multiplies each column, (D,), by factor. Collective."""
+    partials = []
+    for pair in circulation.pairs():
+        sums = {}
+        for block in pair:
+            square = block.update(SQUARES, theta=position, n=n[block])["square"]
+            sums[block.factor.name] = np.append(square, n[block].sum(dtype=np.float64))
+        partials.append([sums])
+    both = circulation.ring.sum(partials)
+    c = {}
+    for factor, other in ((Factor.W, Factor.H), (Factor.H, Factor.W)):
+        *total, count = both[other.name]
+        c[factor] = np.array(total) / count
+        if biases:
+            c[factor][-1] = 1.0
+    return c
+
+
+def _align(
+    circulation: Circulation, likelihood: Law, position: str, biases: dict[ParameterBlock, Array], out: str
+) -> None:
+    """Set `out` to the sums over every row's ratings of what multiplies it, as much as each counts. Collective.
+
+    `biases` has those of the biases, if there are any: how much a row's ratings count together.
+    """
+    blocks = list(circulation.blocks())
+    scaled = likelihood.noise_varies
+    for block in blocks:
+        block[out].fill(0.0)
+        if scaled:
+            block.arrays[SENT] = block[position] * likelihood.noise_scale(block)[:, None]
+    circulation.spread(SENT if scaled else position, out)
+    for block in blocks:
+        if block.arrays.pop(SENT, None) is not None:
+            block[out][:] *= likelihood.noise_scale(block)[:, None]
+        if biases:
+            block[out][:, -1] = biases[block]

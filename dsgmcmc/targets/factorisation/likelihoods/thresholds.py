@@ -1,0 +1,138 @@
+r"""Thresholds between ordered levels: their priors, and how they are moved.
+
+R levels have R - 1 thresholds C_0 < C_1 < ... Their coordinates phi are the middle one, of index m = (R - 1) // 2, and
+the logarithms of the gaps between neighbours, so that they stay in order:
+
+    C_m = phi_m      C_{r+1} = C_r + exp(phi_{r+1}) (r >= m)      C_{r-1} = C_r - exp(phi_{r-1}) (r <= m)
+
+Priors: phi_m ~ N(0, 5^2), the log gaps ~ N(0, 3^2), which the data of any level outweigh.
+
+Moved once a sweep, from the gradient at the state that the factors' own was taken at, by BAOAB
+[Leimkuhler & Matthews 2013] in the metric P, as `dsgmcmc.samplers.sgmcmc.baoab` moves the factors: with L L^T = P,
+
+    r     <- r - h L^-1 grad U
+    r'     = c r + sqrt(1 - c^2) z
+    phi   <- phi + (h / 2) L^-T (r + r'),      r <- r'
+
+P is the Fisher information of phi where eta = 0 and the thresholds fit the levels' shares in the training ratings,
+dense, plus the prior's precision: it depends on the data alone, so that nothing is to be corrected for it. A shift of
+all thresholds is a shift of all predictors against it; in the coordinates in which P is the identity each of the two
+biases gives it a coupling of at most 1. With h^2 = 2 eps / l, eps = 0.35 and l = 2, curvatures of up to 11 are stable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import expit, logit, ndtri
+
+from dsgmcmc.kernels.ordinal import Link
+from dsgmcmc.targets.state import Replicated
+from dsgmcmc.types import Float64, Int64
+
+MIDDLE_SD, GAP_SD = 5.0, 3.0
+EPS, CURVATURE, FRICTION = 0.35, 2.0, 0.9
+
+
+@dataclass
+class Thresholds(Replicated):
+    """Coordinates of the thresholds, and their momenta, (R - 1,) float64 each."""
+
+    saved_as: ClassVar[dict[str, str]] = {"position": "thresholds.position", "momentum": "thresholds.momentum"}
+
+    position: Float64
+    momentum: Float64
+
+    @property
+    def values(self) -> Float64:
+        """The thresholds C, (R - 1,) float64, ascending."""
+        return values_of(self.position)
+
+
+class ThresholdModel:
+    """Law of the thresholds of one link and some levels, and how they start and move.
+
+    Parameters
+    ----------
+    link : {"logit", "probit"}
+    counts : (R,) int
+        Training ratings of each level, each at least 1.
+
+    Attributes
+    ----------
+    information : float
+        Fisher information of one rating on its predictor, on the average, where eta = 0.
+    """
+
+    def __init__(self, link: Link, counts: Int64) -> None:
+        share = counts / counts.sum()
+        cumulated = np.cumsum(share)[:-1]
+        start = logit(cumulated) if link == "logit" else ndtri(cumulated)
+        density = expit(start) * expit(-start) if link == "logit" else np.exp(-(start**2) / 2) / sqrt(2 * np.pi)
+        self.position = coordinates_of(start)
+        size = len(start)
+        slopes = np.zeros((size + 1, size))  # of the levels' probabilities in the thresholds
+        slopes[np.arange(size), np.arange(size)] = density
+        slopes[np.arange(size) + 1, np.arange(size)] = -density
+        fisher = slopes.T @ (slopes / share[:, None])
+        self.information = float(fisher.sum())
+        jacobian = _jacobian(self.position)
+        self.prior_precision = np.full(size, GAP_SD**-2)
+        self.prior_precision[size // 2] = MIDDLE_SD**-2
+        metric = counts.sum() * (jacobian.T @ fisher @ jacobian) + np.diag(self.prior_precision)
+        self._root = np.linalg.cholesky(metric)
+
+    def start(self) -> Thresholds:
+        """Thresholds that fit the levels' shares, at rest."""
+        return Thresholds(self.position.copy(), np.zeros(len(self.position)))
+
+    def gradient(self, position: Float64, sums: Float64) -> Float64:
+        """Gradient of the energy in the coordinates.
+
+        Parameters
+        ----------
+        position : (R - 1,) float64
+        sums : (R, 2) float64
+            As of `dsgmcmc.kernels.ordinal.ordinal_kernel`, over all ratings.
+        """
+        upper, lower = sums[:, 0], -sums.sum(axis=1)
+        found: Float64 = self.prior_precision * position - _jacobian(position).T @ (upper[:-1] + lower[1:])
+        return found
+
+    def move(self, state: Thresholds, sums: Float64, rng: np.random.Generator) -> dict[str, Float64]:
+        """One step of BAOAB; what becomes of `state`, by the names that it is saved as."""
+        h = sqrt(2 * EPS / CURVATURE)
+        kicked = state.momentum - h * np.linalg.solve(self._root, self.gradient(state.position, sums))
+        momentum = FRICTION * kicked + sqrt(1 - FRICTION**2) * rng.standard_normal(len(kicked))
+        position = state.position + h / 2 * np.linalg.solve(self._root.T, kicked + momentum)
+        return Thresholds(position, momentum).arrays()
+
+
+def values_of(position: Float64) -> Float64:
+    """Thresholds of coordinates."""
+    middle = len(position) // 2
+    gaps = np.exp(position)
+    below = position[middle] - np.cumsum(gaps[:middle][::-1])[::-1]
+    above = position[middle] + np.cumsum(gaps[middle + 1 :])
+    return np.concatenate([below, position[middle : middle + 1], above])
+
+
+def coordinates_of(values: Float64) -> Float64:
+    """Coordinates of thresholds; neighbours are at least 1e-6 apart."""
+    middle = len(values) // 2
+    found = np.log(np.maximum(np.diff(values), 1e-6))
+    return np.insert(found, middle, values[middle])
+
+
+def _jacobian(position: Float64) -> Float64:
+    """Derivatives of the thresholds, by row, in the coordinates."""
+    size, middle = len(position), len(position) // 2
+    rows, columns = np.indices((size, size))
+    found = np.where((columns > middle) & (rows >= columns), 1.0, 0.0)
+    found -= (columns < middle) & (rows <= columns)
+    found *= np.exp(position)
+    found[:, middle] = 1.0
+    return found

@@ -1,0 +1,92 @@
+"""The contract of a part of the rows' prior means: theta_i ~ N(m + shift_i, (scale_i Lambda)^-1).
+
+The parts add up to field ``shift`` of a block, which the gradient of the prior and the draws of (m, Lambda) know of. A
+part draws its own parameters from their conditional given everything else, and then moves the shift by their change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.targets.factorisation.circulation import Circulation
+from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField, Stream
+from dsgmcmc.types import Factor, Float64
+
+#: What the means of rows have besides m; of blocks of models that have such parts.
+SHIFT = StateField("shift")
+#: The part of the shift that follows from features of the rows.
+DESCRIBED = StateField("described")
+
+
+class Conditions(NamedTuple):
+    """What the parameters of a part are drawn given.
+
+    Attributes
+    ----------
+    circulation : Circulation
+        The blocks of both factors.
+    prior : callable
+        Gives a block's prior, shift included.
+    position : str
+        The field that holds the factors.
+    stream : Stream
+        Names the random numbers.
+    """
+
+    circulation: Circulation
+    prior: Callable[[ParameterBlock], RowPrior]
+    position: str
+    stream: Stream
+
+
+class PrecisionTerms(NamedTuple):
+    """What the parameters of a part say of Lambda: so many draws from N(0, Lambda^-1), and the sum of their squares.
+
+    Attributes
+    ----------
+    n : int
+    products : (D, D) float64, or None if there are none
+    """
+
+    n: int = 0
+    products: Float64 | None = None
+
+    def of(self, k: int) -> Float64:
+        """Sum of the squares of the first k columns, (k, k)."""
+        return np.zeros((k, k)) if self.products is None else self.products[:k, :k]
+
+
+NO_TERMS = PrecisionTerms()
+Terms = Mapping[Factor, PrecisionTerms]
+
+
+class PriorMean(Protocol):
+    """A part of the rows' prior means.
+
+    Attributes
+    ----------
+    fields : tuple of StateField
+        What it keeps with a block; all of it is part of a draw.
+    own : tuple of StateField
+        Its own part of the shift, where others need to tell it from theirs; no draw has it.
+    """
+
+    fields: tuple[StateField, ...]
+    own: tuple[StateField, ...]
+
+    @property
+    def parameters(self) -> Replicated:
+        """What else it samples."""
+
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """Set its fields and parameters as they are before the first iteration; it shifts nothing then."""
+
+    def draw(self, given: Conditions, sweeps: int) -> None:
+        """Draw its parameters after so many sweeps, if it is its turn, and move the shift of all rows. Collective."""
+
+    def precision_terms(self) -> dict[Factor, PrecisionTerms]:
+        """What its parameters say of Lambda, where their prior knows of it; of a factor one part at most."""

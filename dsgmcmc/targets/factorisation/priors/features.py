@@ -1,0 +1,261 @@
+r"""Side information: rows whose prior mean follows from their features (Macau's link matrix [Simm 2017]).
+
+    theta_i ~ N(m + B^T x_i, (s_i Lambda)^-1),    B_f ~ N(0, (beta_g(f) Lambda)^-1),    beta_g ~ Gamma(1, rate 1)
+
+with x_i the F features of row i, centred over the rows that have any, so that m stays what it is of the average row; a
+row without features is taken to be the average one. beta_g is the strength of the prior of a group of features, those
+made from one column of the source: one genre moves a row by about beta^-1/2 sds of the rows around their means.
+
+Lambda factors out of the posterior of B: with A = X^T S X + diag(beta) = L L^T and S = diag(s),
+
+    beta_g | B, Lambda ~ Gamma(1 + n_g D / 2, rate 1 + sum_{f in g} B_f^T Lambda B_f / 2)
+    B | rest = A^-1 (X^T S (theta - m) + L Z Lambda^-1/2),    Z standard normal
+
+all of them exact. theta - m stands for what is left of theta when the other parts of its mean are taken away, too.
+beta, the factor L and B are renewed together, every `EVERY` sweeps, by a Cholesky factor of A at the root: that of
+another beta would draw B from another law. In between Lambda and m move given B; B's prior adds F / 2 to the shape of
+lambda_k and sum_f beta_f B_fk^2 / 2 to its rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dsgmcmc.data.ratings import SIDES, Ratings
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.named import shapes_of
+from dsgmcmc.targets.factorisation.priors.base import DESCRIBED, SHIFT, Conditions, PrecisionTerms
+from dsgmcmc.targets.factorisation.priors.design import MAX_DENSE, Design
+from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
+from dsgmcmc.types import Factor, FeaturesName, Float64, Int64, Purpose
+
+#: Sweeps between draws.
+EVERY = 10
+
+
+def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, ...]:
+    """Factors whose features are used: of those of the ratings file all, none, or the users' or the items'.
+
+    Raises
+    ------
+    InputError
+        If those that are asked for are not there.
+    """
+    if features == "no":
+        return ()
+    stored = {Factor(SIDES.index(side)) for side in ratings.features}
+    if features == "yes":
+        return tuple(sorted(stored))
+    factor = Factor((features == "item") != ratings.transposed)
+    if factor not in stored:
+        raise InputError(f"{ratings.path} has no features of {features}s: give them to `dsgmcmc prepare`")
+    return (factor,)
+
+
+def check_features(features: FeaturesName, ratings: Ratings, subchains: int) -> None:
+    """Refuse features that cannot be used; before anything is allocated.
+
+    Raises
+    ------
+    InputError
+        If they are not there, are too many, or the sampler interleaves several chains.
+    """
+    for factor in featured_factors(features, ratings):
+        number = len(ratings.features[SIDES[factor]].names)
+        if number > MAX_DENSE:
+            raise InputError(
+                f"{ratings.path} has {number:,} features of a side, more than the {MAX_DENSE:,} that can be sampled: "
+                "leave columns out with `dsgmcmc prepare --feature-kinds COLUMN=skip`, or sample with --features no"
+            )
+        if subchains > 1:
+            raise InputError(
+                "hamcmc interleaves several chains, and features serve one: use another sampler, or --features no"
+            )
+
+
+@dataclass
+class FeatureParameters(Replicated):
+    """What is sampled, by the factor whose rows' means it is about; float64.
+
+    Attributes
+    ----------
+    effects : dict of Factor to (F, D)
+        B.
+    strength : dict of Factor to (groups,)
+        beta.
+    explained : dict of Factor to (groups,)
+        Mean square of a group's part of the rows' means, in units of the rows' variance around their means.
+    """
+
+    saved_as: ClassVar[dict[str, str]] = {
+        "effects": "{}.features.effects",
+        "strength": "{}.features.strength",
+        "explained": "{}.features.explained",
+    }
+
+    effects: dict[Factor, Float64]
+    strength: dict[Factor, Float64]
+    explained: dict[Factor, Float64]
+
+
+class FeatureEffects:
+    """Features of the rows of one factor or both; a `dsgmcmc.targets.factorisation.priors.PriorMean`.
+
+    Parameters
+    ----------
+    designs : dict of Factor to Design
+        The features of those that have any.
+    dimension : int
+        Columns D of a factor.
+    """
+
+    fields: tuple[StateField, ...] = ()
+    own: tuple[StateField, ...] = (DESCRIBED,)
+
+    def __init__(self, designs: Mapping[Factor, Design], dimension: int) -> None:
+        self.designs, self._dimension = dict(designs), dimension
+        self._grams: dict[Factor, Float64] = {}
+        self.parameters = FeatureParameters({}, {}, {})
+        self.start(())
+
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """See `PriorMean.start`."""
+        for block in blocks:
+            block[DESCRIBED.name].fill(0.0)
+        for factor, design in self.designs.items():
+            groups = int(design.groups.max()) + 1
+            self.parameters.effects[factor] = np.zeros((design.size, self._dimension))
+            self.parameters.strength[factor] = np.ones(groups)
+            self.parameters.explained[factor] = np.zeros(groups)
+
+    def precision_terms(self) -> dict[Factor, PrecisionTerms]:
+        """See `PriorMean.precision_terms`: F, and sum_f beta_f B_f B_f^T."""
+        found = {}
+        for factor, design in self.designs.items():
+            effects, beta = self.parameters.effects[factor], self.parameters.strength[factor][design.groups]
+            found[factor] = PrecisionTerms(design.size, effects.T @ (beta[:, None] * effects))
+        return found
+
+    def draw(self, given: Conditions, sweeps: int) -> None:
+        """See `PriorMean.draw`."""
+        if sweeps % EVERY != 1:  # among them the first, so that it is rehearsed
+            return
+        precision = {block.factor: given.prior(block).precision for block in given.circulation.blocks()}
+        moments = self._moments(given)
+
+        def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
+            return self._draw_all(sums, precision, given)
+
+        self.parameters.take(given.circulation.ring.sum(moments, draw, shapes_of(self.parameters.arrays())))
+        fields = (SHIFT.name, DESCRIBED.name)
+        for block in given.circulation.home(fields, returning=fields):
+            if block.factor in self.designs:
+                shift, own = (block[name] for name in fields)
+                new = self.designs[block.factor].product(block.index, self.parameters.effects[block.factor])
+                shift += new - own
+                own[:] = new
+
+    def _moments(self, given: Conditions) -> list[list[dict[str, Float64]]]:
+        """X^T S (theta - m - the other parts), by block, and the Gram matrices where they are not known. Collective."""
+        partials: dict[int, dict[str, Float64]] = {}
+        scales: dict[Factor, dict[int, Float64]] = {factor: {} for factor in self.designs}
+        for block in given.circulation.home((given.position, SHIFT.name, DESCRIBED.name)):
+            if block.factor not in self.designs:
+                continue
+            prior = given.prior(block)
+            theta, shift, own = (
+                block[name].astype(np.float64) for name in (given.position, SHIFT.name, DESCRIBED.name)
+            )
+            residual = theta - prior.mean - (shift - own)
+            if prior.scale is not None:
+                scales[block.factor][block.index] = prior.scale.astype(np.float64)
+                residual *= prior.scale[:, None]
+            moment = self.designs[block.factor].moment(block.index, residual)
+            partials.setdefault(block.index, {})[f"{block.factor.name}.moment"] = moment
+        ring = given.circulation.ring
+        for factor, design in self.designs.items():
+            if factor not in self._grams or scales[factor]:
+                self._grams[factor] = design.gram(ring, scales[factor] or None)
+        return [[partials[b]] for b in ring.blocks]
+
+    def _draw_all(
+        self, sums: dict[str, Float64], precision: dict[Factor, Float64], given: Conditions
+    ) -> dict[str, Float64]:
+        """Draw beta and B of all factors; runs at the root."""
+        rng = given.stream.generator(Purpose.HYPERPARAMETERS, part=2)
+        drawn = FeatureParameters({}, {}, {})
+        for factor, design in self.designs.items():
+            lambda_ = precision[factor].astype(np.float64)
+            dense = lambda_ if lambda_.ndim == 2 else np.diag(lambda_)
+            strength = draw_strength(self.parameters.effects[factor], design.groups, dense, rng)
+            gram, moment = self._grams[factor], sums[f"{factor.name}.moment"]
+            drawn.strength[factor] = strength
+            effects = draw_effects(gram, moment, strength[design.groups], dense, rng)
+            drawn.effects[factor] = effects
+            drawn.explained[factor] = explained(effects, gram / max(design.rows, 1.0), design.groups, dense)
+        return drawn.arrays()
+
+
+def draw_strength(effects: Float64, groups: Int64, precision: Float64, rng: np.random.Generator) -> Float64:
+    """Draw the strength of every group given B.
+
+    Parameters
+    ----------
+    effects : (F, D)
+    groups : (F,) int
+    precision : (D, D)
+    rng : Generator
+
+    Returns
+    -------
+    (groups,) float64
+    """
+    squares = np.bincount(groups, ((effects @ precision) * effects).sum(axis=1))
+    found: Float64 = rng.gamma(1 + np.bincount(groups) * effects.shape[1] / 2, 1 / (1 + squares / 2))
+    return found
+
+
+def draw_effects(
+    gram: Float64, moment: Float64, beta: Float64, precision: Float64, rng: np.random.Generator
+) -> Float64:
+    """Draw B given the rest.
+
+    Parameters
+    ----------
+    gram : (F, F)
+        X^T S X.
+    moment : (F, D)
+        X^T S (theta - m).
+    beta : (F,)
+    precision : (D, D)
+        Lambda.
+    rng : Generator
+
+    Returns
+    -------
+    (F, D) float64
+    """
+    from scipy.linalg import solve_triangular  # takes its time to import, and most runs do without
+
+    lower = np.linalg.cholesky(gram + np.diag(beta))
+    z = rng.standard_normal(moment.shape)
+    # A^-1 (moment + L z Lambda^-1/2) = L^-T (L^-1 moment + z Lambda^-1/2)
+    spread = solve_triangular(np.linalg.cholesky(precision), z.T, lower=True, trans="T").T
+    found: Float64 = solve_triangular(
+        lower, solve_triangular(lower, moment, lower=True) + spread, lower=True, trans="T"
+    )
+    return found
+
+
+def explained(effects: Float64, covariance: Float64, groups: Int64, precision: Float64) -> Float64:
+    """Mean over rows and columns of the squares of every group's part of X B, in units of Lambda^-1; (groups,)."""
+    scaled = effects @ np.linalg.cholesky(precision)
+    found = [
+        ((covariance[np.ix_(own, own)] @ scaled[own]) * scaled[own]).sum() / effects.shape[1]
+        for own in (groups == g for g in range(groups.max() + 1))
+    ]
+    return np.array(found)

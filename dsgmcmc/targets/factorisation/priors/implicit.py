@@ -1,0 +1,317 @@
+r"""Implicit features: who rated what shifts the rows' prior means, whatever the ratings' values [Koren 2008, eq. 15].
+
+As in SVD++, but for both sides and in the prior, so that the likelihood stays as it is:
+
+    theta_i ~ N(m + rho_i sum_{j in R_i} y_j, Lambda^-1),      rho_i = |R_i|^-1/2
+    y_jk    ~ N(0, 1 / beta_k),                                beta_k ~ Gamma(1, rate RATE)
+
+R_i are the columns that row i has training ratings of, y_j belongs to column j and rests with its block; the same
+mirrored for the columns' means. With X = diag(rho) R and u = theta - m - shift, the conditional of a step d of y from
+its current value is, for each k,
+
+    (X^T X + b_k) d = X^T (u + lambda_k^-1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',      b_k = beta_k / lambda_k
+
+with standard normal e and e': the solution has the exact conditional law [Simm 2017, section 3.2]. It is found by
+conjugate gradients, preconditioned by the diagonal, for all k at once. A product with X or X^T is a tour of the ring;
+the rows' and the columns' systems are solved in the same tours, until every residual is `TOLERANCE` of what it was.
+
+A row without ratings has a set that is not known, rather than empty: its shift has the distribution of those of the
+other rows, normal with their mean and variance, and is drawn given its theta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.targets.factorisation.priors.base import DESCRIBED, Conditions, PrecisionTerms
+from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
+from dsgmcmc.types import Factor, Float64, ImplicitName, Purpose
+
+#: Sweeps between draws: one costs about as much as the gradients of ten sweeps.
+EVERY = 10
+RATE = 0.2
+TOLERANCE = 0.2
+MOST_STEPS = 50
+SMALLEST_VARIANCE = 1e-12
+
+#: Scratch of a draw, by its names in formulas; no sampler's field has such names.
+SCRATCH = {name: f"implicit.{name}" for name in ("send", "got", "r", "p", "before", "others")}
+SEND, GOT = SCRATCH["send"], SCRATCH["got"]
+WEIGHT, DIAGONAL = "implicit.weight", "implicit.diagonal"
+
+RESIDUAL = Formula(
+    "send = rho * (scale * (theta - mean - shift) + sqrt(scale / lambda_) * z)",
+    columns=("mean", "lambda_"),
+    rows=("rho", "scale"),
+)
+BEGIN = Formula(
+    """
+r = got - ratio * implicit + sqrt(ratio / lambda_) * z
+p = r / (diagonal + ratio)
+before = implicit
+rp = r * p
+""",
+    columns=("ratio", "lambda_"),
+    rows=("diagonal",),
+    column_sums=("rp",),
+)
+THROUGH_ROWS = Formula("send = scale * rho * rho * got", rows=("rho", "scale"))
+CURVATURE = Formula("got = got + ratio * p\npq = p * got", columns=("ratio",), column_sums=("pq",))
+STEP = Formula(
+    """
+implicit = implicit + alpha * p
+r = r - alpha * got
+rp = r * r / (diagonal + ratio)
+""",
+    columns=("alpha", "ratio"),
+    rows=("diagonal",),
+    column_sums=("rp",),
+)
+DIRECTION = Formula("p = r / (diagonal + ratio) + gain * p", columns=("ratio", "gain"), rows=("diagonal",))
+CHANGE = Formula("send = implicit - before\nsquare = implicit * implicit", column_sums=("square",))
+MOVE = Formula(
+    """
+shift = shift + rho * got
+total = known * (shift - others)
+square = known * (shift - others) * (shift - others)
+""",
+    rows=("rho", "known"),
+    column_sums=("total", "square"),
+)
+UNKNOWN = Formula(
+    """
+precision = 1 / variance + scale * lambda_
+drawn = (average / variance + scale * lambda_ * (theta - mean - others) + sqrt(precision) * z) / precision
+shift = known * shift + (1 - known) * (others + drawn)
+""",
+    columns=("average", "variance", "mean", "lambda_"),
+    rows=("known", "scale"),
+)
+
+
+def shifted_factors(whose: ImplicitName, transposed: bool) -> tuple[Factor, ...]:
+    """Factors whose rows' means are shifted; `transposed` says that the rows of W are items."""
+    users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
+    return {"no": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[whose]
+
+
+@dataclass
+class ImplicitParameters(Replicated):
+    """What is sampled besides y, by the factor whose rows' means it is about; (D,) float64 each.
+
+    Attributes
+    ----------
+    precision : dict of Factor to (D,)
+        beta.
+    average, variance : dict of Factor to (D,)
+        Of the shifts of all rows with ratings.
+    """
+
+    saved_as: ClassVar[dict[str, str]] = {
+        "precision": "{}.implicit.precision",
+        "average": "{}.implicit.mean",
+        "variance": "{}.implicit.variance",
+    }
+
+    precision: dict[Factor, Float64]
+    average: dict[Factor, Float64]
+    variance: dict[Factor, Float64]
+
+
+class ImplicitFeatures:
+    """Implicit features of the users, the items, or both; a `dsgmcmc.targets.factorisation.priors.PriorMean`.
+
+    Field ``implicit`` of a block has the y of its rows, which shift the means of the other factor's.
+
+    Parameters
+    ----------
+    factors : tuple of Factor
+        Whose rows' means are shifted.
+    dimension : int
+        Columns D of a factor.
+    start : float
+        First value of all beta.
+    """
+
+    fields: tuple[StateField, ...] = (StateField("implicit"),)
+    own: tuple[StateField, ...] = ()
+
+    def __init__(self, factors: tuple[Factor, ...], dimension: int, start: float) -> None:
+        self.factors, self._dimension, self._start = factors, dimension, start
+        self.parameters = ImplicitParameters({}, {}, {})
+        self.start(())
+
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """See `PriorMean.start`."""
+        for block in blocks:
+            block["implicit"].fill(0.0)
+        zeros = np.zeros(self._dimension)
+        self.parameters.precision = dict.fromkeys(self.factors, zeros + self._start)
+        self.parameters.average = {factor: zeros.copy() for factor in self.factors}
+        self.parameters.variance = {factor: zeros.copy() for factor in self.factors}
+
+    def precision_terms(self) -> dict[Factor, PrecisionTerms]:
+        """See `PriorMean.precision_terms`: y's prior does not know of Lambda."""
+        return {}
+
+    def draw(self, given: Conditions, sweeps: int) -> None:
+        """See `PriorMean.draw`."""
+        if sweeps % EVERY == 1:  # among them the first, so that it is rehearsed
+            _Draw(self.factors, self.parameters, given).run()
+
+
+class _Draw:
+    """One draw of all y, of beta, and of the shifts of rows without ratings.
+
+    In a system, named after the factor whose means are shifted, that factor's blocks have the rows, and the other's
+    the coefficients. Both systems are gone through at once: every block may have rows of one and coefficients of the
+    other.
+    """
+
+    def __init__(self, factors: tuple[Factor, ...], parameters: ImplicitParameters, given: Conditions) -> None:
+        self.factors, self.parameters, self.given = factors, parameters, given
+        self.circulation = given.circulation
+        self.columns: dict[Factor, dict[str, Any]] = {}
+        for block, factor in self._rows():
+            prior = given.prior(block)
+            ratio = (parameters.precision[factor] / prior.precision).astype(block.dtype)
+            self.columns[factor] = {"ratio": ratio, "lambda_": prior.precision, "mean": prior.mean}
+
+    def run(self) -> None:
+        """Draw. Collective."""
+        for block in self.circulation.blocks():
+            widths = dict.fromkeys(SCRATCH.values(), block.dimension) | {WEIGHT: 1, DIAGONAL: 1}
+            block.arrays |= {name: np.zeros((len(block.counts), width), block.dtype) for name, width in widths.items()}
+            if DESCRIBED.name in block.arrays:
+                block[SCRATCH["others"]][:] = block[DESCRIBED.name]
+        self._solve()
+        self._move()
+        for block in self.circulation.blocks():
+            for name in (*SCRATCH.values(), WEIGHT, DIAGONAL):
+                del block.arrays[name]
+
+    def _rows(self) -> Iterator[tuple[ParameterBlock, Factor]]:
+        """Blocks whose means are shifted, and the system that they have rows of."""
+        for block in self.circulation.blocks():
+            if block.factor in self.factors:
+                yield block, block.factor
+
+    def _coefficients(self) -> Iterator[tuple[ParameterBlock, Factor]]:
+        """Blocks that have coefficients, and of which system."""
+        for block in self.circulation.blocks():
+            if (factor := Factor(1 - block.factor)) in self.factors:
+                yield block, factor
+
+    def _update(
+        self, block: ParameterBlock, factor: Factor, formula: Formula, purpose: Purpose, **columns: Float64
+    ) -> dict[str, Any]:
+        """Apply a formula to a block's part in a system."""
+        n, scale = block.counts, self.given.prior(block).scale
+        given = self.columns[factor] | {name: column.astype(block.dtype) for name, column in columns.items()}
+        given |= {
+            "rho": np.divide(1, np.sqrt(n), out=np.zeros(len(n)), where=n > 0).astype(block.dtype),
+            "known": (n > 0).astype(block.dtype),
+            "scale": np.ones(len(n), block.dtype) if scale is None else scale,
+            "diagonal": block.row(DIAGONAL),
+        }
+        return block.update(formula, purpose, **given, **SCRATCH, theta=self.given.position)
+
+    # ------------------------------------------------------------------ the systems of equations
+
+    def _solve(self) -> None:
+        """Draw all y by conjugate gradients. Collective."""
+        for block, factor in self._rows():
+            self._update(block, factor, RESIDUAL, Purpose.IMPLICIT_FIT)
+            scale, n = self.given.prior(block).scale, block.counts
+            block.row(WEIGHT)[:] = (1.0 if scale is None else scale) * (n > 0) / np.maximum(n, 1)
+        self._spread(WEIGHT, DIAGONAL)
+        self._spread(SEND, GOT)
+        first = rp = self._sum(BEGIN)
+        for _ in range(MOST_STEPS):
+            self._through_rows()
+            pq = self._sum(CURVATURE)
+            new = self._sum(STEP, alpha=_quotient(rp, pq))
+            gain, rp = _quotient(new, rp), new
+            for block, factor in self._coefficients():
+                self._update(block, factor, DIRECTION, Purpose.IMPLICIT, gain=gain[factor])
+            if not any((new[factor] > TOLERANCE**2 * first[factor]).any() for factor in self.factors):
+                break  # also where the chain has diverged
+
+    def _through_rows(self) -> None:
+        """Set ``got`` of the coefficients to X^T S X p. Collective."""
+        for block, _ in self._coefficients():
+            block[SEND][:] = block[SCRATCH["p"]]
+        self._spread(SEND, GOT)
+        for block, factor in self._rows():
+            self._update(block, factor, THROUGH_ROWS, Purpose.IMPLICIT)
+        self._spread(SEND, GOT)
+
+    def _sum(self, formula: Formula, **columns: dict[Factor, Float64]) -> dict[Factor, Float64]:
+        """Apply a formula to all coefficients, and return the sum that it makes, by system. Collective."""
+        found = {
+            block: self._update(
+                block, factor, formula, Purpose.IMPLICIT, **{name: column[factor] for name, column in columns.items()}
+            )
+            for block, factor in self._coefficients()
+        }
+        partials = [
+            [{factor.name: next(iter(found[pair[1 - factor]].values())) for factor in self.factors}]
+            for pair in self.circulation.pairs()
+        ]
+        sums = self.circulation.ring.sum(partials)
+        return {factor: sums[factor.name] for factor in self.factors}
+
+    def _spread(self, sent: str, got: str) -> None:
+        """Set `got` of every row to the sum of `sent` over those that it has ratings with. Collective."""
+        for block in self.circulation.blocks():
+            block[got].fill(0.0)
+        self.circulation.spread(sent, got)
+
+    # ------------------------------------------------------------------ what follows from y
+
+    def _move(self) -> None:
+        """Shift the rows' means by what changed, and draw beta and the shifts of rows without ratings. Collective."""
+        squares = {
+            block: self._update(block, factor, CHANGE, Purpose.IMPLICIT)["square"]
+            for block, factor in self._coefficients()
+        }
+        self._spread(SEND, GOT)
+        shifts = {block: self._update(block, factor, MOVE, Purpose.IMPLICIT) for block, factor in self._rows()}
+        partials: list[list[dict[str, Float64]]] = []
+        for pair in self.circulation.pairs():
+            sums: dict[str, Float64] = {}
+            for factor in self.factors:
+                rows, coefficients = pair[factor], pair[1 - factor]
+                sums |= {f"{factor.name}.{name}": total for name, total in shifts[rows].items()}
+                sums[f"{factor.name}.squares"] = squares[coefficients]
+                sizes = [np.count_nonzero(rows.counts), len(coefficients.counts)]
+                sums[f"{factor.name}.sizes"] = np.array(sizes, np.float64)
+            partials.append([sums])
+        result = {name: array.shape for name, array in self.parameters.arrays().items()}
+        self.parameters.take(self.circulation.ring.sum(partials, self._draw_parameters, result))
+        for block, factor in self._rows():
+            law = {"average": self.parameters.average[factor], "variance": self.parameters.variance[factor]}
+            self._update(block, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, **law)
+
+    def _draw_parameters(self, sums: dict[str, Float64]) -> dict[str, Float64]:
+        """Draw beta given y, and take the moments of the shifts; runs at the root."""
+        rng = self.given.stream.generator(Purpose.HYPERPARAMETERS, part=1)
+        found = ImplicitParameters({}, {}, {})
+        for factor in self.factors:
+            rows, coefficients = sums[f"{factor.name}.sizes"]
+            rate = RATE + sums[f"{factor.name}.squares"] / 2
+            found.precision[factor] = rng.gamma(1 + coefficients / 2, 1 / rate)
+            found.average[factor] = sums[f"{factor.name}.total"] / max(rows, 1.0)
+            variance = sums[f"{factor.name}.square"] / max(rows, 1.0) - found.average[factor] ** 2
+            found.variance[factor] = np.maximum(variance, SMALLEST_VARIANCE)
+        return found.arrays()
+
+
+def _quotient(a: dict[Factor, Float64], b: dict[Factor, Float64]) -> dict[Factor, Float64]:
+    """A / b by factor and column; 0 where a column is solved already."""
+    return {factor: np.divide(a[factor], b[factor], out=np.zeros(len(b[factor])), where=b[factor] > 0) for factor in a}

@@ -1,0 +1,51 @@
+"""What the ratings say of every row of a factor, given the other one: sums over a tour of the ring.
+
+The sums of the rows of W stay where they are, while the columns pass by with their positions. Those of the rows of H
+travel with them, and nothing else does: (D + 1)(D + 2) / 2 float32 a column.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsgmcmc.kernels.outer import add_outer_products, statistics_width
+from dsgmcmc.targets.factorisation.circulation import Circulation
+from dsgmcmc.targets.factorisation.likelihoods import Law
+from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.types import Factor, Float32
+
+SUMS = "statistics"
+
+
+def row_statistics(
+    circulation: Circulation, likelihood: Law, factor: Factor, position: str
+) -> dict[ParameterBlock, Float32]:
+    """Statistics of the rows of a factor's blocks, see `dsgmcmc.kernels.outer`. Collective; columns must be at home.
+
+    Parameters
+    ----------
+    circulation : Circulation
+        The blocks and the ratings.
+    likelihood : Law
+        A conditionally Gaussian one.
+    factor : Factor
+        Whose rows.
+    position : str
+        Field that holds the other factor's state.
+    """
+    blocks = [block for block in circulation.blocks() if block.factor == factor]
+    for block in blocks:
+        block.arrays[SUMS] = np.zeros((len(block.counts), statistics_width(block.dimension)), np.float32)
+    if factor == Factor.W:
+        cells = circulation.tour((position, *likelihood.drawn))
+    else:
+        cells = circulation.tour((SUMS,), returning=(SUMS,))
+    timers = circulation.ring.phases
+    for row, column, ratings in cells:
+        own, other, seen = (row, column, ratings) if factor == Factor.W else (column, row, ratings.by_column)
+        begin = timers.enter()
+        root = np.sqrt(likelihood.noise_scale(other))
+        place = (seen.indptr, seen.indices, seen.values)
+        add_outer_products(*place, other[position], root, likelihood.rank, own[SUMS])
+        timers.leave("gradient", begin)
+    return {block: block.arrays.pop(SUMS) for block in blocks}

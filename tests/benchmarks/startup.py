@@ -1,0 +1,102 @@
+"""What a person waits for before anything is computed.
+
+    python tests/benchmarks/startup.py ml-1m.h5
+
+prints, as medians of repetitions that take turns,
+
+- seconds from the command to the first iteration of ``mpirun -n 2 dsgmcmc sample``, with its kernels in the cache, and
+  with nothing compiled, beside what of it kernels took; aims at 1.0 and 6;
+- wall seconds of ``predict`` and ``recommend`` of one user, ``info`` and ``--help``; aims at 0.7, 0.7, 0.7 and 0.25;
+- what the start of a process is made of, as ``dsgmcmc doctor`` says, too.
+
+Seconds mean something on a quiet machine only. Not part of the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from dsgmcmc.cluster.probes import Failure, attempt, probe_startup_with_mpi
+from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
+from dsgmcmc.posterior.run import open_run
+
+SHORT = ("--iterations", "40sweeps", "--burn-in", "10sweeps")
+
+
+def command(*arguments: str | Path, processes: int = 1, **environment: str) -> float:
+    """Wall seconds of a ``dsgmcmc`` command."""
+    launcher = [find_mpirun() or "mpirun", "-n", str(processes)] if processes > 1 else []
+    begin = time.perf_counter()
+    subprocess.run(
+        [*launcher, sys.executable, "-m", "dsgmcmc", *map(str, arguments)],
+        env={**openmpi_environment(oversubscribe=True), **os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        check=True,
+    )
+    return time.perf_counter() - begin
+
+
+def first_iteration(data: Path, out: Path, processes: int, **environment: str) -> dict[str, float]:
+    """Seconds until the first iteration of a new run, and how many of them kernels took, if that was worth an event."""
+    command("sample", data, "--out", out, *SHORT, processes=processes, **environment)
+    summary: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    kernels = sum(event["seconds"] for event in summary["events"] if event["event"] == "kernels ready")
+    return {"until the first iteration": summary["seconds_startup"], "of it kernels": kernels}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, metavar="DATA.h5", help="ratings file")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args()
+    seconds: dict[str, list[float]] = {}
+
+    def note(what: str, found: dict[str, float]) -> None:
+        for name, value in found.items():
+            seconds.setdefault(f"{what}: {name}", []).append(value)
+
+    with tempfile.TemporaryDirectory(prefix="dsgmcmc-bench-") as name:
+        folder = Path(name)
+        run, pairs = folder / "run", folder / "pairs.csv"
+        command("sample", given.data, "--out", run, *SHORT, processes=given.processes)
+        opened = open_run(run)
+        user, item = opened.users.ids[0], opened.items.ids[0]
+        with pairs.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("user", "item"), (user, item)])
+        commands: dict[str, tuple[str | Path, ...]] = {
+            "predict": ("predict", run, pairs),
+            "recommend": ("recommend", run, "--user", str(user)),
+            "info": ("info", run),
+            "--help": ("--help",),
+        }
+        for line in commands.values():
+            command(*line)  # compiles
+        for number in range(given.repeats):
+            note("sample, warm", first_iteration(given.data, folder / f"warm-{number}", given.processes))
+            fresh = {"DSGMCMC_CACHE_DIR": str(folder / f"cache-{number}")}
+            note("sample, cold", first_iteration(given.data, folder / f"cold-{number}", given.processes, **fresh))
+            for name, line in commands.items():
+                note(name, {"wall": command(*line)})
+            parts = attempt(probe_startup_with_mpi)
+            if isinstance(parts, Failure):
+                raise SystemExit(parts.reason)
+            note("a process", parts)
+    for name, values in seconds.items():
+        print(f"{name:40} {statistics.median(values):6.2f} s   ({min(values):.2f} to {max(values):.2f})")
+
+
+if __name__ == "__main__":
+    main()

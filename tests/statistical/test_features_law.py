@@ -1,0 +1,131 @@
+"""Features of rows and columns: the chain has the law that a plain Gibbs sampler of the same model has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from features_gibbs import Side, gibbs
+from mpi4py import MPI
+from support import csr
+
+from dsgmcmc.config.run import RunConfig
+from dsgmcmc.data.ratings import Features, open_ratings, write_ratings
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.runs.sources.ratings import make_factorisation
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.types import Factor
+
+pytestmark = pytest.mark.statistical
+ROWS, COLUMNS, RANK, TAU = 40, 30, 2, 4.0
+SWEEPS, GIBBS_SWEEPS = 3000, 1500
+GROUPS = np.array([0, 0, 0, 1])
+
+
+def features(rng: np.random.Generator, n: int) -> Features:
+    """A category of three, a number, and the last two rows without any."""
+    x = np.zeros((n, 4), np.float32)
+    x[np.arange(n), rng.integers(0, 3, n)] = 1.0
+    x[:, 3] = rng.normal(size=n)
+    x[-2:] = 0.0
+    found = scipy.sparse.csr_matrix(x)
+    return Features(
+        found.indptr.astype(np.int64),
+        found.indices.astype(np.int32),
+        found.data,
+        ("a=1", "a=2", "a=3", "b"),
+        ("a", "a", "a", "b"),
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Ratings that follow from features in part; five rows and three columns have none, and two rows no features."""
+    rng = np.random.default_rng(5)
+    sides = {"rows": features(rng, ROWS), "cols": features(rng, COLUMNS)}
+    dense = [scipy.sparse.csr_matrix((f.values, f.indices, f.indptr)).toarray() for f in sides.values()]
+    theta = [x @ rng.normal(0, 0.7, (4, RANK + 1)) + rng.normal(0, 0.4, (len(x), RANK + 1)) for x in dense]
+    eta = theta[0][:, :RANK] @ theta[1][:, :RANK].T + theta[0][:, RANK:] + theta[1][:, RANK]
+    seen = rng.random(eta.shape) < 0.5
+    seen[:5], seen[:, :3] = False, False
+    x = eta + rng.normal(0, TAU**-0.5, eta.shape)
+    i, j = np.nonzero(seen)
+    path = tmp_path_factory.mktemp("features") / "data.h5"
+    empty = csr(ROWS, i[:0], j[:0], x[:0, 0])
+    write_ratings(path, csr(ROWS, i, j, x[i, j]), empty, np.arange(ROWS), np.arange(COLUMNS), features=sides)
+    return path, dense, seen, x
+
+
+def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
+    """Draws of what does not depend on the rotation of the factors."""
+    with open_ratings(path) as ratings:
+        mean = ratings.mean
+    sides = []
+    zeros = np.zeros(RANK + 1)
+    for each in dense:
+        known = np.abs(each).sum(axis=1, keepdims=True) > 0
+        centred = known * (each - each[known[:, 0]].mean(axis=0))
+        start = np.random.default_rng(1).normal(0, 0.1, (len(each), RANK + 1))
+        sides.append(Side(centred, GROUPS, start, zeros, zeros + 1, np.zeros((4, RANK + 1)), np.ones(2)))
+    kept = []
+    for _ in gibbs((sides[0], sides[1]), seen, seen * (x - mean), TAU, GIBBS_SWEEPS):
+        kept.append([summary(side.theta, side.effects, side.strength) for side in sides])
+    return gathered(kept)
+
+
+def summary(theta: np.ndarray, effects: np.ndarray, strength: np.ndarray) -> dict[str, np.ndarray]:
+    """Of one side: effects on the bias, log beta, biases of three rows without ratings and of one without features."""
+    return {"effects": effects[:, -1].copy(), "strength": np.log(strength), "cold": theta[[0, 1, 2, -1], -1].copy()}
+
+
+def gathered(kept: list[list[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
+    """Draws after a tenth for burn-in, by side and quantity."""
+    kept = kept[len(kept) // 10 :]
+    return {f"{side} {name}": np.array([draw[side][name] for draw in kept]) for side in (0, 1) for name in kept[0][0]}
+
+
+def ours(path: Path) -> dict[str, np.ndarray]:
+    """The same draws of the sampler, every other sweep."""
+    settings = {
+        "rank": RANK,
+        "standardise": False,
+        "noise_precision": TAU,
+        "grid": 2,
+        "sampler": {"name": "baoab", "step_size": 0.2},
+    }
+    config = RunConfig.of(settings).resolved()
+    sampler, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
+    with open_ratings(path) as ratings:
+        blocks = RatingBlocks(ratings, ring, ratings.mean, features=tuple(Factor))
+    target = make_factorisation(config, blocks, ring, False, 0, sampler)
+    target.reset()
+    sampler.start(target, 0.1)
+    kept = []
+    for iteration in range(SWEEPS):
+        target.begin(iteration)
+        sampler.step(target, iteration)
+        if iteration % 2:
+            continue
+        found = target.parameters()
+        kept.append([])
+        for factor in Factor:
+            theta = np.concatenate([block["theta"] for block in target.blocks() if block.factor == factor])
+            of_factor = (found[f"{factor.name}.features.{name}"] for name in ("effects", "strength"))
+            kept[-1].append(summary(theta, *of_factor))
+    return gathered(kept)
+
+
+def test_features_have_the_law_of_gibbs(made):
+    """Means and sds of B's biases, of log beta, and of the biases of rows without ratings, agree.
+
+    Means within 0.35 sds and sds within 25 %: the slowest of these have some 100 independent draws in each chain, which
+    know a mean to 0.1 sds and an sd to 7 %; with 20 numbers 2.5 times the error of a difference.
+    """
+    path, dense, seen, x = made
+    exact, found = numpy_gibbs(path, dense, seen, x), ours(path)
+    for name, draws in found.items():
+        theirs = exact[name]
+        assert draws.mean(axis=0) == pytest.approx(theirs.mean(axis=0), abs=0.35 * theirs.std(axis=0).min()), name
+        assert draws.std(axis=0) == pytest.approx(theirs.std(axis=0), rel=0.25), name

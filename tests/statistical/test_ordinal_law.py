@@ -1,0 +1,108 @@
+"""Ratings of levels: the law of a tiny problem against Hamiltonian Monte Carlo in NumPy, and calibration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from scipy.special import expit
+from support import csr, sample
+
+from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.diagnostics.calibration import calibration
+from dsgmcmc.posterior.run import open_run
+from dsgmcmc.targets.factorisation.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
+
+pytestmark = pytest.mark.statistical
+ROWS, COLUMNS = 10, 8
+THRESHOLDS = np.array([-1.0, 1.2])
+SDS = np.array([GAP_SD, MIDDLE_SD])
+
+
+def write_levels(path: Path, rows: int, columns: int, n: int, thresholds: np.ndarray, test: float) -> None:
+    """Write ratings 1, 2, ... of planted biases and one dimension, a `test` fraction held out."""
+    rng = np.random.default_rng(5)
+    cells = np.sort(rng.choice(rows * columns, n, replace=False))
+    i, j = np.divmod(cells, columns)
+    w, h = rng.normal(size=rows), rng.normal(size=columns)
+    eta = w[i] * h[j] + rng.normal(0, 0.7, rows)[i] + rng.normal(0, 0.7, columns)[j]
+    x = 1.0 + (rng.logistic(size=n) + eta > thresholds[:, None]).sum(axis=0)
+    held = rng.random(n) < test
+    parts = [csr(rows, i[chosen], j[chosen], x[chosen]) for chosen in (~held, held)]
+    write_ratings(path, *parts, np.arange(rows), np.arange(columns), seed=0, source="levels")
+
+
+def reference(data: Path, precision: float, draws: int) -> np.ndarray:
+    """Thresholds by HMC over biases, one latent dimension and the thresholds' coordinates, (draws, 2)."""
+    with open_ratings(data) as ratings:
+        indptr, j, x = ratings.slab("train", 0, ratings.n_rows)
+        rows, columns = ratings.n_rows, ratings.n_cols
+    i, level = np.repeat(np.arange(rows), np.diff(indptr)), np.round(x).astype(int) - 1
+
+    def energy(at: np.ndarray) -> tuple[float, np.ndarray]:
+        w, h, phi = at[: 2 * rows].reshape(rows, 2), at[2 * rows : -2].reshape(columns, 2), at[-2:]
+        cuts = np.concatenate([[-1e9], values_of(phi), [1e9]])
+        eta = w[i, 0] * h[j, 0] + w[i, 1] + h[j, 1]
+        up, down = expit(cuts[level + 1] - eta), expit(cuts[level] - eta)
+        d_up, d_down = up * (1 - up) / (up - down), -down * (1 - down) / (up - down)
+        slope, g_w, g_h = -(d_up + d_down), precision * w, precision * h
+        for k, (to_w, to_h) in enumerate(((h[j, 0], w[i, 0]), (1.0, 1.0))):
+            g_w[:, k] -= np.bincount(i, slope * to_w, rows)
+            g_h[:, k] -= np.bincount(j, slope * to_h, columns)
+        g_cuts = [d_up[level == r].sum() + d_down[level == r + 1].sum() for r in range(2)]
+        g_phi = phi / SDS**2 - np.array([-np.exp(phi[0]) * g_cuts[0], g_cuts[0] + g_cuts[1]])
+        value = -np.log(up - down).sum() + precision * (w**2).sum() / 2 + precision * (h**2).sum() / 2
+        return value + (phi**2 / SDS**2).sum() / 2, np.concatenate([g_w.ravel(), g_h.ravel(), g_phi])
+
+    rng = np.random.default_rng(0)
+    at = np.concatenate([rng.normal(0, 0.3, 2 * (rows + columns)), [0.5, 0.5]])
+    value, gradient = energy(at)
+    found = []
+    for _ in range(draws + 300):
+        r = rng.normal(size=len(at))
+        start, new, g = value + r @ r / 2, at, gradient
+        eps = 0.08 * rng.uniform(0.8, 1.2)
+        for _ in range(20):
+            r = r - eps / 2 * g
+            new = new + eps * r
+            new_value, g = energy(new)
+            r = r - eps / 2 * g
+        if np.log(rng.random()) < start - new_value - r @ r / 2:
+            at, value, gradient = new, new_value, g
+        found.append(values_of(at[-2:]))
+    assert len(np.unique(np.array(found)[:, 0])) > 0.8 * len(found)  # it does accept
+    return np.array(found[300:])
+
+
+def test_thresholds_have_the_law_of_the_posterior(tmp_path: Path) -> None:
+    """Means within 0.15 posterior sds, sds within 12 %: about three times what the draws of both err by."""
+    data = tmp_path / "r.h5"
+    write_levels(data, ROWS, COLUMNS, 60, THRESHOLDS, 0.0)
+    exact = reference(data, 1.0, 1500)
+    sampler = {"name": "baoab", "step_size": 0.1}
+    settings = {"rank": 1, "grid": 2, "prior": "fixed", "prior_precision": 1.0, "sampler": sampler, "thin": 4}
+    settings |= {"iterations": 8000, "burn_in": 500, "save_draws": 0, "evaluate_every": 8000}
+    assert sample(MPI.COMM_SELF, data, tmp_path / "run", likelihood="ordinal-logit", **settings) == 0
+    found = open_run(tmp_path / "run").traces[0]["thresholds"]
+    sd = exact.std(axis=0)
+    np.testing.assert_allclose(found.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.15)
+    np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.12)
+
+
+def test_predictions_of_levels_are_calibrated(tmp_path: Path) -> None:
+    """Intervals of 50, 80 and 90 % hold as many of 2,400 held-out ratings, to 3 points: three standard errors.
+
+    And the thresholds that made the ratings are found, to 0.35: their posterior sds are about 0.1.
+    """
+    data, thresholds = tmp_path / "r.h5", np.array([-2.0, -0.7, 0.4, 2.2])
+    write_levels(data, 200, 120, 12_000, thresholds, 0.2)
+    settings = {"rank": 2, "noise": "both", "iterations": 900, "burn_in": 300, "save_draws": 2}
+    assert sample(MPI.COMM_SELF, data, tmp_path / "run", likelihood="ordinal-logit", **settings) == 0
+    run = open_run(tmp_path / "run")
+    scores = calibration(run)
+    for level in (0.5, 0.8, 0.9):
+        assert scores["coverage"][level] == pytest.approx(level, abs=0.03)
+    assert max(scores["pit"]) < 1.4 * min(scores["pit"])
+    np.testing.assert_allclose(run.traces[0]["thresholds"].mean(axis=0), thresholds, atol=0.35)

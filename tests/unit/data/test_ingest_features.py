@@ -1,0 +1,232 @@
+"""Features of users and items: what a file says becomes numbers, names and groups, and what is wrong is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse
+from ingest_cases import lines, prepare
+
+from dsgmcmc.data.arrays import prepare_data
+from dsgmcmc.data.feature_arrays import write_features
+from dsgmcmc.data.ingest import Summary
+from dsgmcmc.data.ingest.features import Description
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.errors import InputError
+
+USERS = """userId,age,job,likes,zip
+100200,20,writer,jazz|rock,00123
+3,30,nurse, rock ,00124
+58,,writer,,00125
+999999,40,NaN,folk|jazz|jazz,00126
+41,30,nurse,pop,00127
+7777,60,none,rock,00128
+"""
+
+
+def described(
+    folder: Path, text: str | bytes, name: str = "users.csv", entity: str = "user", **more: object
+) -> Summary:
+    """Prepare the small set of ratings with a file of features."""
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    given = {entity: Description(path, **more)}
+    return prepare(folder, lines(header=True), described=given, test_fraction=0)
+
+
+def features_of(path: Path, entity: str = "user") -> dict[object, dict[str, float]]:
+    """Return {name of a user or item: {feature: value}} of a ratings file."""
+    with open_ratings(path) as ratings:
+        ratings.verify()
+        side = "rows" if (entity == "item") == ratings.transposed else "cols"
+        ids = (ratings.row_ids() if side == "rows" else ratings.col_ids()).tolist()
+        found = ratings.feature_slab(side, 0, len(ids))
+    ends = found.indptr
+    return {
+        name: {found.names[found.indices[c]]: float(found.values[c]) for c in range(ends[i], ends[i + 1])}
+        for i, name in enumerate(ids)
+    }
+
+
+def test_columns_become_features(tmp_path):
+    """Categories one-hot, lists multi-hot, numbers standardised; empty cells say nothing; ids without ratings count."""
+    summary = described(tmp_path, USERS, kinds={"zip": "skip"})
+    ages = np.array([20, 30, 40, 30, 60.0])
+    z = ((ages - ages.mean()) / ages.std()).astype(np.float32).tolist()
+    assert features_of(tmp_path / "out.h5") == {
+        100200: {"age": z[0], "job=writer": 1, "likes=jazz": 1, "likes=rock": 1},
+        3: {"age": z[1], "job=nurse": 1, "likes=rock": 1},
+        58: {"job=writer": 1},
+        999999: {"age": z[2], "likes=folk": 1, "likes=jazz": 1},
+        41: {"age": z[3], "job=nurse": 1, "likes=pop": 1},
+        7777: {"age": z[4], "job=none": 1, "likes=rock": 1},
+    }
+    assert (summary.users, summary.ratings) == (6, 10)
+    assert summary.features["user"]["groups"] == {"age": 1, "job": 3, "likes": 4}
+    assert (summary.features["user"]["unknown"], summary.features["user"]["unrated"]) == (0, 1)
+    assert summary.features["user"]["notes"] == []
+
+
+def test_features_do_not_move_the_split(tmp_path):
+    """The same pairs are held out with features, with people who rated nothing, and without: results compare."""
+    held = []
+    for given in ({}, {"user": Description(tmp_path / "users.csv", kinds={"zip": "skip"})}):
+        (tmp_path / "users.csv").write_text(USERS)
+        prepare(tmp_path, lines(header=True), described=given, test_fraction=0.4)
+        with open_ratings(tmp_path / "out.h5") as ratings:
+            indptr, columns, _ = ratings.slab("test", 0, ratings.n_rows)
+            rows, cols = ratings.row_ids(), ratings.col_ids()
+            held.append({(rows[i], cols[j]) for i in range(len(rows)) for j in columns[indptr[i] : indptr[i + 1]]})
+    assert held[0] == held[1]
+    assert len(held[0]) == 4
+
+
+def test_without_features_nothing_changes(tmp_path):
+    """A ratings file without features keeps version and digest, so that runs of it go on."""
+    summary = prepare(tmp_path, lines(header=True))
+    assert summary.content_sha256 == "3c35fe5ae30199e8b07a34718485568ec64ef5bd795e9c19cd3aad9e1c2ee9b7"
+    with h5py.File(tmp_path / "out.h5") as file:
+        assert file.attrs["version"] == 1
+
+
+def test_movielens_files_are_known(tmp_path):
+    """Its files have no headers, one is in Latin-1, and ages are codes in one and numbers in the other."""
+    ml = {"users.dat": "3::F::25::12::02139\n58::M::1::0::1234\n41::F::25::0::1234-55\n"}
+    ml["movies.dat"] = (
+        "7::Amélie (2001)::Comedy|Romance\n31::Heat (1995)::Action\n12::Jaws (1975)::(no genres listed)\n"
+    )
+    for name, text in ml.items():
+        (tmp_path / name).write_bytes(text.encode("latin-1"))
+    given = {"user": Description(tmp_path / "users.dat"), "item": Description(tmp_path / "movies.dat")}
+    prepare(tmp_path, lines(header=True), described=given)
+    assert features_of(tmp_path / "out.h5")[3] == {"gender=F": 1, "age=25": 1, "occupation=12": 1}
+    assert features_of(tmp_path / "out.h5", "item")[7] == {"year=2000s": 1, "genres=Comedy": 1, "genres=Romance": 1}
+    assert features_of(tmp_path / "out.h5", "item")[12] == {"year=1970s": 1}
+    zeros = "|0" * 14
+    described(
+        tmp_path, f"7|X (1995)|01-Jan-1995||url|0|1|0|0|0{zeros}\n31|Y (1986)||||0|0|1|0|0{zeros}\n", "u.item", "item"
+    )
+    assert features_of(tmp_path / "out.h5", "item")[31] == {"year=1980s": 1, "genres=Action": 0, "genres=Adventure": 1}
+
+
+def test_parquet_and_matrix(tmp_path):
+    """Parquet has types and lists of its own; of a sparse matrix a file names the rows."""
+    import duckdb
+
+    path = tmp_path / "u.parquet"
+    duckdb.execute(
+        "COPY (SELECT * FROM (VALUES (3.0::DOUBLE, 1.5, ['a', 'b']), (58.0, NULL, ['b']), (41.0, 2.5, NULL)) "
+        f"AS t(user_id, x, tags)) TO '{path}' (FORMAT parquet)"
+    )
+    prepare(tmp_path, lines(header=True), described={"user": Description(path)})
+    found = features_of(tmp_path / "out.h5")
+    assert (found[3], found[58]) == ({"x": -1, "tags=a": 1, "tags=b": 1}, {"tags=b": 1})
+    matrix = tmp_path / "u.npz"
+    scipy.sparse.save_npz(matrix, scipy.sparse.csr_matrix(np.array([[0.5, 0], [0, 2]])))
+    (tmp_path / "names.txt").write_text("58\n999999\n")
+    given = Description(matrix, id_column=str(tmp_path / "names.txt"))
+    summary = prepare(tmp_path, lines(header=True), described={"user": given})
+    found = features_of(tmp_path / "out.h5")
+    assert (found[58], found[999999], found[3]) == ({"0": 0.5}, {"1": 2.0}, {})
+    assert summary.features["user"]["unknown"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "what"),
+    [
+        (USERS, {"id_column": "usr"}, "has columns userId, age, job, likes, zip, and no 'usr' that --user-id names"),
+        (USERS, {"kinds": {"agee": "number"}}, "names 'agee', and the columns are age, job, likes, zip"),
+        (USERS, {"id_column": "zip"}, "describes no user of the ratings: its names are such as 00123, 00124"),
+        (USERS.replace("30,nurse, ", "3O,nurse, "), {}, r"line 3: the number age is '3O'; correct it"),
+        (USERS.replace("30,nurse, ", "inf,nurse, "), {}, "line 3: the number age is 'inf'"),
+        (USERS + "3,31,nurse,rock,00124\n", {}, "more than once: 3"),
+        (USERS + "x9,31,nurse,rock,00124\n", {}, "the users of the ratings are integers, and 'x9' is none"),
+        (USERS + "41,31\n", {}, "not of 5 columns; correct or remove them.\n  line 8"),
+        (USERS + ",31,nurse,rock,1\n", {}, "the user is missing in line 8"),
+        (USERS.replace("age", "zip"), {}, "two columns have the same name"),
+        ("3,20\n58,30\n", {}, "has no header"),
+        ("userId\n3\n", {}, "has one column"),
+        ("userId,age\n", {}, "has no rows"),
+        ("", {}, "is empty"),
+        (b"\xff\xfe\x00a", {}, "not a text file"),
+        (
+            "userId,age\n3,20\n58,20\n",
+            {},
+            "has no column that can be used\n  users.csv: age is left out: it is the same",
+        ),
+        (USERS, {"kinds": {"job": "number"}}, "the number job is 'writer', 'nurse'"),
+    ],
+)
+def test_bad_files_are_refused(tmp_path, text, more, what):
+    """Each in one error that says what, where, and what to do; nothing is written."""
+    with pytest.raises(InputError) as caught:
+        described(tmp_path, text, **more)
+    assert what in str(caught.value)
+    assert not (tmp_path / "out.h5").exists()
+
+
+def test_what_is_done_to_odd_columns_is_said(tmp_path):
+    """Names that are no category, constants, doubled lines, far numbers: dealt with, and reported."""
+    ids = [100200, 3, 58, 999999, 41, *range(5000, 5200)]
+    rows = [f"{user},name {k},same,{k % 2},{1e6 if k == 9 else k % 7}" for k, user in enumerate(ids)]
+    text = "\n".join(["user,name,constant,member,children", *rows, rows[-1]]) + "\n"
+    summary = described(tmp_path, text)
+    assert summary.features["user"]["groups"] == {"member": 1, "children": 1}
+    notes = " / ".join(summary.features["user"]["notes"])
+    assert "1 user(s) stand in users.csv more than once, with the same features" in notes
+    assert (
+        "name is left out: 205 different values in 205 rows are no category; say --feature-kinds name=category" in notes
+    )
+    assert "constant is left out: it is the same everywhere" in notes
+    assert "children has a value 14 sds from its mean" in notes
+    assert summary.features["user"]["unrated"] == 200
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (lambda g: g["indices"].__setitem__(0, 99), "indices outside"),
+        (lambda g: g["values"].__setitem__(0, np.nan), "not finite"),
+        (lambda g: g["indptr"].__setitem__(1, 10**9), "indptr does not rise"),
+        (lambda g: g["names"].__setitem__(0, g["names"][1]), "a name twice"),
+        (lambda g: g["values"].__setitem__(0, 7.0), "does not match its content_sha256"),
+    ],
+)
+def test_damage_is_found(tmp_path, damage, what):
+    """Features of a file from elsewhere are not trusted: neither ranges nor values nor the digest."""
+    described(tmp_path, USERS, kinds={"zip": "skip"})
+    with h5py.File(tmp_path / "out.h5", "r+") as file:
+        damage(next(file[side] for side in ("rows/features", "cols/features") if side in file))
+    with pytest.raises(InputError, match=what), open_ratings(tmp_path / "out.h5") as ratings:
+        ratings.verify()
+
+
+class Frame:
+    """What a data frame has of itself for us: labels, columns, an index."""
+
+    def __init__(self, index: list, **columns: list) -> None:
+        self.index, self.columns, self._columns = np.array(index), list(columns), columns
+
+    def __getitem__(self, label: str) -> np.ndarray:
+        return np.array(self._columns[label], dtype=object if isinstance(self._columns[label][0], str | list) else None)
+
+
+def test_features_from_python(tmp_path):
+    """Data frames by index or by a column of names, arrays, matrices: codes given as text are categories."""
+    given = [
+        (Frame([3, 58, 41], job=["07", "1", "1"], likes=[["a", "b"], ["b"], ["c"]]), {"job=07", "likes=a", "likes=b"}),
+        (Frame([0, 1, 2], user_id=[3, 58, 41], age=[20.0, 30.0, np.nan]), {"age"}),
+        (np.array([[3, 20], [58, 30], [41, 25]]), {"feature_1"}),
+        (scipy.sparse.csr_matrix(([1.5, 2.0], ([3, 58], [0, 1])), shape=(60, 2)), {"0"}),
+    ]
+    for features, expected in given:
+        described = {"user": write_features(features, "user", tmp_path)}
+        prepare(tmp_path, lines(header=True), described=described)
+        assert set(features_of(tmp_path / "out.h5")[3]) == expected
+    with pytest.raises(InputError, match="two columns have the same name"):
+        write_features(Frame([3], age=[1], AGE=[2]), "user", tmp_path)
+    with pytest.raises(InputError, match="give features to the `dsgmcmc prepare`"):
+        prepare_data(str(tmp_path / "out.h5"), None, tmp_path / "r.h5", 0.1, 0, described)

@@ -1,0 +1,52 @@
+"""R-hat and effective sample sizes: against ArviZ's, and against what is known of an autoregression."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+
+from dsgmcmc.diagnostics.mixing import ess_bulk, ess_tail, rhat
+
+AXES = {"chain_axis": 0, "draw_axis": 1}
+
+
+def autoregression(chains: int, draws: int, m: int, phi: float) -> np.ndarray:
+    """Stationary, with variance 1 and autocorrelation phi^t; every tenth value equals the one before."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(chains, draws, m))
+    for t in range(1, draws):
+        x[:, t] = x[:, t - 1] if t % 10 == 0 else phi * x[:, t - 1] + np.sqrt(1 - phi**2) * x[:, t]
+    return x
+
+
+@pytest.mark.parametrize(
+    ("chains", "draws", "phi"),
+    [(4, 200, 0.5), (1, 101, 0.9), (2, 40, -0.5), (3, 9, 0.5), (2, 10, 0.99), (2, 300, 0.999), (1, 8, 0.0)],
+)
+def test_measures_are_those_of_arviz(chains: int, draws: int, phi: float) -> None:
+    """Few and many draws, odd numbers, ties, chains that mix badly, and ones better than independent draws."""
+    x = autoregression(chains, draws, 16, phi)
+    for found, other in (
+        (ess_bulk(x), array_stats.ess(x, **AXES, method="bulk")),
+        (ess_tail(x), array_stats.ess(x, **AXES, method="tail", prob=(0.05, 0.95))),
+    ):
+        np.testing.assert_allclose(found, other, rtol=1e-9)
+    if chains > 1:  # ArviZ tells none of one chain
+        np.testing.assert_allclose(rhat(x), array_stats.rhat(x, **AXES), rtol=1e-9)
+
+
+def test_what_is_constant_has_every_draw() -> None:
+    """And no R-hat: nothing can be said of chains that never moved."""
+    x = np.ones((2, 20, 3))
+    assert np.isnan(rhat(x)).all()
+    assert ess_bulk(x).tolist() == ess_tail(x).tolist() == [40.0] * 3
+
+
+def test_one_chain_that_drifts_is_seen() -> None:
+    """Its halves differ; a chain that does not drift passes."""
+    x = autoregression(1, 400, 2, 0.0)
+    x[0, :, 1] += np.linspace(0, 2, 400)
+    still, drifting = rhat(x)
+    assert still < 1.02
+    assert drifting > 1.2

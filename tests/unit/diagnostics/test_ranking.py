@@ -1,0 +1,53 @@
+"""Measures of rankings: worked out by hand, and of a run against lists made one user at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from runs import make_run
+
+from dsgmcmc.diagnostics.ranking import MEASURES, evaluate, measures
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.recommend import Rated
+
+
+def test_measures_by_hand():
+    """Three users: a hit at rank 2 of one liked item; hits at 1 and 3 of three; none, and a list that ends early."""
+    lists = np.int32([[5, 3, 8], [1, 2, 4], [7, -1, -1]])
+    found = measures(np.int32([10, 20, 30]), lists, np.int32([10, 20, 20, 20, 30]), np.int32([3, 1, 4, 9, 6]))
+    ideal = 1 + 1 / np.log2(3) + 1 / 2
+    assert found["ndcg"] == pytest.approx([1 / np.log2(3), (1 + 1 / 2) / ideal, 0])
+    assert found["precision"] == pytest.approx([1 / 3, 2 / 3, 0])
+    assert found["recall"] == pytest.approx([1, 2 / 3, 0])
+    assert found["reciprocal_rank"] == pytest.approx([1 / 2, 1, 0])
+    assert set(found) == set(MEASURES)
+
+
+@pytest.mark.parametrize(("users", "items"), [(40, 18), (18, 40)])
+def test_rules_of_a_run(tmp_path, users, items):
+    """By mean and by popularity, user by user: nothing that was rated in training, whichever side is the longer."""
+    made = make_run(tmp_path, users=users, items=items)
+    run = made.open()
+    with run.open_ratings() as ratings:
+        rated = Rated(ratings)
+    found = evaluate(run, rated, at=4, liked=4.0)
+    test_users, test_items = run.test_pairs()
+    predict, counts = Predictor(run, Options(of_mean=True)), run.counts("item")
+    expected = {"mean": [], "most popular": []}
+    for user in np.unique(test_users[run.test.rating >= 4.0]).tolist():
+        liked = set(test_items[(test_users == user) & (run.test.rating >= 4.0)].tolist())
+        free = np.setdiff1d(np.arange(len(run.items), dtype=np.int32), rated.of(user))
+        score = {"mean": predict(np.full(len(free), user), free).mean, "most popular": counts[free]}
+        for rule, values in expected.items():
+            best = free[np.argsort(-score[rule], kind="stable")][:4]
+            values.append(np.mean([*(int(item) in liked for item in best), *[False] * (4 - len(best))]))
+    rules = {rule["rule"]: rule for rule in found["rules"]}
+    for rule, values in expected.items():
+        assert rules[rule]["precision"]["mean"] == pytest.approx(np.mean(values))
+        half = 1.96 * np.std(values, ddof=1) / np.sqrt(len(values))
+        assert rules[rule]["precision"]["high"] == pytest.approx(np.mean(values) + half)
+    assert found["users"] == len(expected["mean"])
+    assert 0 < rules["most popular"]["coverage"] <= 1
+    with pytest.raises(InputError, match="give another --liked"):
+        evaluate(run, rated, liked=99.0)

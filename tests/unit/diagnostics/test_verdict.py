@@ -1,0 +1,78 @@
+"""What a run says at a glance: nothing where all is well, and the right thing where it is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from dsgmcmc.diagnostics.verdict import doubts, ending, result
+
+GOOD = {
+    "rmse_mean": 0.83,
+    "mae_mean": 0.65,
+    "tau": 1.9,
+    "coverage": {"0.5": 0.5, "0.9": 0.91},
+    "test_ratings": 10_000,
+    "baselines": {"mean_only": 1.12, "biases_only": 0.91},
+    "agreement": None,
+    "reached": [700],
+    "iterations": 700,
+}
+
+
+def test_a_good_run():
+    """Its RMSE stands beside the simplest predictors'."""
+    assert "0.8300 (biases only 0.9100, mean only 1.1200)" in result(GOOD)[0]
+    assert doubts(GOOD) == []
+    assert ending(GOOD) == "finished: 700 iterations"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rmse_mean": 11.66}, "predicting the mean"),
+        ({"rmse_mean": 0.95}, "biases alone"),
+        ({"coverage": {"0.9": 0.99}}, "too wide"),
+        ({"coverage": {"0.9": 0.8}}, "too narrow"),
+        ({"rmse_mean": None, "tau": None}, "no draw"),
+    ],
+)
+def test_a_bad_run_is_doubted(change, words):
+    """An RMSE of 11.7 on a scale of 1 to 5 once ended without a word."""
+    (doubt,) = doubts(GOOD | change)
+    assert words in doubt
+
+
+def test_chance_is_no_doubt():
+    """Of 50 ratings, 43 inside their 90 % intervals is what happens."""
+    assert doubts(GOOD | {"coverage": {"0.9": 0.86}, "test_ratings": 50}) == []
+
+
+def test_a_summary_of_an_older_run():
+    """It does not say what newer ones do."""
+    old = {name: GOOD[name] for name in ("rmse_mean", "mae_mean", "tau", "coverage", "reached", "iterations")}
+    assert "biases" not in result(old)[0]
+    assert doubts(old) == []
+
+
+def test_a_run_of_levels_has_no_tau():
+    """Which does not mean that it has no draw, also where no ratings were held out."""
+    levels = GOOD | {"tau": None, "draws": 60, "log_probability": -1.25}
+    assert "tau" not in result(levels)[0]
+    assert "level -1.2500" in result(levels)[1]
+    assert result(levels | {"rmse_mean": None}) == ["no RMSE: no ratings were held out"]
+    assert doubts(levels) == doubts(levels | {"rmse_mean": None}) == []
+
+
+def test_a_stopped_run_says_how_to_go_on():
+    """Not like a finished one."""
+    assert ending({"reached": [1130], "iterations": 20_000}) == (
+        "stopped at iteration 1,130 of 20,000; the same command with --resume goes on"
+    )
+    assert "700, 300, 0 of 700 (by chain)" in ending({"reached": [700, 300, 0], "iterations": 700})
+
+
+def test_chains_that_disagree():
+    """By the limit that the diagnostics use."""
+    agreement = {"pairs": 256, "rhat_median": 1.002, "rhat_worst": 1.02, "above": 0.03}
+    assert "the chains agree" in result(GOOD | {"agreement": agreement})[2]
+    assert "do not agree" in result(GOOD | {"agreement": agreement | {"above": 0.3}})[2]

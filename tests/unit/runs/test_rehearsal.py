@@ -1,0 +1,91 @@
+"""What a run compiles, it has compiled before its clock starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from dsgmcmc.config.layers import Layers
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.rehearsal import rehearse
+from dsgmcmc.runs.resolve import resolve
+from dsgmcmc.runs.sources.base import Source
+from dsgmcmc.runs.sources.density import DensitySource
+from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.targets.density import ALL, Data
+
+SHORT: dict[str, Any] = {"grid": 3, "iterations": 27, "burn_in": 12, "evaluate_every": 5, "thin": 3}
+RATINGS: list[dict[str, Any]] = [
+    *({"sampler": {"name": name}, "rank": 3} for name in SAMPLERS),
+    {"sampler": {"name": "hamcmc", "metric": "diagonal", "memory": 2}, "rank": 3},
+    {"sampler": {"name": "sgld", "gradient": "full"}, "rank": 3, "prior": "normal-wishart"},
+    {"sampler": {"name": "baoab"}, "rank": 3, "noise": "both", "implicit_features": "both"},
+    {"sampler": {"name": "psgld"}, "rank": 3, "prior": "fixed", "biases": False},
+    {"sampler": {"name": "baoab"}, "rank": 3, "features": "yes"},
+]
+#: Of ratings from 1 to 5.
+STARS: list[dict[str, Any]] = [
+    {"sampler": {"name": "baoab"}, "rank": 3, "likelihood": "ordinal-logit", "noise": "both"},
+    {"sampler": {"name": "psgld"}, "rank": 3, "likelihood": "ordinal-probit"},
+]
+
+
+class Normal:
+    """A density: 20 data, each with the energy theta^2 / 2."""
+
+    dimension, n_data = 2, 20
+    curvature, prior_mean, prior_precision = np.full(2, 20.0), np.zeros(2), np.zeros(2)
+
+    def energy(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        return 0.5 * len(range(20)[data]) * (theta**2).sum(axis=1)
+
+    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        return len(range(20)[data]) * theta
+
+
+def kernels() -> set[str]:
+    return {name for name in sys.modules if name.startswith("dsgmcmc_")}
+
+
+def compare(source: Source[Any], out: Path, settings: dict[str, Any]) -> None:
+    """Rehearse a run, then run it: nothing is loaded any more."""
+    layers = Layers(settings)
+    config = resolve(MPI.COMM_SELF, source, RunDirectory(out), layers, resume=False, override=False).config
+    rehearse(config, partial(source.miniature, config, Ring(MPI.COMM_SELF, 1)))
+    rehearsed = kernels()
+    assert Job(MPI.COMM_SELF, source, out, layers).run() == 0
+    assert kernels() == rehearsed, settings
+
+
+def test_runs_compile_nothing_after_their_rehearsal(tmp_path: Path) -> None:
+    """Of every sampler, on ratings and on a density: what is compiled inside a run spoils its times.
+
+    In a process of its own, where no other test has loaded kernels.
+    """
+    from support import write_planted
+
+    data = write_planted(tmp_path / "r.h5", features=(4, 3))
+    stars = write_planted(tmp_path / "stars.h5", stars=True)
+    done = subprocess.run(
+        [sys.executable, __file__, data, stars, tmp_path], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+if __name__ == "__main__":
+    file, stars, folder = map(Path, sys.argv[1:])
+    given = [*((file, changed) for changed in RATINGS), *((stars, changed) for changed in STARS)]
+    for number, (data, changed) in enumerate(given):
+        thin = 5 if changed["sampler"]["name"] == "hamcmc" else 3
+        compare(RatingsSource(data), folder / str(number), {**SHORT, "thin": thin, "features": "no", **changed})
+    for name in (name for name, sampler in SAMPLERS.items() if not sampler.draws_conditionals):
+        compare(DensitySource(Normal()), folder / name, {**SHORT, "thin": 5, "sampler": {"name": name}})

@@ -1,0 +1,117 @@
+"""When chains end by what they have found: at which iterations they are looked at, what is measured, what is said."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from densities import Logistic
+from mpi4py import MPI
+from support import digest, dsgmcmc, run, sample, write_planted
+
+from dsgmcmc.config.layers import Layers
+from dsgmcmc.diagnostics.accuracy import accuracy
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.density import DensityRun
+from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.sources.density import DensitySource
+from dsgmcmc.runs.until import next_look
+
+#: Mixes within tens of iterations: a tight prior leaves one mode.
+SETTINGS: dict[str, Any] = {"rank": 2, "grid": 3, "burn_in": 20, "thin": 1, "save_draws": 2}
+SETTINGS |= {"sampler": {"name": "baoab", "step_size": 0.15}, "prior": "fixed", "prior_precision": 20.0}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """250 ratings, 50 of them for testing."""
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
+
+
+def last(out: Path) -> dict[str, Any]:
+    """What a run says of its last look."""
+    found: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))["until"]
+    return found
+
+
+def test_looks_are_fixed_and_ever_rarer() -> None:
+    """Wherever a chain is taken up, the next look is the one that it would have had."""
+    looks = [next_look(0, 7, 4)]
+    while looks[-1] < 40 * 100:
+        looks.append(next_look(looks[-1] + 1, 7, 4))
+    sweeps = [(look - 7) // 4 for look in looks]
+    assert sweeps[:16] == [10, 20, 30, 40, 50, 60, 70, 80, 100, 120, 140, 160, 200, 240, 280, 320]
+    assert all(b <= 1.25 * a for a, b in pairwise(sweeps[3:]))
+    for iteration in range(4000):
+        assert next_look(iteration, 7, 4) == min(look for look in looks if look >= iteration)
+
+
+def test_all_but_one_in_twenty_must_have_it() -> None:
+    """Of forty quantities two may be bad; sub-chains that are interleaved count as chains."""
+    x = np.random.default_rng(5).normal(size=(2, 400, 40))
+    good = accuracy(x, 1, ["rhat", "ess"])
+    assert good["rhat"] < 1.02
+    assert good["ess"] > 400
+    x[0, :, :2] += 9
+    assert accuracy(x, 1, ["rhat"]) == {"rhat": pytest.approx(good["rhat"], abs=0.005)}
+    x[0, :, 2] += 9
+    assert accuracy(x, 1, ["rhat"])["rhat"] > 1.5
+    x[0, :, 2] -= 9
+    x[:, ::2, 2:5] += 9
+    assert accuracy(x, 1, ["rhat"])["rhat"] < 1.02 < 1.5 < accuracy(x, 2, ["rhat"])["rhat"]
+    assert accuracy(x[:1, :7], 1, ["ess"]) == {}
+
+
+def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
+    """As one of that many iterations does; a higher accuracy goes on from there, a finished run does not."""
+    out, fixed = tmp_path / "until", tmp_path / "fixed"
+    assert sample(MPI.COMM_SELF, data, out, until="ess=12", **SETTINGS) == 0
+    look = last(out)
+    assert look["reached"]
+    assert look["found"]["ess"] >= 12
+    assert sample(MPI.COMM_SELF, data, fixed, iterations=look["iteration"], **SETTINGS) == 0
+    assert last(fixed) is None
+    assert digest(out) == digest(fixed)
+    assert sample(MPI.COMM_SELF, data, out, resume=True) == 0
+    assert digest(out) == digest(fixed)
+    assert sample(MPI.COMM_SELF, data, out, resume=True, until="ess=20") == 0
+    assert last(out)["iteration"] > look["iteration"]
+
+
+def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path) -> None:
+    """In the summary, by `info`, and as the last lines of `sample`, which show the way on."""
+    options = ("--rank=2", "--grid=3", "--burn-in=20", "--iterations=90", "--until=rhat=1.0001", "--chains=2")
+    options += ("--sampler=baoab", "--step-size=0.15", "--prior=fixed", "--prior-precision=20")
+    done = run(*dsgmcmc("sample", data, "--out", tmp_path / "run", *options)).expect(0)
+    look = last(tmp_path / "run")
+    assert (look["reached"], look["iteration"], look["limit"]) == (False, 90, 90)
+    why = f"ended at the limit of 90 iterations without rhat=1.0001: R-hat {look['found']['rhat']:.3f}; to go on: "
+    assert f"{why}--resume --iterations 180" in done.out
+    assert "/1.0001" in done.err, "the way to go is shown"
+    facts = json.loads(run(*dsgmcmc("info", tmp_path / "run", "--json")).expect(0).out)
+    assert facts["why"].startswith(why)
+    assert facts["complete"]
+
+
+def test_a_density_ends_with_the_accuracy_of_theta(tmp_path: Path) -> None:
+    """Chains of one process go on in turn, and end at the same iteration."""
+    settings = {"sampler": "baoab", "chains": 2, "until": "rhat=1.1,ess=100", "iterations": 3000, "grid": 4, "thin": 1}
+    assert Job(MPI.COMM_SELF, DensitySource(Logistic()), tmp_path / "run", Layers(settings)).run() == 0
+    look, found = last(tmp_path / "run"), DensityRun(tmp_path / "run")
+    assert look["reached"]
+    assert found.theta.shape[:2] == (2, look["iteration"] - 100)
+    assert accuracy(found.theta, 1, ["rhat", "ess"]) == look["found"]
+
+
+def test_without_test_ratings_there_is_nothing_to_follow(tmp_path: Path) -> None:
+    """Refused where it was asked for; by default a run has a fixed length then."""
+    data = write_planted(tmp_path / "r.h5", test=0.0)
+    with pytest.raises(InputError, match="has none: give --until none"):
+        sample(MPI.COMM_SELF, data, tmp_path / "run", until="ess=12", **SETTINGS)
+    assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SETTINGS) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
+    assert (summary["until"], summary["iterations"]) == (None, 700)

@@ -1,0 +1,180 @@
+"""Gibbs sampling: a sweep of it beside one of the reference that has the same noise; who can use it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gibbs
+import numpy as np
+import pytest
+from mpi4py import MPI
+from support import MODEL, factor_target, write_planted
+
+from dsgmcmc.config.layers import build
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.gamma import gammas
+from dsgmcmc.kernels.philox import normals
+from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
+from dsgmcmc.samplers.sample import sample, vector_target
+from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, Likelihood
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
+from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.types import Factor, Purpose
+
+GRID, SEED, TURN = 3, 5, 11
+NOISES = {"shared": (), "by-user": (Factor.W,), "by-item": (Factor.H,), "both": tuple(Factor)}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5", 60, 40)
+
+
+def made(data: Path, sd: float = 0.7, frozen: frozenset[Factor] = frozenset(), **model: Any) -> FactorTarget:
+    """Target at a random state, noise scales included, before iteration `TURN`."""
+    sampler = Gibbs(GibbsConfig(), 0)
+    target = factor_target(
+        MPI.COMM_SELF, data, GRID, model=replace(MODEL, **model), sampler=sampler, seed=SEED, frozen=frozen
+    )
+    sampler.start(target, sd)
+    rng = np.random.default_rng(1)
+    for block in target.blocks():
+        if block.factor in target.model.heteroscedastic:
+            block.row("weight")[:] = rng.gamma(4, 0.25, len(block.counts))
+    target.begin(TURN)
+    return target
+
+
+def step(target: FactorTarget) -> None:
+    Gibbs(GibbsConfig(), 0).step(target, TURN)
+
+
+def whole(target: FactorTarget, field: str = "theta") -> list[np.ndarray]:
+    """A field of all rows, then of all columns, in float64."""
+    blocks = [[block[field] for block in target.blocks() if block.factor == factor] for factor in Factor]
+    return [np.concatenate(arrays).astype(np.float64) for arrays in blocks]
+
+
+def scales(target: FactorTarget) -> list[np.ndarray]:
+    return [g[:, 0] for g in whole(target, "weight")] if target.model.heteroscedastic else [np.ones(60), np.ones(40)]
+
+
+def reference_of(data: Path, target: FactorTarget) -> tuple[gibbs.State, np.ndarray, list[gibbs.View], gibbs.Model]:
+    """The state of a target as the reference has it, residuals, views and model."""
+    with open_ratings(data) as ratings:
+        indptr, columns, values = ratings.slab("train", 0, ratings.n_rows)
+        residuals = values.astype(np.float64) - ratings.mean
+    rows = np.repeat(np.arange(60), np.diff(indptr))
+    model = gibbs.Model(target.model.rank, biases=target.model.biases)
+    state = gibbs.start(model, (60, 40), np.random.default_rng(0))
+    state.theta, state.g = whole(target), scales(target)
+    return state, residuals, gibbs.views(rows, columns.astype(np.int64), (60, 40)), model
+
+
+def take_parameters(state: gibbs.State, target: FactorTarget) -> None:
+    """Tau, nu and priors as they were drawn."""
+    drawn = target.hyperparameters
+    state.tau = float(drawn.tau[0])
+    state.nu = [float(drawn.nu[f][0]) if f in drawn.nu else 1.0 for f in Factor]
+    precisions = [drawn.precision[f][0] for f in Factor]
+    dense = [p if p.ndim == 2 else np.diag(p) for p in precisions]
+    state.prior = [(drawn.mean[f][0], p) for f, p in zip(Factor, dense, strict=True)]
+
+
+def squared_errors(state: gibbs.State, residuals: np.ndarray, sides: list[gibbs.View], model: gibbs.Model, side: int):
+    """Of every row of a side, times the other side's noise scales."""
+    e = residuals - gibbs.predictor(state.theta, model.rank, sides[0].own, sides[0].other)
+    view = sides[side]
+    return np.bincount(view.own, e[view.order] ** 2 * state.g[1 - side][view.other], len(state.g[side]))
+
+
+@pytest.mark.parametrize(
+    ("rank", "biases", "prior", "noise"),
+    [
+        (1, True, "normal-gamma", "shared"),
+        (2, False, "normal-wishart", "both"),
+        (3, True, "fixed", "both"),
+        (15, True, "normal-wishart", "by-user"),
+        (33, False, "normal-gamma", "by-item"),
+    ],
+)
+def test_a_sweep_is_that_of_the_reference(data: Path, rank: int, biases: bool, prior: Any, noise: str) -> None:
+    """Given the same noise: every row and noise scale, in the order of the docstring, to 1e-5 of the largest."""
+    target = made(data, 0.7 / rank**0.25, rank=rank, biases=biases, prior=prior, heteroscedastic=NOISES[noise])
+    state, residuals, sides, model = reference_of(data, target)
+    step(target)
+    take_parameters(state, target)
+    for side, factor in enumerate(Factor):
+        n, d = state.theta[side].shape
+        if factor in NOISES[noise]:
+            errors = squared_errors(state, residuals, sides, model, side)
+            shape = (state.nu[side] + np.diff(sides[side].indptr)) / 2
+            gamma = gammas(shape, target.stream.key(Purpose.NOISE_SCALE, factor, 0))
+            state.g[side] = gamma / ((state.nu[side] + state.tau * errors) / 2)
+        z = np.empty(n * d, np.float32)
+        normals(z, 0, SEED, 0, Purpose.STEP, TURN, factor)
+        gibbs.draw_side(state, side, residuals, sides[side], model, z.reshape(n, d).astype(np.float64))
+    for found, expected in zip((*whole(target), *scales(target)), (*state.theta, *state.g), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("noise", ["shared", "both"])
+def test_tau_is_drawn_from_the_errors_of_the_state_as_it_is(
+    data: Path, monkeypatch: pytest.MonkeyPatch, noise: str
+) -> None:
+    """Times both noise scales, with W and H as they are before the sweep: what makes it an exact conditional."""
+    target = made(data, heteroscedastic=NOISES[noise])
+    state, residuals, sides, model = reference_of(data, target)
+    expected = float(state.g[0] @ squared_errors(state, residuals, sides, model, 0))
+    found: list[float] = []
+    monkeypatch.setattr(FactorTarget, "draw_hyperparameters", lambda self: found.append(self.squared_error.sum()))
+    step(target)
+    assert found == [pytest.approx(expected, rel=1e-5)]
+
+
+@pytest.mark.parametrize("factor", Factor)
+def test_a_frozen_factor_stays_and_the_other_moves(data: Path, factor: Factor) -> None:
+    """As with every other sampler; the frozen one is still conditioned on."""
+    target = made(data, frozen=frozenset({factor}))
+    before = whole(target)
+    step(target)
+    after = whole(target)
+    assert (after[factor] == before[factor]).all()
+    assert (after[1 - factor] != before[1 - factor]).any(axis=1).all()
+
+
+def test_hyperparameters_wait_for_their_turn(data: Path) -> None:
+    """Tau, priors and noise scales stay in the sweeps between; the rows move in all."""
+    target = made(data, heteroscedastic=NOISES["both"], every=5)
+    before = target.small(), scales(target), whole(target)
+    step(target)
+    assert all(value.tobytes() == before[0][name].tobytes() for name, value in target.small().items())
+    assert all((g == old).all() for g, old in zip(scales(target), before[1], strict=True))
+    assert all((theta != old).any(axis=1).all() for theta, old in zip(whole(target), before[2], strict=True))
+
+
+def test_a_likelihood_without_normal_conditionals_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is sampled, with what to choose instead."""
+
+    class Other(Gaussian):
+        statistics = staticmethod(Likelihood.statistics)
+
+    monkeypatch.setitem(LIKELIHOODS, "other", Other)
+    with pytest.raises(InputError, match=r"^--sampler gibbs draws .* the other likelihood: choose .* baoab$"):
+        build({"sampler": "gibbs", "likelihood": "other"}).resolved()
+
+
+def test_a_density_is_refused() -> None:
+    """It is asked for gradients alone."""
+
+    class Normal:
+        dimension, n_data = 1, 1
+        curvature = np.ones(1)
+        prior_mean = prior_precision = np.zeros(1)
+
+    sampler = Gibbs(GibbsConfig(), 0)
+    with pytest.raises(InputError, match="choose one that steps along gradients"):
+        next(sample(vector_target(Normal(), sampler), sampler, 1))  # type: ignore[arg-type]

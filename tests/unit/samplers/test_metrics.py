@@ -1,0 +1,104 @@
+"""The Kronecker metric: the coordinates that it finds, and what updates and momenta are in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from support import MODEL, factor_target, write_planted
+
+from dsgmcmc.samplers.metrics import Kronecker
+from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
+from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
+from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.types import Factor
+
+MODELS = {
+    "diagonal": MODEL,
+    "dense": HyperparameterModel(2, True, "normal-wishart", 1.0, None),
+    "no biases": HyperparameterModel(3, False, "fixed", 2.0, 1.5),
+}
+
+
+@pytest.fixture(params=MODELS)
+def target(tmp_path: Path, request: Any) -> FactorTarget:
+    """At a state of no symmetry, with columns that are correlated and unlike precisions of the prior."""
+    sampler = BAOAB(BAOABConfig(metric="kronecker"), 0)
+    target = factor_target(
+        MPI.COMM_SELF, write_planted(tmp_path / "r.h5"), 4, model=MODELS[request.param], sampler=sampler
+    )
+    rng = np.random.default_rng(0)
+    d = target.dimension
+    for factor in Factor:
+        precision = target.hyperparameters.precision[factor]
+        root = rng.normal(size=(d, d))
+        precision[0] = root @ root.T + np.eye(d) if precision.ndim == 3 else rng.uniform(0.5, 3, d)
+    move(target, rng)
+    for block in target.blocks():
+        block["r"][:] = rng.normal(size=block["r"].shape)
+    return target
+
+
+def move(target: FactorTarget, rng: np.random.Generator) -> None:
+    mixing = rng.normal(size=(target.dimension,) * 2)
+    for block in target.blocks():
+        block["theta"][:] = rng.normal(size=block["theta"].shape) @ mixing + 0.5
+
+
+def information(target: FactorTarget) -> dict[Factor, np.ndarray]:
+    """C of both factors, from the state."""
+    features: dict[Factor, list[np.ndarray]] = {factor: [] for factor in Factor}
+    counts: dict[Factor, list[np.ndarray]] = {factor: [] for factor in Factor}
+    for block in target.blocks():
+        rows = block["theta"].astype(np.float64)
+        if target.model.biases:
+            rows[:, -1] = 1.0
+        features[block.factor].append(rows)
+        counts[block.factor].append(block.counts)
+    found = {}
+    for factor, other in ((Factor.W, Factor.H), (Factor.H, Factor.W)):
+        rows, n = np.concatenate(features[other]), np.concatenate(counts[other])
+        found[factor] = (rows.T * n) @ rows / n.sum()
+    return found
+
+
+def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
+    """-h_i^2 / 2 (tau n_i C + Lambda)^-1 grad, row by row, as a dense solver finds it.
+
+    So it is equivariant: in other coordinates W R, H R^-T of the same predictions it is the same move.
+    """
+    metric = Kronecker()
+    metric.refresh(target)
+    drift = metric.formula("theta = theta - 0.5 * step * step * grad\n")
+    c = information(target)
+    target.full_gradient("theta", "g")
+    for block in target.blocks():
+        block.begin_gradient("theta", "g", prior=True)
+        block["g"][:] += np.random.default_rng(block.index).normal(size=block["g"].shape)
+        before, gradient = block["theta"].astype(np.float64), block["g"].astype(np.float64)
+        precision = target.hyperparameters.precision[block.factor][0]
+        dense = precision if precision.ndim == 2 else np.diag(precision)
+        h = 0.7 * block.row("h").astype(np.float64)
+        metric.update(target, block, drift, 0.7)
+        for i, n in enumerate(block.counts):
+            whole = target.noise_precision * n * c[block.factor] + dense
+            expected = -0.5 * h[i] ** 2 * np.linalg.solve(whole, gradient[i])
+            np.testing.assert_allclose(block["theta"][i] - before[i], expected, rtol=2e-3, atol=2e-5)
+
+
+def test_momenta_stay_what_they_are_when_the_coordinates_turn(target: FactorTarget) -> None:
+    """They are rotated along; else a refresh would scramble their directions, and with them what they are for."""
+    metric = Kronecker()
+    metric.refresh(target)
+
+    def momenta() -> np.ndarray:
+        return np.concatenate([block["r"] @ metric.axes[block.factor].T for block in target.blocks()])
+
+    before, vectors = momenta(), metric.vectors[Factor.W].copy()
+    move(target, np.random.default_rng(5))
+    metric.refresh(target)
+    assert np.abs(metric.vectors[Factor.W] - vectors).max() > 0.1
+    np.testing.assert_allclose(momenta(), before, atol=1e-4)

@@ -1,0 +1,111 @@
+"""Implicit features: draws of y given the factors, against the normal law that NumPy computes from dense matrices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from support import factor_target, write_planted
+
+from dsgmcmc.config.run import RunConfig
+from dsgmcmc.errors import InputError
+from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
+from dsgmcmc.targets.factorisation.priors.base import Conditions
+from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures
+from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.types import Factor
+
+ROWS, COLUMNS, DRAWS = 29, 17, 1000
+MODEL = HyperparameterModel(rank=1, biases=True, prior="fixed", prior_precision=2.0, noise_precision=1.0)
+
+
+def target_of(tmp_path: Path) -> tuple[FactorTarget, np.ndarray]:
+    """A target at a random state, with implicit features of both sides, and its pattern, whose last column is empty."""
+    path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
+    part = ImplicitFeatures((Factor.W, Factor.H), MODEL.dimension, 5.0)
+    target = factor_target(MPI.COMM_SELF, path, model=MODEL, prior_means=(part,))
+    rng = np.random.default_rng(1)
+    for block in target.blocks():
+        block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
+    pattern = np.zeros((ROWS, COLUMNS))
+    for cell in target.circulation.tour(("theta",)):
+        local = np.repeat(np.arange(len(cell.row.counts)), np.diff(cell.ratings.indptr))
+        pattern[cell.row.start + local, cell.column.start + cell.ratings.indices] = 1
+    return target, pattern
+
+
+def rows_of(target: FactorTarget, factor: Factor, name: str) -> np.ndarray:
+    """A field of all rows of a factor, in float64, in the order of the file."""
+    blocks = sorted((block.start, block[name]) for block in target.blocks() if block.factor == factor)
+    return np.concatenate([array for _, array in blocks]).astype(np.float64)
+
+
+def draw(target: FactorTarget, iteration: int) -> None:
+    """Draw all implicit features once."""
+    target.stream.iteration = iteration
+    given = Conditions(target.circulation, target._prior, "theta", target.stream)
+    target.prior_means[0].draw(given, 1)
+
+
+def test_y_has_its_conditional_law(tmp_path: Path) -> None:
+    """Mean and variance of y | theta at fixed beta, over a chain of its own, which must leave that law invariant."""
+    target, pattern = target_of(tmp_path)
+    part = target.prior_means[0]
+    assert isinstance(part, ImplicitFeatures)
+    found = []
+    for iteration in range(DRAWS):
+        part.parameters.precision = {factor: np.full(MODEL.dimension, 5.0) for factor in Factor}
+        draw(target, iteration)
+        found.append(rows_of(target, Factor.H, "implicit"))
+    x = pattern / np.sqrt(np.maximum(pattern.sum(axis=1), 1))[:, None]
+    precision = 2.0 * x.T @ x + 5.0 * np.eye(COLUMNS)
+    covariance = np.linalg.inv(precision)
+    mean = covariance @ (2.0 * x.T @ rows_of(target, Factor.W, "theta"))
+    se = np.sqrt(np.diag(covariance) / DRAWS)[:, None]
+    # draws are nearly independent: what the conjugate gradients leave unsolved moves less, and stays correlated;
+    # so 7 standard errors of means and of variances, of which there are 34 each
+    np.testing.assert_allclose(np.mean(found, axis=0), mean, atol=7 * se.max())
+    variances = np.var(found, axis=0) / np.diag(covariance)[:, None]
+    np.testing.assert_allclose(variances, 1.0, atol=7 * np.sqrt(2 / DRAWS))
+
+
+def test_the_shift_is_what_y_adds_up_to(tmp_path: Path) -> None:
+    """rho_i times the sum of the y of what a row has ratings of, on both sides, after several draws."""
+    target, pattern = target_of(tmp_path)
+    assert not any(block["shift"].any() for block in target.blocks())
+    for iteration in range(6):
+        draw(target, iteration)
+    for factor, r in ((Factor.W, pattern), (Factor.H, pattern.T)):
+        n = r.sum(axis=1)
+        shift = r @ rows_of(target, Factor(1 - factor), "implicit") / np.sqrt(np.maximum(n, 1))[:, None]
+        np.testing.assert_allclose(rows_of(target, factor, "shift")[n > 0], shift[n > 0], atol=1e-5)
+
+
+def test_a_row_without_ratings_has_the_shifts_of_the_others(tmp_path: Path) -> None:
+    """Its shift is drawn from their normal law given its theta, not set to that of an empty set."""
+    target, pattern = target_of(tmp_path)
+    shifts, laws = [], []
+    (column,) = np.flatnonzero(pattern.sum(axis=0) == 0)
+    for iteration in range(DRAWS):
+        draw(target, iteration)
+        shifts.append(rows_of(target, Factor.H, "shift")[column])
+        parameters = target.prior_means[0].parameters.arrays()
+        mean, variance = parameters["H.implicit.mean"], parameters["H.implicit.variance"]
+        precision = 1 / variance + 2.0
+        theta = rows_of(target, Factor.H, "theta")[column]
+        laws.append(((mean / variance + 2.0 * theta) / precision, 1 / np.sqrt(precision)))
+    z = np.array([(shift - mean) / sd for shift, (mean, sd) in zip(shifts, laws, strict=True)])
+    np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=5 / np.sqrt(DRAWS))
+    np.testing.assert_allclose(z.std(axis=0), 1.0, atol=5 / np.sqrt(2 * DRAWS))
+
+
+@pytest.mark.parametrize(
+    ("settings", "advice"),
+    [({"prior": "normal-wishart"}, "normal-gamma"), ({"sampler": "hamcmc"}, "another --sampler")],
+)
+def test_what_does_not_go_together_is_refused(settings: dict[str, str], advice: str) -> None:
+    """Protects users from draws of another law: dense priors couple the columns, sub-chains share one shift."""
+    with pytest.raises(InputError, match=advice):
+        RunConfig.of({"implicit_features": "both", **settings}).resolved()
