@@ -12,6 +12,7 @@ import dsgmcmc
 PUBLIC = {
     "Ratings": [
         ("dsgmcmc.bpmf", "BPMF"),
+        ("dsgmcmc.posterior.fitted", "FittedModel"),
         ("dsgmcmc.posterior.run", "open_run"),
         ("dsgmcmc.posterior.run", "Run"),
         ("dsgmcmc.posterior.names", "Vocabulary"),
@@ -26,6 +27,7 @@ PUBLIC = {
         ("dsgmcmc.posterior.foldin", "FoldIn"),
         ("dsgmcmc.diagnostics.convergence", "diagnose"),
         ("dsgmcmc.diagnostics.calibration", "calibration"),
+        ("dsgmcmc.diagnostics.ranking", "evaluate"),
         ("dsgmcmc.posterior.export", "export"),
         ("dsgmcmc.posterior.arviz", "to_datatree"),
         ("dsgmcmc.diagnostics.report", "write_report"),
@@ -40,16 +42,19 @@ PUBLIC = {
     ],
     "Samplers, targets and likelihoods of your own": [
         ("dsgmcmc.samplers.base", "Sampler"),
+        ("dsgmcmc.samplers.step_size", "SamplerConfig"),
         ("dsgmcmc.samplers.step_size", "StepSize"),
         ("dsgmcmc.samplers.gradients", "GradientEstimator"),
         ("dsgmcmc.kernels.formula", "Formula"),
         ("dsgmcmc.targets.state", "ParameterBlock"),
+        ("dsgmcmc.targets.state", "Conditional"),
         ("dsgmcmc.targets.state", "StateField"),
         ("dsgmcmc.targets.state", "Replicated"),
         ("dsgmcmc.targets.base", "Target"),
         ("dsgmcmc.targets.base", "Cell"),
         ("dsgmcmc.targets.base", "Information"),
         ("dsgmcmc.targets.base", "Recorder"),
+        ("dsgmcmc.targets.factorisation.likelihoods.base", "Law"),
         ("dsgmcmc.targets.factorisation.likelihoods.base", "Likelihood"),
     ],
 }

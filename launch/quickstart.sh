@@ -54,6 +54,6 @@ Next, in $root:
   dsgmcmc info ${run#"$root"/}    # settings and results
   dsgmcmc recommend ${run#"$root"/} --user ID
   dsgmcmc verify ${run#"$root"/}  # checksums, and a digest that no number of processes changes
-  launch/mpirun.sh sample ${prepared#"$root"/} --out runs/rank-64 --rank 64
+  launch/mpirun.sh sample ${prepared#"$root"/} --out runs/noise-both --noise both --chains 2
   dsgmcmc --help
 END
