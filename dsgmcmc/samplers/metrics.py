@@ -30,6 +30,10 @@ from dsgmcmc.types import Factor, Float64
 #: Field of the momenta of samplers that have them; a metric whose coordinates turn turns them along.
 MOMENTUM = "r"
 
+#: The curvature of rows of their own costs a tour, and changes slowly: from the refresh on by which chains have settled
+#: it is taken at each of so many.
+SETTLED, BOUND_EVERY = 20, 5
+
 GRADIENT = Formula("out = grad")
 SQUARE = ("vectors", "axes", "turn")
 
@@ -59,9 +63,15 @@ class Metric(Replicated, ABC):
         rows = (*self.rows, *declared.pop("rows", ()))
         return Formula(self.source + lines, columns=self.columns, rows=rows, **declared)
 
+    def refresh(self, target: Target, iteration: int, every: int) -> None:
+        """Take it from the current state, if it is its turn: once in `every` iterations. Collective."""
+        if iteration % every == 0:
+            turn = iteration // every
+            self.take_from(target, turn < SETTLED or turn % BOUND_EVERY == 0)
+
     @abstractmethod
-    def refresh(self, target: Target) -> None:
-        """Take it from the current state. Collective."""
+    def take_from(self, target: Target, bound: bool = True) -> None:
+        """Take it from the current state, with `bound` also the l_i where they cost a tour. Collective."""
 
     @abstractmethod
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
@@ -86,8 +96,8 @@ class Identity(Metric):
     saved_as: ClassVar[dict[str, str]] = {}
     source: ClassVar[str] = "step = unit\n"
 
-    def refresh(self, target: Target) -> None:
-        """See `Metric.refresh`: nothing changes."""
+    def take_from(self, target: Target, bound: bool = True) -> None:
+        """See `Metric.take_from`: nothing changes."""
 
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
         """See `Metric.of`."""
@@ -124,13 +134,14 @@ p = information / precision
     lambda_: dict[Factor, Float64] = field(default_factory=dict)
     tau: Float64 = field(default_factory=lambda: np.ones(1))
 
-    def refresh(self, target: Target) -> None:
-        """See `Metric.refresh`."""
-        found = target.information("theta")
+    def take_from(self, target: Target, bound: bool = True) -> None:
+        """See `Metric.take_from`."""
+        found = target.information("theta", bound)
         self.c, self.lambda_, self.tau = found.c, found.lambda_, np.array([found.tau])
         for block in target.blocks():
             block.row("n")[:] = found.n[block]
-            block.row("h")[:] = 1 / np.sqrt(found.bound[block])
+            if found.bound is not None:
+                block.row("h")[:] = 1 / np.sqrt(found.bound[block])
 
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
         """See `Metric.of`."""
@@ -161,9 +172,9 @@ class Kronecker(Fisher):
     vectors: dict[Factor, Float64] = field(default_factory=dict)  # V
     axes: dict[Factor, Float64] = field(default_factory=dict)  # L^T V
 
-    def refresh(self, target: Target) -> None:
-        """See `Metric.refresh`."""
-        found = target.information("theta")
+    def take_from(self, target: Target, bound: bool = True) -> None:
+        """See `Metric.take_from`."""
+        found = target.information("theta", bound=False)
         precision = {block.factor: block.prior(block).precision.astype(np.float64) for block in target.blocks()}
         solve = partial(self._solve, precision)
         square = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in SQUARE}
@@ -175,8 +186,8 @@ class Kronecker(Fisher):
         self.lambda_ = {factor: np.ones(len(p)) for factor, p in precision.items()}
         for block in target.blocks():
             columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
-            bound = curvature_bound(block, found.n[block], found.squares[block], tau=found.tau, **columns)
-            block.row("n")[:], block.row("h")[:] = found.n[block], 1 / np.sqrt(bound)
+            l_i = curvature_bound(block, found.n[block], found.squares[block], tau=found.tau, **columns)
+            block.row("n")[:], block.row("h")[:] = found.n[block], 1 / np.sqrt(l_i)
             if MOMENTUM in block.arrays:
                 add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)
 

@@ -55,8 +55,8 @@ class Information(NamedTuple):
         Precision of the noise.
     n, squares : dict of ParameterBlock to (n,) array
         Sums over every row's data of how much each counts: 1, or the product of its noise scales; and of its square.
-    bound : dict of ParameterBlock to (n,) float64
-        l_i.
+    bound : dict of ParameterBlock to (n,) float64, or None
+        l_i, if they were asked for or cost nothing.
     """
 
     c: dict[Factor, Float64]
@@ -64,7 +64,7 @@ class Information(NamedTuple):
     tau: float
     n: dict[ParameterBlock, Array]
     squares: dict[ParameterBlock, Array]
-    bound: dict[ParameterBlock, Float64]
+    bound: dict[ParameterBlock, Float64] | None
 
 
 class Target(Protocol):
@@ -135,8 +135,8 @@ class Target(Protocol):
             If these laws are not normal.
         """
 
-    def information(self, position: str) -> Information:
-        """Fisher information at field `position`. Collective."""
+    def information(self, position: str, bound: bool = True) -> Information:
+        """Fisher information at field `position`; without `bound`, l_i only where they cost no tour. Collective."""
 
     def second_moments(
         self,

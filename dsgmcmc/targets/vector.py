@@ -144,7 +144,7 @@ class VectorTarget:
         """See `Target.conditionals`: refused, because a density is asked for gradients alone."""
         raise InputError(NOT_CONDITIONAL)
 
-    def information(self, position: str) -> Information:
+    def information(self, position: str, bound: bool = True) -> Information:
         """See `Target.information`: the curvature that the density gives."""
         block, precision = self.block, self.density.prior_precision
         n = block.counts.astype(block.dtype)
@@ -152,9 +152,9 @@ class VectorTarget:
             "c": self.density.curvature / self.n_data,
             "lambda_": np.diag(precision).copy() if precision.ndim == 2 else precision,
         }
-        bound = curvature_bound(block, n, n, tau=1.0, **metric)
+        l_i = curvature_bound(block, n, n, tau=1.0, **metric)
         c, lambda_, counts = {Factor.W: metric["c"]}, {Factor.W: metric["lambda_"]}, {block: n}
-        return Information(c, lambda_, 1.0, counts, counts, {block: bound})
+        return Information(c, lambda_, 1.0, counts, counts, {block: l_i})
 
     def second_moments(
         self,

@@ -116,6 +116,13 @@ def test_settings_with_state_or_sums_of_their_own(
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
+def test_bounds_that_are_kept_from_a_refresh_before(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
+    """Stopped between two looks at the curvature of single rows, which come less often once a chain has settled."""
+    settings = settings_of("baoab", iterations=27)
+    settings["sampler"]["refresh"] = 1
+    compare(comm, together, data, mpi_tmp_path, settings, [23, 27])
+
+
 @pytest.mark.parametrize(
     ("likelihood", "sampler", "noise"),
     [("ordinal-logit", "baoab", "both"), ("ordinal-probit", "psgld", "shared"), ("ordinal-probit", "psgld", "by-user")],

@@ -68,7 +68,7 @@ class Products:
 
     def all_data_seen(self) -> None: ...
 
-    def information(self, position: str) -> Information:
+    def information(self, position: str, bound: bool = True) -> Information:
         n = {self.w: self.h[position][:, 0] ** 2, self.h: self.w[position][:, 0] ** 2}
         one = {factor: np.ones(1) for factor in Factor}
         return Information(one, one, self.noise_precision, n, n, {block: np.ones(len(n[block])) for block in n})

@@ -85,8 +85,7 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     def step(self, target: Target, iteration: int) -> None:
         """One sweep: the full gradient, then one update of everything. Collective."""
-        if iteration % self.config.refresh == 0:
-            self.metric.refresh(target)
+        self.metric.refresh(target, iteration, self.config.refresh)
         h, c = sqrt(2 * self.step_size(target, iteration)), self.config.friction
         for block in self.gradient(target, "theta"):
             self.metric.update(target, block, self.update, h, damp=c, spread=sqrt(1 - c * c))

@@ -134,8 +134,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
         config = self.config
-        if iteration % (config.metric_every * target.sweep_length) == 0:
-            self.metric.refresh(target)
+        self.metric.refresh(target, iteration, config.metric_every * target.sweep_length)
         h = sqrt(2 * self.step_size(target, iteration))
         friction = self._friction(h, target.sweep_length)
         for block in self.gradient(target, "theta"):

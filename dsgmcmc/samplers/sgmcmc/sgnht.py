@@ -127,8 +127,7 @@ class SGNHT(Sampler[SGNHTConfig]):
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
-        if iteration % (self.config.metric_every * target.sweep_length) == 0:
-            self.metric.refresh(target)
+        self.metric.refresh(target, iteration, self.config.metric_every * target.sweep_length)
         h = sqrt(2 * self.step_size(target, iteration))
         if self.config.thermostat == "scalar":
             self._step_of_all(target, h)

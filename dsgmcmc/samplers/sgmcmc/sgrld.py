@@ -88,8 +88,7 @@ class SGRLD(Sampler[SGRLDConfig]):
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
-        if iteration % (self.config.metric_every * target.sweep_length) == 0:
-            self.metric.refresh(target)
+        self.metric.refresh(target, iteration, self.config.metric_every * target.sweep_length)
         h, parts = sqrt(2 * self.step_size(target, iteration)), float(target.sweep_length - 1)
         for block in self.gradient(target, "theta"):
             self.metric.update(target, block, self.update, h, parts=parts)

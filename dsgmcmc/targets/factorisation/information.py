@@ -28,6 +28,7 @@ def fisher_information(
     tau: float,
     biases: bool,
     scratch: str | None,
+    bound: bool,
 ) -> Information:
     """Fisher information of every row at field `position`. Collective.
 
@@ -47,7 +48,9 @@ def fisher_information(
         Whether the last column is the bias.
     scratch : str, optional
         An array (n, D) of the blocks to work in, if the bound on the curvature is to hold for rows whose ratings are of
-        others that are alike, too; a tour more.
+        others that are alike, too.
+    bound : bool
+        Whether the bounds are wanted even if, with `scratch`, they cost a tour more.
     """
     n, squares = likelihood.counts(circulation)
     c = _mean_squares(circulation, position, n, biases)
@@ -55,16 +58,18 @@ def fisher_information(
     for block in circulation.blocks():
         precision = prior(block).precision
         lambda_[block.factor] = (np.diag(precision) if precision.ndim == 2 else precision).astype(np.float64)
+    if scratch and not bound:
+        return Information(c, lambda_, tau, n, squares, None)
     if scratch:
         _align(circulation, likelihood, position, n if biases else {}, scratch)
-    bound = {}
+    found = {}
     for block in circulation.blocks():
         metric = {"c": c[block.factor].astype(np.float32), "lambda_": lambda_[block.factor].astype(np.float32)}
-        bound[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
+        found[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
         if scratch:
             own = alignment(block[scratch], n[block], tau=tau, **metric)
-            bound[block] = np.maximum(bound[block], own / 2)
-    return Information(c, lambda_, tau, n, squares, bound)
+            found[block] = np.maximum(found[block], own / 2)
+    return Information(c, lambda_, tau, n, squares, found)
 
 
 def second_moments(

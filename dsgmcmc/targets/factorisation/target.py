@@ -206,10 +206,10 @@ class FactorTarget:
                 yield block
             block.conditional = None
 
-    def information(self, position: str) -> Information:
+    def information(self, position: str, bound: bool = True) -> Information:
         """See `Target.information`."""
-        tau, biases = self.noise_precision, self.model.biases
-        return fisher_information(self.circulation, self.likelihood, self._prior, position, tau, biases, self._align_in)
+        at = (self._prior, position, self.noise_precision, self.model.biases)
+        return fisher_information(self.circulation, self.likelihood, *at, self._align_in, bound)
 
     def second_moments(
         self,

@@ -71,7 +71,7 @@ def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
     So it is equivariant: in other coordinates W R, H R^-T of the same predictions it is the same move.
     """
     metric = Kronecker()
-    metric.refresh(target)
+    metric.take_from(target)
     drift = metric.formula("theta = theta - 0.5 * step * step * grad\n")
     c = information(target)
     target.full_gradient("theta", "g")
@@ -92,13 +92,13 @@ def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
 def test_momenta_stay_what_they_are_when_the_coordinates_turn(target: FactorTarget) -> None:
     """They are rotated along; else a refresh would scramble their directions, and with them what they are for."""
     metric = Kronecker()
-    metric.refresh(target)
+    metric.take_from(target)
 
     def momenta() -> np.ndarray:
         return np.concatenate([block["r"] @ metric.axes[block.factor].T for block in target.blocks()])
 
     before, vectors = momenta(), metric.vectors[Factor.W].copy()
     move(target, np.random.default_rng(5))
-    metric.refresh(target)
+    metric.take_from(target)
     assert np.abs(metric.vectors[Factor.W] - vectors).max() > 0.1
     np.testing.assert_allclose(momenta(), before, atol=1e-4)
