@@ -37,13 +37,12 @@ def consensus(shards: Sequence[Float64]) -> Float64:
     shapes = {draws.shape for draws in shards}
     if len(shapes) != 1 or len(next(iter(shapes))) != 2:
         raise InputError(f"the draws of all shards must be (K, D), with the same K and D: found {sorted(shapes)}")
-    total: Float64 = np.zeros((1, 1))
-    combined: Float64 = np.zeros((1, 1))
+    weights = []
     for number, draws in enumerate(shards):
         covariance = np.atleast_2d(np.cov(draws, rowvar=False))
         if len(draws) <= draws.shape[1] or not np.linalg.cond(covariance) < 1 / np.finfo(np.float64).eps:
             raise InputError(f"the {len(draws)} draws of shard {number} have a singular covariance: make more of them")
-        weight: Float64 = np.linalg.inv(covariance)
-        total, combined = total + weight, combined + draws @ weight
-    found: Float64 = np.linalg.solve(total, combined.T).T
+        weights.append(np.linalg.inv(covariance))
+    weighted = sum(draws @ weight for draws, weight in zip(shards, weights, strict=True))
+    found: Float64 = np.linalg.solve(np.sum(weights, axis=0), np.transpose(weighted)).T
     return found

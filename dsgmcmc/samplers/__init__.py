@@ -12,6 +12,7 @@ from dsgmcmc.samplers.gibbs import Gibbs
 from dsgmcmc.samplers.metropolis.factorised import FMH, TFMH
 from dsgmcmc.samplers.metropolis.scalable import SMH1, SMH2
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB
+from dsgmcmc.samplers.sgmcmc.gsgrhmc import GSGRHMC
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC
 from dsgmcmc.samplers.sgmcmc.psgld import PSGLD
 from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC
@@ -37,6 +38,7 @@ OF_DENSITIES: dict[str, type[Sampler[Any]]] = {
     "tfmh": TFMH,
     "smh1": SMH1,
     "smh2": SMH2,
+    "gsgrhmc": GSGRHMC,
 }
 
 

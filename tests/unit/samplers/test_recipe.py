@@ -12,15 +12,28 @@ import pytest
 from densities import D, Logistic
 
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.recipe import Dynamics, drift, euler, residual
 from dsgmcmc.samplers.sample import vector_target
+from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.vector import VectorTarget
 from dsgmcmc.types import Factor, Purpose
 
 FRICTION = 0.7
-DENSITY = Logistic()
+
+
+class Curved(Logistic):
+    """With a metric whose root is neither diagonal nor symmetric."""
+
+    def metric(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """S_jk = d_jk + sin(theta_j + 2 theta_k) / 5, and sum_j d S_ji / d theta_j."""
+        angle = theta[:, :, None] + 2 * theta[:, None, :]
+        root, slope = np.eye(D) + np.sin(angle) / 5, np.cos(angle) / 5
+        return root, slope.sum(axis=1) + 2 * np.diagonal(slope, axis1=1, axis2=2)
+
+
+DENSITY = Curved()
 #: Roots of the times of the steps that a sampler's drift is taken from, as fractions of the largest: Chebyshev's nodes.
 NODES, TERMS = 0.525 - 0.475 * np.cos((np.arange(60) + 0.5) * np.pi / 60), 13
 START = 1  # the iteration in which the step is made: PSGLD's v is fixed from there on
@@ -52,6 +65,22 @@ def underdamped(s: np.ndarray, friction: np.ndarray) -> Dynamics:
     return Dynamics(gradient, lambda z: np.tile(diffusion, (len(z), 1, 1)), lambda z: np.tile(curl, (len(z), 1, 1)))
 
 
+def riemannian() -> Dynamics:
+    """Z = (theta, r), D = S^T S and Q made of S, which depends on theta."""
+
+    def root(z: np.ndarray) -> np.ndarray:
+        return DENSITY.metric(z[:, :D])[0]
+
+    def diffusion(z: np.ndarray) -> np.ndarray:
+        return np.pad(root(z).swapaxes(1, 2) @ root(z), ((0, 0), (D, 0), (D, 0)))
+
+    def curl(z: np.ndarray) -> np.ndarray:
+        s, zeros = root(z), np.zeros((len(z), D, D))
+        return np.block([[zeros, -s], [s.swapaxes(1, 2), zeros]])
+
+    return Dynamics(underdamped(np.ones(D), np.ones(D)).gradient, diffusion, curl)
+
+
 def thermostats(s: np.ndarray, number: int) -> Dynamics:
     """Z = (theta, r, xi), H = U + r.r / 2 + (d / 2) sum (xi - A)^2, d = D / number."""
     plain, d = underdamped(s, np.full(D, FRICTION)), D // number
@@ -72,6 +101,9 @@ def thermostats(s: np.ndarray, number: int) -> Dynamics:
     return Dynamics(gradient, lambda z: grown(plain.diffusion(z)), curl)
 
 
+OVERDAMPED = {"sgld", "psgld", "sgrld"}
+
+
 @dataclass
 class Case:
     """A sampler, its settings, what it claims to be given S, and how its step follows from the time of the dynamics."""
@@ -83,18 +115,18 @@ class Case:
     @property
     def fields(self) -> list[str]:
         """What z is made of."""
-        lone = self.name in ("sgld", "psgld", "sgrld")
-        return ["theta", *([] if lone else ["r"]), *(["xi"] if self.name == "sgnht" else [])]
+        return ["theta", *([] if self.name in OVERDAMPED else ["r"]), *(["xi"] if self.name == "sgnht" else [])]
 
     def sampler(self, time: float) -> Sampler[Any]:
         """With steps of this time."""
         section = {"warm_up": 0, **self.section}
-        section["step_size"] = time if self.fields == ["theta"] else time**2 / 2
+        section["step_size"] = time if self.name in OVERDAMPED | {"gsgrhmc"} else time**2 / 2
         if self.name == "psgld":
             section["step_size"] *= DENSITY.n_data
         if self.name == "baoab":
             section["friction"] = np.exp(-FRICTION * time)
-        return SAMPLERS[self.name](SAMPLERS[self.name].Config(**section), START)
+        kind = sampler_named(self.name)
+        return kind(kind.Config(**section), START)
 
     @functools.cached_property
     def made(self) -> dict[float, tuple[Sampler[Any], VectorTarget]]:
@@ -106,9 +138,9 @@ class Case:
         if time not in self.made:
             sampler = self.sampler(time)
             target = vector_target(DENSITY, sampler)
+            sampler.start(target, 1.0)
+            sampler.advance(target, 0, START)  # takes the metric
             target.begin(START)
-            if hasattr(sampler, "metric"):
-                sampler.metric.refresh(target)
             self.made[time] = sampler, target
         sampler, target = self.made[time]
         fields = {name: target.block[name][0] for name in self.fields if name in target.block.arrays}
@@ -177,6 +209,7 @@ CASES = [
     Case("sgnht", {"diffusion": FRICTION, "thermostat": "row"}, lambda s: thermostats(s, 1)),
     Case("sgnht", {"diffusion": FRICTION, "thermostat": "scalar"}, lambda s: thermostats(s, 1)),
     Case("sgnht", {"diffusion": FRICTION, "thermostat": "element"}, lambda s: thermostats(s, D)),
+    Case("gsgrhmc", {}, lambda s: riemannian()),
 ]
 #: Its law has no exact diffusion: it adapts to its own past.
 ADAPTIVE = {"hamcmc"}
@@ -194,7 +227,10 @@ def test_drift_and_noise_are_those_of_the_recipe(case: Case) -> None:
     normals(standard, 0, 0, 0, Purpose.STEP, START, Factor.W)
     moved = slice(0, D) if len(case.fields) == 1 else slice(D, 2 * D)
     expected = np.zeros(size)
-    expected[moved] = np.sqrt(2 * np.diagonal(dynamics.diffusion(z)[0])[moved]) * standard
+    if case.name == "gsgrhmc":
+        expected[moved] = np.sqrt(2) * DENSITY.metric(z[:, :D])[0][0].T @ standard
+    else:
+        expected[moved] = np.sqrt(2 * np.diagonal(dynamics.diffusion(z)[0])[moved]) * standard
     np.testing.assert_allclose(noise, expected, rtol=0, atol=1e-10)
     assert abs(residual(dynamics, z, lambda y: np.array([case.parts(each)[1] for each in y]))[0]) < 1e-6
 
@@ -241,5 +277,6 @@ def test_what_no_law_admits_is_refused() -> None:
 
 def test_every_sampler_is_held_to_it() -> None:
     """But those whose metric follows their own past, and those that take no step."""
-    steps = {name for name, sampler in SAMPLERS.items() if not sampler.draws_conditionals}
+    every = SAMPLERS | OF_DENSITIES
+    steps = {name for name, sampler in every.items() if issubclass(sampler.Config, StepSize)}
     assert {case.name for case in CASES} | ADAPTIVE == steps
