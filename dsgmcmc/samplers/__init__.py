@@ -11,6 +11,7 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gibbs import Gibbs
 from dsgmcmc.samplers.metropolis.factorised import FMH, TFMH
 from dsgmcmc.samplers.metropolis.scalable import SMH1, SMH2
+from dsgmcmc.samplers.sgmcmc.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB
 from dsgmcmc.samplers.sgmcmc.gsgrhmc import GSGRHMC
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC
@@ -39,6 +40,7 @@ OF_DENSITIES: dict[str, type[Sampler[Any]]] = {
     "smh1": SMH1,
     "smh2": SMH2,
     "gsgrhmc": GSGRHMC,
+    "adjusted_sgld": AdjustedSGLD,
 }
 
 
