@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import Field
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.thinning import Tables, Thinning, alias_table
+from dsgmcmc.kernels.alias import alias_table
+from dsgmcmc.kernels.thinning import Tables, Thinning
 from dsgmcmc.samplers.metropolis.base import Metropolis
 from dsgmcmc.samplers.metropolis.proposals import Normal, Proposal, ProposalConfig, dense
 from dsgmcmc.targets.base import Target
