@@ -118,7 +118,8 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
     """Move every row of theta; energies has sums of U_i where they are known, counts moves and evaluations."""
     rows, dimension = theta.shape
     n = features.shape[0]
-    v, w, z = np.empty(dimension), np.empty(dimension), np.empty(dimension + 1)
+    v, w, step = np.empty(dimension), np.empty(dimension), np.empty(dimension)
+    z = np.empty(dimension + 1)  # normals come in pairs
     for row in range(rows):
         low = c1 | uint64(row)
         for k in range(dimension):
@@ -137,7 +138,7 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
                 w[k] = centre[k] + keep * (v[k] - centre[k]) + dot(root[k], z)
             x0, x1, x2, x3 = words(draw, low, c2, high, k0, k1)
             bar = -np.log(uniform(x0, x1))
-            expected = reach(order, euclidean, v, w, white, z) * total
+            expected = reach(order, euclidean, v, w, white, step) * total
             plain = not expected < limit
             a = 0 if plain else 1
             change = free_energy(linear[a], quadratic[a], w) - free_energy(linear[a], quadratic[a], v)
