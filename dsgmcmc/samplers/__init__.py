@@ -9,8 +9,12 @@ from typing import Any
 
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gibbs import Gibbs
+from dsgmcmc.samplers.metropolis.austerity import Austerity
 from dsgmcmc.samplers.metropolis.factorised import FMH, TFMH
+from dsgmcmc.samplers.metropolis.mala import MALA
+from dsgmcmc.samplers.metropolis.mh import MH
 from dsgmcmc.samplers.metropolis.scalable import SMH1, SMH2
+from dsgmcmc.samplers.metropolis.stochastic import ModifiedStochasticMH, StochasticMH
 from dsgmcmc.samplers.sgmcmc.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB
 from dsgmcmc.samplers.sgmcmc.gsgrhmc import GSGRHMC
@@ -35,10 +39,15 @@ SAMPLERS: dict[str, type[Sampler[Any]]] = {
 
 #: Of densities on a plain vector alone.
 OF_DENSITIES: dict[str, type[Sampler[Any]]] = {
+    "mh": MH,
+    "mala": MALA,
     "fmh": FMH,
     "tfmh": TFMH,
     "smh1": SMH1,
     "smh2": SMH2,
+    "austerity": Austerity,
+    "stochastic_mh": StochasticMH,
+    "modified_stochastic_mh": ModifiedStochasticMH,
     "gsgrhmc": GSGRHMC,
     "adjusted_sgld": AdjustedSGLD,
 }

@@ -18,7 +18,7 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.posterior.heldout import posteriors
 from dsgmcmc.runs.job import Job
-from dsgmcmc.runs.rehearsal import FlatDensity
+from dsgmcmc.runs.rehearsal import few_data
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sample import vector_target
@@ -93,10 +93,8 @@ class DensitySource:
 
     def miniature(self, config: ResolvedChain, ring: Ring) -> MakeTarget:
         """See `Source.miniature`."""
-        kind = config.sampler.kind
-        whole = kind.densities or kind.estimator(config.sampler.config).densities
-        small = self if whole else DensitySource(FlatDensity(self.density))
-        return partial(small._make, config, ring.phases)
+        few = DensitySource(few_data(self.density))
+        return partial(few._make, config, ring.phases)
 
     def _make(self, config: ResolvedChain, timers: Phases, chain: int, sampler: Sampler[Any]) -> VectorTarget:
         return vector_target(
