@@ -1,16 +1,16 @@
 r"""Gradient estimators on sums over data, U = sum_i U_i + prior: data drawn one by one, tables, importance sampling.
 
 Of N data, S = N / B are drawn with replacement, with probabilities p, in every iteration; the prior's gradient is
-exact. Two forms, both unbiased at any p > 0 and any table h [El Hanchi, section 4]:
+exact. Two forms, both unbiased at any p > 0 and any table h [El Hanchi 2019, section 4.3]:
 
     grad U~ = 1/S sum grad U_i / p_i                                    importance sampling
     grad U~ = 1/S sum (grad U_i - h_i) / p_i + sum_j h_j                with control variates
 
-h_i is the gradient of datum i when it was last drawn. [El Hanchi, section 4.3] prints the mean of h in the last term,
-where the sum is needed. Tables are fields of the block: saved with it, and resumed to the same bits. A regression keeps
-one number a datum. Which data are drawn is a function of seed, chain, iteration and row.
+h_i is the gradient of datum i when it was last drawn. Of the two together the paper prints the mean of h in the last
+term, where the sum is needed. Tables are fields of the block: saved with it, and resumed to the same bits. A
+regression keeps one number a datum. Which data are drawn is a function of seed, chain, iteration and row.
 
-[El Hanchi] A. El Hanchi: Adaptive subsampling for MCMC methods (report).
+[El Hanchi 2019] A. El Hanchi: Scaling up MCMC for Bayesian inference using adaptive data subsampling (report).
 """
 
 from __future__ import annotations
@@ -151,11 +151,11 @@ class Subsample(PartGradient):
 
 
 class Saga(Subsample):
-    """Control variates and uniform probabilities [Defazio 2014; El Hanchi, section 4.1]."""
+    """Control variates and uniform probabilities [Defazio 2014; El Hanchi 2019, section 4.3]."""
 
 
 class Importance(Subsample):
-    """Probabilities in proportion to the Lipschitz constants of the gradients [El Hanchi, section 4.2].
+    """Probabilities in proportion to the Lipschitz constants of the gradients [El Hanchi 2019, section 4.3].
 
     Any other fixed weights are a density's whose `smoothness` they are.
     """
@@ -170,13 +170,13 @@ class Importance(Subsample):
 
 
 class ImportanceSaga(Importance):
-    """Both [El Hanchi, section 4.3, with the sum of h in the place of its mean]."""
+    """Both [El Hanchi 2019, section 4.3, with the sum of h in the place of its mean]."""
 
     control_variate = True
 
 
 class Adaptive(Subsample):
-    """Probabilities that follow the chain [El Hanchi, section 5], by the curvature that each datum had when last drawn.
+    """Probabilities that follow the chain [El Hanchi 2019, section 5], by curvatures as they were when last seen.
 
     With D_i = |theta - theta when i was last drawn| and kappa_i its Lipschitz constant about there, w_i = |h_i| +
     kappa_i D_i, and p = w / sum w mixed with as many parts of uniform probabilities. The printed weights, of
@@ -242,7 +242,7 @@ class AdaptiveStored(Adaptive):
 
 
 class AdaptivePublished(Adaptive):
-    """As printed: w_i = |h_i| + L_i sqrt(2 t d beta_i d + K_i), and no control variates [El Hanchi, section 5.1].
+    """As printed: w_i = |h_i| + L_i sqrt(2 t d beta_i d + K_i), and no control variates [El Hanchi 2019, section 5.1].
 
     beta_i is the age of h_i in iterations, K_i the sum of |grad U~|^2 since, and t the step, as SGLD counts it.
     """

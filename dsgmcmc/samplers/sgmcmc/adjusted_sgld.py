@@ -1,4 +1,4 @@
-r"""Stochastic gradient Langevin dynamics whose gradients' noise is taken out of its own [El Hanchi, section 5.2.2].
+r"""Stochastic gradient Langevin dynamics, the gradients' noise taken out of its own [El Hanchi 2019, section 5.2.2].
 
     theta <- theta - eps grad U~(theta) + N(0, 2 eps I - eps^2 V^)
 

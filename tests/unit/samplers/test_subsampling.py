@@ -87,7 +87,7 @@ def test_every_estimator_is_unbiased(name: str, density: SumDensity) -> None:
 
 
 def test_saga_with_importance_as_printed_is_biased() -> None:
-    """The mean of the table in the place of its sum [El Hanchi, section 4.3] is off by (N - 1) mu_h, exactly."""
+    """The mean of the table in the place of its sum [El Hanchi 2019, section 4.3] is off by (N - 1) mu_h, exactly."""
     target, sampler = made("importance-saga")
     advance(target, sampler, 0, 3)
     mean = target.block["table_sum"][0] / 5
