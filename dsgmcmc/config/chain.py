@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -49,6 +49,9 @@ class ChainConfig(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: Whether samplers may be chosen that sample densities alone.
+    of_densities: ClassVar[bool] = True
 
     sampler: SamplerSection  # of the default sampler, if nothing is said about it
     grid: int | None = Field(
@@ -95,7 +98,7 @@ class ChainConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _sampler(cls, data: Any) -> Any:
-        return {**data, "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER))}
+        return {**data, "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.of_densities)}
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:

@@ -11,7 +11,7 @@ from dsgmcmc.config.chain import ChainConfig
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER, section_of
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import sampler_named
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, SYNONYMS
 
 #: The sampler of a factorisation where the metric of the default one is not known to be stable.
@@ -93,8 +93,8 @@ def _merge(layers: Sequence[Mapping[str, Any]], default: str) -> dict[str, Any]:
 
 def _sampler_defaults(merged: Mapping[str, Any], kind: type[ChainConfig]) -> dict[str, Any]:
     """Settings of the run that suit its sampler."""
-    name = merged["sampler"]["name"]
-    defaults = SAMPLERS[name].defaults if name in SAMPLERS else {}
+    sampler = sampler_named(merged["sampler"]["name"])
+    defaults = sampler.defaults if sampler else {}
     return {setting: value for setting, value in defaults.items() if setting in kind.model_fields}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -26,6 +26,8 @@ def automatic_rank(ratings: int, rows_and_columns: int) -> int:
 
 class ModelConfig(BaseModel):
     """The model: rank, priors, likelihood and noise."""
+
+    of_densities: ClassVar[bool] = False
 
     rank: Rank | Literal["auto"] = Field("auto", description="number K of latent dimensions")
     prior: PriorName = "normal-gamma"

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 
@@ -26,7 +26,7 @@ class SamplerSection(BaseModel):
     Attributes
     ----------
     name : str
-        One of `dsgmcmc.samplers.SAMPLERS`.
+        One of `dsgmcmc.samplers.SAMPLERS` or ``OF_DENSITIES``.
     config : SamplerConfig
         Of the class `Config` of that sampler.
     """
@@ -37,8 +37,15 @@ class SamplerSection(BaseModel):
     config: SamplerConfig
 
     @classmethod
-    def of(cls, given: Any) -> Self:
+    def of(cls, given: Any, of_densities: bool = True) -> Self:
         """Check a section, or take the defaults of a sampler that is only named.
+
+        Parameters
+        ----------
+        given : object
+            Name, or section.
+        of_densities : bool
+            Whether it may be one that samples densities alone.
 
         Raises
         ------
@@ -49,19 +56,23 @@ class SamplerSection(BaseModel):
             return given
         section = section_of(given)
         name = section.pop("name", DEFAULT_SAMPLER)
-        if name not in SAMPLERS:
-            raise ValueError(f"sampler {name!r} is not known; choose one of {', '.join(SAMPLERS)}")
-        if section.get("gradient") == SAMPLERS[name].gradients[0]:  # the same chain as without naming it
+        kind, known = sampler_named(name), [*SAMPLERS, *(OF_DENSITIES if of_densities else ())]
+        if kind is None or name not in known:
+            why = "is not known" if kind is None else "samples densities alone"
+            raise ValueError(f"sampler {name!r} {why}; choose one of {', '.join(known)}")
+        if section.get("gradient") == kind.gradients[0]:  # the same chain as without naming it
             del section["gradient"]
         try:
-            return cls(name=name, config=SAMPLERS[name].Config(**section))
+            return cls(name=name, config=kind.Config(**section))
         except ValidationError as error:
-            raise ValueError(explain(error, SAMPLERS[name].Config.model_fields, "sampler.")) from error
+            raise ValueError(explain(error, kind.Config.model_fields, "sampler.")) from error
 
     @property
     def kind(self) -> type[Sampler[Any]]:
         """Class of the sampler."""
-        return SAMPLERS[self.name]
+        kind = sampler_named(self.name)
+        assert kind is not None
+        return kind
 
     @model_serializer
     def _flat(self) -> dict[str, Any]:
@@ -104,7 +115,7 @@ def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
         expected = _EXPECTED.get(detail["type"])
         return expected.format(**detail.get("ctx", {})) if expected else detail["msg"].removeprefix("Value error, ")
     name = str(detail["loc"][-1])
-    owned = {field for sampler in SAMPLERS.values() for field in sampler.Config.model_fields}
+    owned = {field for sampler in (*SAMPLERS.values(), *OF_DENSITIES.values()) for field in sampler.Config.model_fields}
     if not prefix and name in owned:
         return f"is not a setting of a run, but of its sampler: sampler.{name}"
     near = get_close_matches(name, known, 1)

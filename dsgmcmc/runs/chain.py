@@ -153,7 +153,7 @@ class Chain:
         every, _ = self.config.checkpoint_interval()
         while self.iteration < goal and request < Request.STOP:
             fault("iteration")
-            self._iterate(report)
+            self._iterate(self._next_stop(goal, every or goal), report)
             with self.ring.phases("reduce"):
                 request, idle = self.control.ask(self.checkpoints.busy)
             if idle:
@@ -252,11 +252,18 @@ class Chain:
         """Wall seconds in which this chain was sampled, all inclusive."""
         return self.seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
 
-    def _iterate(self, report: Report) -> None:
-        target, sampler, iteration = self.target, self.sampler, self.iteration
-        target.begin(iteration)
-        self.iteration = done = iteration + 1
-        sampler.step(target, iteration)
+    def _next_stop(self, goal: int, saving: int) -> int:
+        """Iteration at which there is something else to do: look at the state, save it, or listen."""
+        done = self.iteration
+        following = [(0, self.every), (self.burn_in, self.thin), (0, saving)]
+        looks = [done + interval - (done - origin) % interval for origin, interval in following]
+        return min(goal, *looks, done + self.sampler.at_once(self.target)) if done else 1
+
+    def _iterate(self, done: int, report: Report) -> None:
+        """Go on until `done` iterations are made, and look at the state if it is time. Collective."""
+        target, sampler, first, iteration = self.target, self.sampler, self.iteration, done - 1
+        self.iteration = done
+        sampler.advance(target, first, done - first)
         is_draw = done > self.burn_in and (done - self.burn_in) % self.thin == 0
         is_line = done % self.every == 0 or done == 1
         if is_draw or is_line:

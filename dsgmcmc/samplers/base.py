@@ -45,6 +45,8 @@ class Sampler(ABC, Generic[C]):
     gradients: ClassVar[tuple[str, ...]] = ("part",)
     #: Whether it draws rows from their laws given everything else, which are then to be normal.
     draws_conditionals: ClassVar[bool] = False
+    #: Class of the densities that it samples, if it samples nothing else.
+    densities: ClassVar[type | None] = None
     #: Arrays of the shape of theta that need not travel with a block; gradients are taken into the first.
     scratch: tuple[str, ...] = ("g",)
     #: Settings of the run that suit this sampler, where they are not those of all.
@@ -149,6 +151,19 @@ class Sampler(ABC, Generic[C]):
     def weight(self, target: Target, iteration: int) -> float:
         """Weight of the draw of `iteration` in averages: its step [Simsekli 2016, eq. 12]."""
         return self.step_size(target, iteration)
+
+    def at_once(self, target: Target) -> int:
+        """How many iterations a chain may ask `advance` for without listening to signals."""
+        return 1
+
+    def advance(self, target: Target, first: int, count: int) -> None:
+        """Make `count` iterations from number `first` on. Collective.
+
+        However many are made at once, the states after them are the same.
+        """
+        for iteration in range(first, first + count):
+            target.begin(iteration)
+            self.step(target, iteration)
 
     @abstractmethod
     def step(self, target: Target, iteration: int) -> None:

@@ -74,6 +74,5 @@ def sample(
     """
     sampler.start(target, sd)
     for iteration in range(iterations):
-        target.begin(iteration)
-        sampler.step(target, iteration)
+        sampler.advance(target, iteration, 1)
         yield target.block[sampler.position(iteration)]

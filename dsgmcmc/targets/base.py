@@ -95,6 +95,9 @@ class Target(Protocol):
     def noise_precision(self) -> float:
         """Tau as it is now; 1 where there is none."""
 
+    def begin(self, iteration: int) -> None:
+        """Begin an iteration."""
+
     def blocks(self) -> Iterator[ParameterBlock]:
         """All blocks of parameters that rest here."""
 
@@ -213,9 +216,6 @@ class Recorder(Protocol):
 
 class RunTarget(Target, Protocol):
     """The target as a chain sees it: what it takes to iterate, record, save, resume and stop it."""
-
-    def begin(self, iteration: int) -> None:
-        """Begin an iteration."""
 
     def reset(self) -> None:
         """Set everything but the sampler's fields as it is before the first iteration."""

@@ -178,7 +178,7 @@ class VectorTarget:
     # ------------------------------------------------------------------ what a run uses
 
     def begin(self, iteration: int) -> None:
-        """See `RunTarget.begin`."""
+        """See `Target.begin`."""
         self.stream.iteration = iteration
 
     def reset(self) -> None:

@@ -67,6 +67,9 @@ class DensitySource:
         """See `Source.check`."""
         if config.sampler.kind.draws_conditionals:
             raise InputError(NOT_CONDITIONAL)
+        needed = config.sampler.kind.densities or object
+        if not isinstance(self.density, needed):
+            raise InputError(f"sampler {config.sampler.name} samples a {needed.__name__}, which {self.name} is not")
         if processes > 1:
             raise InputError(
                 f"{processes} processes cannot share a chain of a density: start at most {config.chains}, or ask for "

@@ -233,7 +233,7 @@ class FactorTarget:
     # ------------------------------------------------------------------ what a run uses
 
     def begin(self, iteration: int) -> None:
-        """See `RunTarget.begin`."""
+        """See `Target.begin`."""
         self.stream.iteration = iteration
         if iteration % self.sweep_length == 0:  # tau is drawn from the errors of one sweep, however rarely
             self.squared_error[:] = 0.0
