@@ -192,7 +192,7 @@ def unknown_names(kind: str, names: list[Any]) -> InputError:
     return InputError(f"{plural} unknown to the run: {shown}")
 
 
-def item_titles(items: Vocabulary, path: Path) -> dict[int, str]:
+def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
     """Read what items are called; see `dsgmcmc.data.titles`.
 
     Parameters
@@ -201,6 +201,8 @@ def item_titles(items: Vocabulary, path: Path) -> dict[int, str]:
         The run's items.
     path : Path
         File of titles.
+    matching : str, optional
+        Only of items whose line matches this regular expression.
 
     Returns
     -------
@@ -214,7 +216,7 @@ def item_titles(items: Vocabulary, path: Path) -> dict[int, str]:
     """
     from dsgmcmc.data.titles import read_titles  # it loads DuckDB
 
-    titles = read_titles(path)
+    titles = read_titles(path, matching)
     if items.integers:
         titles = {name: title for name, title in titles.items() if re.fullmatch(r"[+-]?\d{1,18}", name)}
     wanted = list(titles)

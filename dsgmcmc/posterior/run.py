@@ -311,20 +311,5 @@ class Run:
 
 
 def open_run(path: str | PathLike[str]) -> Run:
-    """Open a run directory for reading.
-
-    Parameters
-    ----------
-    path : path of a run directory
-
-    Returns
-    -------
-    Run
-        Names, moments and draws, read when they are first used.
-
-    Raises
-    ------
-    InputError
-        If it is not a run, or has no posterior yet, or is damaged.
-    """
+    """Open a run directory for reading alone; `dsgmcmc.open_run` gives one that predicts, too."""
     return Run(path)
