@@ -24,7 +24,7 @@ from dsgmcmc.cli.posterior.report import report
 from dsgmcmc.cli.posterior.similar import similar
 from dsgmcmc.cli.sample import sample
 from dsgmcmc.cli.verify import verify
-from dsgmcmc.errors import EXIT_USAGE, InputError
+from dsgmcmc.errors import EXIT_USAGE, InputError, plain
 
 # plain help: in panels, 80 columns cut the names of options
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -68,5 +68,5 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        print(f"dsgmcmc: {error}", file=sys.stderr)
+        print(plain(f"dsgmcmc: {error}"), file=sys.stderr)
         sys.exit(EXIT_USAGE)
