@@ -171,7 +171,7 @@ def factor_target(
         likelihood(model.rank, model.biases, bool(model.heteroscedastic), levels),
         prior_means,
         fields=sampler.kept,
-        scratch=sampler.scratch,
+        scratch=sampler.working,
         positions=sampler.positions,
         stream=Stream(seed, 0),
         frozen=frozen,

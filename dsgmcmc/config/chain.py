@@ -38,7 +38,7 @@ LATER = {
     "implicit_features": "no",
     "features": "yes",
 }
-LATER_OF_SAMPLERS = {"gradient": None, "metric": "fisher"}
+LATER_OF_SAMPLERS = {"gradient": None, "anchor_every": None, "metric": "fisher"}
 
 #: Iterations in all, if nothing is said; and at most, if an accuracy is asked for.
 DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"

@@ -309,7 +309,7 @@ def make_factorisation(
         config.law(config.rank, config.biases, bool(factors), levels, factors),
         prior_means,
         fields=sampler.kept,
-        scratch=sampler.scratch,
+        scratch=sampler.working,
         positions=sampler.positions,
         stream=Stream(config.seed, chain),
         curvature_by_row=config.model_version > 1 or bool(shifted),
