@@ -115,6 +115,13 @@ class RunConfig(ModelConfig, ChainConfig):
                 f"--sampler {self.sampler.name} draws from normal laws, which rows do not have with the "
                 f"{self.likelihood} likelihood: choose a sampler that steps along gradients, such as {DEFAULT_SAMPLER}"
             )
+        if self.sampler.kind.estimator(self.sampler.config).fixed_likelihood and (
+            self.noise != "shared" or not self.law.has_noise
+        ):
+            raise InputError(
+                f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, which noise "
+                "scales or thresholds would change: leave out noise and likelihood, or take another gradient"
+            )
 
 
 class ResolvedConfig(ModelConfig, ResolvedChain):

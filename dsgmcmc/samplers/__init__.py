@@ -16,6 +16,7 @@ from dsgmcmc.samplers.metropolis.mh import MH
 from dsgmcmc.samplers.metropolis.scalable import SMH1, SMH2
 from dsgmcmc.samplers.metropolis.stochastic import ModifiedStochasticMH, StochasticMH
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB
+from dsgmcmc.samplers.sgmcmc.gsgrhmc import GSGRHMC
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC
 from dsgmcmc.samplers.sgmcmc.psgld import PSGLD
 from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC
@@ -46,6 +47,7 @@ OF_DENSITIES: dict[str, type[Sampler[Any]]] = {
     "austerity": Austerity,
     "stochastic_mh": StochasticMH,
     "modified_stochastic_mh": ModifiedStochasticMH,
+    "gsgrhmc": GSGRHMC,
 }
 
 

@@ -104,11 +104,11 @@ class Target(Protocol):
     def visit(self, send: bool = False) -> Iterator[Cell]:
         """Cells of this iteration's part; with `send` its blocks then go where the next part needs them. Collective."""
 
-    def full_gradient(self, position: str, out: str) -> None:
+    def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
         """Gradient of the likelihood's energy over all the data at a frozen state. Collective.
 
         `out` of every block is set to the gradient at noise precision 1 and without the prior, which may be drawn
-        before it is read.
+        before it is read; `errors` as in `Cell.gradient`.
         """
 
     def all_data_seen(self) -> None:

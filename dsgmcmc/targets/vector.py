@@ -133,7 +133,7 @@ class VectorTarget:
         """See `Target.visit`."""
         yield VectorCell(self)
 
-    def full_gradient(self, position: str, out: str) -> None:
+    def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
         """See `Target.full_gradient`."""
         self.block[out][:] = self.density.gradient(self.block[position])
 

@@ -130,13 +130,13 @@ class FactorTarget:
         for cell in self.circulation.visit(self.stream.iteration, send):
             yield FactorCell(self, cell)
 
-    def full_gradient(self, position: str, out: str) -> None:
-        """See `Target.full_gradient`. The columns must be at home."""
+    def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
+        """See `Target.full_gradient`."""
         for block in self.blocks():
             block[out].fill(0.0)
         kept = [field.name for field in self.likelihood.fields]
         for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept)):
-            self.add_gradient(cell, position, out, 1.0, 1.0)
+            self.add_gradient(cell, position, out, 1.0, float(errors))
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> None:
         """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks.
