@@ -36,6 +36,9 @@ PUBLIC = {
     ],
     "Densities": [
         ("dsgmcmc.targets.density", "Density"),
+        ("dsgmcmc.targets.sums", "SumDensity"),
+        ("dsgmcmc.targets.regression", "Regression"),
+        ("dsgmcmc.targets.links", "Link"),
         ("dsgmcmc.runs.sources.density", "sample_density"),
         ("dsgmcmc.config.job", "Policy"),
         ("dsgmcmc.posterior.density", "DensityRun"),
