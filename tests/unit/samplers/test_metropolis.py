@@ -220,6 +220,40 @@ def test_a_run_that_was_stopped_has_the_same_bits(name: str, tmp_path: Path) -> 
     assert all(line["evaluations"] >= 0 and 0 <= line["acceptance"] <= 1 for line in lines)
 
 
+def test_a_link_of_your_own_is_compiled() -> None:
+    """Defined anywhere by def; of what has no source it is said what to do."""
+
+    def steeper_value(eta: Any, y: Any, shape: float) -> Any:
+        return np.logaddexp(0.0, shape * eta) - y * shape * eta
+
+    def steeper_third(eta: Any, y: Any, shape: float) -> Any:
+        half = np.tanh(0.5 * shape * eta)
+        return -0.25 * shape**3 * (1.0 - half * half) * half
+
+    steeper = LOGISTIC._replace(
+        name="steeper",
+        value=steeper_value,
+        slope=lambda eta, y, shape: shape * LOGISTIC.slope(shape * eta, y, 0.0),
+        curvature=lambda eta, y, shape: shape**2 * LOGISTIC.curvature(shape * eta, y, 0.0),
+        third=steeper_third,
+        suprema=tuple(most * 2.0**order for order, most in enumerate(LOGISTIC.suprema, start=1)),
+        shape=2.0,
+    )
+    plain, own = regression(300, 2), regression(300, 2)
+    own.features, own.link = own.features / 2, steeper
+    found = []
+    for density in (plain, own):
+        sampler, target = made("smh2", density, bound="published")
+        sampler.advance(target, 0, 300)
+        found.append(target.block["theta"].copy())
+        assert sampler.tally.counts[0, 2] < 300
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    own.link = steeper._replace(value=lambda eta, y, shape: steeper_value(eta, y, shape))
+    sampler, target = made("smh2", own)
+    with pytest.raises(InputError, match="by def, in a file"):
+        sampler.advance(target, 0, 1)
+
+
 # ---------------------------------------------------------------------- what is offered where
 
 
@@ -264,6 +298,8 @@ class Flat:
 )
 def test_a_density_that_does_not_suit_is_refused(name: str, density: Any, words: str, tmp_path: Path) -> None:
     """Before anything is written."""
+    with pytest.raises(InputError, match=f"{OF_DENSITIES[name].__name__} samples a"):
+        made(name, density)[0].advance(vector_target(density, made("mh", density)[0]), 0, 1)
     with pytest.raises(InputError, match=words):
         Job(MPI.COMM_SELF, DensitySource(density), tmp_path / "run", Layers({"sampler": name})).run()
 
