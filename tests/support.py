@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -306,8 +305,7 @@ def spoil(shard: Path) -> None:
 
 def metrics(run_directory: Path) -> list[dict[str, Any]]:
     """Lines of a run's ``metrics.jsonl``."""
-    text = (run_directory / "metrics.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return RunDirectory(run_directory).metrics()
 
 
 # ---------------------------------------------------------------------- faults

@@ -17,6 +17,8 @@ from dsgmcmc.samplers.subsampling import ON_DATA
 
 _UNION_MEMBER = re.compile(r"(constrained-)?int|str|float|literal\[.*\]")  # Pydantic names the alternative that failed
 
+_MOST_SHOWN = 80
+
 #: The sampler if none is named.
 DEFAULT_SAMPLER = "baoab"
 
@@ -57,10 +59,11 @@ class SamplerSection(BaseModel):
             return given
         section = section_of(given)
         name = section.pop("name", DEFAULT_SAMPLER)
-        kind, known = sampler_named(name), [*SAMPLERS, *(OF_DENSITIES if of_densities else ())]
+        known = [*SAMPLERS, *(OF_DENSITIES if of_densities else ())]
+        kind = sampler_named(name) if isinstance(name, str) else None
         if kind is None or name not in known:
             why = "is not known" if kind is None else "samples densities alone"
-            raise ValueError(f"sampler {name!r} {why}; choose one of {', '.join(known)}")
+            raise ValueError(f"sampler {_shown(name)} {why}; choose one of {', '.join(known)}")
         if section.get("gradient") == kind.gradients[0]:  # the same chain as without naming it
             del section["gradient"]
         if section.get("gradient") in ON_DATA and not of_densities:
@@ -95,7 +98,7 @@ def section_of(given: Any) -> dict[str, Any]:
     if isinstance(given, str):
         return {"name": given}
     if not isinstance(given, Mapping):
-        raise InputError(f"sampler must be a name or a section of settings (found {given!r})")
+        raise InputError(f"sampler must be a name or a section of settings (found {_shown(given)})")
     return dict(given)
 
 
@@ -127,6 +130,15 @@ def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
     return f"is not a setting{f'; did you mean {prefix}{near[0]}?' if near else ''}"
 
 
+def _shown(value: Any) -> str:
+    """Short text of what was found, whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits
+        text = f"a very long {type(value).__name__}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]} ..."
+
+
 def explain(error: ValidationError, known: Iterable[str], prefix: str = "") -> str:
     """Say which settings are wrong, each with what was found.
 
@@ -146,7 +158,7 @@ def explain(error: ValidationError, known: Iterable[str], prefix: str = "") -> s
         text = _in_words(detail, known, prefix)
         name = name.rstrip(".")
         messages.setdefault(name, []).append(text)
-        found[name] = f" (found {detail['input']!r})" if detail["loc"] else ""
+        found[name] = f" (found {_shown(detail['input'])})" if detail["loc"] else ""
     texts = {
         name: " or ".join(several).replace(" or must be ", " or ") + found[name] for name, several in messages.items()
     }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.philox import rounds
 
@@ -185,10 +187,26 @@ _DATA = f"{_MATRIX}, {_VECTOR}, {_MATRIX}"
 _ENERGY = f"float64, {_VECTOR}, {_MATRIX}, {_MATRIX}, float64[:, :, ::1]"
 
 
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        source = ""
+    if not source.startswith("def "):
+        raise InputError(f"{function!r} cannot be compiled: define the functions of a link by def, in a file")
+    return source
+
+
 @functools.cache
 def thinning_module(value: Callable[..., Any], third: Callable[..., Any]) -> Any:
-    """Kernels of a link, of which the source is taken."""
-    functions = "\n\n".join(f"{jit.helper()}\n{inspect.getsource(each)}" for each in (*_SHARED, value, third))
+    """Kernels of a link, of which the source is taken.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    functions = "\n\n".join(f"{jit.helper()}\n{_source(each)}" for each in (*_SHARED, value, third))
     kernels = (
         _KERNEL.replace("{helper}", jit.helper())
         .replace("{rounds}", rounds("x0, x1, x2, x3 = draw, c1, c2, c3", 4))

@@ -39,6 +39,7 @@ class DensitySource:
     """
 
     unit = "data"
+    resolved = ResolvedChain
 
     def __init__(self, density: Density) -> None:
         self.density = density
@@ -55,10 +56,6 @@ class DensitySource:
     def build(self, *layers: Mapping[str, Any]) -> ChainConfig:
         """See `Source.build`."""
         return build_chain(*layers)
-
-    def read(self, settings: Mapping[str, Any]) -> ResolvedChain:
-        """See `Source.read`."""
-        return ResolvedChain.of(settings)
 
     def finest_grid(self) -> None:
         """See `Source.finest_grid`; which grids are too fine depends on the sampler: `check`."""
@@ -130,9 +127,9 @@ class DensitySource:
 
     def headline(self, summary: Mapping[str, Any]) -> list[str]:
         """See `Source.headline`."""
-        if not summary["draws"]:
+        if not summary.get("draws"):
             return ["no draws yet"]
-        return [f"{summary['draws']:,} draws, mean energy {summary['energy']:.6g}"]
+        return [f"{summary['draws']:,} draws, mean energy {summary.get('energy', float('nan')):.6g}"]
 
 
 def sample_density(

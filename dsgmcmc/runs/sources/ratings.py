@@ -29,6 +29,7 @@ from dsgmcmc.runs.plan import Costs, check_messages
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.storage.facts import made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.factorisation.blocks import SLAB, RatingBlocks
@@ -64,6 +65,7 @@ class RatingsSource:
     """
 
     unit = "ratings"
+    resolved = ResolvedConfig
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -91,10 +93,6 @@ class RatingsSource:
             log.info("no test ratings to follow: the run makes %s", DEFAULT_LENGTH)
             suited["iterations"] = DEFAULT_LENGTH
         return asked.model_copy(update=suited)
-
-    def read(self, settings: Mapping[str, Any]) -> ResolvedConfig:
-        """See `Source.read`."""
-        return ResolvedConfig.of(settings)
 
     def finest_grid(self) -> int:
         """See `Source.finest_grid`."""
@@ -127,9 +125,8 @@ class RatingsSource:
         """See `Source.prepare`: writes the names of users and items, and scores the simplest predictors once."""
         known = run.read_settings()[1].get("baselines") if run.settings_file.exists() else None
         with open_ratings(self.path) as ratings:
-            write_index(run, ratings, config.hash(), comm)
             levels = ratings.levels(MAX_LEVELS)
-            return {
+            facts = {
                 "data": str(self.path.absolute()),
                 "mean": _centre(config, ratings),
                 "minimum": ratings.minimum,
@@ -140,6 +137,8 @@ class RatingsSource:
                 "test_ratings": ratings.nnz_test,
                 **({"baselines": known or baselines(ratings)} if ratings.nnz_test else {}),
             }
+            write_index(run, ratings, config.hash(), made_with(facts), comm)
+            return facts
 
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""

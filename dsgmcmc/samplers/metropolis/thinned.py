@@ -87,7 +87,7 @@ class Thinned(Metropolis[C]):
     densities = Regression
     defaults: ClassVar[dict[str, Any]] = {
         "iterations": 100_000,
-        "burn_in": 5_000,
+        "burn_in": 1_000,
         "evaluate_every": 5_000,
         "initial_sd": 2.0,
     }

@@ -22,6 +22,7 @@ from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.density import ALL, Data
+from dsgmcmc.targets.regression import Regression
 
 SHORT: dict[str, Any] = {"grid": 3, "iterations": 27, "burn_in": 12, "evaluate_every": 5, "thin": 3}
 RATINGS: list[dict[str, Any]] = [
@@ -89,3 +90,5 @@ if __name__ == "__main__":
         compare(RatingsSource(data), folder / str(number), {**SHORT, "thin": thin, "features": "no", **changed})
     for name in (name for name, sampler in SAMPLERS.items() if not sampler.draws_conditionals):
         compare(DensitySource(Normal()), folder / name, {**SHORT, "thin": 5, "sampler": {"name": name}})
+    sums = Regression(np.random.default_rng(0).normal(size=(50, 2)), np.arange(50) % 2)
+    compare(DensitySource(sums), folder / "smh2", {**SHORT, "sampler": {"name": "smh2"}})

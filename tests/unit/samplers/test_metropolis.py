@@ -22,11 +22,13 @@ from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.sources.density import DensitySource
 from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
+from dsgmcmc.samplers.metropolis.base import Metropolis
 from dsgmcmc.samplers.sample import vector_target
 from dsgmcmc.targets.links import LOGISTIC, Link, normal, student
 from dsgmcmc.targets.regression import Regression
 from dsgmcmc.targets.vector import VectorTarget
 
+METROPOLIS = [name for name, kind in OF_DENSITIES.items() if issubclass(kind, Metropolis)]
 THINNED = ["fmh", "tfmh", "smh1", "smh2"]
 LINKS = {"logistic": LOGISTIC, "student": student(4.0)}
 BOUNDS = ["published", "whitened"]
@@ -161,7 +163,7 @@ def test_the_alias_table_has_the_law_that_was_asked_for() -> None:
 # ---------------------------------------------------------------------- chains
 
 
-@pytest.mark.parametrize("name", OF_DENSITIES)
+@pytest.mark.parametrize("name", METROPOLIS)
 def test_many_at_once_are_as_many_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain's blocks depend on what is looked at when: they must not show, nor may a stop in between."""
     density, states = regression(300, 3), []
@@ -203,7 +205,7 @@ def test_austerity_looks_at_fewer_data_where_it_may_err() -> None:
     assert sampler.metrics()["evaluations"] < 0.5 * 2 * 20_000
 
 
-@pytest.mark.parametrize("name", OF_DENSITIES)
+@pytest.mark.parametrize("name", METROPOLIS)
 def test_a_run_that_was_stopped_has_the_same_bits(name: str, tmp_path: Path) -> None:
     """Configured, run, stopped, resumed and verified, with the cost of a step in every line of metrics."""
     source = DensitySource(regression(200, 2))
@@ -218,10 +220,44 @@ def test_a_run_that_was_stopped_has_the_same_bits(name: str, tmp_path: Path) -> 
     assert all(line["evaluations"] >= 0 and 0 <= line["acceptance"] <= 1 for line in lines)
 
 
+def test_a_link_of_your_own_is_compiled() -> None:
+    """Defined anywhere by def; of what has no source it is said what to do."""
+
+    def steeper_value(eta: Any, y: Any, shape: float) -> Any:
+        return np.logaddexp(0.0, shape * eta) - y * shape * eta
+
+    def steeper_third(eta: Any, y: Any, shape: float) -> Any:
+        half = np.tanh(0.5 * shape * eta)
+        return -0.25 * shape**3 * (1.0 - half * half) * half
+
+    steeper = LOGISTIC._replace(
+        name="steeper",
+        value=steeper_value,
+        slope=lambda eta, y, shape: shape * LOGISTIC.slope(shape * eta, y, 0.0),
+        curvature=lambda eta, y, shape: shape**2 * LOGISTIC.curvature(shape * eta, y, 0.0),
+        third=steeper_third,
+        suprema=tuple(most * 2.0**order for order, most in enumerate(LOGISTIC.suprema, start=1)),
+        shape=2.0,
+    )
+    plain, own = regression(300, 2), regression(300, 2)
+    own.features, own.link = own.features / 2, steeper
+    found = []
+    for density in (plain, own):
+        sampler, target = made("smh2", density, bound="published")
+        sampler.advance(target, 0, 300)
+        found.append(target.block["theta"].copy())
+        assert sampler.tally.counts[0, 2] < 300
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    own.link = steeper._replace(value=lambda eta, y, shape: steeper_value(eta, y, shape))
+    sampler, target = made("smh2", own)
+    with pytest.raises(InputError, match="by def, in a file"):
+        sampler.advance(target, 0, 1)
+
+
 # ---------------------------------------------------------------------- what is offered where
 
 
-@pytest.mark.parametrize("name", OF_DENSITIES)
+@pytest.mark.parametrize("name", METROPOLIS)
 def test_it_cites_its_paper_and_says_what_it_samples(name: str) -> None:
     """A reader has the paper in hand."""
     kind = OF_DENSITIES[name]
@@ -262,6 +298,8 @@ class Flat:
 )
 def test_a_density_that_does_not_suit_is_refused(name: str, density: Any, words: str, tmp_path: Path) -> None:
     """Before anything is written."""
+    with pytest.raises(InputError, match=f"{OF_DENSITIES[name].__name__} samples a"):
+        made(name, density)[0].advance(vector_target(density, made("mh", density)[0]), 0, 1)
     with pytest.raises(InputError, match=words):
         Job(MPI.COMM_SELF, DensitySource(density), tmp_path / "run", Layers({"sampler": name})).run()
 
