@@ -33,6 +33,7 @@ LATER = {
     "standardise": False,
     "implicit_features": "no",
     "features": "yes",
+    "zero_weight": None,
 }
 LATER_OF_SAMPLERS = {"gradient": None, "metric": "fisher"}
 

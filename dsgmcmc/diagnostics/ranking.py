@@ -42,7 +42,7 @@ def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -
     at : int
         Length k of the lists.
     liked : float, optional
-        Least rating that is liked; default three quarters of the way up the scale.
+        Least rating that is liked; default three quarters of the way up the scale, and of clicks every one.
 
     Returns
     -------
@@ -55,8 +55,9 @@ def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -
     InputError
         If no test rating is liked.
     """
-    low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
-    liked = low + LIKED * (high - low) if liked is None else liked
+    if liked is None:
+        low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
+        liked = low if run.config.law.all_cells else low + LIKED * (high - low)
     chosen = run.test.rating >= liked
     if not chosen.any():
         raise InputError(
@@ -69,11 +70,11 @@ def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -
         "lcb, z = 1": Ranking(at, "lcb", 1.0),
         "lcb, z = 3": Ranking(at, "lcb", 3.0),
     }
-    lists = {name: _recommended(run, users, ranking, rated) for name, ranking in rules.items()}
-    lists["most popular"] = _popular(run, users, rated, at)
+    lists = {name: recommended(run, users, ranking, rated) for name, ranking in rules.items()}
+    lists["most popular"] = popular(run, users, rated, at)
     found = []
     for name, items in lists.items():
-        averages = {measure: _average(values) for measure, values in measures(users, items, *pairs).items()}
+        averages = {measure: average(values) for measure, values in measures(users, items, *pairs).items()}
         found.append({"rule": name, **averages, "coverage": len(np.unique(items[items >= 0])) / len(run.items)})
     return {"at": at, "liked": liked, "users": len(users), "rules": found}
 
@@ -111,14 +112,15 @@ def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32)
     }
 
 
-def _average(values: Float64) -> dict[str, float]:
+def average(values: Float64) -> dict[str, float]:
     """Mean over users, with a normal 95 % interval."""
     half = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
     mean = float(values.mean())
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
 
-def _recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists:
+def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists:
+    """Items that each user is recommended."""
     lists = np.full((len(users), ranking.top), -1, np.int32)
     for rows, items, _ in recommend(run, users, ranking, rated):
         first = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -127,8 +129,8 @@ def _recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> List
     return lists
 
 
-def _popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
-    """The items with the most training ratings that a user has not rated."""
+def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
+    """Items with the most training ratings that a user has not rated, for each."""
     order = np.argsort(-run.counts("item"), kind="stable").astype(np.int32)
     lists = np.full((len(users), at), -1, np.int32)
     for row, user in enumerate(users.tolist()):

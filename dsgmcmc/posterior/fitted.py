@@ -51,7 +51,7 @@ class FittedModel:
         self.n_features_in_ = 2
         self.levels_ = self.run_.levels
         self.rmse_ = None
-        if len(self.run_.test_pairs()[0]):
+        if len(self.run_.test_pairs()[0]) and not run.config.law.all_cells:
             self.rmse_ = float(np.sqrt(np.mean((self.run_.test.rating - self.run_.test.mean) ** 2)))
         return self
 
