@@ -37,6 +37,7 @@ LATER = {
     "standardise": False,
     "implicit_features": "no",
     "features": "yes",
+    "zero_weight": None,
 }
 LATER_OF_SAMPLERS = {"gradient": None, "anchor_every": None, "metric": "fisher"}
 

@@ -42,6 +42,9 @@ class ModelConfig(BaseModel):
     features: FeaturesName = Field("yes", description="which features of the ratings shift the rows' prior means")
     noise: NoiseName = "shared"
     noise_precision: float | Literal["sampled"] = "sampled"
+    zero_weight: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="of clicks: what a zero counts beside a one; default 0.1"
+    )
     biases: bool = True
     center: bool = True
     standardise: bool = Field(True, description="priors are in units of the ratings' sd, and not as published")
@@ -102,7 +105,14 @@ class RunConfig(ModelConfig, ChainConfig):
 
     def _check_law(self) -> None:
         """Refuse what the likelihood does not have, or cannot be sampled with."""
-        if not self.law.has_noise and (self.noise_precision, self.standardise) != (1.0, False):
+        if self.law.all_cells:
+            self._check_all_cells()
+        elif self.zero_weight is not None:
+            raise InputError(
+                f"zero_weight is of clicks, and the {self.likelihood} likelihood has no zeros that count: leave it "
+                "out, or choose --likelihood all-cells"
+            )
+        elif not self.law.has_noise and (self.noise_precision, self.standardise) != (1.0, False):
             raise InputError(
                 f"the {self.likelihood} likelihood has no noise: leave out noise_precision and standardise"
             )
@@ -121,6 +131,27 @@ class RunConfig(ModelConfig, ChainConfig):
             raise InputError(
                 f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, which noise "
                 "scales or thresholds would change: leave out noise and likelihood, or take another gradient"
+            )
+
+    def _check_all_cells(self) -> None:
+        """Refuse what cannot be where every cell counts, and what has no meaning for clicks."""
+        wrong = [name for name in ("biases", "center", "standardise") if getattr(self, name)]
+        if wrong or self.zero_weight is None:
+            raise InputError(
+                f"the {self.likelihood} likelihood is of scores alone, with 0 for what nobody clicked: leave out "
+                f"{' and '.join(wrong) or 'zero_weight = none'}"
+            )
+        if self.noise_precision == "sampled":
+            raise InputError(
+                f"the {self.likelihood} likelihood is a pseudo-likelihood, whose tau cannot be sampled: leave out "
+                "noise_precision, or give a number"
+            )
+        kind = self.sampler.kind
+        if kind.estimator(self.sampler.config).by_parts:
+            full = " or --set sampler.gradient=full" if "full" in kind.gradients else ""
+            raise InputError(
+                f"{self.sampler.name} goes by parts of the ratings, and with the {self.likelihood} likelihood every "
+                f"cell counts: use --sampler {DEFAULT_SAMPLER} or gibbs{full}"
             )
 
 

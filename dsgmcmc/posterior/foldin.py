@@ -74,7 +74,8 @@ class FoldIn:
             )
         self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
         order = np.argsort(rows, kind="stable")
-        self._others, self._values = others[order], values[order].astype(np.float64)
+        self._others = others[order]
+        self._values = np.ones(len(order)) if run.config.law.all_cells else values[order].astype(np.float64)
         self._ends = np.searchsorted(rows[order], np.arange(len(vocabulary) + 1))
         self._rows: dict[int, Rows] = {}
 
@@ -111,6 +112,8 @@ class FoldIn:
         n, d = len(self.vocabulary), len(prior.mean)
         result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n))
         nu = draw.nu.get(self.kind)
+        items = draw.theta[other].astype(np.float64)
+        background = draw.tau * (self.run.config.zero_weight or 0.0) * items.T @ items
         rng = np.random.default_rng([self.seed, number])
         for row in range(n):
             part = slice(self._ends[row], self._ends[row + 1])
@@ -126,6 +129,7 @@ class FoldIn:
             found = self.run.config.law.statistics(theta, target, noise_precision)
             assert found is not None
             gram, moment = found
+            gram = gram + background
             g = 1.0
             for turn in range(GIBBS + 1 if nu is not None else 1):
                 lower = np.linalg.cholesky(precision + g * gram)

@@ -159,10 +159,11 @@ class Kronecker(Fisher):
     """Fisher information of a row given the other factor, all its columns, on the average: G_i = tau n_i C + Lambda.
 
     C is the mean outer product over the ratings of what multiplies the row, 1 for the bias; Lambda the precision of the
-    prior. One generalised eigenproblem for each factor, C V = Lambda V diag(c) with V^T Lambda V = I, makes all rows
-    diagonal: G_i = V^-T diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update turns the gradient, V^T grad, makes
-    the move that the diagonal metric P makes, and turns it back by V. Momenta live in these coordinates, and are turned
-    when they change: with L L^T = Lambda, the axes L^T V are orthogonal, and so is the rotation from old to new ones.
+    prior, and what all cells add to it where they count (`dsgmcmc.targets.factorisation.background`). One generalised
+    eigenproblem for each factor, C V = Lambda V diag(c) with V^T Lambda V = I, makes all rows diagonal: G_i = V^-T
+    diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update turns the gradient, V^T grad, makes the move that the
+    diagonal metric P makes, and turns it back by V. Momenta live in these coordinates, and are turned when they change:
+    with L L^T = Lambda, the axes L^T V are orthogonal, and so is the rotation from old to new ones.
     """
 
     saved_as: ClassVar[dict[str, str]] = {**Fisher.saved_as, "vectors": "metric.{}.vectors", "axes": "metric.{}.axes"}
@@ -175,7 +176,7 @@ class Kronecker(Fisher):
     def take_from(self, target: Target, bound: bool = True) -> None:
         """See `Metric.take_from`."""
         found = target.information("theta", bound=False)
-        precision = {block.factor: block.prior(block).precision.astype(np.float64) for block in target.blocks()}
+        precision = found.common
         solve = partial(self._solve, precision)
         square = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in SQUARE}
         shapes = square | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}

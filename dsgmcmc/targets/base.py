@@ -50,13 +50,15 @@ class Information(NamedTuple):
     c : dict of Factor to (D,) float64
         Mean square, over the data, of what multiplies each column.
     lambda_ : dict of Factor to (D,) float64
-        Precision of the prior.
+        Precision that all rows have in common: that of the prior, and what all cells add where they count.
     tau : float
         Precision of the noise.
     n, squares : dict of ParameterBlock to (n,) array
         Sums over every row's data of how much each counts: 1, or the product of its noise scales; and of its square.
     bound : dict of ParameterBlock to (n,) float64, or None
-        l_i, if they were asked for or cost nothing.
+        l_i, if they were asked for or cost nothing. They are of the diagonal metric.
+    common : dict of Factor to (D,) or (D, D) float64
+        The whole of what `lambda_` is the diagonal of.
     """
 
     c: dict[Factor, Float64]
@@ -65,6 +67,7 @@ class Information(NamedTuple):
     n: dict[ParameterBlock, Array]
     squares: dict[ParameterBlock, Array]
     bound: dict[ParameterBlock, Float64] | None
+    common: dict[Factor, Float64]
 
 
 class Target(Protocol):

@@ -154,7 +154,7 @@ class VectorTarget:
         }
         l_i = curvature_bound(block, n, n, tau=1.0, **metric)
         c, lambda_, counts = {Factor.W: metric["c"]}, {Factor.W: metric["lambda_"]}, {block: n}
-        return Information(c, lambda_, 1.0, counts, counts, {block: l_i})
+        return Information(c, lambda_, 1.0, counts, counts, {block: l_i}, {Factor.W: precision})
 
     def second_moments(
         self,

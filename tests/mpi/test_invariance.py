@@ -140,6 +140,14 @@ def test_ratings_of_levels(
     compare(comm, together, stars, mpi_tmp_path, settings, [7, 17])
 
 
+@pytest.mark.parametrize("sampler", ["baoab", "gibbs"])
+def test_clicks(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str) -> None:
+    """Gram matrices over all cells are ordered sums."""
+    settings = settings_of(sampler, likelihood="all-cells")
+    settings["sampler"] |= {"metric": "kronecker", "refresh": 3} if sampler == "baoab" else {}
+    compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
+
+
 @pytest.mark.parametrize("grid", [4, 7, 8])
 @pytest.mark.parametrize("biases", [True, False])
 def test_grids_with_and_without_biases(

@@ -10,6 +10,7 @@ from dsgmcmc.kernels.formula import Formula, RowPrior
 from dsgmcmc.kernels.products import gram
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.base import Information
+from dsgmcmc.targets.factorisation.background import common_precision
 from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.targets.information import alignment, curvature_bound
@@ -54,12 +55,13 @@ def fisher_information(
     """
     n, squares = likelihood.counts(circulation)
     c = _mean_squares(circulation, position, n, biases)
-    lambda_ = {}
-    for block in circulation.blocks():
-        precision = prior(block).precision
-        lambda_[block.factor] = (np.diag(precision) if precision.ndim == 2 else precision).astype(np.float64)
+    common = {block.factor: prior(block).precision.astype(np.float64) for block in circulation.blocks()}
+    curvature = dict.fromkeys(common, 1.0)
+    if likelihood.background is not None:
+        common, curvature = common_precision(circulation, position, common, tau * likelihood.background)
+    lambda_ = {factor: np.diag(each).copy() if each.ndim == 2 else each for factor, each in common.items()}
     if scratch and not bound:
-        return Information(c, lambda_, tau, n, squares, None)
+        return Information(c, lambda_, tau, n, squares, None, common)
     if scratch:
         _align(circulation, likelihood, position, n if biases else {}, scratch)
     found = {}
@@ -69,7 +71,8 @@ def fisher_information(
         if scratch:
             own = alignment(block[scratch], n[block], tau=tau, **metric)
             found[block] = np.maximum(found[block], own / 2)
-    return Information(c, lambda_, tau, n, squares, found)
+        found[block] += curvature[block.factor] - 1
+    return Information(c, lambda_, tau, n, squares, found, common)
 
 
 def second_moments(

@@ -13,6 +13,7 @@ from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.base import Information
+from dsgmcmc.targets.factorisation import background
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.cell import FactorCell, RatingsCell
 from dsgmcmc.targets.factorisation.circulation import Circulation
@@ -89,6 +90,7 @@ class FactorTarget:
         self.subchain, self._align_in = 0, scratch[0] if curvature_by_row and scratch else None
         self.sweep_length = self.grid if schedule else 1
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
+        self.curvature_bound += (likelihood.background or 0.0) * max(ratings.shape)
         self.hyperparameters = model.start(len(positions))
         self.squared_error = np.zeros((len(ring.blocks), 1))
         means = [SHIFT, *(field for part in prior_means for field in (*part.fields, *part.own))] if prior_means else []
@@ -137,6 +139,8 @@ class FactorTarget:
         kept = [field.name for field in self.likelihood.fields]
         for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept)):
             self.add_gradient(cell, position, out, 1.0, float(errors))
+        if self.likelihood.background is not None:
+            background.add_gradient(self.circulation, self.likelihood.background, position, out)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> None:
         """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks.
