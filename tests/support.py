@@ -148,6 +148,7 @@ def factor_target(
     *,
     likelihood: type[Law] = Gaussian,
     prior_means: Sequence[PriorMean] = (),
+    scaled: tuple[Factor, ...] = (),
     seed: int = 0,
     frozen: frozenset[Factor] = frozenset(),
 ) -> FactorTarget:
@@ -171,6 +172,7 @@ def factor_target(
         model,
         likelihood(model.rank, model.biases, bool(model.heteroscedastic), levels),
         prior_means,
+        scaled=scaled,
         fields=sampler.kept,
         scratch=sampler.scratch,
         positions=sampler.positions,

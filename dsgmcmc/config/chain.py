@@ -33,6 +33,7 @@ LATER = {
     "standardise": False,
     "implicit_features": "no",
     "features": "yes",
+    "row_scales": "no",
 }
 LATER_OF_SAMPLERS = {"gradient": None, "metric": "fisher"}
 

@@ -8,12 +8,14 @@ all data were seen, so that hyperparameters may be drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Protocol
 
 from dsgmcmc.kernels.formula import Gradient
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, StateField
+
+BeforeDraws = Callable[[ParameterBlock], None] | None
 
 
 class GradientEstimator(Protocol):
@@ -30,7 +32,9 @@ class GradientEstimator(Protocol):
     by_parts: ClassVar[bool]
     fields: ClassVar[tuple[StateField, ...]]
 
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """Take the gradient at field `position` into scratch ``g``, and yield the blocks to update. Collective.
 
         Parameters
@@ -41,6 +45,9 @@ class GradientEstimator(Protocol):
             Field at which to take it.
         prior : bool
             Whether the prior's gradient may be put in where the sum begins. Then there is no `grad_likelihood`.
+        before : callable, optional
+            What is done with every block and its gradient before hyperparameters are drawn, if they are drawn between
+            the gradient and the update.
         """
 
 
@@ -53,7 +60,9 @@ class PartGradient:
     by_parts: ClassVar[bool] = True
     fields: ClassVar[tuple[StateField, ...]] = ()
 
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """See `GradientEstimator`."""
         for cell in target.visit(send=True):
             cell.gradient(position, "g", prior)
@@ -77,10 +86,20 @@ class FullGradient:
     by_parts: ClassVar[bool] = False
     fields: ClassVar[tuple[StateField, ...]] = ()
 
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """See `GradientEstimator`."""
         target.full_gradient(position, "g")
+        if before:
+            for block in self._blocks(target):
+                before(block)
         target.all_data_seen()
+        yield from self._blocks(target)
+
+    @staticmethod
+    def _blocks(target: Target) -> Iterator[ParameterBlock]:
+        """Blocks that may be updated, with the gradient at the hyperparameters of now."""
         gradient = Gradient("tau * g + grad_prior", "tau * g", {"tau": target.noise_precision})
         for block in target.blocks():
             block.gradient = gradient
@@ -94,7 +113,9 @@ class NoGradient:
     by_parts: ClassVar[bool] = False
     fields: ClassVar[tuple[StateField, ...]] = ()
 
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """See `GradientEstimator`: no block may be updated along it."""
         yield from ()
 

@@ -30,7 +30,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.targets.factorisation.priors.base import DESCRIBED, Conditions, PrecisionTerms
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
-from dsgmcmc.types import Factor, Float64, ImplicitName, Purpose
+from dsgmcmc.types import Factor, Float64, Purpose
 
 #: Sweeps between draws: one costs about as much as the gradients of ten sweeps.
 EVERY = 10
@@ -92,12 +92,6 @@ shift = known * shift + (1 - known) * (others + drawn)
     columns=("average", "variance", "mean", "lambda_"),
     rows=("known", "scale"),
 )
-
-
-def shifted_factors(whose: ImplicitName, transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose rows' means are shifted; `transposed` says that the rows of W are items."""
-    users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
-    return {"no": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[whose]
 
 
 @dataclass
