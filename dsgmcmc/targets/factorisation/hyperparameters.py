@@ -2,7 +2,8 @@ r"""Priors and noise of the factorisation, and the draws of their parameters.
 
 x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / tau) on the observed (i, j). mu is the training mean and is not
 sampled. A row theta_i of a factor has D = K + 1 columns, the last is the bias, or D = K without biases;
-theta_i ~ N(m, Lambda^-1), the bias with m = 0.
+theta_i ~ N(m, Lambda^-1), the bias with m = 0; what its mean has besides, and a scale of its precision, are in
+`dsgmcmc.targets.factorisation.priors`.
 
 Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
 

@@ -186,7 +186,7 @@ class FactorTarget:
         given = Conditions(self.circulation, self._prior, self.positions[0], self.stream)
         for part in self.prior_means:
             part.draw(given, self._sweeps)
-        self.row_scales.draw(given)
+        self.row_scales.draw(given, self._sweeps)
 
     def draw_hyperparameters(self) -> None:
         """Draw them given the state as it is. Collective."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from support import factor_target, write_planted
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import InputError
+from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
+from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
+from dsgmcmc.samplers.underdamped import Underdamped
 from dsgmcmc.targets.factorisation.conjugate import draw_normal_gamma, draw_normal_wishart, sums_of_rows
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
 from dsgmcmc.targets.factorisation.noise import NU_GRID
@@ -54,7 +58,7 @@ def test_nu_and_then_the_scales_have_their_conditional_laws(tmp_path: Path, prio
     found, uniform = [], []
     for iteration in range(DRAWS):
         target.stream.iteration = iteration
-        target.row_scales.draw(given)
+        target.row_scales.draw(given, 1)
         nu = float(target.row_scales.parameters.nu[Factor.W][0])
         s = np.concatenate([block.row("row_scale") for block in target.blocks() if block.factor == Factor.W])
         found.append(nu)
@@ -112,6 +116,33 @@ def test_mean_and_precision_given_weights() -> None:
             assert found.mean() == pytest.approx((density * values).sum(), abs=0.03 * sd), name
             if values is not m:  # of m few degrees of freedom are left, whose tails know the sd badly
                 assert found.std() == pytest.approx(sd, rel=0.03), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        (BAOAB, BAOABConfig()),
+        (BAOAB, BAOABConfig(metric="kronecker")),
+        (SGHMC, SGHMCConfig(gradient="full", metric="fisher")),
+    ],
+    ids=["baoab", "kronecker", "sghmc"],
+)
+def test_halves_of_a_kick_make_a_whole(tmp_path: Path, kind: type[Underdamped[Any]], config: Any) -> None:
+    """Taken apart on either side of draws that change nothing, they move as when joined: none is lost, none twice."""
+    path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
+    model = HyperparameterModel(2, True, "fixed", 1.0, 2.0, first=100)
+    found = []
+    for scaled in ((), tuple(Factor)):
+        sampler = kind(config, 0)
+        target = factor_target(MPI.COMM_SELF, path, model=model, sampler=sampler, scaled=scaled)
+        sampler.start(target, 0.3)
+        for iteration in range(4):
+            target.begin(iteration)
+            sampler.step(target, iteration)
+        found.append(np.concatenate([block[name].ravel() for block in target.blocks() for name in ("theta", "r")]))
+    assert all(sampler.halves(block) for block in target.blocks())
+    # in float32, and the halves are rounded apart
+    np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-4)
 
 
 def test_interleaved_chains_are_refused() -> None:

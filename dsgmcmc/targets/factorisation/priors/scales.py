@@ -9,8 +9,8 @@ it less than the others are. With Q_i = u_i^T Lambda u_i over all D columns, tha
           lgamma((nu + D) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2) - ((nu + D) / 2) log((nu + Q_i) / 2)
     s_i | nu, rest ~ Gamma((nu + D) / 2, rate (nu + Q_i) / 2)
 
-both exact, once a sweep, from one Q of the state as it is. Everything else is drawn given s: Lambda and m with weights
-s_i, and the other parts of the rows' means.
+both exact, from one Q of the state as it is, s in every sweep and nu in every fifth. Everything else is drawn given s:
+Lambda and m with weights s_i, and the other parts of the rows' means.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from dsgmcmc.targets.factorisation.noise import NU_START, draw_nu, student_log_d
 from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT, Conditions
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Factor, Float64, Purpose
+
+#: Sweeps between draws of nu, which cost about as much as those of the scales, and hardly depend on each other.
+EVERY = 5
 
 #: s_i Q_i, by whether the rows' means have more than m.
 SQUARES = {
@@ -67,19 +70,25 @@ class RowScales:
             block[SCALE.name].fill(1.0)
         self.parameters.nu = {factor: np.full(1, NU_START) for factor in self.factors}
 
-    def draw(self, given: Conditions) -> None:
-        """Draw nu, and then all scales. Collective."""
-        if not self.factors:
-            return
-        partials: list[list[dict[str, Float64]]] = []
-        squares: dict[ParameterBlock, Float64] = {}
-        for pair in given.circulation.pairs():
-            sums = {}
-            for block in pair:
-                if block.factor in self.factors:
-                    squares[block] = _squares(block, given)
-                    sums[block.factor.name] = student_log_density(squares[block], block.dimension)
-            partials.append([sums])
+    def draw(self, given: Conditions, sweeps: int) -> None:
+        """Draw all scales after so many sweeps, and before them nu, if it is its turn. Collective."""
+        squares = {
+            block: _squares(block, given) for block in given.circulation.blocks() if block.factor in self.factors
+        }
+        if self.factors and sweeps % EVERY == 1:  # among them the first, so that it is rehearsed
+            self._draw_nu(squares, given)
+        for block, square in squares.items():
+            nu = float(self.parameters.nu[block.factor][0])
+            shape = np.full(len(square), (nu + block.dimension) / 2)
+            key = given.stream.key(Purpose.ROW_SCALE, block.factor, block.start)
+            block.row(SCALE.name)[:] = gammas(shape, key) / ((nu + square) / 2)
+
+    def _draw_nu(self, squares: dict[ParameterBlock, Float64], given: Conditions) -> None:
+        """Draw nu of all factors. Collective."""
+        partials = [
+            [{b.factor.name: student_log_density(squares[b], b.dimension) for b in pair if b.factor in self.factors}]
+            for pair in given.circulation.pairs()
+        ]
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
             rng = given.stream.generator(Purpose.NU, part=1)
@@ -87,11 +96,6 @@ class RowScales:
 
         drawn = given.circulation.ring.sum(partials, draw, {factor.name: (1,) for factor in self.factors})
         self.parameters.nu = {factor: drawn[factor.name] for factor in self.factors}
-        for block, square in squares.items():
-            nu = float(drawn[block.factor.name][0])
-            shape = np.full(len(square), (nu + block.dimension) / 2)
-            key = given.stream.key(Purpose.ROW_SCALE, block.factor, block.start)
-            block.row(SCALE.name)[:] = gammas(shape, key) / ((nu + square) / 2)
 
 
 def _squares(block: ParameterBlock, given: Conditions) -> Float64:
