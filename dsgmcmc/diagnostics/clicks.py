@@ -12,7 +12,8 @@ import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.ranking import average, measures, popular, recommended
-from dsgmcmc.posterior.recommend import Ranking, Rated
+from dsgmcmc.posterior.rated import Rated
+from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.run import Run
 
 #: Lengths of the lists, by measure: what is usually reported of clicks.

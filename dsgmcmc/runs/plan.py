@@ -17,7 +17,7 @@ from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.parallel.partition import block_bounds, owner
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.targets.factorisation.priors import ImplicitFeatures
-from dsgmcmc.targets.factorisation.priors.base import SHIFT
+from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT
 from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, featured_factors
 from dsgmcmc.targets.state import Layout, StateField
 from dsgmcmc.types import Int64
@@ -163,7 +163,8 @@ def _implicit_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
 def _width(config: ResolvedConfig, described: bool) -> int:
     """Numbers of a row that are saved, and travel with a part."""
     means = (*_implicit_fields(config), *(FeatureEffects.own if described else ()))
-    fields = (*config.make_sampler().kept, *_noise_fields(config), *((SHIFT, *means) if means else ()))
+    priors = (*((SHIFT, *means) if means else ()), *((SCALE,) if config.row_scales != "no" else ()))
+    fields = (*config.make_sampler().kept, *_noise_fields(config), *priors)
     return Layout(fields, config.dimension).width
 
 

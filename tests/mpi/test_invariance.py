@@ -110,6 +110,21 @@ def test_features(comm: MPI.Comm, together, described: Path, mpi_tmp_path: Path,
     compare(comm, together, described, mpi_tmp_path, settings, [14 * sweep + sweep // 2, 23 * sweep])
 
 
+@pytest.mark.parametrize(
+    ("sampler", "settings"),
+    [
+        ("baoab", {"row_scales": "both", "noise": "both", "implicit_features": "both"}),
+        ("psgld", {"row_scales": "item", "prior": "normal-wishart"}),
+        ("gibbs", {"row_scales": "user"}),
+    ],
+)
+def test_row_scales(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, settings: dict[str, Any]
+) -> None:
+    """Scales and nu are drawn from ordered sums, from home and from where parts have left the columns."""
+    compare(comm, together, data, mpi_tmp_path, settings_of(sampler, **settings), [7, 17])
+
+
 @pytest.mark.parametrize(("sampler", "section"), SETTINGS)
 def test_settings_with_state_or_sums_of_their_own(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, section: dict[str, Any]

@@ -39,9 +39,10 @@ from dsgmcmc.targets.factorisation.likelihoods import Levels
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.targets.factorisation.noise import heteroscedastic_factors
 from dsgmcmc.targets.factorisation.priors import PriorMean
+from dsgmcmc.targets.factorisation.priors.base import chosen_factors
 from dsgmcmc.targets.factorisation.priors.design import Design
 from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, check_features, featured_factors
-from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures, shifted_factors
+from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures
 from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Comm, Float64
@@ -260,7 +261,7 @@ def make_factorisation(
         nu_given_scales=config.model_version == 1,
     )
     by_parts = sampler.gradient.by_parts
-    shifted = shifted_factors(config.implicit_features, transposed)
+    shifted = chosen_factors(config.implicit_features, transposed)
     prior_means: list[PriorMean] = []
     if shifted:
         prior_means.append(ImplicitFeatures(shifted, config.dimension, config.prior_precision))
@@ -274,6 +275,7 @@ def make_factorisation(
         model,
         config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight),
         prior_means,
+        scaled=chosen_factors(config.row_scales, transposed),
         fields=sampler.kept,
         scratch=sampler.working,
         positions=sampler.positions,
