@@ -109,6 +109,11 @@ class Ratings:
         return self._indptr["train"]
 
     @property
+    def test_indptr(self) -> Int64:
+        """(I+1,) int64: where each row's test ratings begin."""
+        return self._indptr["test"]
+
+    @property
     def column_counts(self) -> Int64:
         """(J,) int64: training ratings of each column."""
         return self._column_counts

@@ -25,7 +25,7 @@ from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_predictions
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.posterior.run import open_run
-from dsgmcmc.runs.plan import Costs, check_messages
+from dsgmcmc.runs.plan import Costs, check_limits
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
@@ -112,7 +112,7 @@ class RatingsSource:
             check_features(config.features, ratings, len(config.make_sampler().positions))
             if config.grid > ratings.n_cols:
                 raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.path}")
-            check_messages(config, ratings.column_counts, bool(featured_factors(config.features, ratings)))
+            check_limits(config, ratings)
             if config.law.has_levels:
                 _check_levels(ratings, config.likelihood)
             if config.until and not ratings.nnz_test:

@@ -109,6 +109,30 @@ def test_row_slabs_cover_all_rows_once(entries):
     assert all(indptr[b] - indptr[a] <= entries or b == a + 1 for a, b in slabs)
 
 
+def test_more_ratings_than_32_bits_count(unsealed):
+    """A file of 2^31 ratings and some, nearly all of them a hole: sizes, and rows that lie at its end."""
+    many = 2**31
+    with h5py.File(unsealed, "r+") as opened:
+        for name, values in (("indices", TRAIN[1]), ("values", TRAIN[2])):
+            data = opened[f"train/{name}"][:]
+            del opened[f"train/{name}"]
+            layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+            space = h5py.h5s.create_simple((many + 4,))
+            kind = h5py.h5t.py_create(data.dtype)
+            h5py.h5d.create(opened["train"].id, name.encode(), kind, space, layout)
+            opened[f"train/{name}"][-4:] = values[2:]
+        opened["train/indptr"][:] = [0, many, many, many + 3, many + 4]
+        opened["train/column_counts"][:] = [many, 2, 2]
+        opened.attrs["nnz"] = many + 4
+    assert unsealed.stat().st_blocks * 512 < 10**6 < many < unsealed.stat().st_size
+    with open_ratings(unsealed) as ratings:
+        assert (ratings.nnz, ratings.row_indptr[-1]) == (many + 4, many + 4)
+        assert [array.tolist() for array in ratings.slab("train", 2, 4)] == [[0, 3, 4], [0, 1, 2, 1], [3, 0.5, 5, 4]]
+        assert list(row_slabs(ratings.row_indptr, 10)) == [(0, 1), (1, 4)]
+
+
 # --------------------------------------------------------------------- other people's files
 
 
