@@ -12,6 +12,7 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+UInt32 = NDArray[np.uint32]
 Array = NDArray[Any]
 
 #: In which order parts of the data are taken, see `dsgmcmc.parallel.schedule`.
