@@ -23,7 +23,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula, Gradient
 from dsgmcmc.kernels.products import add_rotated
 from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.information import curvature_bound
+from dsgmcmc.targets.information import curvature_bound, own_curvature
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Factor, Float64
 
@@ -152,6 +152,9 @@ class Kronecker(Fisher):
     diagonal: G_i = V^-T diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update turns the gradient, V^T grad, makes
     the move that the diagonal metric P makes, and turns it back by V. Momenta live in these coordinates, and are turned
     when they change: with L L^T = Lambda, the axes L^T V are orthogonal, and so is the rotation from old to new ones.
+
+    l_i is made from the row's own data, too: where the prior is wide, columns that are rarely rated are far longer than
+    others, and a row whose ratings are all of such has many times the information of the average.
     """
 
     saved_as: ClassVar[dict[str, str]] = {**Fisher.saved_as, "vectors": "metric.{}.vectors", "axes": "metric.{}.axes"}
@@ -173,10 +176,13 @@ class Kronecker(Fisher):
         for name in ("c", "vectors", "axes"):
             setattr(self, name, {factor: solved[f"{name}.{factor.name}"] for factor in precision})
         self.lambda_ = {factor: np.ones(len(p)) for factor, p in precision.items()}
+        target.own_squares("theta", self.vectors, "g")
         for block in target.blocks():
             columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
-            bound = curvature_bound(block, found.n[block], found.squares[block], tau=found.tau, **columns)
-            block.row("n")[:], block.row("h")[:] = found.n[block], 1 / np.sqrt(bound)
+            n, squares = found.n[block], found.squares[block]
+            bound = curvature_bound(block, n, squares, tau=found.tau, **columns)
+            bound = np.maximum(bound, own_curvature(block["g"], n, squares, tau=found.tau, **columns))
+            block.row("n")[:], block.row("h")[:] = n, 1 / np.sqrt(bound)
             if MOMENTUM in block.arrays:
                 add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)
 
