@@ -124,9 +124,9 @@ p = information / precision
     lambda_: dict[Factor, Float64] = field(default_factory=dict)
     tau: Float64 = field(default_factory=lambda: np.ones(1))
 
-    def refresh(self, target: Target) -> None:
-        """See `Metric.refresh`."""
-        found = target.information("theta")
+    def refresh(self, target: Target, position: str = "theta") -> None:
+        """See `Metric.refresh`; from the state in field `position`."""
+        found = target.information(position)
         self.c, self.lambda_, self.tau = found.c, found.lambda_, np.array([found.tau])
         for block in target.blocks():
             block.row("n")[:] = found.n[block]
@@ -164,19 +164,19 @@ class Kronecker(Fisher):
     vectors: dict[Factor, Float64] = field(default_factory=dict)  # V
     axes: dict[Factor, Float64] = field(default_factory=dict)  # L^T V
 
-    def refresh(self, target: Target) -> None:
-        """See `Metric.refresh`."""
-        found = target.information("theta")
+    def refresh(self, target: Target, position: str = "theta") -> None:
+        """See `Fisher.refresh`."""
+        found = target.information(position)
         precision = {block.factor: block.prior(block).precision.astype(np.float64) for block in target.blocks()}
         solve = partial(self._solve, precision)
         square = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in SQUARE}
         shapes = square | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}
-        solved = target.second_moments("theta", found.n, solve, shapes)
+        solved = target.second_moments(position, found.n, solve, shapes)
         self.tau = np.array([found.tau])
         for name in ("c", "vectors", "axes"):
             setattr(self, name, {factor: solved[f"{name}.{factor.name}"] for factor in precision})
         self.lambda_ = {factor: np.ones(len(p)) for factor, p in precision.items()}
-        target.own_squares("theta", self.vectors, "g")
+        target.own_squares(position, self.vectors, "g")
         for block in target.blocks():
             columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
             n, squares = found.n[block], found.squares[block]

@@ -57,7 +57,8 @@ def sample(word: str, data: Path, folder: Path, options: list[str]) -> str:
     arguments = ["sample", str(data), "--out", str(folder), "--sampler", name, "--until", "none", *options]
     arguments += [part for setting in settings for part in ("--set", f"sampler.{setting}")]
     done = run_dsgmcmc(arguments, 1, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    return (done.stderr.strip().splitlines() or ["failed"])[-1] if done.returncode else ""
+    said = [line for line in done.stderr.splitlines() if line.startswith("dsgmcmc:")]
+    return (said or ["failed"])[0] if done.returncode else ""
 
 
 def passes(config: Any) -> int:
