@@ -23,7 +23,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula, Gradient
 from dsgmcmc.kernels.products import add_rotated
 from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.information import curvature_bound, per_scale
+from dsgmcmc.targets.information import curvature_bound, own_curvature, per_scale
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Factor, Float64
 
@@ -70,8 +70,8 @@ class Metric(Replicated, ABC):
             self.take_from(target, turn < SETTLED or turn % BOUND_EVERY == 0)
 
     @abstractmethod
-    def take_from(self, target: Target, bound: bool = True) -> None:
-        """Take it from the current state, with `bound` also the l_i where they cost a tour. Collective."""
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
+        """Take it from the state in a field, with `bound` also the l_i where they cost a tour. Collective."""
 
     @abstractmethod
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Identity(Metric):
     saved_as: ClassVar[dict[str, str]] = {}
     source: ClassVar[str] = "step = unit\n"
 
-    def take_from(self, target: Target, bound: bool = True) -> None:
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
         """See `Metric.take_from`: nothing changes."""
 
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
@@ -141,9 +141,9 @@ p = information / precision
     lambda_: dict[Factor, Float64] = field(default_factory=dict)
     tau: Float64 = field(default_factory=lambda: np.ones(1))
 
-    def take_from(self, target: Target, bound: bool = True) -> None:
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
         """See `Metric.take_from`."""
-        found = target.information("theta", bound)
+        found = target.information(position, bound)
         self.c, self.lambda_, self.tau = found.c, found.lambda_, np.array([found.tau])
         for block in target.blocks():
             block.row("n")[:] = found.n[block]
@@ -172,6 +172,9 @@ class Kronecker(Fisher):
     diag(P_i) V^-1 with P_ik = tau n_i c_k + s_i. So an update turns the gradient, V^T grad, makes the move that the
     diagonal metric P makes, and turns it back by V. Momenta live in these coordinates, and are turned when they change:
     with L L^T = Lambda, the axes L^T V are orthogonal, and so is the rotation from old to new ones.
+
+    l_i is made from the row's own data, too: where the prior is wide, columns that are rarely rated are far longer than
+    others, and a row whose ratings are all of such has many times the information of the average.
     """
 
     saved_as: ClassVar[dict[str, str]] = {**Fisher.saved_as, "vectors": "metric.{}.vectors", "axes": "metric.{}.axes"}
@@ -181,22 +184,28 @@ class Kronecker(Fisher):
     vectors: dict[Factor, Float64] = field(default_factory=dict)  # V
     axes: dict[Factor, Float64] = field(default_factory=dict)  # L^T V
 
-    def take_from(self, target: Target, bound: bool = True) -> None:
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
         """See `Metric.take_from`."""
-        found = target.information("theta", bound=False)
+        found = target.information(position, bound=False)
         precision = found.common
         solve = partial(self._solve, precision)
         square = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in SQUARE}
         shapes = square | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}
-        solved = target.second_moments("theta", found.n, solve, shapes)
+        solved = target.second_moments(position, found.n, solve, shapes)
         self.tau = np.array([found.tau])
         for name in ("c", "vectors", "axes"):
             setattr(self, name, {factor: solved[f"{name}.{factor.name}"] for factor in precision})
         self.lambda_ = {factor: np.ones(len(p)) for factor, p in precision.items()}
+        if bound:
+            target.own_squares(position, self.vectors, "g")
         for block in target.blocks():
             columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
-            l_i = curvature_bound(block, found.n[block], found.squares[block], tau=found.tau, **columns)
-            block.row("n")[:], block.row("h")[:] = found.n[block], 1 / np.sqrt(l_i)
+            block.row("n")[:] = found.n[block]
+            if bound:
+                of_row = (found.n[block], found.squares[block])
+                l_i = curvature_bound(block, *of_row, tau=found.tau, **columns)
+                own = own_curvature(block["g"], *of_row, block.prior(block).scale, tau=found.tau, **columns)
+                block.row("h")[:] = 1 / np.sqrt(np.maximum(l_i, own))
             if MOMENTUM in block.arrays:
                 add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)
 

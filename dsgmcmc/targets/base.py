@@ -165,6 +165,19 @@ class Target(Protocol):
             Of what `finish` returns, and all get.
         """
 
+    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
+        """Sums over a row's own data of the squares of what multiplies it, along the axes of its factor. Collective.
+
+        Parameters
+        ----------
+        position : str
+            Field to take them at.
+        axes : dict of Factor to (D, D) float64
+            In columns.
+        out : str
+            Scratch to put them in, (n, D); each datum counts as it does in `Information.n`.
+        """
+
     def sum(
         self,
         partials: Mapping[ParameterBlock, Named],

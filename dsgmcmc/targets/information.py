@@ -23,6 +23,17 @@ largest = p
 )
 
 
+OWN = Formula(
+    """
+p = tau * own / (tau * n * c + lambda_)
+largest = p
+""",
+    columns=("c", "lambda_"),
+    rows=("n",),
+    row_sums=("p",),
+    row_max=("largest",),
+)
+
 ALONG = Formula(
     "share = (tau * aligned) * (tau * aligned) / (tau * n * c + lambda_)",
     columns=("c", "lambda_"),
@@ -59,6 +70,36 @@ def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: A
     effective = np.maximum(n * n / np.maximum(squares, 1e-30), 1e-30)
     per_datum = np.where(n > 0, found["p"] / effective, 0.0)
     bound: Float64 = 1 + per_datum + 2 * np.sqrt(found["largest"] * per_datum)
+    return bound
+
+
+def own_curvature(
+    own: Array, n: Array, squares: Array, scale: Array | None, tau: float, c: Array, lambda_: Array
+) -> Float64:
+    """The bound l_i where a row's own data have other mean squares than c, those of all data, in the metric P.
+
+    With p_k = tau s_ik / P_ik it is max(p) + t / n_i + 2 sqrt(max(p) t / n_i), t = sum p_k, and n_i as in
+    `curvature_bound`: the edge of the spectrum of n_i random vectors of these mean squares [Marchenko & Pastur 1967].
+
+    Parameters
+    ----------
+    own : (n, D) array
+        s: sums over a row's data of the squares of what multiplies it, as much as each counts.
+    n, squares, tau, c, lambda_
+        As in `curvature_bound`.
+    scale : (n,) array or None
+        Of the rows' priors.
+
+    Returns
+    -------
+    (n,) float64
+    """
+    if scale is not None:
+        own = own / scale[:, None]
+    given = {"tau": tau, "c": c, "lambda_": lambda_, "n": per_scale(n, scale).astype(own.dtype)}
+    found = OWN.apply({"own": own}, given)
+    per_datum = found["p"] * squares / np.maximum(n * n, 1e-30)
+    bound: Float64 = found["largest"] + per_datum + 2 * np.sqrt(found["largest"] * per_datum)
     return bound
 
 

@@ -21,7 +21,7 @@ from dsgmcmc.targets.factorisation.divergence import find_divergence
 from dsgmcmc.targets.factorisation.factors import LocalFactors
 from dsgmcmc.targets.factorisation.heldout import HeldOut
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel, Hyperparameters
-from dsgmcmc.targets.factorisation.information import fisher_information, second_moments
+from dsgmcmc.targets.factorisation.information import fisher_information, own_squares, second_moments
 from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.targets.factorisation.priors import PriorMean
 from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT, Conditions
@@ -232,6 +232,10 @@ class FactorTarget:
     ) -> dict[str, Float64]:
         """See `Target.second_moments`; of (H_j, 1) for the rows of W, and the other way round."""
         return second_moments(self.circulation, position, counts, self.model.biases, finish, result)
+
+    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
+        """See `Target.own_squares`; of (H_j, 1) for the rows of W, and the other way round."""
+        own_squares(self.circulation, self.likelihood, position, axes, self.model.biases, out)
 
     def sum(
         self,
