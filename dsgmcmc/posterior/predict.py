@@ -150,11 +150,7 @@ class Predictor:
             self._both = [
                 {kind: np.concatenate([m.mean[kind], m.variance[kind]], axis=1) for kind in KINDS} for m in run.moments
             ]
-        if options.clip:
-            try:
-                self._range = float(run.facts["minimum"]), float(run.facts["maximum"])
-            except KeyError as error:
-                raise InputError(f"{run.path} does not know the range of its ratings: leave out clipping") from error
+        self._range = run.facts["minimum"], run.facts["maximum"]
 
     def __call__(self, users: Int32, items: Int32) -> Prediction:
         """Predict pairs.

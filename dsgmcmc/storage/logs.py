@@ -21,7 +21,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import open_plain, write_whole
 
 MAX_LINE_BYTES = 1 << 16
-MAX_METRICS_BYTES, MAX_EVENTS_BYTES = 1 << 26, 1 << 23
+MAX_METRICS_BYTES, MAX_EVENTS_BYTES = 1 << 25, 1 << 22
 
 Line = dict[str, Any]
 
@@ -36,8 +36,9 @@ class MetricsLine(BaseModel):
     __pydantic_extra__: dict[str, float | str | None] = Field(init=False)
 
     chain: int = Field(ge=0, lt=65536)
-    iteration: int = Field(ge=0)
-    time_s: float = 0.0
+    iteration: int = Field(ge=0, lt=1 << 63)
+    sweep: float
+    time_s: float
     rmse: float | None = None
     rmse_mean: float | None = None
 
@@ -69,8 +70,9 @@ def has_seal(text: bytes) -> bool:
     return bool(_SEAL.fullmatch(text.rstrip(b"\n")[-_SEAL_BYTES:]))
 
 
-def _parse(text: bytes, schema: type[BaseModel]) -> Line:
-    """Check a line; raises ValueError."""
+def parse_line(text: bytes, schema: type[BaseModel]) -> Line:
+    """Read a line; raises ValueError if it is damaged, or not what the schema says."""
+    text = text.rstrip(b"\n")
     body, end = text[:-_SEAL_BYTES], _SEAL.fullmatch(text[-_SEAL_BYTES:])
     if end and int(end[1], 16) != zlib.crc32(body):
         raise ValueError("it does not match its own checksum")
@@ -101,7 +103,7 @@ def read_log(path: Path, schema: type[BaseModel], most: int) -> Iterator[tuple[b
             number += 1
             whole = text.endswith(b"\n")
             try:
-                yield text if whole else text + b"\n", _parse(text.rstrip(b"\n"), schema)
+                yield text if whole else text + b"\n", parse_line(text, schema)
             except ValueError as error:
                 if whole or file.read(1):
                     raise InputError(

@@ -57,7 +57,7 @@ def run(word: str, data: Path, folder: Path, options: list[str], exact: np.ndarr
     sd = np.sqrt(found.variance)
     covered = coverage(values, found.mean, found.variance + found.noise_variance)
     ratio = f"{sd.mean() / exact.mean():.3f}  {np.corrcoef(sd, exact)[0, 1]:.3f}" if exact is not None else "-  -"
-    config, seconds = opened.config, directory.metrics()[-1]["time_s"]
+    config, seconds = opened.config, list(directory.metrics())[-1]["time_s"]
     sweeps = config.iterations / config.sweep_length
     sampled = (config.iterations - config.burn_in) / config.sweep_length
     ess = diagnose(opened)["predictions"]["ess_bulk"]
