@@ -103,7 +103,7 @@ def _log(path: Path) -> list[str]:
 
 
 def _events(path: Path) -> list[str]:
-    return [repr(line) for line in RunDirectory(path).events()]
+    return [repr(line) for line in RunDirectory(path).events() if line["event"] != "damaged line"]
 
 
 def _page(path: Path) -> str:
@@ -293,11 +293,11 @@ def attempt(kind: str, target: Path, name: str, expected: Any) -> int:
 
 
 def _right(expected: dict[str, Any], reader: str, found: Any) -> bool:
-    """Whether a reader found what was written, or refused it; a log may have lost its last lines."""
+    """Whether a reader found what was written, or refused it; a log may have lost lines."""
     if isinstance(found, InputError):
         return True
     if reader in ("_log", "_events"):
-        return bool(found == expected[reader][: len(found)])
+        return set(found) <= set(expected[reader])
     return bool(found == expected[reader])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -19,6 +20,9 @@ Summary = dict[str, Any]
 Accuracy = Annotated[str, AfterValidator(lambda text: format_accuracy(parse_accuracy(text)))]
 Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
 Level = Annotated[str, Field(pattern=r"^0\.[0-9]+$")]
+
+
+_SEAL = re.compile(r'sha256|"[0-9a-f]{64}"\n}\n$')  # or what damage has left of it
 
 
 class _Section(BaseModel):
@@ -81,7 +85,7 @@ class SummaryModel(_Section):
     data_per_second: float = 0.0
     peak_rss_bytes: list[Whole] = []
     versions: dict[str, str] = {}
-    phases: dict[str, PhaseTimes] = {}
+    phases: dict[str, PhaseTimes] = Field({}, max_length=16)
     straggler: Straggler | None = None
     until: Ending | None = None
     draws: Whole | None = None
@@ -120,7 +124,7 @@ def read_summary(path: Path) -> tuple[Summary, bool]:
     try:
         with open_plain(path, MAX_SUMMARY_BYTES) as file:
             text = file.read().decode()
-        sealed = ',\n "sha256"' in text
+        sealed = bool(_SEAL.search(text))
         body = unseal(text, path) if sealed else text
         return SummaryModel.model_validate_json(body).model_dump(exclude_unset=True), sealed
     except FileNotFoundError:

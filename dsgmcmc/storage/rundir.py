@@ -154,7 +154,7 @@ class RunDirectory:
         """Cut off the lines that a killed process left unfinished, before anything is appended; see `logs.mend`."""
         for file in self._metrics_files():
             mend(file, MetricsLine, MAX_METRICS_BYTES)
-        mend(self._events, EventLine, MAX_EVENTS_BYTES)
+        mend(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)
 
     def logs(self) -> dict[Path, bool]:
         """Read all logs; whether all lines of each have a checksum. Raises InputError as `read_log`."""
@@ -209,5 +209,5 @@ class RunDirectory:
         append(self._events, {"time": now(), "event": event, **facts})
 
     def events(self) -> list[Line]:
-        """What happened so far; an unfinished last line is left out."""
-        return [line for _, line in read_log(self._events, EventLine, MAX_EVENTS_BYTES)]
+        """What happened so far; an unfinished last line is left out, a damaged one is an event."""
+        return [line for _, line in read_log(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)]

@@ -205,7 +205,7 @@ def test_an_index_of_other_lengths_is_refused(path: Path) -> None:
         index,
         lambda blocks: [cut(key)(blocks) for key in (Key("ids", "W", 0, "integers"), Key("ratings", "W", 0, "count"))],
     )
-    with pytest.raises(InputError, match="by run.toml and the index"):
+    with pytest.raises(InputError, match=r"by run\.toml and the index"):
         open_run(path)
 
 

@@ -60,12 +60,29 @@ def test_nothing_but_a_torn_line_is_mended(run: RunDirectory) -> None:
     """A flipped digit, a lost line end: named with its line, by readers and before a job goes on; the file stays."""
     file = run.metrics_file(0)
     whole = file.read_bytes()
-    for damaged in (whole.replace(b'"iteration": 2', b'"iteration": 7'), whole.replace(b"}\n", b"}", 1), b"\n" + whole):
+    for damaged in (
+        whole.replace(b'"iteration": 2', b'"iteration": 7'),
+        whole.replace(b"}\n", b"}", 1),
+        b"\n" + whole,
+        whole.replace(b"crc32", b"crc22", 1),
+    ):
         file.write_bytes(damaged)
         for work in (run.mend_logs, run.split_metrics, run.logs, lambda: list(run.metrics())):
             with pytest.raises(InputError, match=r"metrics\.jsonl, line [12], is damaged"):
                 work()
         assert file.read_bytes() == damaged
+
+
+def test_a_damaged_event_is_an_event(run: RunDirectory) -> None:
+    """Processes of several hosts append; a job must not end for what two of them wrote at once. `verify` does."""
+    file = run.path / "events.jsonl"
+    damaged = file.read_bytes().replace(b'"iteration": 2', b'"iteration": 7')
+    file.write_bytes(damaged + b'{"torn')
+    run.mend_logs()
+    assert file.read_bytes() == damaged
+    assert run.events()[1] == {"time": "", "event": "damaged line", "line": 2}
+    with pytest.raises(InputError, match=r"events\.jsonl, line 2, is damaged"):
+        run.logs()
 
 
 def test_lines_of_older_versions_are_read(run: RunDirectory) -> None:
