@@ -226,6 +226,8 @@ def hostile(source: Path, seed: int) -> Changes:
     for file, tree, save in (("run.toml", settings, _save_settings), ("summary.json", summary, _save_summary)):
         for place in _leaves(tree):
             value = choice.choice(ODD)
+            if choice.random() < 0.4:  # other places with another seed
+                continue
             changed = _with(tree, place, value)
             yield f"{file}: old {place} = {str(value)[:30]}", lambda run, save=save, changed=changed: save(run, changed)
     line = {"chain": 0, "iteration": 1, "sweep": 1.0, "time_s": 0.0, "rmse": 1.0, "rmse_mean": None}
