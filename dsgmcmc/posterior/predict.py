@@ -151,11 +151,7 @@ class Predictor:
                 {kind: np.concatenate([m.mean[kind], m.variance[kind]], axis=1) for kind in KINDS} for m in run.moments
             ]
         self._clip = options.clip and not run.config.law.all_cells  # scores have no range
-        if self._clip:
-            try:
-                self._range = float(run.facts["minimum"]), float(run.facts["maximum"])
-            except KeyError as error:
-                raise InputError(f"{run.path} does not know the range of its ratings: leave out clipping") from error
+        self._range = run.facts["minimum"], run.facts["maximum"]
 
     def __call__(self, users: Int32, items: Int32) -> Prediction:
         """Predict pairs.
