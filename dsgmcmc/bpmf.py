@@ -54,8 +54,8 @@ class BPMF(FittedModel, Estimator):
     random_state : int, numpy.random.RandomState or None
         Seed of the split and of all draws; None takes another one each time.
     out : path, optional
-        Run directory to keep; default a temporary one, which goes with the estimator. With `out` and `warm_start` an
-        interrupted `fit` goes on where its last checkpoint was.
+        Run directory to keep, and beside it the ratings as ``OUT.ratings.h5``; default a temporary one, which goes with
+        the estimator. With `out` and `warm_start` an interrupted `fit` goes on where its last checkpoint was.
     warm_start : bool
         `fit` on the same ratings goes on with the chains of the last `fit` (or of `out`) up to `iterations`.
     n_jobs : int
@@ -169,7 +169,7 @@ class BPMF(FittedModel, Estimator):
         def prepare() -> str:
             if not at_root:
                 return ""
-            beside = out.with_name(f"{out.name}.ratings.h5") if self.comm is not None else own / "ratings.h5"
+            beside = out.with_name(f"{out.name}.ratings.h5") if self.out is not None else own / "ratings.h5"
             with tempfile.TemporaryDirectory(prefix="dsgmcmc-") as folder:
                 given = {"user": self.user_features, "item": self.item_features}
                 described = {
