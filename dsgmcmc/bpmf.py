@@ -16,6 +16,7 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import open_run
+from dsgmcmc.storage.scratch import Scratch
 
 
 class BPMF(FittedModel, Estimator):
@@ -159,9 +160,9 @@ class BPMF(FittedModel, Estimator):
         settings = self._settings()
         if self.comm is not None and self.out is None:
             raise InputError("with comm=, say where the run goes with out=: all processes write there")
-        if not (self.warm_start and hasattr(self, "_folder")):
-            self._folder = self._temporary_folder()
-        own = Path(self._folder)
+        if not (self.warm_start and hasattr(self, "_scratch")):
+            self._scratch = Scratch()
+        own = self._scratch.path
         out = Path(self.out) if self.out is not None else own / "run"
         self._check_length(settings)
         at_root = self.comm is None or self.comm.rank == 0
