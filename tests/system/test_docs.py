@@ -101,6 +101,8 @@ def test_every_page_is_on_the_index():
     """A page that no page points to is not found."""
     linked = set(re.findall(r"\]\((\w[\w-]*\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8")))
     assert linked == {page.name for page in PAGES} - {"index.md"}
+    nav = re.findall(r"^ +- ([\w-]+\.md)$", (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(nav) == [page.name for page in PAGES]
 
 
 @pytest.mark.parametrize(("script", "page"), [("reference", "api.md"), ("settings", "settings.md")])
