@@ -143,7 +143,7 @@ def _load_parquet(db: duckdb.DuckDBPyConnection, source: Path, shown: str, colum
 def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: PairColumns) -> PairsTable:
     head = read_head(source)
     gzipped = head[:2] == b"\x1f\x8b"
-    text = decode_head(source, head, gzipped)
+    text = decode_head(source, head, "gzip" if gzipped else "")
     lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
     if len(lines) > 1 and not text.endswith("\n"):
         lines.pop()  # may be cut by the sample

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import csv
 import glob
 import gzip
+import io
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import IO, Literal
 from dsgmcmc.data.ingest.files import SUFFIXES, suffix_of
 from dsgmcmc.errors import InputError
 
-Kind = Literal["text", "parquet", "mtx", "npz"]
+Kind = Literal["text", "json", "parquet", "mtx", "npz"]
 
 # --format: the kind, and for text the delimiter (None: detected)
 FORMATS: dict[str, tuple[Kind, str | None]] = {
@@ -22,6 +25,7 @@ FORMATS: dict[str, tuple[Kind, str | None]] = {
     "csv": ("text", ","),
     "tsv": ("text", "\t"),
     "dat": ("text", "::"),
+    "jsonl": ("json", None),
     "parquet": ("parquet", None),
     "mtx": ("mtx", None),
     "npz": ("npz", None),
@@ -60,14 +64,16 @@ class Source:
     Attributes
     ----------
     path : Path
-    kind : {"text", "parquet", "mtx", "npz"}
+    kind : {"text", "json", "parquet", "mtx", "npz"}
     columns : dict of str to int
         Position, from 0, of the columns "user", "item", "rating" and, if wanted, "timestamp". Without "rating" all
         ratings are 1.
     width : int
         Number of columns of the file.
-    delimiter, header, gzipped
-        For text; for MatrixMarket only `gzipped`.
+    delimiter, header
+        For text.
+    packed : {"", "gzip", "bzip2"}
+        How text, JSON lines or MatrixMarket are compressed.
     skip : int
         For text, number of lines before the first rating.
     names : tuple of str
@@ -80,7 +86,7 @@ class Source:
     width: int = 3
     delimiter: str = ","
     header: bool = False
-    gzipped: bool = False
+    packed: str = ""
     skip: int = 0
     names: tuple[str, ...] = ()
 
@@ -100,9 +106,13 @@ class Source:
 
     def open(self) -> IO[str]:
         """Open as text, decompressed, without its byte order mark."""
-        if self.gzipped:
-            return gzip.open(self.path, "rt", encoding="utf-8-sig", errors="replace", newline="")
-        return self.path.open("rt", encoding="utf-8-sig", errors="replace", newline="")
+        file = unpacked(self.path, self.packed) if self.packed else self.path.open("rb")
+        return io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
+
+
+def unpacked(path: Path, packed: str) -> bz2.BZ2File | gzip.GzipFile:
+    """Open what was compressed with "gzip" or "bzip2"."""
+    return bz2.open(path) if packed == "bzip2" else gzip.open(path)
 
 
 def parse_columns(text: str | None) -> dict[str, str]:
@@ -152,11 +162,13 @@ def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: 
         if head[:2] != b"PK":
             raise InputError(f"{path} is not an .npz file")
         return Source(path, kind, _fixed(path, columns, timestamp))
-    gzipped = head[:2] == b"\x1f\x8b"
-    text = decode_head(path, head, gzipped)
+    packed = packed_how(head)
+    text = decode_head(path, head, packed)
     if kind == "mtx":
-        return Source(path, kind, _fixed(path, columns, timestamp), gzipped=gzipped)
-    return _inspect_text(path, text, delimiter, columns, timestamp, gzipped)
+        return Source(path, kind, _fixed(path, columns, timestamp), packed=packed)
+    if kind == "json":
+        return _inspect_json(path, text, columns, timestamp, packed)
+    return _inspect_text(path, text, delimiter, columns, timestamp, packed)
 
 
 def read_head(path: Path) -> bytes:
@@ -171,14 +183,20 @@ def read_head(path: Path) -> bytes:
     return head
 
 
-def decode_head(path: Path, head: bytes, gzipped: bool) -> str:
+def packed_how(head: bytes) -> str:
+    """How a file that begins so is compressed: "gzip", "bzip2" or "" for not."""
+    magic = {"gzip": b"\x1f\x8b", "bzip2": b"BZh"}
+    return next((name for name, start in magic.items() if head.startswith(start)), "")
+
+
+def decode_head(path: Path, head: bytes, packed: str) -> str:
     """Return the beginning of a text file; refuse what is no text."""
-    if gzipped:
+    if packed:
         try:
-            with gzip.open(path) as file:
+            with unpacked(path, packed) as file:
                 head = file.read(_SAMPLE)
         except (OSError, EOFError) as error:
-            raise InputError(f"{path} is not a whole gzip file: {error}") from error
+            raise InputError(f"{path} is not a whole {packed} file: {error}") from error
     for magic, what in _MAGIC.items():
         if head.startswith(magic):
             raise InputError(f"{path} is {what}")
@@ -206,7 +224,7 @@ def _fixed(path: Path, columns: dict[str, str], timestamp: bool) -> dict[str, in
 
 
 def _inspect_text(
-    path: Path, text: str, delimiter: str | None, columns: dict[str, str], timestamp: bool, gzipped: bool
+    path: Path, text: str, delimiter: str | None, columns: dict[str, str], timestamp: bool, packed: str
 ) -> Source:
     every = re.split(r"\r\n|\n|\r", text)
     lines = [line for line in every if line.strip()]
@@ -223,7 +241,21 @@ def _inspect_text(
     names = [field.strip() for field in first] if header else None
     found = _assign(path, names, len(first), columns, timestamp)
     skip = every.index(lines[0]) + 1 if header else comments
-    return Source(path, "text", found, len(first), delimiter, header, gzipped, skip, tuple(names or ()))
+    return Source(path, "text", found, len(first), delimiter, header, packed, skip, tuple(names or ()))
+
+
+def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: bool, packed: str) -> Source:
+    """Look at the first line of JSON lines: an object, whose keys are the columns."""
+    first = next(line for line in text.splitlines() if line.strip())
+    try:
+        record = json.loads(first)
+        names = list(record.keys())
+    except (ValueError, AttributeError) as error:
+        raise InputError(
+            f"{path}, line 1: expected JSON lines, an object on each such as "
+            f'{{"user": 1, "item": 2, "rating": 3}}; found {first[:60]!r}'
+        ) from error
+    return Source(path, "json", _assign(path, names, len(names), columns, timestamp), packed=packed, names=tuple(names))
 
 
 def split_line(line: str, delimiter: str) -> list[str]:

@@ -138,7 +138,7 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
         if "\0" in text:
             raise InputError(f"{path} is not a text file: it contains zero bytes")
     else:
-        text = decode_head(path, head, gzipped)
+        text = decode_head(path, head, "gzip" if gzipped else "")
     lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
     if len(lines) > 1 and not text.endswith("\n"):
         lines.pop()  # may be cut by the sample
