@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from dsgmcmc.kernels.formula import Gradient
 from dsgmcmc.samplers.step_size import SamplerConfig
@@ -37,6 +37,16 @@ class GradientEstimator(ABC):
     fields: ClassVar[tuple[StateField, ...]] = ()
     scratch: ClassVar[tuple[str, ...]] = ()
     fixed_likelihood: ClassVar[bool] = False
+    #: Class of the densities on which it is there, if it is nowhere else.
+    densities: ClassVar[type | None] = None
+
+    def tables(self, density: Any, grid: int) -> tuple[StateField, ...]:
+        """Fields whose width depends on a density's data; `grid` is the number of iterations that see as many."""
+        return ()
+
+    def metrics(self) -> dict[str, float]:
+        """What it adds to a line of metrics."""
+        return {}
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
