@@ -42,13 +42,25 @@ def sample(
     ] = None,
     likelihood: Annotated[
         str | None,
-        typer.Option(help="gaussian, ordinal-logit or ordinal-probit: law of a rating.", show_default="gaussian"),
+        typer.Option(
+            help="gaussian, ordinal-logit or ordinal-probit: law of a rating; all-cells: of clicks.",
+            show_default="gaussian",
+        ),
+    ] = None,
+    zero_weight: Annotated[
+        float | None,
+        typer.Option(help="Of clicks, what every zero counts beside a click.", show_default="0.1 with all-cells"),
     ] = None,
     noise_precision: Annotated[
-        str | None, typer.Option(help="'sampled' or a value.", show_default="sampled; 1 with --prior fixed")
+        str | None,
+        typer.Option(help="'sampled' or a value.", show_default="sampled; 1 with --prior fixed, 30 of clicks"),
     ] = None,
     noise: Annotated[
         str | None, typer.Option(help="shared, by-user, by-item or both: whose noise differs.", show_default="shared")
+    ] = None,
+    row_scales: Annotated[
+        str | None,
+        typer.Option(help="no, user, item or both: whose rows may lie far from their prior means.", show_default="no"),
     ] = None,
     implicit_features: Annotated[
         str | None,
@@ -128,6 +140,9 @@ def sample(
     ] = "stop",
     log_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="A log for every process.")] = None,
     log_level: Annotated[str, typer.Option(metavar="debug|info|warning", help="What is logged.")] = "info",
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Compare the ratings with their checksums as they are read.")
+    ] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the resolved settings and costs, and stop.")
     ] = False,
@@ -145,6 +160,7 @@ def sample(
       mpirun -n 2 dsgmcmc sample ml-1m.h5 --out run --resume --until ess=400
       dsgmcmc sample ml-1m.h5 --out run --chains 4 --until rhat=1.01,ess=400
       dsgmcmc sample ml-1m.h5 --out run --likelihood ordinal-logit --noise both
+      dsgmcmc sample clicks.h5 --out run --likelihood all-cells
       dsgmcmc sample ml-1m.h5 --out run --set sampler.friction=0.8 --dry-run
     """
     options = context.params  # by the names of the settings: those of RunConfig and of Policy
@@ -161,7 +177,7 @@ def sample(
 
     def work() -> int:
         make = partial(Policy, **{field.name: options[field.name] for field in fields(Policy)})
-        job = Job(comm, RatingsSource(data), out, layers, resume, agree(comm, make, "sample"))
+        job = Job(comm, RatingsSource(data, verify), out, layers, resume, agree(comm, make, "sample"))
         return job.describe() if dry_run else job.run()
 
     launch.run_parallel(comm, work)

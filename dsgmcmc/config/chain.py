@@ -37,6 +37,8 @@ LATER = {
     "standardise": False,
     "implicit_features": "no",
     "features": "yes",
+    "zero_weight": None,
+    "row_scales": "no",
 }
 LATER_OF_SAMPLERS = {"gradient": None, "anchor_every": None, "metric": "fisher"}
 

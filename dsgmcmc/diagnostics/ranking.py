@@ -48,7 +48,7 @@ def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -
     at : int
         Length k of the lists.
     liked : float, optional
-        Least rating that is liked; default three quarters of the way up the scale.
+        Least rating that is liked; default three quarters of the way up the scale, and of clicks every one.
 
     Returns
     -------
@@ -75,14 +75,13 @@ def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -
         "lcb, z = 3": Ranking(at, "lcb", 3.0),
         "likely": Ranking(at, "likely", at_least=liked),
     }
-    lists = {name: _recommended(run, users, ranking, rated) for name, ranking in rules.items()}
-    counts = run.counts("item")
+    lists = {name: recommended(run, users, ranking, rated) for name, ranking in rules.items()}
     lists["exposure alone"] = _without_model(rated.exposure.of, users, rated, at)
-    lists["most popular"] = _without_model(lambda _: counts, users, rated, at)
-    surprise = -np.log2(np.maximum(counts, 1) / len(run.users))
+    lists["most popular"] = popular(run, users, rated, at)
+    surprise = -np.log2(np.maximum(run.counts("item"), 1) / len(run.users))
     found = []
     for name, items in lists.items():
-        averages = {measure: _average(values) for measure, values in measures(users, items, *pairs).items()}
+        averages = {measure: average(values) for measure, values in measures(users, items, *pairs).items()}
         shown = items[items >= 0]
         spread = {"coverage": len(np.unique(shown)) / len(run.items), "novelty": float(surprise[shown].mean())}
         found.append({"rule": name, **averages, **spread})
@@ -122,20 +121,27 @@ def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32)
     }
 
 
-def _average(values: Float64) -> dict[str, float]:
+def average(values: Float64) -> dict[str, float]:
     """Mean over users, with a normal 95 % interval."""
     half = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
     mean = float(values.mean())
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
 
-def _recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists:
+def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists:
+    """Items that each user is recommended."""
     lists = np.full((len(users), ranking.top), -1, np.int32)
     for rows, items, _ in recommend(run, users, ranking, rated):
         first = np.flatnonzero(np.diff(rows, prepend=-1))
         place = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
         lists[np.searchsorted(users, rows), place] = items
     return lists
+
+
+def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
+    """Items with the most training ratings that a user has not rated, for each."""
+    counts = run.counts("item")
+    return _without_model(lambda _: counts, users, rated, at)
 
 
 def _without_model(score_of: Callable[[Int32], Array], users: Int32, rated: Rated, at: int) -> Lists:

@@ -18,7 +18,9 @@ Summary = Mapping[str, Any]
 
 
 def result(summary: Summary) -> list[str]:
-    """Return the result of a run of ratings: RMSE beside the simplest predictors', coverage, agreement of chains."""
+    """Return the result of a run: RMSE beside the simplest predictors', coverage, agreement; of clicks its rankings."""
+    if summary.get("rankings"):
+        return _of_clicks(summary["rankings"])
     if summary.get("rmse_mean") is None:
         return ["no RMSE: no ratings were held out" if _has_draws(summary) else "no RMSE: no draw was made yet"]
     simple = summary.get("baselines")
@@ -39,6 +41,16 @@ def result(summary: Summary) -> list[str]:
             f"{chains['rhat_worst']:.3f} (worst of {chains['pairs']})"
         )
     return lines
+
+
+def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
+    """Measures of rankings, each beside what popularity alone has."""
+    return [
+        f"{name.replace('recall', 'Recall').replace('ndcg', 'NDCG')} of held-out clicks {found['mean']:.4f} "
+        f"({found['low']:.4f} to {found['high']:.4f}; by popularity {found['popular']:.4f})"
+        for name, found in rankings.items()
+        if name != "users"
+    ]
 
 
 def _has_draws(summary: Summary) -> bool:
@@ -65,6 +77,9 @@ def doubts(summary: Summary) -> list[str]:
     found = []
     if summary["reached"] and not _has_draws(summary) and min(summary["reached"]) >= summary["iterations"]:
         found.append("no draw was made, so nothing can be predicted: go on with --resume and more --iterations")
+    rankings = summary.get("rankings") or {}
+    if any(each["mean"] < each["popular"] for name, each in rankings.items() if name != "users"):
+        found.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
     if summary.get("rmse_mean") is None:
         return found
     simple = summary.get("baselines") or {}

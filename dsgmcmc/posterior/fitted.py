@@ -84,9 +84,9 @@ class FittedModel:
 
     @property
     def rmse_(self) -> float | None:
-        """RMSE on the held-out ratings; None without."""
+        """RMSE on the held-out ratings; None without, and for clicks."""
         run = self._fitted()
-        if not len(run.test_pairs()[0]):
+        if run.config.law.all_cells or not len(run.test_pairs()[0]):
             return None
         return float(np.sqrt(np.mean((run.test.rating - run.test.mean) ** 2)))
 

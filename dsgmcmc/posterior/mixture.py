@@ -72,7 +72,7 @@ def level_probabilities(run: Run, mixture: Mixture) -> Float32:
         If the ratings have no levels.
     """
     levels = run.levels
-    if levels is None:
+    if levels is None or run.config.law.all_cells:
         raise InputError(f"{run.path}: its ratings have no levels that could have probabilities")
     if run.config.law.has_levels:
         found = np.zeros((len(mixture.centre), len(levels)), np.float32)

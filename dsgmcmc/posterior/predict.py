@@ -150,7 +150,8 @@ class Predictor:
             self._both = [
                 {kind: np.concatenate([m.mean[kind], m.variance[kind]], axis=1) for kind in KINDS} for m in run.moments
             ]
-        if options.clip:
+        self._clip = options.clip and not run.config.law.all_cells  # scores have no range
+        if self._clip:
             try:
                 self._range = float(run.facts["minimum"]), float(run.facts["maximum"])
             except KeyError as error:
@@ -177,7 +178,7 @@ class Predictor:
                 whole[part] = values
         for values in (found.mean, found.low, found.high):
             values += np.float32(self.run.mean)
-            if self.options.clip:
+            if self._clip:
                 np.clip(values, *self._range, out=values)
         return found
 

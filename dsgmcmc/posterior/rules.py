@@ -89,9 +89,9 @@ class Ranking:
 
 
 def liked_from(run: Run) -> float:
-    """Return the least rating that counts as liked, if nobody says otherwise: three quarters up the scale."""
+    """Return the least rating that is liked, if nobody says otherwise: three quarters up the scale, or any click."""
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
-    return low + LIKED * (high - low)
+    return low if run.config.law.all_cells else low + LIKED * (high - low)
 
 
 def _noise_of(run: Run, draw: Draw, kind: str) -> Float32:

@@ -83,6 +83,10 @@ class FewRatings(Ratings):
         n = stop - start
         return 2 * np.arange(n + 1), np.tile(np.array([0, 1], np.int32), n), np.tile(self._values, n)
 
+    def columns(self, part: Part, start: int, stop: int) -> Int32:
+        """See `Ratings.columns`."""
+        return self.slab(part, start, stop)[1]
+
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
         """See `Ratings.feature_slab`; one feature of all."""
         n = stop - start

@@ -154,7 +154,7 @@ class VectorTarget:
         }
         l_i = curvature_bound(block, n, n, tau=1.0, **metric)
         c, lambda_, counts = {Factor.W: metric["c"]}, {Factor.W: metric["lambda_"]}, {block: n}
-        return Information(c, lambda_, 1.0, counts, counts, {block: l_i})
+        return Information(c, lambda_, 1.0, counts, counts, {block: l_i}, {Factor.W: precision})
 
     def second_moments(
         self,
@@ -165,6 +165,10 @@ class VectorTarget:
     ) -> dict[str, Float64]:
         """See `Target.second_moments`: the curvature that the density gives, which is a diagonal."""
         return unpack(pack(finish({Factor.W: np.diag(self.density.curvature / self.n_data)}), result), result)
+
+    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
+        """See `Target.own_squares`: the curvature that the density gives."""
+        self.block[out][:] = self.density.curvature @ axes[Factor.W] ** 2
 
     def sum(
         self,

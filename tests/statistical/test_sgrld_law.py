@@ -71,7 +71,8 @@ class Products:
     def information(self, position: str, bound: bool = True) -> Information:
         n = {self.w: self.h[position][:, 0] ** 2, self.h: self.w[position][:, 0] ** 2}
         one = {factor: np.ones(1) for factor in Factor}
-        return Information(one, one, self.noise_precision, n, n, {block: np.ones(len(n[block])) for block in n})
+        bound = {block: np.ones(len(n[block])) for block in n}
+        return Information(one, one, self.noise_precision, n, n, bound, one)
 
 
 def moments(tau: float, x: float) -> np.ndarray:

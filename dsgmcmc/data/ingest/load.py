@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.ingest.complaints import bad_row, complain_of_rows, complain_of_text
-from dsgmcmc.data.ingest.sources import IMPLICIT, Source
+from dsgmcmc.data.ingest.sources import Source
 from dsgmcmc.errors import InputError
 
 _ENTRIES = 2_000_000  # of an .npz at a time
@@ -84,9 +84,10 @@ def _time(source: Source) -> str:
 def _columns(source: Source, names: list[str]) -> str:
     """Return the select list that gives the columns `names` of a file their roles."""
     roles = {"user": "user_id", "item": "item_id", "rating": "rating", "timestamp": "time"}
-    return ", ".join(
+    found = [
         f'"{names[k].replace(chr(34), chr(34) * 2)}"::VARCHAR AS {roles[role]}' for role, k in source.columns.items()
-    )
+    ]
+    return ", ".join(found if "rating" in source.columns else [*found, "1 AS rating"])
 
 
 def _text(source: Source) -> str:
@@ -117,14 +118,15 @@ def _parquet(source: Source) -> str:
 
 def _matrix_market(source: Source) -> str:
     """Select the entries of a MatrixMarket file, whose fields any white space separates."""
-    skip, _ = _declared(source)
+    skip, _, pattern = _declared(source)
+    rating = "CASE WHEN len(f) = 2 THEN 1 END" if pattern else "CASE WHEN len(f) = 3 THEN f[3] END"
     lines = (
         f"read_csv(?, auto_detect = false, header = false, skip = {skip}, columns = {{'line': 'VARCHAR'}}, "
         f"delim = chr(1), quote = '', escape = '', compression = '{'gzip' if source.gzipped else 'none'}')"
     )
     return (
         f"SELECT {_index('f[1]')} AS user_id, {_index('f[2]')} AS item_id, "
-        "CASE WHEN len(f) = 3 THEN f[3] END AS rating "
+        f"{rating} AS rating "
         f"FROM (SELECT string_split_regex(trim(line), '\\s+') AS f FROM {lines} WHERE trim(line) <> '')"
     )
 
@@ -134,27 +136,25 @@ def _index(field: str) -> str:
     return f"CASE WHEN regexp_full_match({field}, '[0-9]+') THEN try_cast({field} AS BIGINT)::VARCHAR END"
 
 
-def _declared(source: Source) -> tuple[int, tuple[int, int, int]]:
-    """Return the number of lines before the entries, and the rows, columns and entries declared."""
+def _declared(source: Source) -> tuple[int, tuple[int, int, int], bool]:
+    """Return the lines before the entries, the rows, columns and entries declared, and whether they have no values."""
     with source.open() as file:
         words = file.readline().lower().split()
         if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or len(words) != 5:
             raise InputError(f"{source.path} is not a MatrixMarket file of a sparse matrix (coordinate format)")
-        if words[3] == "pattern":
-            raise InputError(f"{source.path} is a pattern, without ratings. {IMPLICIT}")
-        if words[3] not in ("real", "integer") or words[4] != "general":
+        if words[3] not in ("real", "integer", "pattern") or words[4] != "general":
             raise InputError(f"{source.path} is {words[3]} {words[4]}: a matrix of ratings is real general")
         for number, line in enumerate(file, 2):
             if line.strip() and not line.startswith("%"):
                 sizes = line.split()
                 if len(sizes) == 3 and all(size.isdecimal() for size in sizes):
-                    return number, (int(sizes[0]), int(sizes[1]), int(sizes[2]))
+                    return number, (int(sizes[0]), int(sizes[1]), int(sizes[2])), words[3] == "pattern"
                 raise InputError(f"{source.path}, line {number}: expected the sizes, found {line.strip()[:60]!r}")
     raise InputError(f"{source.path} has no sizes after its header")
 
 
 def _check_declared(connection: duckdb.DuckDBPyConnection, source: Source, before: int, n: int) -> None:
-    _, (rows, columns, entries) = _declared(source)
+    _, (rows, columns, entries), _ = _declared(source)
     if n != entries:
         raise InputError(f"{source.path} declares {entries} entries and has {n}: cut short?")
     outside = connection.execute(
@@ -176,8 +176,8 @@ def _load_npz(connection: duckdb.DuckDBPyConnection, source: Source, test: bool)
         elif matrix.format != "coo":
             raise ValueError(f"its format is {matrix.format}, not csr, csc or coo")
         matrix = matrix.tocoo()
-        if matrix.data.dtype.kind not in "fiu":
-            raise ValueError(f"its values are {matrix.data.dtype}. {IMPLICIT}")
+        if matrix.data.dtype.kind not in "fiub":
+            raise ValueError(f"its values are {matrix.data.dtype}")
     except Exception as error:  # zipfile, numpy and scipy raise whatever they meet
         raise InputError(f"{source.path} is not a SciPy sparse matrix: {error}") from error
     for start in range(0, matrix.nnz, _ENTRIES):

@@ -43,11 +43,14 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "parentasin", "isbn"),
         *("bookid", "songid", "trackid", "artistid", "businessid", "gameid", "animeid", "col", "column"),
     ),
-    "rating": ("rating", "ratings", "score", "stars", "value", "overall", "bookrating"),
+    "rating": (
+        *("rating", "ratings", "score", "stars", "value", "overall", "bookrating"),
+        *("count", "counts", "clicks", "plays", "purchases", "quantity"),
+    ),
     "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "ts"),
 }
 ROLES = tuple(NAMES)
-IMPLICIT = "Explicit ratings are modelled; implicit feedback (clicks, purchases, sets of liked items) is not"
+CLICKS = "of clicks, which have no ratings, name the others alone: --columns user=NAME,item=NAME"
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ class Source:
     path : Path
     kind : {"text", "parquet", "mtx", "npz"}
     columns : dict of str to int
-        Position, from 0, of the columns "user", "item", "rating" and, if wanted, "timestamp".
+        Position, from 0, of the columns "user", "item", "rating" and, if wanted, "timestamp". Without "rating" all
+        ratings are 1.
     width : int
         Number of columns of the file.
     delimiter, header, gzipped
@@ -86,7 +90,8 @@ class Source:
         if self.kind in ("mtx", "npz"):
             return "user row, item column"
         names = self.names or [f"column {k + 1}" for k in range(self.width)]
-        return ", ".join(f"{role} {names[k]}" for role, k in self.columns.items())
+        text = ", ".join(f"{role} {names[k]}" for role, k in self.columns.items())
+        return text if "rating" in self.columns else f"{text}, no rating: all are 1"
 
     @property
     def quote(self) -> str:
@@ -101,13 +106,13 @@ class Source:
 
 
 def parse_columns(text: str | None) -> dict[str, str]:
-    """Parse ``user=U,item=I,rating=R[,timestamp=T]``; U is a name in the header or a position from 1."""
+    """Parse ``user=U,item=I[,rating=R][,timestamp=T]``; U is a name in the header or a position from 1."""
     if text is None:
         return {}
     pairs = [(role.strip(), name.strip()) for role, _, name in (part.partition("=") for part in text.split(","))]
     roles = {role for role, name in pairs if name}
-    if len(roles) < len(pairs) or not {"user", "item", "rating"} <= roles <= set(ROLES):
-        raise InputError(f"--columns {text}: expected user=NAME,item=NAME,rating=NAME[,timestamp=NAME]")
+    if len(roles) < len(pairs) or not {"user", "item"} <= roles <= set(ROLES):
+        raise InputError(f"--columns {text}: expected user=NAME,item=NAME[,rating=NAME][,timestamp=NAME]")
     return dict(pairs)
 
 
@@ -263,6 +268,7 @@ def _assign(
 ) -> dict[str, int]:
     """Find the position of each role among the columns `names` (None: the file has no header)."""
     roles = ROLES if timestamp else ROLES[:3]
+    clicks = "rating" not in columns if columns else names is None and width == 2
     found: dict[str, int] = {}
     for role, name in columns.items():
         if names is not None and name in names:
@@ -274,17 +280,20 @@ def _assign(
             raise InputError(f"{path} has {have}, and no {name!r} that --columns names as {role}")
     if names is not None:
         plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
+        if not columns and not set(plain) - {name for role in ROLES if role != "rating" for name in NAMES[role]}:
+            clicks = True  # there is nothing else that could be a rating
         for role in roles:
             matches = [k for known in NAMES[role] for k, name in enumerate(plain) if name == known]
-            if role not in found and matches:
+            if role not in found and matches and not (clicks and role == "rating"):
                 found[role] = matches[0]
     elif not columns:
         found = {role: k for k, role in enumerate(roles) if k < width}
     have = f"columns {', '.join(names)}" if names is not None else f"{width} columns, no header"
+    roles = tuple(role for role in roles if not (clicks and role == "rating"))
     missing = [role for role in roles if role not in found]
     options = "--columns user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
     if missing == ["rating"]:
-        raise InputError(f"{path} has no rating column ({have}); name it with {options}. {IMPLICIT}")
+        raise InputError(f"{path} has no rating column ({have}); name it with {options}, or {CLICKS}")
     if missing:
         raise InputError(f"{path}: cannot tell which column is {', '.join(missing)} ({have}); use {options}")
     if len({found[role] for role in roles}) < len(roles):

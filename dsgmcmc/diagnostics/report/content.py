@@ -40,7 +40,7 @@ class Content:
     convergence : dict
         Of `dsgmcmc.diagnostics.convergence.diagnose`.
     calibration : dict or None
-        Of `dsgmcmc.diagnostics.calibration.calibration`; None without test ratings.
+        Of `dsgmcmc.diagnostics.calibration.calibration`; None without test ratings, and of clicks.
     forecast : Forecast or None
         Predictive distributions of the test ratings.
     z : (q,) float64
@@ -61,10 +61,15 @@ class Content:
     features: dict[str, Importance]
 
     @property
+    def of_clicks(self) -> bool:
+        """Whether the run is of clicks, which have rankings and no errors."""
+        return self.run.config.law.all_cells
+
+    @property
     def advice(self) -> list[str]:
         """What to know or do about this run, in words."""
         advice = [*doubts(self.summary), *self.convergence["warnings"]]
-        if self.calibration is None:
+        if self.calibration is None and not self.of_clicks:
             return [*advice, "no test ratings: nothing is known of accuracy and calibration (prepare --test-fraction)"]
         phases = self.summary.get("phases", {})
         total = sum(entry["mean"] for entry in phases.values())
@@ -96,7 +101,7 @@ def gather(run: Run, name: str) -> Content:
     for chain in sorted({line["chain"] for line in lines}):
         own = [line for line in lines if line["chain"] == chain]
         metrics[chain] = {name: np.array([line.get(name, np.nan) for line in own], np.float64) for name in METRICS}
-    has_test = len(run.test_pairs()[0]) > 0
+    has_test = len(run.test_pairs()[0]) > 0 and not settings.law.all_cells
     z = np.zeros(0)
     if has_test:
         z = (run.test.rating - run.test.mean) / np.sqrt(run.test.variance + run.test.noise_variance)

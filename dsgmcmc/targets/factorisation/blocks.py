@@ -82,6 +82,8 @@ class RatingBlocks:
         Factors whose features are read, too.
     levels : (R,) float64, optional
         All training ratings that there are, in ascending order: `train` then has their numbers in place of ratings.
+    clicks : bool
+        Whether `train` has 1 in the place of every rating.
 
     Attributes
     ----------
@@ -109,6 +111,7 @@ class RatingBlocks:
         standardise: bool = False,
         features: tuple[Factor, ...] = (),
         levels: Float64 | None = None,
+        clicks: bool = False,
     ) -> None:
         grid = ring.grid
         if grid > min(ratings.n_rows, ratings.n_cols):
@@ -117,6 +120,7 @@ class RatingBlocks:
                 f"{ratings.n_cols} columns"
             )
         self.n_data, self.n_test, self.centre, self._levels = ratings.nnz, ratings.nnz_test, centre, levels
+        self._clicks = clicks
         self.shape = (ratings.n_rows, ratings.n_cols)
         self.column_counts: Int64 = ratings.column_counts
         self.column_bounds = block_bounds(np.concatenate([[0], np.cumsum(self.column_counts)]), grid)
@@ -169,10 +173,9 @@ class RatingBlocks:
         """Read a range of rows in small slabs, so that little more memory is needed than what is kept."""
         bounds, grid = self.column_bounds, len(self.column_bounds) - 1
         slabs = [(start + a, start + b) for a, b in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)]
-        sizes = np.zeros(grid, np.int64)
+        block_of, sizes = np.repeat(np.arange(grid, dtype=np.int32), np.diff(bounds)), np.zeros(grid, np.int64)
         for first, last in slabs:
-            _, columns, _ = ratings.slab("train", first, last)
-            sizes += np.histogram(columns, bounds)[0]
+            sizes += np.bincount(block_of[ratings.columns("train", first, last)], minlength=grid)
         blocks = [
             RatingsBlock(np.zeros(stop - start + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32), m)
             for n, m in zip(sizes, np.diff(bounds).tolist(), strict=True)
@@ -183,9 +186,13 @@ class RatingBlocks:
                 split_columns(*ratings.slab("train", first, last), bounds, self.centre)
             ):
                 place = slice(filled[c], filled[c] + len(values))
+                if place.stop > sizes[c]:
+                    raise InputError(f"{ratings.path} has changed while it was read: start again")
                 blocks[c].indptr[first - start + 1 : last - start + 1] = filled[c] + indptr[1:]
                 if self._levels is not None:
                     values = np.searchsorted(self._levels, values).astype(np.float32)
+                if self._clicks:
+                    values = np.ones_like(values)
                 blocks[c].indices[place], blocks[c].values[place] = indices, values
                 filled[c] += len(values)
         return blocks
