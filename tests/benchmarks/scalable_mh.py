@@ -18,6 +18,7 @@ Firefly and Zig-Zag curves.
 from __future__ import annotations
 
 import argparse
+from itertools import product
 from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple
@@ -107,11 +108,11 @@ def figures(sizes: list[int], iterations: int, runs: int, out: Path | None) -> N
             found[label][n] = Measured(*np.mean(each, axis=0))
     for what in ("evaluations", "microseconds", "acceptance", "ess_per_second"):
         table({name: {n: getattr(m, what) for n, m in by_n.items()} for name, by_n in found.items()}, what)
-    for name in ("SMH-2, published bound", "SMH-2, whitened bound"):
-        large = [(n, m.evaluations) for n, m in found[name].items() if n >= 1 << 12 and m.evaluations > 0]
+    for name, first in product(("SMH-2, published bound", "SMH-2, whitened bound"), (12, 14)):
+        large = [(n, m.evaluations) for n, m in found[name].items() if n >= 1 << first and m.evaluations > 0]
         if len(large) > 1:
             slope = np.polyfit(*np.log(np.array(large)).T, 1)[0]
-            print(f"\n{name}: slope of the evaluations from 2^12 on {slope:.2f} (expected -0.5)")
+            print(f"\n{name}: slope of the evaluations from 2^{first} on {slope:.2f} (expected -0.5)")
     if out is not None:
         draw(found, out)
 

@@ -14,6 +14,7 @@ from mpi4py import MPI
 from scipy.stats import norm
 from support import digest, metrics
 
+from dsgmcmc import DensityRun
 from dsgmcmc.config.layers import Layers, build
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import InputError
@@ -216,7 +217,9 @@ def test_a_run_that_was_stopped_has_the_same_bits(name: str, tmp_path: Path) -> 
             assert Job(MPI.COMM_SELF, source, tmp_path / run, layers, resume=True).run() == 0
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
     lines = metrics(tmp_path / "two")
-    assert lines[0]["iteration"] == 1
+    seen = [line["iteration"] for line in lines if line["chain"] == 1]
+    assert seen == [1, *range(16, 100, 16)]  # however many are made at once
+    assert DensityRun(tmp_path / "two").theta.shape == (2, 16, 2)
     assert all(line["evaluations"] >= 0 and 0 <= line["acceptance"] <= 1 for line in lines)
 
 
