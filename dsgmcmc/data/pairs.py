@@ -15,8 +15,9 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.load import scalar
-from dsgmcmc.data.ingest.sources import NAMES, decode_head, read_head, split_line
+from dsgmcmc.data.ingest.sources import decode_head, read_head, split_line
 from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array

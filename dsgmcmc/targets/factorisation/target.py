@@ -258,9 +258,7 @@ class FactorTarget:
     def reset(self) -> None:
         """See `RunTarget.reset`."""
         self.hyperparameters = self.model.start(len(self.positions))
-        self.likelihood.start(self.blocks())
-        self.row_scales.start(self.blocks())
-        for part in self.prior_means:
+        for part in (self.likelihood, self.row_scales, *self.prior_means):
             part.start(self.blocks())
         for block in self.blocks():
             if SHIFT.name in block.arrays:
@@ -308,8 +306,8 @@ class FactorTarget:
 
     def drawn_fields(self, position: str) -> dict[str, str]:
         """See `RunTarget.drawn_fields`."""
-        more = (*self.likelihood.drawn, *(field.name for part in self.prior_means for field in part.fields))
-        return {position: "theta"} | {name: name for name in more}
+        means = (field.name for part in self.prior_means for field in part.fields)
+        return {position: "theta"} | {name: name for name in (*self.likelihood.drawn, *means)}
 
     def unit(self, field: str) -> Array | float:
         """See `RunTarget.unit`."""

@@ -12,9 +12,10 @@ from typing import Any
 
 import duckdb
 
+from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.features.movielens import FILES
 from dsgmcmc.data.ingest.load import scalar
-from dsgmcmc.data.ingest.sources import NAMES, decode_head, read_head, split_line
+from dsgmcmc.data.ingest.sources import decode_head, read_head, split_line
 from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64, Int64
