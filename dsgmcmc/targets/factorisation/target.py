@@ -258,7 +258,9 @@ class FactorTarget:
     def reset(self) -> None:
         """See `RunTarget.reset`."""
         self.hyperparameters = self.model.start(len(self.positions))
-        for part in (self.likelihood, self.row_scales, *self.prior_means):
+        self.likelihood.start(self.blocks())
+        self.row_scales.start(self.blocks())
+        for part in self.prior_means:
             part.start(self.blocks())
         for block in self.blocks():
             if SHIFT.name in block.arrays:
@@ -315,9 +317,8 @@ class FactorTarget:
 
     def parameters(self) -> dict[str, Float64]:
         """See `RunTarget.parameters`."""
-        found = self.hyperparameters.of(self.subchain) | self.row_scales.parameters.arrays()
-        for part in self.prior_means:
-            found |= part.parameters.arrays()
+        own = (self.row_scales.parameters, *(part.parameters for part in self.prior_means))
+        found = self.hyperparameters.of(self.subchain) | {k: v for each in own for k, v in each.arrays().items()}
         return in_rating_units(found, self.model.scale, self.model.unit) | self.likelihood.parameters()
 
     def find_divergence(self, position: str) -> str:
