@@ -69,14 +69,6 @@ class BPMF(FittedModel, Estimator):
     ----------
     run_ : Run
         The run, with moments, draws and traces by users and items.
-    users_, items_ : (n,) arrays
-        Original names.
-    mean_ : float
-        What was subtracted from the ratings.
-    levels_ : (R,) float64 or None
-        Ratings that there are; None if they are more than 100.
-    rmse_ : float or None
-        On the held-out ratings; None without `test_fraction`.
     n_features_in_ : int
         2: user and item.
 

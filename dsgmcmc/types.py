@@ -43,10 +43,12 @@ class Purpose(IntEnum):
     IMPLICIT_FIT = 4
     IMPLICIT = 5
     IMPLICIT_UNKNOWN = 6
+    METROPOLIS = 0x4D
     HYPERPARAMETERS = 0x147
     NU = 0x6E75
     SCHEDULE = 0x5C4ED
     THRESHOLDS = 0x7E5
+    PROPOSAL = 0x94A7
 
 
 class Factor(IntEnum):

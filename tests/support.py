@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -175,7 +174,7 @@ def factor_target(
         likelihood(model.rank, model.biases, bool(model.heteroscedastic), levels, background=background),
         prior_means,
         fields=sampler.kept,
-        scratch=sampler.scratch,
+        scratch=sampler.working,
         positions=sampler.positions,
         stream=Stream(seed, 0),
         frozen=frozen,
@@ -309,8 +308,7 @@ def spoil(shard: Path) -> None:
 
 def metrics(run_directory: Path) -> list[dict[str, Any]]:
     """Lines of a run's ``metrics.jsonl``."""
-    text = (run_directory / "metrics.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return RunDirectory(run_directory).metrics()
 
 
 # ---------------------------------------------------------------------- faults

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -26,6 +26,8 @@ def automatic_rank(ratings: int, rows_and_columns: int) -> int:
 
 class ModelConfig(BaseModel):
     """The model: rank, priors, likelihood and noise."""
+
+    of_densities: ClassVar[bool] = False
 
     rank: Rank | Literal["auto"] = Field("auto", description="number K of latent dimensions")
     prior: PriorName = "normal-gamma"
@@ -122,6 +124,13 @@ class RunConfig(ModelConfig, ChainConfig):
             raise InputError(
                 f"--sampler {self.sampler.name} draws from normal laws, which rows do not have with the "
                 f"{self.likelihood} likelihood: choose a sampler that steps along gradients, such as {DEFAULT_SAMPLER}"
+            )
+        if self.sampler.kind.estimator(self.sampler.config).fixed_likelihood and (
+            self.noise != "shared" or not self.law.has_noise
+        ):
+            raise InputError(
+                f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, which noise "
+                "scales or thresholds would change: leave out noise and likelihood, or take another gradient"
             )
 
     def _check_all_cells(self) -> None:

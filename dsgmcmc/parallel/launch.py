@@ -18,6 +18,7 @@ from dsgmcmc.errors import (
     DivergenceError,
     InputError,
     WriteError,
+    plain,
 )
 from dsgmcmc.parallel.machine import THREAD_VARIABLES, cpu_quota
 
@@ -147,11 +148,11 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     except DivergenceError as error:
         code = EXIT_FAILURE
         if at_root:
-            print(f"dsgmcmc: {error}", file=sys.stderr)
+            print(plain(f"dsgmcmc: {error}"), file=sys.stderr)
     except AgreedError as error:
         code = EXIT_FAILURE if isinstance(error, WriteError) else EXIT_USAGE
         if at_root:
-            print(f"dsgmcmc: {error}", file=sys.stderr)
+            print(plain(f"dsgmcmc: {error}"), file=sys.stderr)
     except BaseException as error:
         if comm.size == 1 and isinstance(error, InputError):
             raise

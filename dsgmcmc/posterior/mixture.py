@@ -89,8 +89,11 @@ def at_least(run: Run, mixture: Mixture, bound: float) -> Float32:
     """Probability of a rating of at least `bound`, (q,) float32."""
     levels = run.levels
     if levels is not None:
-        found: Float32 = level_probabilities(run, mixture)[:, levels >= bound - 1e-9].sum(axis=1, dtype=np.float32)
-        return found
+        reached = levels >= bound - 1e-9
+        if run.config.law.has_levels or reached.all() or not reached.any():
+            found: Float32 = level_probabilities(run, mixture)[:, reached].sum(axis=1, dtype=np.float32)
+            return found
+        bound = float(levels[reached][0] + levels[~reached][-1]) / 2  # from where on it is rounded to the level
     return (1 - _below(run, mixture, bound)).astype(np.float32)
 
 

@@ -78,7 +78,7 @@ class Costs:
         width = _width(config, described)
         # columns of a draw: theta, the noise scale, the implicit features
         drawn = d + int(heteroscedastic) + d * len(_implicit_fields(config))
-        state = (rows + columns) * (width + d * len(config.make_sampler().scratch)) * 4
+        state = (rows + columns) * (width + d * len(config.make_sampler().working)) * 4
         moments = (rows + columns) * drawn * MOMENTS * 4
         levels = ratings.levels(MAX_LEVELS) if config.law.has_levels else None
         noises = TEST_NOISE_BYTES * int(heteroscedastic)

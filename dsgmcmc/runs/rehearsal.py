@@ -56,8 +56,7 @@ def _iterate(config: ResolvedChain, make_target: MakeTarget) -> None:
     target.reset()
     sampler.start(target, config.initial_sd)
     for iteration in sorted({0, 1, config.burn_in, config.burn_in + 1}):
-        target.begin(iteration)
-        sampler.step(target, iteration)
+        sampler.advance(target, iteration, 1)
         position = sampler.position(iteration)
         target.find_divergence(position)
         draw = draws.next(iteration + 1, 1.0)

@@ -45,7 +45,9 @@ class Sampler(ABC, Generic[C]):
     gradients: ClassVar[tuple[str, ...]] = ("part",)
     #: Whether it draws rows from their laws given everything else, which are then to be normal.
     draws_conditionals: ClassVar[bool] = False
-    #: Arrays of the shape of theta that need not travel with a block; gradients are taken into the first.
+    #: Class of the densities that it samples, if it samples nothing else.
+    densities: ClassVar[type | None] = None
+    #: Arrays of the shape of theta that are not kept with a block; gradients are taken into the first.
     scratch: tuple[str, ...] = ("g",)
     #: Settings of the run that suit this sampler, where they are not those of all.
     defaults: ClassVar[dict[str, Any]] = {}
@@ -53,7 +55,7 @@ class Sampler(ABC, Generic[C]):
     def __init__(self, config: C, burn_in: int) -> None:
         self.config = config
         self.burn_in = burn_in
-        self.gradient = self.estimator(config)()
+        self.gradient = self.estimator(config).of(config, burn_in)
         self.replicated: tuple[Replicated, ...] = ()
 
     @property
@@ -65,6 +67,11 @@ class Sampler(ABC, Generic[C]):
     def kept(self) -> tuple[StateField, ...]:
         """The sampler's fields, and those of its gradient estimator."""
         return (*self.fields, *self.gradient.fields)
+
+    @property
+    def working(self) -> tuple[str, ...]:
+        """Arrays of the shape of theta that are not kept: `scratch`, and those of the gradient estimator."""
+        return (*self.scratch, *self.gradient.scratch)
 
     @property
     def positions(self) -> tuple[str, ...]:
@@ -96,6 +103,10 @@ class Sampler(ABC, Generic[C]):
             raise InputError(
                 f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}"
             )
+        if config.anchor_every and name != "control-variate":
+            raise InputError(
+                "sampler.anchor_every is of control variates: leave it out, or --set sampler.gradient=control-variate"
+            )
         return GRADIENTS[name]
 
     @classmethod
@@ -120,6 +131,15 @@ class Sampler(ABC, Generic[C]):
                 f"{what} needs parts that are drawn independently: those of the {schedule} schedule make up for each "
                 f"other within a sweep, and the chain would be too cold. Use --schedule random, or {otherwise}"
             )
+
+    @classmethod
+    def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
+        """Raise `InputError` where a correction for the noise of plain parts would be wrong."""
+        if config.gradient == "control-variate":
+            raise InputError(
+                "sampler.noise_correction is for the noise of plain parts: leave it out, or take sampler.gradient=part"
+            )
+        cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
 
     @classmethod
     def default_thin(cls, config: C, grid: int) -> int:
@@ -149,6 +169,19 @@ class Sampler(ABC, Generic[C]):
     def weight(self, target: Target, iteration: int) -> float:
         """Weight of the draw of `iteration` in averages: its step [Simsekli 2016, eq. 12]."""
         return self.step_size(target, iteration)
+
+    def at_once(self, target: Target) -> int:
+        """How many iterations a chain may ask `advance` for without listening to signals."""
+        return 1
+
+    def advance(self, target: Target, first: int, count: int) -> None:
+        """Make `count` iterations from number `first` on. Collective.
+
+        However many are made at once, the states after them are the same.
+        """
+        for iteration in range(first, first + count):
+            target.begin(iteration)
+            self.step(target, iteration)
 
     @abstractmethod
     def step(self, target: Target, iteration: int) -> None:

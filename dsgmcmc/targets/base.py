@@ -98,17 +98,20 @@ class Target(Protocol):
     def noise_precision(self) -> float:
         """Tau as it is now; 1 where there is none."""
 
+    def begin(self, iteration: int) -> None:
+        """Begin an iteration."""
+
     def blocks(self) -> Iterator[ParameterBlock]:
         """All blocks of parameters that rest here."""
 
     def visit(self, send: bool = False) -> Iterator[Cell]:
         """Cells of this iteration's part; with `send` its blocks then go where the next part needs them. Collective."""
 
-    def full_gradient(self, position: str, out: str) -> None:
+    def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
         """Gradient of the likelihood's energy over all the data at a frozen state. Collective.
 
         `out` of every block is set to the gradient at noise precision 1 and without the prior, which may be drawn
-        before it is read.
+        before it is read; `errors` as in `Cell.gradient`.
         """
 
     def all_data_seen(self) -> None:
@@ -216,9 +219,6 @@ class Recorder(Protocol):
 
 class RunTarget(Target, Protocol):
     """The target as a chain sees it: what it takes to iterate, record, save, resume and stop it."""
-
-    def begin(self, iteration: int) -> None:
-        """Begin an iteration."""
 
     def reset(self) -> None:
         """Set everything but the sampler's fields as it is before the first iteration."""

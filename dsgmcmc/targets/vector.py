@@ -133,7 +133,7 @@ class VectorTarget:
         """See `Target.visit`."""
         yield VectorCell(self)
 
-    def full_gradient(self, position: str, out: str) -> None:
+    def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
         """See `Target.full_gradient`."""
         self.block[out][:] = self.density.gradient(self.block[position])
 
@@ -178,7 +178,7 @@ class VectorTarget:
     # ------------------------------------------------------------------ what a run uses
 
     def begin(self, iteration: int) -> None:
-        """See `RunTarget.begin`."""
+        """See `Target.begin`."""
         self.stream.iteration = iteration
 
     def reset(self) -> None:

@@ -49,7 +49,7 @@ class Products:
 
     def __init__(self, sampler: Sampler[Any], pairs: int) -> None:
         self.stream = Stream(1, 0)
-        layout = Layout((*sampler.kept, *map(StateField, sampler.scratch)), 1)
+        layout = Layout((*sampler.kept, *map(StateField, sampler.working)), 1)
         self.w, self.h = (self._block(layout, factor, pairs) for factor in Factor)
 
     def _block(self, layout: Layout, factor: Factor, n: int) -> ParameterBlock:

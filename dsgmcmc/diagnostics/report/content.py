@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,16 @@ import numpy as np
 from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.diagnostics.forecasts import Forecast, forecast_of
+from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.diagnostics.verdict import doubts
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.features import Importance, importance
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import scalar_traces
 from dsgmcmc.types import Float64
+
+#: Of the metrics of a run, those that are drawn.
+METRICS = ("iteration", "time_s", "rmse", "rmse_mean")
 
 
 @dataclass(frozen=True)
@@ -88,19 +91,16 @@ def gather(run: Run, name: str) -> Content:
     """
     path = run.directory.summary_file
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}): the run was ended before it could write it") from error
+        summary, _ = read_summary(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing: the run was ended before it could write it") from error
     settings = run.config
     summary |= {"reached": run.directory.reached(settings.chains), "iterations": settings.iterations}
     metrics: dict[int, dict[str, Float64]] = {}
     lines = run.directory.metrics()
     for chain in sorted({line["chain"] for line in lines}):
         own = [line for line in lines if line["chain"] == chain]
-        names = [key for key, value in own[0].items() if key != "chain" and not isinstance(value, str | list | dict)]
-        metrics[chain] = {
-            key: np.array([np.nan if line.get(key) is None else line[key] for line in own], np.float64) for key in names
-        }
+        metrics[chain] = {name: np.array([line.get(name, np.nan) for line in own], np.float64) for name in METRICS}
     has_test = len(run.test_pairs()[0]) > 0 and not settings.law.all_cells
     z = np.zeros(0)
     if has_test:

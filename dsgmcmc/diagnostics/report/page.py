@@ -131,7 +131,7 @@ def _head(content: Content) -> str:
         f"{ending(summary)}. {config.sampler.name}, rank {config.rank}; {', '.join(sizes)}. {summary.get('time', '')}"
     )
     return (
-        f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{facts}</p>'
+        f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{html.escape(facts)}</p>'
         f'<div class="tiles">{shown}</div>{advice}</header>'
     )
 

@@ -39,6 +39,7 @@ class DensitySource:
     """
 
     unit = "data"
+    resolved = ResolvedChain
 
     def __init__(self, density: Density) -> None:
         self.density = density
@@ -56,10 +57,6 @@ class DensitySource:
         """See `Source.build`."""
         return build_chain(*layers)
 
-    def read(self, settings: Mapping[str, Any]) -> ResolvedChain:
-        """See `Source.read`."""
-        return ResolvedChain.of(settings)
-
     def finest_grid(self) -> None:
         """See `Source.finest_grid`; which grids are too fine depends on the sampler: `check`."""
 
@@ -67,6 +64,9 @@ class DensitySource:
         """See `Source.check`."""
         if config.sampler.kind.draws_conditionals:
             raise InputError(NOT_CONDITIONAL)
+        needed = config.sampler.kind.densities or object
+        if not isinstance(self.density, needed):
+            raise InputError(f"sampler {config.sampler.name} samples a {needed.__name__}, which {self.name} is not")
         if processes > 1:
             raise InputError(
                 f"{processes} processes cannot share a chain of a density: start at most {config.chains}, or ask for "
@@ -122,9 +122,9 @@ class DensitySource:
 
     def headline(self, summary: Mapping[str, Any]) -> list[str]:
         """See `Source.headline`."""
-        if not summary["draws"]:
+        if not summary.get("draws"):
             return ["no draws yet"]
-        return [f"{summary['draws']:,} draws, mean energy {summary['energy']:.6g}"]
+        return [f"{summary['draws']:,} draws, mean energy {summary.get('energy', float('nan')):.6g}"]
 
 
 def sample_density(

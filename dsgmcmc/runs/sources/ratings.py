@@ -30,6 +30,7 @@ from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.runs.sources.fitness import check_levels, warn_of_small_data, warn_of_values
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.storage.facts import made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
@@ -62,6 +63,7 @@ class RatingsSource:
     """
 
     unit = "ratings"
+    resolved = ResolvedConfig
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,10 +91,6 @@ class RatingsSource:
             log.info("no test ratings to follow: the run makes %s", DEFAULT_LENGTH)
             suited["iterations"] = DEFAULT_LENGTH
         return asked.model_copy(update=suited)
-
-    def read(self, settings: Mapping[str, Any]) -> ResolvedConfig:
-        """See `Source.read`."""
-        return ResolvedConfig.of(settings)
 
     def finest_grid(self) -> int:
         """See `Source.finest_grid`."""
@@ -125,10 +123,9 @@ class RatingsSource:
         """See `Source.prepare`: writes the names of users and items, and scores the simplest predictors once."""
         known = run.read_settings()[1].get("baselines") if run.settings_file.exists() else None
         with open_ratings(self.path) as ratings:
-            write_index(run, ratings, config.hash(), comm)
             levels = ratings.levels(MAX_LEVELS)
             scored = ratings.nnz_test and not config.law.all_cells
-            return {
+            facts = {
                 "data": str(self.path.absolute()),
                 "mean": _centre(config, ratings),
                 "minimum": ratings.minimum,
@@ -139,6 +136,8 @@ class RatingsSource:
                 "test_ratings": ratings.nnz_test,
                 **({"baselines": known or baselines(ratings)} if scored else {}),
             }
+            write_index(run, ratings, config.hash(), made_with(facts), comm)
+            return facts
 
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
@@ -276,7 +275,7 @@ def make_factorisation(
         config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight),
         prior_means,
         fields=sampler.kept,
-        scratch=sampler.scratch,
+        scratch=sampler.working,
         positions=sampler.positions,
         stream=Stream(config.seed, chain),
         curvature_by_row=config.model_version > 1 or bool(shifted),

@@ -106,6 +106,7 @@ class HAMCMC(Sampler[HAMCMCConfig]):
     """Hessian-approximated MCMC."""
 
     Config = HAMCMCConfig
+    gradients = ("part", "control-variate")
     scratch = ("g", "g2")
 
     def __init__(self, config: HAMCMCConfig, burn_in: int) -> None:
@@ -180,9 +181,11 @@ class HAMCMC(Sampler[HAMCMCConfig]):
         scalars = self._scalars(target, iteration)
         changing = self.diagonal and iteration < self.burn_in
         products = self._all_products if changing else self._new_products
-        partials = {}
+        gradient, partials = self.gradient, {}
+        assert isinstance(gradient, PartGradient)
+        gradient.begin(target, source)
         for cell in target.visit():
-            cell.gradient(source, "g", prior=False)
+            gradient.take(target, cell, source, prior=False)
             for block in cell.blocks:
                 sums = block.update(products, theta=source, **bind, **scalars)
                 partials[block] = {"products": np.array([sums[name] for name in products.sums])}
@@ -193,10 +196,11 @@ class HAMCMC(Sampler[HAMCMCConfig]):
                 if source != here:
                     block[here][:] = block[source]
                 block.update(self._move, theta=here, **bind, **basis, **scalars)
-            cell.gradient(here, "g2", prior=False, errors=False)  # the same part, before anything is sent
+            # of the same part, before anything is sent
+            gradient.take(target, cell, here, "g2", prior=False, errors=False)
             for block in cell.blocks:
-                block.update(self._pair, theta=here, y=bind["y0"], g="g", g2="g2", s=bind["s0"], **scalars)
-        PartGradient.finish(target)
+                block.update(self._pair, theta=here, y=bind["y0"], g="g", s=bind["s0"], **scalars)
+        gradient.finish(target)
 
     def _scalars(self, target: Target, iteration: int) -> dict[str, float]:
         config, n = self.config, target.n_data
@@ -264,9 +268,9 @@ class HAMCMC(Sampler[HAMCMCConfig]):
         return self._products(lambda a, b: True)
 
     def _products(self, wanted: Callable[[int, int], bool]) -> Formula:
-        """Complete g by the prior and follow it with v; then dot products, among them those of `wanted` pairs."""
+        """Keep the gradient in g, and follow it with v; then dot products, among them those of `wanted` pairs."""
         ages = range(self.pairs)
-        lines = ["g = g + grad_prior"]
+        lines = ["g = grad"]
         if self.diagonal:  # with alpha = 1 v stays as it is
             lines += ["v = alpha * v + (1 - alpha) * (g * per_n) * (g * per_n)"]
         terms = {}
@@ -293,5 +297,5 @@ class HAMCMC(Sampler[HAMCMCConfig]):
 
     @cached_property
     def _pair(self) -> Formula:
-        """Complete y, the difference of the gradients, by the second one's prior and the trust region."""
-        return Formula(f"{self._h}\ny = g2 + grad_prior - g + trust * b * s")
+        """The difference of the gradients, and the trust region."""
+        return Formula(f"{self._h}\ny = grad - g + trust * b * s")

@@ -51,7 +51,7 @@ class PSGLD(Sampler[PSGLDConfig]):
     """Preconditioned stochastic gradient Langevin dynamics."""
 
     Config = PSGLDConfig
-    gradients = ("part", "full")
+    gradients = ("part", "full", "control-variate")
 
     @property
     def fields(self) -> tuple[StateField, ...]:

@@ -86,7 +86,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
     """Stochastic gradient Hamiltonian Monte Carlo."""
 
     Config = SGHMCConfig
-    gradients = ("part", "full")
+    gradients = ("part", "full", "control-variate")
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 50.0, "initial_sd": 0.14, "hyper_start": 15}
 
     def __init__(self, config: SGHMCConfig, burn_in: int) -> None:
@@ -122,7 +122,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
                     "sampler.noise_correction: friction in the metric vanishes where the parts' noise is largest: use "
                     "--set sampler.friction=constant"
                 )
-            cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
+            cls.corrects_noise(config, schedule, grid)
             damp = exp(-config.gamma * h)
             added = {"baoa": (1 - damp) / (1 + damp) * 4, "published": 2 * config.gamma * h}[config.splitting]
             if 2 * config.step_size * parts > added:

@@ -91,6 +91,7 @@ class SGNHT(Sampler[SGNHTConfig]):
     """Stochastic gradient Nose-Hoover thermostats."""
 
     Config = SGNHTConfig
+    gradients = ("part", "control-variate")
     defaults: ClassVar[dict[str, Any]] = {
         "prior_precision": 50.0,
         "initial_sd": 0.14,
@@ -146,9 +147,11 @@ class SGNHT(Sampler[SGNHTConfig]):
 
     def _step_of_all(self, target: Target, h: float) -> None:
         """All elements have one: blocks stay until the sums over them are known. Collective."""
-        squares = {}
+        gradient, squares = self.gradient, {}
+        assert isinstance(gradient, PartGradient)
+        gradient.begin(target, "theta")
         for cell in target.visit():
-            cell.gradient("theta", "g")
+            gradient.take(target, cell, "theta")
             for block in cell.blocks:
                 squares[block] = self.metric.update(target, block, self.kick, h)["square"]
         self._heat_all(target, squares, h)
@@ -157,7 +160,7 @@ class SGNHT(Sampler[SGNHTConfig]):
         self._heat_all(target, squares, h)
         for _ in target.visit(send=True):
             pass
-        PartGradient.finish(target)
+        gradient.finish(target)
 
     def _rub(self, target: Target, block: ParameterBlock, h: float, xi: Float64) -> Float64:
         """Friction and noise for h, and the second half of the drift; |r|^2 of every row after it, (n,)."""

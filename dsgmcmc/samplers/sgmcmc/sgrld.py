@@ -54,7 +54,7 @@ class SGRLD(Sampler[SGRLDConfig]):
     """Stochastic gradient Riemannian Langevin dynamics."""
 
     Config = SGRLDConfig
-    gradients = ("part", "full")
+    gradients = ("part", "full", "control-variate")
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 50.0, "initial_sd": 0.14, "hyper_start": 15}
 
     def __init__(self, config: SGRLDConfig, burn_in: int) -> None:
@@ -68,7 +68,7 @@ class SGRLD(Sampler[SGRLDConfig]):
         """Refuse what would sample another law."""
         if not config.noise_correction:
             return
-        cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
+        cls.corrects_noise(config, schedule, grid)
         parts = cls.sweep_length(config, grid) - 1
         if config.step_size * parts > 2:
             raise InputError(

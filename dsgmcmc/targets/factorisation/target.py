@@ -132,13 +132,13 @@ class FactorTarget:
         for cell in self.circulation.visit(self.stream.iteration, send):
             yield FactorCell(self, cell)
 
-    def full_gradient(self, position: str, out: str) -> None:
-        """See `Target.full_gradient`. The columns must be at home."""
+    def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
+        """See `Target.full_gradient`."""
         for block in self.blocks():
             block[out].fill(0.0)
         kept = [field.name for field in self.likelihood.fields]
         for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept)):
-            self.add_gradient(cell, position, out, 1.0, 1.0)
+            self.add_gradient(cell, position, out, 1.0, float(errors))
         if self.likelihood.background is not None:
             background.add_gradient(self.circulation, self.likelihood.background, position, out)
 
@@ -237,7 +237,7 @@ class FactorTarget:
     # ------------------------------------------------------------------ what a run uses
 
     def begin(self, iteration: int) -> None:
-        """See `RunTarget.begin`."""
+        """See `Target.begin`."""
         self.stream.iteration = iteration
         if iteration % self.sweep_length == 0:  # tau is drawn from the errors of one sweep, however rarely
             self.squared_error[:] = 0.0

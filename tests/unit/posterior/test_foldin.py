@@ -9,11 +9,13 @@ from runs import SETTINGS, make_run
 from support import sample
 
 from dsgmcmc.data.ingest import prepare_ratings
-from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
+from dsgmcmc.posterior.new_ratings import fold_in
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.recommend import Ranking, recommend
+from dsgmcmc.posterior.rated import own_ratings
+from dsgmcmc.posterior.recommend import recommend
+from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.run import open_run
 
 
@@ -157,8 +159,24 @@ def test_fold_in_is_nearly_as_good_as_training(tmp_path):
     assert errors["without"] < 1.05 * errors["with"]
 
 
-def test_known_names_are_refused(run):
-    """Their row is already there, and has seen other ratings."""
-    vocabulary = Vocabulary("user", run.users.ids[:2])
-    with pytest.raises(InputError, match="known to the run"):
-        FoldIn(run, "user", vocabulary, np.array([0, 1]), np.int32([0, 1]), np.array([1.0, 2.0]))
+@pytest.mark.parametrize("kind", ["user", "item"])
+def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
+    """Those that it was sampled from, one of which is given anew, and one more; the unknown is left out, and said."""
+    other = {"user": "item", "item": "user"}[kind]
+    row = 3
+    with run.open_ratings() as ratings:
+        before = own_ratings(ratings, kind, np.int32([row]))
+    new = int(np.setdiff1d(np.arange(len(run.vocabulary(other))), before.others)[0])
+    others = run.vocabulary(other).ids[[before.others[0], new]].tolist()
+    names = np.full(3, run.vocabulary(kind).ids[row])
+    folded, notes = fold_in(run, kind, names, np.array([*others, -77]), np.array([1.0, 5.0, 3.0]))
+    assert notes == [f"1 rating(s) left out: one {other} is unknown to the run: -77"]
+    mine, values = np.append(before.others, new).astype(np.int32), np.append(before.values, 5.0)
+    values[0] = 1.0
+    vocabulary = Vocabulary(kind, names[:1])
+    expected = FoldIn(run, kind, vocabulary, np.zeros(len(mine), int), mine, values)
+    for number in (0, len(run.draws) - 1):
+        found, wanted = folded.rows(number, np.array([0])), expected.rows(number, np.array([0]))
+        np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found.covariance, wanted.covariance, rtol=1e-9, atol=1e-12)
+    assert set(folded.rated(0).tolist()) == set(mine.tolist())
