@@ -31,7 +31,7 @@ from dsgmcmc.posterior.run import Run, open_run
 
 TAU, ZERO_WEIGHT = (10.0, 30.0, 100.0), (0.03, 0.1, 0.3)
 ALPHA, REGULARIZATION = (3.0, 10.0, 30.0), (1.0, 10.0, 30.0, 100.0)
-DEFAULTS = (30.0, 0.1), (3.0, 30.0)
+DEFAULTS = (30.0, 0.1), (30.0, 100.0)
 
 ALS = """
 import sys
