@@ -90,7 +90,7 @@ class Ranking:
 
 
 def liked_from(run: Run) -> float:
-    """Return the least rating that is liked, if nobody says otherwise: three quarters up the scale, or any click."""
+    """Return the least rating that counts as liked by default: three quarters up the scale; of clicks every one."""
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
     return low if run.config.law.all_cells else low + LIKED * (high - low)
 

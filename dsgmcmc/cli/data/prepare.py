@@ -70,8 +70,8 @@ def prepare(
     columns: Annotated[
         str | None,
         typer.Option(
-            metavar="user=U,item=I,rating=R[,timestamp=T]",
-            help="Names in the header, or positions from 1; detected by default.",
+            metavar="user=U,item=I[,rating=R][,timestamp=T]",
+            help="Names in the header, or positions from 1; detected by default. Without rating all are 1: clicks.",
         ),
     ] = None,
     test_fraction: Annotated[

@@ -83,7 +83,7 @@ def prepare_ratings(
     inputs : files, folders or globs
     out : path of the ratings file
     format : key of `sources.FORMATS`, default detected
-    columns : ``user=U,item=I,rating=R[,timestamp=T]``, default detected
+    columns : ``user=U,item=I[,rating=R][,timestamp=T]``, default detected; without a rating all are 1
     test_fraction : float
         Share of the ratings, in [0, 1), that become test ratings; default 0.1.
     seed : int

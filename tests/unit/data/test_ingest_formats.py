@@ -282,3 +282,34 @@ def test_inspect_says_what_it_found(tmp_path):
     assert inspect(path, None, {}, False).delimiter == ";"
     path.write_text('name,item,rating\n"a::b::c",x,1\n')
     assert inspect(path, None, {"user": "name"}, False).delimiter == ","
+
+
+CLICKED = [(user, item) for user, item, _, _ in RATINGS]
+
+
+def pattern() -> str:
+    """MatrixMarket without values, of users and items by rank."""
+    places = [sorted({pair[side] for pair in CLICKED}) for side in (0, 1)]
+    entries = [f"{places[0].index(user) + 1} {places[1].index(item) + 1}\n" for user, item in CLICKED]
+    return f"%%MatrixMarket matrix coordinate pattern general\n5 4 {len(CLICKED)}\n{''.join(entries)}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("r.csv", "user,item\n" + "".join(f"{u},{i}\n" for u, i in CLICKED), {}),
+        ("r.tsv", "".join(f"{u}\t{i}\n" for u, i in CLICKED), {}),
+        ("r.csv", "item,user,time\n" + "".join(f"{i},{u},5\n" for u, i in CLICKED), {}),
+        ("r.csv", lines(",", True), {"columns": "user=userId,item=movieId"}),
+        ("r.mtx", pattern(), {}),
+    ],
+    ids=["header", "no header", "times", "rating left out", "pattern"],
+)
+def test_clicks_have_a_rating_of_1(tmp_path: Path, name: str, text: str, options: dict[str, str]) -> None:
+    """Pairs of user and item alone, or those columns of a file that are named."""
+    summary = prepare(tmp_path, text, name, **options)
+    found = everything(tmp_path / "out.h5")
+    assert set(found.values()) == {1.0}
+    assert len(found) == len(CLICKED)
+    assert name == "r.mtx" or set(found) == set(CLICKED)
+    assert name == "r.mtx" or summary.columns.endswith("no rating: all are 1")

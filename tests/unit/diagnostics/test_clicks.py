@@ -1,0 +1,89 @@
+"""What a run of clicks is told by: rankings in the place of errors, and new users from their clicks alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from support import csr, sample
+
+from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.diagnostics import verdict
+from dsgmcmc.diagnostics.clicks import click_scores
+from dsgmcmc.diagnostics.ranking import evaluate
+from dsgmcmc.diagnostics.report.page import write_report
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.names import Vocabulary
+from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.probabilities import probabilities
+from dsgmcmc.posterior.rated import Rated
+from dsgmcmc.posterior.run import Run, open_run
+
+ROWS, COLUMNS = 60, 40
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tastes: users of each click at what belongs to it, and seldom at the rest; a fifth is held out."""
+    rng = np.random.default_rng(0)
+    taste = np.arange(ROWS)[:, None] % 2 == np.arange(COLUMNS) % 2
+    i, j = np.nonzero(rng.random((ROWS, COLUMNS)) < np.where(taste, 0.5, 0.05))
+    held = rng.random(len(i)) < 0.2
+    parts = [csr(ROWS, i[chosen], j[chosen], np.ones(chosen.sum())) for chosen in (~held, held)]
+    path = tmp_path_factory.mktemp("clicks") / "r.h5"
+    write_ratings(path, *parts, np.arange(ROWS), np.arange(COLUMNS), seed=0, source="two tastes")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(data: Path) -> Run:
+    """A short one."""
+    settings = {"likelihood": "all-cells", "rank": 3, "iterations": 150, "burn_in": 50, "save_draws": 10}
+    assert sample(MPI.COMM_SELF, data, data.parent / "run", **settings) == 0
+    return open_run(data.parent / "run")
+
+
+def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
+    """Those of `evaluate` at the same lengths, far above popularity where users have tastes; info and report say so."""
+    summary = json.loads((run.path / "summary.json").read_text())
+    assert summary["rmse_mean"] is None
+    with open_ratings(data) as ratings:
+        assert summary["rankings"] == click_scores(run, ratings)
+        rules = {rule["rule"]: rule for rule in evaluate(run, Rated(ratings), at=20)["rules"]}
+    recall = summary["rankings"]["recall@20"]
+    assert recall["mean"] == pytest.approx(rules["mean"]["recall"]["mean"])
+    assert recall["popular"] == pytest.approx(rules["most popular"]["recall"]["mean"])
+    assert recall["mean"] > recall["popular"] + 0.2
+    assert verdict.result(summary)[0].startswith(f"Recall@20 of held-out clicks {recall['mean']:.4f}")
+    assert verdict.doubts(summary) == []
+    write_report([run.path], run.path.parent / "report.html")
+    page = (run.path.parent / "report.html").read_text()
+    assert f"<b>{recall['mean']:.4f}</b><span>recall@20 of held-out clicks" in page
+    assert "RMSE" not in page.partition("<h2>Words")[0]
+
+
+def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
+    """They are not moved into the range of the ratings, from 1 to 1, and have no noise."""
+    pairs = np.arange(5, dtype=np.int32), np.arange(5, dtype=np.int32)
+    found, plain = (Predictor(run, Options(clip=True, of_mean=of_mean))(*pairs) for of_mean in (False, True))
+    assert (found.mean < 1).all()
+    np.testing.assert_array_equal(found.sd, plain.sd)
+    with pytest.raises(InputError, match="no levels"):
+        probabilities(Predictor(run, Options(probabilities=True)), *pairs)
+
+
+def test_a_new_user_has_the_law_of_all_cells_given_a_draw(run: Run) -> None:
+    """Zeros of all items count as they did in sampling; the values of the new clicks do not."""
+    items = np.int32([0, 2, 4])
+    folded = FoldIn(run, "user", Vocabulary("user", np.array([-1])), np.zeros(3, int), items, np.array([1.0, 5.0, 2.0]))
+    rows, draw = folded.rows(3, np.array([0])), run.draw(3)
+    theta = draw.theta["item"].astype(float)
+    prior = np.linalg.inv(draw.prior["user"].covariance)
+    precision = prior + 30.0 * (theta[items].T @ theta[items] + 0.1 * theta.T @ theta)
+    mean = np.linalg.solve(precision, prior @ draw.prior["user"].mean + 30.0 * theta[items].sum(axis=0))
+    np.testing.assert_allclose(rows.mean[0], mean, rtol=1e-6)
+    np.testing.assert_allclose(rows.covariance[0], np.linalg.inv(precision), rtol=1e-6, atol=1e-12)
