@@ -143,7 +143,7 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
         return None
     slowest = int(np.argmax(busy))
     others = median(busy[:slowest] + busy[slowest + 1 :])
-    if busy[slowest] < SLOWER * others or busy[slowest] - others < WORTH_NAMING * sampling:
+    if busy[slowest] < SLOWER * others or busy[slowest] - others <= WORTH_NAMING * sampling:
         return None
     return {"process": slowest, "host": hosts[slowest], "busy_seconds": busy[slowest], "others_seconds": others}
 
