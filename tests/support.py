@@ -310,7 +310,7 @@ def spoil(shard: Path) -> None:
 
 def metrics(run_directory: Path) -> list[dict[str, Any]]:
     """Lines of a run's ``metrics.jsonl``."""
-    return RunDirectory(run_directory).metrics()
+    return list(RunDirectory(run_directory).metrics())
 
 
 # ---------------------------------------------------------------------- faults

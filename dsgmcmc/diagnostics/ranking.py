@@ -122,9 +122,11 @@ def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32)
 
 
 def average(values: Float64) -> dict[str, float]:
-    """Mean over users, with a normal 95 % interval."""
-    half = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    """Mean over users, with a normal 95 % interval; of one user all that is possible."""
     mean = float(values.mean())
+    if len(values) < 2:
+        return {"mean": mean, "low": 0.0, "high": 1.0}
+    half = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values))
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -13,6 +15,9 @@ from dsgmcmc.types import Float32, Float64
 Source = Literal["auto", "draws", "moments"]
 
 KINDS = ("user", "item")
+
+KEPT_BYTES = 2 << 30  # of draws that are kept in memory
+KEPT_FROM = 3  # the read from which on a draw is kept
 
 
 @dataclass(frozen=True)
@@ -121,12 +126,49 @@ class Draw:
     features: dict[str, Effects]
     thresholds: Float64 | None = None
 
+    @cached_property
+    def inverse_scale(self) -> dict[str, Float32]:
+        """1 / g, by kind."""
+        return {kind: np.reciprocal(scale) for kind, scale in self.noise_scale.items()}
+
     @property
     def nbytes(self) -> int:
-        """Memory of the factors."""
-        return sum(
-            array.nbytes for array in (*self.theta.values(), *self.noise_scale.values(), *self.implicit.values())
-        )
+        """Memory of the factors and the noise scales, twice."""
+        scales = 2 * sum(scale.nbytes for scale in self.noise_scale.values())
+        return scales + sum(array.nbytes for array in (*self.theta.values(), *self.implicit.values()))
+
+
+class KeptDraws:
+    """Draws of which those that are wanted time and again stay in memory.
+
+    A command of a few pairs or users goes through all draws once or twice: it has one of them at a time.
+
+    Parameters
+    ----------
+    read : callable
+        Reads the draw of a number.
+    """
+
+    def __init__(self, read: Callable[[int], Draw]) -> None:
+        self._read = read
+        self._kept: dict[int, Draw] = {}
+        self._bytes = 0
+        self._reads: Counter[int] = Counter()
+        self._last: dict[int, Draw] = {}
+
+    def get(self, number: int) -> Draw:
+        """Draw of that number."""
+        found = self._kept.get(number) or self._last.get(number)
+        if found is not None:
+            return found
+        self._last.clear()  # before the next one is read
+        draw = self._read(number)
+        self._reads[number] += 1
+        if self._reads[number] >= KEPT_FROM and self._bytes + draw.nbytes <= KEPT_BYTES:
+            self._kept[number] = draw
+            self._bytes += draw.nbytes
+        self._last[number] = draw
+        return draw
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def line(word: str, data: Path, folder: Path, exact: Reference | None) -> tuple[
         values = ratings.slab("test", 0, ratings.n_rows)[2]
     sd, last = np.sqrt(found.variance), rmse(values, found.mean)
     exact = exact or Reference(last, sd)
-    config, lines = opened.config, directory.metrics()
+    config, lines = opened.config, list(directory.metrics())
     each = passes(config) / config.sweep_length
     seconds, made = lines[-1]["time_s"], config.iterations * each
     near = next((at for at in lines if at["rmse_mean"] and at["rmse_mean"] < exact.rmse + CLOSE), None)

@@ -25,7 +25,7 @@ QUICK = {
         r"^    python (tests/benchmarks/\w+\.py) --quick", page.read_text(encoding="utf-8"), re.MULTILINE
     )
 }
-EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "tutorial.md"]
+EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "serving.md", "tutorial.md"]
 ELSEWHERE = ["own-target.md"]  # in a test of its own, under mpirun
 
 
@@ -114,12 +114,16 @@ def test_links_lead_somewhere(page):
 def test_every_page_is_on_the_index():
     """A page that no page points to is not found."""
     linked = set(re.findall(r"\]\((\w[\w/-]*\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8")))
-    assert linked == {str(page.relative_to(DOCS)) for page in PAGES} - {"index.md"}
+    pages = {str(page.relative_to(DOCS)) for page in PAGES}
+    assert linked == pages - {"index.md"}
+    nav = re.findall(r"^ +- ([\w/-]+\.md)$", (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(nav) == sorted(pages)
 
 
-def test_the_reference_is_that_of_the_docstrings():
-    """Out of date? Run `python docs/reference.py`."""
-    spec = importlib.util.spec_from_file_location("reference", DOCS / "reference.py")
+@pytest.mark.parametrize(("script", "page"), [("reference", "api.md"), ("settings", "settings.md")])
+def test_generated_pages_are_up_to_date(script, page):
+    """Out of date? Run `python docs/reference.py` and `python docs/settings.py`."""
+    spec = importlib.util.spec_from_file_location(script, DOCS / f"{script}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.reference() == (DOCS / "api.md").read_text(encoding="utf-8")
+    assert getattr(module, script)() == (DOCS / page).read_text(encoding="utf-8")

@@ -308,8 +308,8 @@ class FactorTarget:
 
     def drawn_fields(self, position: str) -> dict[str, str]:
         """See `RunTarget.drawn_fields`."""
-        more = (*self.likelihood.drawn, *(field.name for part in self.prior_means for field in part.fields))
-        return {position: "theta"} | {name: name for name in more}
+        means = (field.name for part in self.prior_means for field in part.fields)
+        return {position: "theta"} | {name: name for name in (*self.likelihood.drawn, *means)}
 
     def unit(self, field: str) -> Array | float:
         """See `RunTarget.unit`."""
@@ -317,9 +317,8 @@ class FactorTarget:
 
     def parameters(self) -> dict[str, Float64]:
         """See `RunTarget.parameters`."""
-        found = self.hyperparameters.of(self.subchain) | self.row_scales.parameters.arrays()
-        for part in self.prior_means:
-            found |= part.parameters.arrays()
+        own = (self.row_scales.parameters, *(part.parameters for part in self.prior_means))
+        found = self.hyperparameters.of(self.subchain) | {k: v for each in own for k, v in each.arrays().items()}
         return in_rating_units(found, self.model.scale, self.model.unit) | self.likelihood.parameters()
 
     def find_divergence(self, position: str) -> str:
