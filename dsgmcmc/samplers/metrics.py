@@ -31,6 +31,7 @@ from dsgmcmc.types import Factor, Float64
 MOMENTUM = "r"
 
 GRADIENT = Formula("out = grad")
+TURNED = Gradient("turned")
 SQUARE = ("vectors", "axes", "turn")
 
 
@@ -201,9 +202,10 @@ class Kronecker(Fisher):
     def update(self, target: Target, block: ParameterBlock, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
         """See `Metric.update`: `theta` of the formula is the move, `grad` the gradient, in the metric's coordinates."""
         vectors = self.vectors[block.factor]
-        block.update(GRADIENT, out="turned")
-        add_rotated(block["turned"], block["turned"], vectors, keep=0.0)
-        block.gradient = Gradient("turned")
+        if block.gradient is not TURNED:  # the first of a sampler's updates along it
+            block.update(GRADIENT, out="turned")
+            add_rotated(block["turned"], block["turned"], vectors, keep=0.0)
+            block.gradient = TURNED
         block["g"].fill(0.0)
         found = block.update(formula, **self.of(target, block, h), **given, theta="g")
         add_rotated(block["theta"], block["g"], vectors.T)

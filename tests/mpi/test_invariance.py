@@ -34,6 +34,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("sghmc", {"metric": "kronecker", "refresh": 3}),
     ("sgnht", {"thermostat": "scalar", "metric": "identity"}),
     ("sgnht", {"thermostat": "element"}),
+    ("sgnht", {"metric": "kronecker"}),
     ("hamcmc", {"metric": "fisher", "memory": 3}),
     ("sgnht", {"thermostat": "scalar", "gradient": "control-variate", "anchor_every": 1}),
 ]
