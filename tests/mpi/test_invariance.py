@@ -35,7 +35,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("sgnht", {"thermostat": "scalar", "metric": "identity"}),
     ("sgnht", {"thermostat": "element"}),
     ("sgnht", {"metric": "kronecker"}),
-    ("hamcmc", {"metric": "fisher", "memory": 3}),
+    ("hamcmc", {"metric": "fisher"}),
     ("sgnht", {"thermostat": "scalar", "gradient": "control-variate", "anchor_every": 1}),
 ]
 
