@@ -35,6 +35,7 @@ MOMENTUM = "r"
 SETTLED, BOUND_EVERY = 20, 5
 
 GRADIENT = Formula("out = grad")
+TURNED = Gradient("turned")
 SQUARE = ("vectors", "axes", "turn")
 
 
@@ -235,10 +236,11 @@ class Kronecker(Fisher):
         super().kick(target, block, formula, h)
 
     def _turn(self, block: ParameterBlock) -> None:
-        """Have `grad` mean the gradient in the metric's coordinates."""
-        block.update(GRADIENT, out="turned")
-        add_rotated(block["turned"], block["turned"], self.vectors[block.factor], keep=0.0)
-        block.gradient = Gradient("turned")
+        """Have `grad` mean the gradient in the metric's coordinates, if this is the first update along it."""
+        if block.gradient is not TURNED:
+            block.update(GRADIENT, out="turned")
+            add_rotated(block["turned"], block["turned"], self.vectors[block.factor], keep=0.0)
+            block.gradient = TURNED
 
 
 METRICS: dict[str, type[Metric]] = {"identity": Identity, "fisher": Fisher, "kronecker": Kronecker}

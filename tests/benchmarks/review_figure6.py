@@ -202,6 +202,9 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for name, folds in curves.items():
         single, mean, sd, covered = np.mean([found.last for found in folds], axis=0)
+        if not np.isfinite(mean):
+            print(f"| {name} | {steps[name]} | diverged on a fold | | | |")
+            continue
         print(f"| {name} | {steps.get(name, '')} | {single:.3f} | {mean:.3f} | {sd:.3f} | {covered:.1f} % |")
     arguments.out.mkdir(parents=True, exist_ok=True)
     draw(curves, TUNED | {name: method for name, (method, _) in PUBLISHED.items()}, arguments.out)

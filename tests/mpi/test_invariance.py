@@ -34,7 +34,8 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("sghmc", {"metric": "kronecker", "refresh": 3}),
     ("sgnht", {"thermostat": "scalar", "metric": "identity"}),
     ("sgnht", {"thermostat": "element"}),
-    ("hamcmc", {"metric": "fisher", "memory": 3}),
+    ("sgnht", {"metric": "kronecker"}),
+    ("hamcmc", {"metric": "fisher"}),
     ("sgnht", {"thermostat": "scalar", "gradient": "control-variate", "anchor_every": 1}),
 ]
 

@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.named import Named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
@@ -74,7 +75,7 @@ class SGNHTConfig(StepSize):
     warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
     thermostat: Literal["row", "scalar", "element"] = Field("row", description="what has a friction of its own")
     diffusion: float = Field(0.5, gt=0, allow_inf_nan=False, description="A, the friction where there is no noise")
-    metric: Literal["fisher", "identity"] = Field("fisher", description="coordinates of the step")
+    metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
     metric_every: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
 
 
@@ -103,6 +104,7 @@ class SGNHT(Sampler[SGNHTConfig]):
     def __init__(self, config: SGNHTConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self.metric = METRICS[config.metric]()
+        self.scratch = self.metric.scratch
         self.shared = Thermostat(np.full(1, config.diffusion))
         self.replicated = (self.metric, self.shared) if config.thermostat == "scalar" else (self.metric,)
         self.kick = self.metric.formula(KICK, row_sums=("square",))
@@ -111,7 +113,12 @@ class SGNHT(Sampler[SGNHTConfig]):
 
     @classmethod
     def check(cls, config: SGNHTConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse parts that depend on each other."""
+        """Refuse parts that depend on each other, and thermostats of coordinates that turn."""
+        if (config.metric, config.thermostat) == ("kronecker", "element"):
+            raise InputError(
+                "sampler.thermostat=element follows coordinates that the Kronecker metric turns: use "
+                "--set sampler.thermostat=row"
+            )
         cls.needs_independent_parts("the thermostat of sgnht", "take another sampler", config, schedule, grid)
 
     @property
