@@ -31,7 +31,7 @@ from dsgmcmc.posterior.draws import Source
 from dsgmcmc.posterior.mixture import Mixture, at_least, level_summary
 from dsgmcmc.posterior.predict import Newcomers, Options, Predictor
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Float32, Int32
+from dsgmcmc.types import Float32, Float64, Int32
 
 Columns = dict[str, npt.NDArray[Any]]
 By = Literal["mean", "ucb", "lcb", "thompson"]
@@ -203,7 +203,7 @@ class _Scores:
         if not self.plain and (newcomers is not None or run.source(ranking.source) == "moments"):
             raise InputError(f"{run.path}: expected levels and probabilities are ranked for known users, from draws")
 
-    def bound(self, mean: Float32, variance: Float32) -> Float32:
+    def bound(self, mean: Float32, variance: Float32 | Float64) -> Float32:
         """Score from mean and variance."""
         sign = {"mean": 0.0, "ucb": 1.0, "lcb": -1.0}[self.ranking.by]
         if not sign:
