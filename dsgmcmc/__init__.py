@@ -13,7 +13,7 @@ from dsgmcmc._version import __version__
 if TYPE_CHECKING:
     from dsgmcmc.bpmf import BPMF
     from dsgmcmc.posterior.density import DensityRun
-    from dsgmcmc.posterior.run import open_run
+    from dsgmcmc.posterior.opened import open_run
     from dsgmcmc.runs.sources.density import sample_density
 
 __all__ = ["BPMF", "DensityRun", "__version__", "open_run", "sample_density"]
@@ -21,7 +21,7 @@ __all__ = ["BPMF", "DensityRun", "__version__", "open_run", "sample_density"]
 _HOMES = {
     "BPMF": "bpmf",
     "DensityRun": "posterior.density",
-    "open_run": "posterior.run",
+    "open_run": "posterior.opened",
     "sample_density": "runs.sources.density",
 }
 

@@ -8,6 +8,11 @@ EXIT_RESUME = 75
 EXIT_INTERRUPTED = 130
 
 
+def plain(text: str) -> str:
+    """Text without control characters, which a terminal would obey; a path or a name may hold any."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
 class InputError(Exception):
     """Something that the user gave is wrong: a file, an option, a launch.
 

@@ -23,6 +23,8 @@ PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
 NoiseName = Literal["shared", "by-user", "by-item", "both"]
 #: Whose prior means depend on what they rated, see `dsgmcmc.targets.factorisation.priors.implicit`.
 ImplicitName = Literal["no", "user", "item", "both"]
+#: Whose rows have precisions of their own, see `dsgmcmc.targets.factorisation.priors.scales`.
+RowScalesName = Literal["no", "user", "item", "both"]
 #: Whose features are used, see `dsgmcmc.targets.factorisation.priors.features`.
 FeaturesName = Literal["yes", "no", "user", "item"]
 
@@ -44,10 +46,14 @@ class Purpose(IntEnum):
     IMPLICIT_FIT = 4
     IMPLICIT = 5
     IMPLICIT_UNKNOWN = 6
+    ROW_SCALE = 7
+    METROPOLIS = 0x4D
     HYPERPARAMETERS = 0x147
+    SUBSAMPLE = 0x5AB5
     NU = 0x6E75
     SCHEDULE = 0x5C4ED
     THRESHOLDS = 0x7E5
+    PROPOSAL = 0x94A7
 
 
 class Factor(IntEnum):

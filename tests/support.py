@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -148,12 +147,15 @@ def factor_target(
     *,
     likelihood: type[Law] = Gaussian,
     prior_means: Sequence[PriorMean] = (),
+    scaled: tuple[Factor, ...] = (),
     seed: int = 0,
     frozen: frozenset[Factor] = frozenset(),
+    background: float | None = None,
 ) -> FactorTarget:
     """Build the factorisation of a ratings file, centred at the training mean, on all of `comm`. Collective.
 
-    Where the likelihood is of levels, these are the training ratings, which are not centred.
+    Where the likelihood is of levels, these are the training ratings, which are not centred; nor are clicks, where it
+    is of these, with `background` the weight of all cells.
 
     It keeps what `sampler` needs, by default SGLD by parts, and is as it is before the first iteration.
     """
@@ -161,7 +163,8 @@ def factor_target(
     ring = Ring(comm, grid)
     with open_ratings(path) as ratings:
         found = ratings.levels(MAX_LEVELS) if likelihood.has_levels else None
-        blocks = RatingBlocks(ratings, ring, ratings.mean if found is None else 0.0, levels=found)
+        centre = ratings.mean if found is None and not likelihood.all_cells else 0.0
+        blocks = RatingBlocks(ratings, ring, centre, levels=found, clicks=likelihood.all_cells)
     levels = None if found is None else Levels(found, blocks.level_counts(ring))
     order = Schedule(schedule, blocks.part_sizes.tolist(), seed, 0) if sampler.gradient.by_parts else None
     target = FactorTarget(
@@ -169,10 +172,11 @@ def factor_target(
         blocks,
         order,
         model,
-        likelihood(model.rank, model.biases, bool(model.heteroscedastic), levels),
+        likelihood(model.rank, model.biases, bool(model.heteroscedastic), levels, background=background),
         prior_means,
+        scaled=scaled,
         fields=sampler.kept,
-        scratch=sampler.scratch,
+        scratch=sampler.working,
         positions=sampler.positions,
         stream=Stream(seed, 0),
         frozen=frozen,
@@ -306,8 +310,7 @@ def spoil(shard: Path) -> None:
 
 def metrics(run_directory: Path) -> list[dict[str, Any]]:
     """Lines of a run's ``metrics.jsonl``."""
-    text = (run_directory / "metrics.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return list(RunDirectory(run_directory).metrics())
 
 
 # ---------------------------------------------------------------------- faults

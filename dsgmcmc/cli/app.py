@@ -21,9 +21,10 @@ from dsgmcmc.cli.posterior.foldin import foldin
 from dsgmcmc.cli.posterior.predict import predict
 from dsgmcmc.cli.posterior.recommend import recommend
 from dsgmcmc.cli.posterior.report import report
+from dsgmcmc.cli.posterior.similar import similar
 from dsgmcmc.cli.sample import sample
 from dsgmcmc.cli.verify import verify
-from dsgmcmc.errors import EXIT_USAGE, InputError
+from dsgmcmc.errors import EXIT_USAGE, InputError, plain
 
 # plain help: in panels, 80 columns cut the names of options
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -50,7 +51,8 @@ app.command(short_help="Make a ratings file from CSV, Parquet and others.")(prep
 app.command(short_help="Sample the posterior, alone or under mpirun.")(sample)
 app.command(short_help="Predict ratings: mean, sd and an interval.")(predict)
 app.command(short_help="Recommend items to users.")(recommend)
-app.command(short_help="Recommend to or predict for users or items never seen.")(foldin)
+app.command(short_help="Find the items, or users, that are most like one.")(similar)
+app.command(short_help="Take in new ratings without sampling again.")(foldin)
 app.command(short_help="Compare ways to rank items on the test ratings.")(evaluate)
 app.command(short_help="Write a run for other tools: HDF5, Parquet, netCDF.")(export)
 app.command(short_help="Write one HTML page: how it sampled, how it predicts.")(report)
@@ -66,5 +68,5 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        print(f"dsgmcmc: {error}", file=sys.stderr)
+        print(plain(f"dsgmcmc: {error}"), file=sys.stderr)
         sys.exit(EXIT_USAGE)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dsgmcmc.cli.options import JsonOption, PathArgument, kind_of
+from dsgmcmc.errors import plain
 
 
 def info(
@@ -37,7 +38,7 @@ def info(
     if as_json:
         print(json.dumps(facts, indent=1))
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     console.print(f"{path}: {facts['kind']}", style="bold", soft_wrap=True)
     if facts["kind"] == "run":
         console.print("\n".join(_at_a_glance(facts)), "", soft_wrap=True, sep="\n")
@@ -88,11 +89,11 @@ def _diagnose(path: Path, as_json: bool) -> None:
 
     run = open_run(path)
     found = diagnose(run)
-    scores = calibration(run) if len(run.test_pairs()[0]) else None
+    scores = calibration(run) if len(run.test_pairs()[0]) and not run.config.law.all_cells else None
     if as_json:
         print(json.dumps({"convergence": found, "calibration": scores}, indent=1))
         return
-    console = Console()
+    console = Console(markup=False, emoji=False)
     table = Table(title=f"{path}: {found['chains']} chain(s) of {found['draws']} draws", title_justify="left")
     for heading in ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"):
         table.add_column(heading, justify="left" if heading == "quantity" else "right")
@@ -171,9 +172,12 @@ def _describe(path: Path) -> dict[str, Any]:
 
 def _describe_run(run: Any) -> dict[str, Any]:
     from dsgmcmc.diagnostics.accuracy import ending
+    from dsgmcmc.diagnostics.audit import config_of
+    from dsgmcmc.diagnostics.summary import read_summary
     from dsgmcmc.storage.series import steps
 
-    settings, facts = run.read_settings()
+    config, facts = config_of(run)
+    settings = config.table()
     chains = {
         f"chain_{chain}": {
             "checkpoints": steps(run.series("checkpoints", chain)),
@@ -182,7 +186,7 @@ def _describe_run(run: Any) -> dict[str, Any]:
         for chain in run.chains()
     }
     reached = run.reached(settings["chains"])
-    summary = json.loads(run.summary_file.read_text(encoding="utf-8")) if run.summary_file.exists() else None
+    summary = read_summary(run.summary_file)[0] if run.summary_file.exists() else None
     look = (summary or {}).get("until") or {}
     accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
     progress = {
@@ -259,4 +263,4 @@ def _text(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, list):
         return ", ".join(map(_text, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else plain(str(value))

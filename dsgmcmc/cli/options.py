@@ -34,6 +34,7 @@ class By(StrEnum):
     ucb = "ucb"
     lcb = "lcb"
     thompson = "thompson"
+    likely = "likely"
 
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file, run directory or snapshot.")]
@@ -62,6 +63,21 @@ DataOption = Annotated[
     Path | None,
     typer.Option(metavar="DATA.h5", help="The run's ratings file, if it was moved.", show_default="where it was"),
 ]
+ByOption = Annotated[
+    By,
+    typer.Option(
+        help="By expected rating, its upper or lower confidence bound, Thompson sampling, or the probability that the "
+        "user rates the item and likes it."
+    ),
+]
+MatchingOption = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", help="With --items: only items whose line there matches, such as 'Comedy|Drama'."),
+]
+CandidatesOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Recommend only these items, one name a line.")
+]
+ExcludeOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Never recommend these items.")]
 ItemsOption = Annotated[
     Path | None,
     typer.Option("--items", metavar="FILE", help="Names of items: movies.dat, u.item, movies.csv or any CSV."),

@@ -42,13 +42,25 @@ def sample(
     ] = None,
     likelihood: Annotated[
         str | None,
-        typer.Option(help="gaussian, ordinal-logit or ordinal-probit: law of a rating.", show_default="gaussian"),
+        typer.Option(
+            help="gaussian, ordinal-logit or ordinal-probit: law of a rating; all-cells: of clicks.",
+            show_default="gaussian",
+        ),
+    ] = None,
+    zero_weight: Annotated[
+        float | None,
+        typer.Option(help="Of clicks, what every zero counts beside a click.", show_default="0.1 with all-cells"),
     ] = None,
     noise_precision: Annotated[
-        str | None, typer.Option(help="'sampled' or a value.", show_default="sampled; 1 with --prior fixed")
+        str | None,
+        typer.Option(help="'sampled' or a value.", show_default="sampled; 1 with --prior fixed, 30 of clicks"),
     ] = None,
     noise: Annotated[
         str | None, typer.Option(help="shared, by-user, by-item or both: whose noise differs.", show_default="shared")
+    ] = None,
+    row_scales: Annotated[
+        str | None,
+        typer.Option(help="no, user, item or both: whose rows may lie far from their prior means.", show_default="no"),
     ] = None,
     implicit_features: Annotated[
         str | None,
@@ -148,6 +160,7 @@ def sample(
       mpirun -n 2 dsgmcmc sample ml-1m.h5 --out run --resume --until ess=400
       dsgmcmc sample ml-1m.h5 --out run --chains 4 --until rhat=1.01,ess=400
       dsgmcmc sample ml-1m.h5 --out run --likelihood ordinal-logit --noise both
+      dsgmcmc sample clicks.h5 --out run --likelihood all-cells
       dsgmcmc sample ml-1m.h5 --out run --set sampler.friction=0.8 --dry-run
     """
     options = context.params  # by the names of the settings: those of RunConfig and of Policy

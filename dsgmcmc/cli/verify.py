@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 
 from dsgmcmc.cli.options import JsonOption, PathArgument, kind_of
+from dsgmcmc.errors import plain
 
 
 def verify(path: PathArgument, as_json: JsonOption = False) -> None:
     """Check every checksum and the structure, and print the digest of the content.
 
     The digest of a run is of its newest checkpoint, its saved draws and its posterior. It does not depend on the
-    number of processes that wrote them, nor on how often the run was resumed.
+    number of processes that wrote them, nor on how often the run was resumed. What no checksum covers is named.
 
     \b
     Examples:
       dsgmcmc verify run
       dsgmcmc verify run --json | jq -r .digest
     """
-    from dsgmcmc.storage.verify import verify_run, verify_snapshot
+    from dsgmcmc.storage.verify import verify_snapshot
 
-    kind = kind_of(path)
+    kind, unchecked = kind_of(path), list[str]()
     if kind == "ratings file":
         from dsgmcmc.data.ratings import open_ratings
 
@@ -28,12 +29,16 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
             ratings.verify()
             digest = ratings.digest
     elif kind == "run":
+        from dsgmcmc.diagnostics.audit import audit
         from dsgmcmc.storage.rundir import RunDirectory
 
-        digest = verify_run(RunDirectory(path))
+        digest, unchecked = audit(RunDirectory(path))
     else:
         digest = verify_snapshot(path)
     if as_json:
-        print(json.dumps({"path": str(path), "kind": kind, "valid": True, "digest": digest}))
+        found = {"path": str(path), "kind": kind, "valid": True, "digest": digest}
+        print(json.dumps({**found, "unchecked": unchecked} if kind == "run" else found))
     else:
         print(f"{path}: a valid {kind}, digest {digest}")
+    if unchecked and not as_json:
+        print(plain(f"not under a checksum: {'; '.join(unchecked)}"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -19,6 +19,10 @@ from dsgmcmc.config.units import parse_length, parse_time
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.types import ScheduleName
+
+if TYPE_CHECKING:
+    from dsgmcmc.storage.facts import Facts
+    from dsgmcmc.storage.rundir import RunDirectory
 
 #: What may change between two parts of one run: it does not touch the chain.
 FREE = ("iterations", "until", "checkpoint_every", "keep_checkpoints", "chains")
@@ -33,8 +37,10 @@ LATER = {
     "standardise": False,
     "implicit_features": "no",
     "features": "yes",
+    "zero_weight": None,
+    "row_scales": "no",
 }
-LATER_OF_SAMPLERS = {"gradient": None, "metric": "fisher"}
+LATER_OF_SAMPLERS = {"gradient": None, "anchor_every": None, "metric": "fisher"}
 
 #: Iterations in all, if nothing is said; and at most, if an accuracy is asked for.
 DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
@@ -49,6 +55,9 @@ class ChainConfig(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: Whether samplers may be chosen that sample densities alone.
+    of_densities: ClassVar[bool] = True
 
     sampler: SamplerSection  # of the default sampler, if nothing is said about it
     grid: int | None = Field(
@@ -95,7 +104,7 @@ class ChainConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _sampler(cls, data: Any) -> Any:
-        return {**data, "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER))}
+        return {**data, "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.of_densities)}
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
@@ -185,6 +194,27 @@ class ResolvedChain(ChainConfig):
     def _later(cls, data: Any) -> Any:
         """What a run from before does not say is as it was then."""
         return {**{name: value for name, value in LATER.items() if name in cls.model_fields}, **data}
+
+    @classmethod
+    def of_run(cls, run: RunDirectory) -> tuple[Self, Facts]:
+        """Read the configuration of a run, and the facts about it.
+
+        Raises
+        ------
+        InputError
+            If ``run.toml`` is damaged, or its settings have been changed since it was written.
+        """
+        settings, facts = run.read_settings()
+        try:
+            config = cls.of(settings)
+        except InputError as error:
+            raise InputError(f"{run.settings_file}: {error}") from error
+        if facts.get("config_hash", config.hash()) != config.hash():
+            raise InputError(
+                f"{run.settings_file} has been changed since the run was sampled: its settings do not match its "
+                "config_hash. Undo the change; another chain needs another run"
+            )
+        return config, facts
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> Self:
         """Return it: nothing is open."""

@@ -11,7 +11,8 @@ from dsgmcmc.config.chain import ChainConfig
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER, section_of
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import sampler_named
+from dsgmcmc.storage.files import read_toml
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, SYNONYMS
 
 #: The sampler of a factorisation where the metric of the default one is not known to be stable.
@@ -26,7 +27,7 @@ class Layers(NamedTuple):
     options : mapping of str to object
         Options of the command line, or of the caller.
     config_file : Path or None
-        TOML file; options win.
+        TOML file; options win. Hyphens in its names mean underscores.
     assignments : sequence of str
         ``NAME=VALUE`` given with ``--set``, which win over options.
     """
@@ -43,7 +44,7 @@ class Layers(NamedTuple):
         InputError
             If the file cannot be read, or an assignment is none.
         """
-        file = [read_toml(self.config_file)] if self.config_file else []
+        file = [_underscored(read_toml(self.config_file))] if self.config_file else []
         return [*file, self.options, parse_assignments(self.assignments)]
 
 
@@ -93,8 +94,8 @@ def _merge(layers: Sequence[Mapping[str, Any]], default: str) -> dict[str, Any]:
 
 def _sampler_defaults(merged: Mapping[str, Any], kind: type[ChainConfig]) -> dict[str, Any]:
     """Settings of the run that suit its sampler."""
-    name = merged["sampler"]["name"]
-    defaults = SAMPLERS[name].defaults if name in SAMPLERS else {}
+    sampler = sampler_named(merged["sampler"]["name"])
+    defaults = sampler.defaults if sampler else {}
     return {setting: value for setting, value in defaults.items() if setting in kind.model_fields}
 
 
@@ -106,23 +107,6 @@ def default_sampler(settings: Mapping[str, Any]) -> str:
     """
     stable = settings.get("biases", True) and settings.get("center", True) and settings.get("prior") != "fixed"
     return DEFAULT_SAMPLER if stable else ROBUST_SAMPLER
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a configuration file; hyphens in names mean underscores.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read or is not TOML.
-    """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path} cannot be read as TOML: {error}") from error
-    return _underscored(content)
 
 
 def _underscored(section: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +131,7 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"--set {text}: expected NAME=VALUE, for example --set sampler.alpha=0.95")
         try:
             value = tomllib.loads(f"value = {raw}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             value = raw
         name = name.strip().replace("-", "_")
         if name.startswith("sampler."):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -11,7 +11,7 @@ from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER
 from dsgmcmc.errors import InputError
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, SYNONYMS, Law
-from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName
+from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName, RowScalesName
 
 Rank = Annotated[int, Field(ge=1, le=512)]
 
@@ -27,6 +27,8 @@ def automatic_rank(ratings: int, rows_and_columns: int) -> int:
 class ModelConfig(BaseModel):
     """The model: rank, priors, likelihood and noise."""
 
+    of_densities: ClassVar[bool] = False
+
     rank: Rank | Literal["auto"] = Field("auto", description="number K of latent dimensions")
     prior: PriorName = "normal-gamma"
     prior_precision: float = Field(
@@ -38,8 +40,12 @@ class ModelConfig(BaseModel):
     likelihood: str = Field("gaussian", description="law of a rating")
     implicit_features: ImplicitName = Field("no", description="whose prior means depend on whom or what they rated")
     features: FeaturesName = Field("yes", description="which features of the ratings shift the rows' prior means")
+    row_scales: RowScalesName = Field("no", description="whose rows have precisions of their own around their means")
     noise: NoiseName = "shared"
     noise_precision: float | Literal["sampled"] = "sampled"
+    zero_weight: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="of clicks: what a zero counts beside a one; default 0.1"
+    )
     biases: bool = True
     center: bool = True
     standardise: bool = Field(True, description="priors are in units of the ratings' sd, and not as published")
@@ -96,11 +102,23 @@ class RunConfig(ModelConfig, ChainConfig):
                     f"implicit features are not drawn for the interleaved sub-chains of {self.sampler.name}: use "
                     "another --sampler, or --implicit-features no"
                 )
+        if self.row_scales != "no" and interleaved:
+            raise InputError(
+                f"row scales are not drawn for the interleaved sub-chains of {self.sampler.name}: use another "
+                "--sampler, or --row-scales no"
+            )
         return found
 
     def _check_law(self) -> None:
         """Refuse what the likelihood does not have, or cannot be sampled with."""
-        if not self.law.has_noise and (self.noise_precision, self.standardise) != (1.0, False):
+        if self.law.all_cells:
+            self._check_all_cells()
+        elif self.zero_weight is not None:
+            raise InputError(
+                f"zero_weight is of clicks, and the {self.likelihood} likelihood has no zeros that count: leave it "
+                "out, or choose --likelihood all-cells"
+            )
+        elif not self.law.has_noise and (self.noise_precision, self.standardise) != (1.0, False):
             raise InputError(
                 f"the {self.likelihood} likelihood has no noise: leave out noise_precision and standardise"
             )
@@ -112,6 +130,34 @@ class RunConfig(ModelConfig, ChainConfig):
             raise InputError(
                 f"--sampler {self.sampler.name} draws from normal laws, which rows do not have with the "
                 f"{self.likelihood} likelihood: choose a sampler that steps along gradients, such as {DEFAULT_SAMPLER}"
+            )
+        if self.sampler.kind.estimator(self.sampler.config).fixed_likelihood and (
+            self.noise != "shared" or not self.law.has_noise
+        ):
+            raise InputError(
+                f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, which noise "
+                "scales or thresholds would change: leave out noise and likelihood, or take another gradient"
+            )
+
+    def _check_all_cells(self) -> None:
+        """Refuse what cannot be where every cell counts, and what has no meaning for clicks."""
+        wrong = [name for name in ("biases", "center", "standardise") if getattr(self, name)]
+        if wrong or self.zero_weight is None:
+            raise InputError(
+                f"the {self.likelihood} likelihood is of scores alone, with 0 for what nobody clicked: leave out "
+                f"{' and '.join(wrong) or 'zero_weight = none'}"
+            )
+        if self.noise_precision == "sampled":
+            raise InputError(
+                f"the {self.likelihood} likelihood is a pseudo-likelihood, whose tau cannot be sampled: leave out "
+                "noise_precision, or give a number"
+            )
+        kind = self.sampler.kind
+        if kind.estimator(self.sampler.config).by_parts:
+            full = " or --set sampler.gradient=full" if "full" in kind.gradients else ""
+            raise InputError(
+                f"{self.sampler.name} goes by parts of the ratings, and with the {self.likelihood} likelihood every "
+                f"cell counts: use --sampler {DEFAULT_SAMPLER} or gibbs{full}"
             )
 
 

@@ -10,11 +10,14 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.samplers.subsampling import ON_DATA
 
 _UNION_MEMBER = re.compile(r"(constrained-)?int|str|float|literal\[.*\]")  # Pydantic names the alternative that failed
+
+_MOST_SHOWN = 80
 
 #: The sampler if none is named.
 DEFAULT_SAMPLER = "baoab"
@@ -26,7 +29,7 @@ class SamplerSection(BaseModel):
     Attributes
     ----------
     name : str
-        One of `dsgmcmc.samplers.SAMPLERS`.
+        One of `dsgmcmc.samplers.SAMPLERS` or ``OF_DENSITIES``.
     config : SamplerConfig
         Of the class `Config` of that sampler.
     """
@@ -37,8 +40,15 @@ class SamplerSection(BaseModel):
     config: SamplerConfig
 
     @classmethod
-    def of(cls, given: Any) -> Self:
+    def of(cls, given: Any, of_densities: bool = True) -> Self:
         """Check a section, or take the defaults of a sampler that is only named.
+
+        Parameters
+        ----------
+        given : object
+            Name, or section.
+        of_densities : bool
+            Whether it may be one that samples densities alone.
 
         Raises
         ------
@@ -49,19 +59,28 @@ class SamplerSection(BaseModel):
             return given
         section = section_of(given)
         name = section.pop("name", DEFAULT_SAMPLER)
-        if name not in SAMPLERS:
-            raise ValueError(f"sampler {name!r} is not known; choose one of {', '.join(SAMPLERS)}")
-        if section.get("gradient") == SAMPLERS[name].gradients[0]:  # the same chain as without naming it
+        known = [*SAMPLERS, *(OF_DENSITIES if of_densities else ())]
+        kind = sampler_named(name) if isinstance(name, str) else None
+        if kind is None or name not in known:
+            why = "is not known" if kind is None else "samples densities alone"
+            raise ValueError(f"sampler {_shown(name)} {why}; choose one of {', '.join(known)}")
+        if section.get("gradient") == kind.gradients[0]:  # the same chain as without naming it
             del section["gradient"]
+        if section.get("gradient") in ON_DATA and not of_densities:
+            raise ValueError(
+                f"sampler.gradient = {section['gradient']!r} is of densities that are sums over data alone"
+            )
         try:
-            return cls(name=name, config=SAMPLERS[name].Config(**section))
+            return cls(name=name, config=kind.Config(**section))
         except ValidationError as error:
-            raise ValueError(explain(error, SAMPLERS[name].Config.model_fields, "sampler.")) from error
+            raise ValueError(explain(error, kind.Config.model_fields, "sampler.")) from error
 
     @property
     def kind(self) -> type[Sampler[Any]]:
         """Class of the sampler."""
-        return SAMPLERS[self.name]
+        kind = sampler_named(self.name)
+        assert kind is not None
+        return kind
 
     @model_serializer
     def _flat(self) -> dict[str, Any]:
@@ -79,7 +98,7 @@ def section_of(given: Any) -> dict[str, Any]:
     if isinstance(given, str):
         return {"name": given}
     if not isinstance(given, Mapping):
-        raise InputError(f"sampler must be a name or a section of settings (found {given!r})")
+        raise InputError(f"sampler must be a name or a section of settings (found {_shown(given)})")
     return dict(given)
 
 
@@ -104,11 +123,20 @@ def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
         expected = _EXPECTED.get(detail["type"])
         return expected.format(**detail.get("ctx", {})) if expected else detail["msg"].removeprefix("Value error, ")
     name = str(detail["loc"][-1])
-    owned = {field for sampler in SAMPLERS.values() for field in sampler.Config.model_fields}
+    owned = {field for sampler in (*SAMPLERS.values(), *OF_DENSITIES.values()) for field in sampler.Config.model_fields}
     if not prefix and name in owned:
         return f"is not a setting of a run, but of its sampler: sampler.{name}"
     near = get_close_matches(name, known, 1)
     return f"is not a setting{f'; did you mean {prefix}{near[0]}?' if near else ''}"
+
+
+def _shown(value: Any) -> str:
+    """Short text of what was found, whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits
+        text = f"a very long {type(value).__name__}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]} ..."
 
 
 def explain(error: ValidationError, known: Iterable[str], prefix: str = "") -> str:
@@ -130,7 +158,7 @@ def explain(error: ValidationError, known: Iterable[str], prefix: str = "") -> s
         text = _in_words(detail, known, prefix)
         name = name.rstrip(".")
         messages.setdefault(name, []).append(text)
-        found[name] = f" (found {detail['input']!r})" if detail["loc"] else ""
+        found[name] = f" (found {_shown(detail['input'])})" if detail["loc"] else ""
     texts = {
         name: " or ".join(several).replace(" or must be ", " or ") + found[name] for name, several in messages.items()
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import numpy as np
 import scipy.sparse
 
 from dsgmcmc.data.ingest import prepare_ratings
+from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.features import Description
-from dsgmcmc.data.ingest.sources import NAMES
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32
 
@@ -124,6 +125,12 @@ def names_of(column: Array, role: str) -> Array:
     if all(isinstance(value, int | np.integer) for value in values):
         return np.array(values, np.int64)
     return np.array([str(value) for value in values], dtype=object)
+
+
+def as_given(given: Any, columns: dict[str, Array]) -> Any:
+    """Columns as a data frame of the library that `given` is a column of; else as they are."""
+    frame = getattr(import_module(type(given).__module__.partition(".")[0]), "DataFrame", None)
+    return columns if frame is None else frame(columns)
 
 
 def prepare_data(

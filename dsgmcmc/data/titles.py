@@ -6,14 +6,14 @@ import csv
 import re
 from pathlib import Path
 
-from dsgmcmc.data.ingest.sources import NAMES
+from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.errors import InputError
 
 _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
 _DELIMITERS = ("::", "\t", "|", ",", ";")
 
 
-def read_titles(path: Path) -> dict[str, str]:
+def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     """Read what items are called.
 
     Parameters
@@ -21,6 +21,8 @@ def read_titles(path: Path) -> dict[str, str]:
     path : Path
         Text, UTF-8 or Latin-1 (as MovieLens is). With a header, the columns are found by their names; without one they
         are the first two.
+    matching : str, optional
+        Only of items whose line matches this regular expression, whatever the case.
 
     Returns
     -------
@@ -32,14 +34,7 @@ def read_titles(path: Path) -> dict[str, str]:
     InputError
         If it cannot be read, or has one column.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
+    text = _text(path)
     lines = [line for line in text.splitlines() if line.strip()]
     delimiter = next((d for d in _DELIMITERS if lines and d in lines[0]), None)
     if delimiter is None or "\0" in text:
@@ -54,11 +49,41 @@ def read_titles(path: Path) -> dict[str, str]:
         raise InputError(f"{path} has no column with names of items: its header is {', '.join(rows[0])}")
     else:
         rows = rows[1:]
+    try:
+        wanted = re.compile(matching or "", re.IGNORECASE)
+    except re.error as error:
+        raise InputError(f"{matching!r} is not a regular expression: {error}") from error
     found = {}
     for row in rows:
-        if len(row) > max(identifier, title):
+        if wanted.search(delimiter.join(row)) and len(row) > max(identifier, title):
             found[row[identifier].strip()] = row[title].strip()
     return found
+
+
+def read_names(path: Path) -> list[str]:
+    """Read names, one a line.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or is empty.
+    """
+    names = [line.strip() for line in _text(path).splitlines() if line.strip()]
+    if not names:
+        raise InputError(f"{path} is empty: expected a name on every line")
+    return names
+
+
+def _text(path: Path) -> str:
+    """Text of a file, in UTF-8 or Latin-1."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def _columns(header: list[str]) -> tuple[int | None, int | None]:

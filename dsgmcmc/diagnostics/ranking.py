@@ -7,31 +7,37 @@ those rated in training, of which h_r = 1 if the one at rank r is liked:
     NDCG = sum_r h_r / log2(1 + r)  /  sum_{r <= min(n, k)} 1 / log2(1 + r)       [Järvelin & Kekäläinen 2002]
 
 averaged over users with a liked item, with normal 95 % intervals of that average. What a user has not rated counts as
-not liked, so the numbers compare rules and say little by themselves.
+not liked, so the numbers compare rules and say little by themselves. *Novelty* is the mean of -log2 of the share of the
+users who rated a recommended item: how surprising the lists are, in bits.
 
 [Järvelin & Kekäläinen 2002] Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.recommend import Ranking, Rated, recommend
+from dsgmcmc.posterior.rated import Rated
+from dsgmcmc.posterior.recommend import recommend
+from dsgmcmc.posterior.rules import Ranking, liked_from
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Float64, Int32, Int64
+from dsgmcmc.types import Array, Float64, Int32, Int64
 
 Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first; -1 where there are no more
 
-LIKED = 0.75  # of the way from the lowest to the highest rating, from where on a rating is liked
 MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
 
 
 def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -> dict[str, Any]:
-    """Compare ways to rank on the test ratings: by mean, by lower bounds, and by popularity alone.
+    """Compare ways to rank on the test ratings: by the rules of `recommend`, and without the model.
+
+    Without the model: by popularity, and by exposure alone (`dsgmcmc.posterior.exposure`), which knows who rated what,
+    but no rating.
 
     Parameters
     ----------
@@ -42,21 +48,20 @@ def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -
     at : int
         Length k of the lists.
     liked : float, optional
-        Least rating that is liked; default three quarters of the way up the scale.
+        Least rating that is liked; default three quarters of the way up the scale, and of clicks every one.
 
     Returns
     -------
     dict
         ``at``, ``liked``, ``users`` (their number) and ``rules``: for each its name ``rule``, by measure
-        ``{"mean", "low", "high"}``, and ``coverage``, the share of all items that anybody is recommended.
+        ``{"mean", "low", "high"}``, ``coverage``, the share of all items that anybody is recommended, and ``novelty``.
 
     Raises
     ------
     InputError
         If no test rating is liked.
     """
-    low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
-    liked = low + LIKED * (high - low) if liked is None else liked
+    liked = liked_from(run) if liked is None else liked
     chosen = run.test.rating >= liked
     if not chosen.any():
         raise InputError(
@@ -68,13 +73,18 @@ def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -
         "mean": Ranking(at, "mean"),
         "lcb, z = 1": Ranking(at, "lcb", 1.0),
         "lcb, z = 3": Ranking(at, "lcb", 3.0),
+        "likely": Ranking(at, "likely", at_least=liked),
     }
-    lists = {name: _recommended(run, users, ranking, rated) for name, ranking in rules.items()}
-    lists["most popular"] = _popular(run, users, rated, at)
+    lists = {name: recommended(run, users, ranking, rated) for name, ranking in rules.items()}
+    lists["exposure alone"] = _without_model(rated.exposure.of, users, rated, at)
+    lists["most popular"] = popular(run, users, rated, at)
+    surprise = -np.log2(np.maximum(run.counts("item"), 1) / len(run.users))
     found = []
     for name, items in lists.items():
-        averages = {measure: _average(values) for measure, values in measures(users, items, *pairs).items()}
-        found.append({"rule": name, **averages, "coverage": len(np.unique(items[items >= 0])) / len(run.items)})
+        averages = {measure: average(values) for measure, values in measures(users, items, *pairs).items()}
+        shown = items[items >= 0]
+        spread = {"coverage": len(np.unique(shown)) / len(run.items), "novelty": float(surprise[shown].mean())}
+        found.append({"rule": name, **averages, **spread})
     return {"at": at, "liked": liked, "users": len(users), "rules": found}
 
 
@@ -111,14 +121,17 @@ def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32)
     }
 
 
-def _average(values: Float64) -> dict[str, float]:
-    """Mean over users, with a normal 95 % interval."""
-    half = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+def average(values: Float64) -> dict[str, float]:
+    """Mean over users, with a normal 95 % interval; of one user all that is possible."""
     mean = float(values.mean())
+    if len(values) < 2:
+        return {"mean": mean, "low": 0.0, "high": 1.0}
+    half = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values))
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
 
-def _recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists:
+def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists:
+    """Items that each user is recommended."""
     lists = np.full((len(users), ranking.top), -1, np.int32)
     for rows, items, _ in recommend(run, users, ranking, rated):
         first = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -127,13 +140,19 @@ def _recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> List
     return lists
 
 
-def _popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
-    """The items with the most training ratings that a user has not rated."""
-    order = np.argsort(-run.counts("item"), kind="stable").astype(np.int32)
+def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
+    """Items with the most training ratings that a user has not rated, for each."""
+    counts = run.counts("item")
+    return _without_model(lambda _: counts, users, rated, at)
+
+
+def _without_model(score_of: Callable[[Int32], Array], users: Int32, rated: Rated, at: int) -> Lists:
+    """Lists by a score of all items that follows from what a user rated."""
     lists = np.full((len(users), at), -1, np.int32)
     for row, user in enumerate(users.tolist()):
         own = rated.of(user)
-        some = order[: at + len(own)]
-        left = some[~np.isin(some, own)][:at]
-        lists[row, : len(left)] = left
+        scores = score_of(own).astype(np.float64)
+        scores[own] = -np.inf
+        order = np.argsort(-scores, kind="stable")[: min(at, len(scores) - len(own))]
+        lists[row, : len(order)] = order
     return lists

@@ -18,13 +18,15 @@ Summary = Mapping[str, Any]
 
 
 def result(summary: Summary) -> list[str]:
-    """Return the result of a run of ratings: RMSE beside the simplest predictors', coverage, agreement of chains."""
-    if summary["rmse_mean"] is None:
+    """Return the result of a run: RMSE beside the simplest predictors', coverage, agreement; of clicks its rankings."""
+    if summary.get("rankings"):
+        return _of_clicks(summary["rankings"])
+    if summary.get("rmse_mean") is None:
         return ["no RMSE: no ratings were held out" if _has_draws(summary) else "no RMSE: no draw was made yet"]
     simple = summary.get("baselines")
     beside = f" (biases only {simple['biases_only']:.4f}, mean only {simple['mean_only']:.4f})" if simple else ""
     inside = ", ".join(f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items())
-    noise = "" if summary["tau"] is None else f", tau {summary['tau']:.4g}"
+    noise = "" if summary.get("tau") is None else f", tau {summary['tau']:.4g}"
     level = summary.get("log_probability")
     lines = [
         f"RMSE of the posterior mean {summary['rmse_mean']:.4f}{beside}, MAE {summary['mae_mean']:.4f}{noise}",
@@ -41,9 +43,19 @@ def result(summary: Summary) -> list[str]:
     return lines
 
 
+def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
+    """Measures of rankings, each beside what popularity alone has."""
+    return [
+        f"{name.replace('recall', 'Recall').replace('ndcg', 'NDCG')} of held-out clicks {found['mean']:.4f} "
+        f"({found['low']:.4f} to {found['high']:.4f}; by popularity {found['popular']:.4f})"
+        for name, found in rankings.items()
+        if name != "users"
+    ]
+
+
 def _has_draws(summary: Summary) -> bool:
     """Whether a draw was made: a summary that does not say has tau then."""
-    return bool(summary.get("draws", summary["tau"] is not None))
+    return bool(summary.get("draws", summary.get("tau") is not None))
 
 
 def ending(summary: Summary) -> str:
@@ -65,7 +77,10 @@ def doubts(summary: Summary) -> list[str]:
     found = []
     if summary["reached"] and not _has_draws(summary) and min(summary["reached"]) >= summary["iterations"]:
         found.append("no draw was made, so nothing can be predicted: go on with --resume and more --iterations")
-    if summary["rmse_mean"] is None:
+    rankings = summary.get("rankings") or {}
+    if any(each["mean"] < each["popular"] for name, each in rankings.items() if name != "users"):
+        found.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
+    if summary.get("rmse_mean") is None:
         return found
     simple = summary.get("baselines") or {}
     for name, what in (

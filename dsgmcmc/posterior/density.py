@@ -13,6 +13,7 @@ from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.arviz import datatree
 from dsgmcmc.posterior.heldout import posteriors
+from dsgmcmc.posterior.layout import check_density
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Float64, Int64
@@ -39,13 +40,14 @@ class DensityRun:
     def __init__(self, path: str | PathLike[str]) -> None:
         self.directory = RunDirectory(Path(path))
         self.path = self.directory.path
-        settings, facts = self.directory.read_settings()
-        if "target" not in facts:
+        if "target" not in self.directory.read_settings()[1]:
             raise InputError(f"{self.path} is a run of a factorisation: open it with dsgmcmc.open_run")
-        self.config = ResolvedChain.of(settings)
+        self.config, facts = ResolvedChain.of_run(self.directory)
         self._posteriors = posteriors(self.directory)
         if not self._posteriors:
             raise InputError(f"{self.path} has no draws yet: it is still burning in, or was ended before it saved one")
+        for snapshot in self._posteriors:
+            check_density(snapshot, facts.get("dimension"))
 
     @property
     def chains(self) -> list[int]:

@@ -12,10 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.names import Index
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.manifest import read_manifest
-from dsgmcmc.storage.series import step_name
 from dsgmcmc.types import Float64
 
 LEVEL = 0.9
@@ -52,7 +49,7 @@ def feature_names(run: Run, kind: str) -> tuple[list[str], list[str]]:
     """Names of the features of the users or of the items, and their groups; none where the run used none."""
     if f"{kind}.features.strength" not in run.traces[0]:
         return [], []
-    return Index(run.directory, bool(run.facts["transposed"])).features(kind)
+    return run.index.features(kind)
 
 
 def importance(run: Run) -> dict[str, Importance]:
@@ -67,16 +64,9 @@ def importance(run: Run) -> dict[str, Importance]:
         of_groups = _estimates(list(dict.fromkeys(groups)), np.concatenate(traced), weights)
         of_features: list[Estimate] = []
         if run.config.biases and run.draws:
-            of_features = _estimates(names, _effects(run, kind)[:, :, -1], run.draw_weights)
+            of_features = _estimates(names, run.effects(kind)[:, :, -1], run.draw_weights)
         found[kind] = Importance(of_groups, of_features)
     return found
-
-
-def _effects(run: Run, kind: str) -> Float64:
-    """B of all saved draws, (draws, F, D), without reading their factors."""
-    name = f"{'WH'[(kind == 'item') != bool(run.facts['transposed'])]}.features.effects"
-    places = [run.directory.series("draws", chain) / step_name(iteration) for chain, iteration in run.draws]
-    return np.array([read_manifest(place).state[name].array() for place in places])
 
 
 def _estimates(names: list[str], draws: Float64, weights: Float64) -> list[Estimate]:

@@ -1,10 +1,8 @@
-"""A model that has been fitted: predictions and recommendations of a run, in the conventions of scikit-learn."""
+"""What a finished run can do, in the conventions of scikit-learn: predict, recommend, take in new ratings."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
+import warnings
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -13,29 +11,39 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.data.arrays import read_pairs
+from dsgmcmc.data.arrays import as_given, read_pairs, read_triples
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.portable import pack, unpack
+from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.new_ratings import fold_in
+from dsgmcmc.posterior.portable import Packed, pack, unpack
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.probabilities import probabilities
-from dsgmcmc.posterior.recommend import By, Ranking, Rated, recommendations
-from dsgmcmc.posterior.run import Run, open_run
+from dsgmcmc.posterior.rated import Rated
+from dsgmcmc.posterior.recommend import recommendations, those_among
+from dsgmcmc.posterior.rules import By, Ranking
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.similar import similar
+from dsgmcmc.storage.scratch import Scratch
 from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
-from dsgmcmc.types import Float64, Int32
+from dsgmcmc.types import Array, Float64, Int32
+
+Names = Sequence[Any] | npt.NDArray[Any]
+Told = tuple[str, Array, Array, Array]  # whose ratings, names, of what, values
 
 
 class FittedModel:
-    """What `dsgmcmc.BPMF` can do once it was fitted or loaded.
+    """What `dsgmcmc.BPMF`, once it was fitted or loaded, and what `dsgmcmc.open_run` gives can do.
 
-    A pickled model takes the files of its run and of its ratings with it.
+    Data frames (pandas or others with labelled columns) may be given wherever pairs, ratings or names are; who gives a
+    column of one to `recommend` gets one. A pickled model takes the files of its run and of its ratings with it.
 
     Attributes
     ----------
     clip : bool
+        Predictions are moved into the range of the training ratings.
     unknown : {"prior", "refuse"}
-        See `dsgmcmc.BPMF`.
-    run_ : Run
+        Users and items that the run has not seen: predicted from the prior, or an error.
     """
 
     clip: bool
@@ -45,41 +53,69 @@ class FittedModel:
         """Take the attributes of a fitted model from a run."""
         self.run_: Run = run
         self._data = None if data is None else Path(data)
+        self._rated: Rated | None = None
+        self._told: Told | None = None
+        self._newcomers: FoldIn | None = None
         self._predictors: dict[Options, Predictor] = {}
-        self.users_, self.items_ = self.run_.users.ids, self.run_.items.ids
-        self.mean_ = self.run_.mean
         self.n_features_in_ = 2
-        self.levels_ = self.run_.levels
-        self.rmse_ = None
-        if len(self.run_.test_pairs()[0]):
-            self.rmse_ = float(np.sqrt(np.mean((self.run_.test.rating - self.run_.test.mean) ** 2)))
         return self
 
-    def _temporary_folder(self) -> str:
-        """Make a folder that goes with this model."""
-        folder = tempfile.mkdtemp(prefix="dsgmcmc-")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return folder
+    @property
+    def users_(self) -> Array:
+        """Original names of the users, (n,)."""
+        return self._fitted().users.ids
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle with the run and the ratings: the model predicts and recommends where their files are not."""
-        state = {name: value for name, value in vars(self).items() if name not in ("run_", "_predictors", "_folder")}
-        if hasattr(self, "run_"):
-            state["_packed"] = pack(self.run_, self._data or Path(str(self.run_.facts.get("data", ""))))
-        return state
+    @property
+    def items_(self) -> Array:
+        """Original names of the items, (n,)."""
+        return self._fitted().items.ids
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        packed = state.pop("_packed", None)
-        vars(self).update(state)
-        if packed is not None:
-            self._folder = self._temporary_folder()
-            run, data = unpack(packed, Path(self._folder))
-            self._adopt(open_run(run), data)
+    @property
+    def mean_(self) -> float:
+        """What was subtracted from the ratings."""
+        return self._fitted().mean
+
+    @property
+    def levels_(self) -> Float64 | None:
+        """Ratings that there are, (R,) float64; None if they are more than 100."""
+        return self._fitted().levels
+
+    @property
+    def rmse_(self) -> float | None:
+        """RMSE on the held-out ratings; None without, and for clicks."""
+        run = self._fitted()
+        if run.config.law.all_cells or not len(run.test_pairs()[0]):
+            return None
+        return float(np.sqrt(np.mean((run.test.rating - run.test.mean) ** 2)))
 
     def _fitted(self) -> Run:
         if not hasattr(self, "run_"):
             raise InputError("this BPMF is not fitted: call fit first, or BPMF.load a run")
         return self.run_
+
+    # ------------------------------------------------------------------ pickling
+
+    def _packed(self) -> Packed:
+        run = self._fitted()
+        return pack(run, self._data or Path(str(run.facts.get("data", ""))))
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_told")
+        state = {name: value for name, value in vars(self).items() if name not in left_out}
+        if hasattr(self, "run_"):
+            state["_packed"] = self._packed(), self._told
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        packed, told = state.pop("_packed", (None, None))
+        vars(self).update(state)
+        if packed is not None:
+            self._scratch = Scratch()
+            run, data = unpack(packed, self._scratch.path)
+            self._adopt(Run(run), data)
+            self._take_in(told)
+
+    # ------------------------------------------------------------------ predictions
 
     def _predict(self, X: Any, options: Options) -> Prediction:
         predictor, users, items = self._predictor(X, options)
@@ -87,13 +123,13 @@ class FittedModel:
 
     def _predictor(self, X: Any, options: Options) -> tuple[Predictor, Int32, Int32]:
         run = self._fitted()
-        users, items = (
-            run.vocabulary(kind).index_of(names, refuse=self.unknown == "refuse")
-            for kind, names in zip(KINDS, read_pairs(X), strict=True)
-        )
         if options not in self._predictors:
-            self._predictors[options] = Predictor(run, options)
-        return self._predictors[options], users, items
+            self._predictors[options] = Predictor(run, options, self._newcomers)
+        predictor, given = self._predictors[options], dict(zip(KINDS, read_pairs(X), strict=True))
+        rows = {kind: predictor.index_of(kind, names) for kind, names in given.items()}
+        for kind, names in given.items() if self.unknown == "refuse" else ():
+            run.vocabulary(kind).index_of(names[rows[kind] < 0], refuse=True)
+        return predictor, rows["user"], rows["item"]
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> Float64: ...
@@ -157,9 +193,72 @@ class FittedModel:
         residual = float(((truth - self.predict(X)) ** 2).sum())
         return 1.0 - residual / float(((truth - truth.mean()) ** 2).sum())
 
+    # ------------------------------------------------------------------ new ratings
+
+    def foldin(self, X: Any, y: Any = None, *, kind: Literal["user", "item"] = "user") -> Self:
+        """Take in new ratings of users, known or new, without sampling: a model that has them.
+
+        The rows of these users are worked out anew, exactly given each saved draw of the items
+        (`dsgmcmc.posterior.foldin`); this model stays as it is. What cannot be taken, such as ratings of unknown items,
+        is left out with a warning.
+
+        Parameters
+        ----------
+        X, y
+            Ratings as of `BPMF.fit`, but no file.
+        kind : {"user", "item"}
+            Whose rows are worked out; with "item" the ratings are of items, known or new, by users that are known.
+
+        Returns
+        -------
+        A model with the same methods.
+
+        Raises
+        ------
+        InputError
+            If the ratings are wrong, none can be taken, or the run has no draws.
+        """
+        found = object.__new__(type(self))
+        vars(found).update(vars(self))
+        found._tell(X, y, kind)
+        return found
+
+    def update(self, X: Any, y: Any = None, *, kind: Literal["user", "item"] = "user") -> Self:
+        """Take in new ratings as `foldin` does, into this model; of several ratings of a pair the last counts."""
+        self._tell(X, y, kind)
+        return self
+
+    def _tell(self, X: Any, y: Any, kind: str) -> None:
+        self._fitted()
+        given = read_triples(X, y)
+        sides = (given.users, given.items) if kind == "user" else (given.items, given.users)
+        told: Told = (kind, *sides, given.ratings)
+        if self._told is not None:
+            if self._told[0] != kind:
+                raise InputError(f"this model has new ratings of {self._told[0]}s: fold in {kind}s from the run itself")
+            names, others, values = (np.concatenate([a, b]) for a, b in zip(self._told[1:], told[1:], strict=True))
+            told = (kind, names, others, values)
+        for note in self._take_in(told):
+            warnings.warn(note, stacklevel=3)
+
+    def _take_in(self, told: Told | None) -> list[str]:
+        self._told, self._newcomers, self._predictors = told, None, {}
+        notes: list[str] = []
+        if told is not None:
+            self._newcomers, notes = fold_in(self._fitted(), *told, data=self._data)
+        return notes
+
+    # ------------------------------------------------------------------ rankings
+
+    def _ratings(self) -> Rated:
+        if self._rated is None:
+            with self._fitted().open_ratings(self._data) as ratings:
+                self._rated = Rated(ratings)
+        return self._rated
+
     def recommend(
         self,
-        users: Sequence[Any] | npt.NDArray[Any],
+        users: Names,
         n: int = 10,
         *,
         by: By = "mean",
@@ -167,7 +266,9 @@ class FittedModel:
         seed: int | None = None,
         at_least: float | None = None,
         include_rated: bool = False,
-    ) -> dict[str, npt.NDArray[Any]]:
+        candidates: Names | None = None,
+        exclude: Names | None = None,
+    ) -> Any:
         """Recommend items to users.
 
         Parameters
@@ -175,30 +276,46 @@ class FittedModel:
         users : sequence of names
         n : int
             Items for each.
-        by : {"mean", "ucb", "lcb", "thompson"}
-            See `dsgmcmc.posterior.recommend`.
+        by : {"mean", "ucb", "lcb", "thompson", "likely"}
+            See `dsgmcmc.posterior.rules`.
         z : float
             Sds between the mean and the bounds of ``ucb`` and ``lcb``.
         seed : int, optional
             Of Thompson sampling, which else takes another draw each time.
         at_least : float, optional
-            Rank by the probability of a rating of at least so much.
+            Rank by the probability of a rating of at least so much; of ``likely`` what counts as liked.
         include_rated : bool
             Also what they rated in training.
+        candidates, exclude : sequence of names, optional
+            Items that may be recommended (default all), and that may not.
 
         Returns
         -------
-        dict of str to (m,) array
+        dict of str to (m,) array, or a data frame if `users` is a column of one
             Columns ``user_id, item_id, score, rank``, ``sd, q05, q95`` of the predictor (without the noise of a rating)
-            and ``ratings``, how many the item has; ``pandas.DataFrame`` takes it as it is.
+            and ``ratings``, how many the item has.
         """
-        run, ranking = self._fitted(), Ranking(n, by, z, seed=seed, clip=self.clip, at_least=at_least)
+        run = self._fitted()
+        ranking = Ranking(n, by, z, seed=seed, clip=self.clip, at_least=at_least, include_rated=include_rated)
         if isinstance(users, str | bytes) or np.ndim(users) != 1:
             raise InputError(f"users {users!r}: expected a list of names, for one user [{users!r}]")
-        names, rated = list(users), None
-        if not include_rated:
-            with run.open_ratings(self._data) as ratings:
-                rated = Rated(ratings)
-        rows = run.users.index_of(names, refuse=True)
-        blocks = list(recommendations(run, rows, ranking, rated))
-        return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {}
+        rated = None if include_rated and by != "likely" else self._ratings()
+        newcomers = self._newcomers if self._newcomers is not None and self._newcomers.kind == "user" else None
+        if newcomers is None and self._newcomers is not None:
+            raise InputError("this model has new ratings of items, which rank nothing: recommend from the run itself")
+        rows = Predictor(run, Options(), newcomers).index_of("user", list(users))
+        run.users.index_of([name for name, row in zip(users, rows.tolist(), strict=True) if row < 0], refuse=True)
+        among = those_among(run, candidates, exclude)
+        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=among))
+        found = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {}
+        return as_given(users, found)
+
+    def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> dict[str, npt.NDArray[Any]]:
+        """Items (or users) most like one, with the uncertainty; see `dsgmcmc.posterior.similar.similar`."""
+        return similar(self._fitted(), kind, name, n)
+
+    def to_arviz(self) -> Any:
+        """Return the run as ArviZ sees it, an xarray.DataTree; see `dsgmcmc.posterior.arviz.to_datatree`."""
+        from dsgmcmc.posterior.arviz import to_datatree
+
+        return to_datatree(self._fitted())

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.types import Float64
 
@@ -37,32 +36,41 @@ class TestPredictions:
 
 
 def posteriors(run: RunDirectory) -> list[Snapshot]:
-    """Newest posterior of every chain that has made draws."""
-    found = []
-    for chain in run.chains():
-        parent = run.series("posterior", chain)
-        found += [Snapshot(parent / step_name(iteration)) for iteration in steps(parent)[-1:]]
-    return found
+    """Newest posterior of every chain that has made draws.
+
+    Raises
+    ------
+    InputError
+        If one is damaged, or was not made with what ``run.toml`` says.
+    """
+    _, facts = run.read_settings()
+    return [
+        run.open_snapshot("posterior", chain, iteration, facts)
+        for chain in run.chains()
+        for iteration in steps(run.series("posterior", chain))[-1:]
+    ]
 
 
 def test_predictions(run: RunDirectory) -> TestPredictions | None:
-    """Predictions of the test ratings, pooled over chains; None if the run had no test ratings."""
-    pooled = []
-    for snapshot in posteriors(run):
-        blocks = sorted({key.block for key in snapshot.names() if key.object == "test"})
-        columns = {
-            name: np.concatenate([snapshot.read(Key("test", "W", b, name)) for b in blocks]).astype(np.float64)
-            for name in ("rating", "mean", "variance", "noise_variance", "probability")
-            if Key("test", "W", blocks[0], name) in snapshot.names()
-        }
-        pooled.append(columns)
-    if not pooled or not len(pooled[0]["rating"]):
+    """Predictions of the test ratings, pooled over chains; None if the run had no test ratings, or has no draws."""
+    found = posteriors(run)
+    if not found or not len(found[0].whole("test", "W", "rating")):
         return None
-    mean, within, noise = (
-        np.mean([columns[name] for columns in pooled], axis=0) for name in ("mean", "variance", "noise_variance")
+    return pooled(found)
+
+
+def pooled(posteriors: list[Snapshot]) -> TestPredictions:
+    """Predictions of the test ratings, pooled over the posteriors of chains."""
+
+    def columns(name: str) -> Float64:
+        return np.array([snapshot.whole("test", "W", name) for snapshot in posteriors], np.float64)
+
+    means = columns("mean")
+    has_levels = any(key.object == "test" and key.field == "probability" for key in posteriors[0].names())
+    return TestPredictions(
+        rating=posteriors[0].whole("test", "W", "rating").astype(np.float64),
+        mean=means.mean(axis=0),
+        variance=columns("variance").mean(axis=0) + means.var(axis=0),
+        noise_variance=columns("noise_variance").mean(axis=0),
+        probability=columns("probability").mean(axis=0) if has_levels else None,
     )
-    between = np.var([columns["mean"] for columns in pooled], axis=0)
-    probability = None
-    if "probability" in pooled[0]:
-        probability = np.mean([columns["probability"] for columns in pooled], axis=0)
-    return TestPredictions(pooled[0]["rating"], mean, within + between, noise, probability)

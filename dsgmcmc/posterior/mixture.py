@@ -72,12 +72,12 @@ def level_probabilities(run: Run, mixture: Mixture) -> Float32:
         If the ratings have no levels.
     """
     levels = run.levels
-    if levels is None:
+    if levels is None or run.config.law.all_cells:
         raise InputError(f"{run.path}: its ratings have no levels that could have probabilities")
     if run.config.law.has_levels:
         found = np.zeros((len(mixture.centre), len(levels)), np.float32)
         for rows, known in _by_certainty(mixture):
-            for weight, p in zip(known.weights.tolist(), _components(run, known), strict=True):
+            for weight, p in zip(known.weights.tolist(), components(run, known), strict=True):
                 found[rows] += np.float32(weight) * p
         return found
     between = [_below(run, mixture, end) for end in ((levels[1:] + levels[:-1]) / 2).tolist()]
@@ -89,8 +89,11 @@ def at_least(run: Run, mixture: Mixture, bound: float) -> Float32:
     """Probability of a rating of at least `bound`, (q,) float32."""
     levels = run.levels
     if levels is not None:
-        found: Float32 = level_probabilities(run, mixture)[:, levels >= bound - 1e-9].sum(axis=1, dtype=np.float32)
-        return found
+        reached = levels >= bound - 1e-9
+        if run.config.law.has_levels or reached.all() or not reached.any():
+            found: Float32 = level_probabilities(run, mixture)[:, reached].sum(axis=1, dtype=np.float32)
+            return found
+        bound = float(levels[reached][0] + levels[~reached][-1]) / 2  # from where on it is rounded to the level
     return (1 - _below(run, mixture, bound)).astype(np.float32)
 
 
@@ -101,7 +104,7 @@ def level_summary(run: Run, mixture: Mixture, quantiles: tuple[float, float], of
     if of_mean:
         result = Prediction(*(np.empty(len(mixture.centre), np.float32) for _ in Prediction._fields))
         for rows, known in _by_certainty(mixture):
-            expected = np.stack([kernels.level_moments(p, levels)[0] for p in _components(run, known)], axis=1)
+            expected = np.stack([kernels.level_moments(p, levels)[0] for p in components(run, known)], axis=1)
             found = summarise(expected, np.zeros_like(expected), known.weights, quantiles, (0.0, 0.0))
             for whole, part in zip(result, found, strict=True):
                 whole[rows] = part
@@ -121,7 +124,7 @@ def _by_certainty(mixture: Mixture) -> Iterator[tuple[npt.NDArray[np.intp], Mixt
             yield rows, some.spread_out() if unsure[rows[0]] else some
 
 
-def _components(run: Run, mixture: Mixture) -> Iterator[Float32]:
+def components(run: Run, mixture: Mixture) -> Iterator[Float32]:
     """Probabilities of the levels, (q, R) float32, in every component."""
     law, thresholds = run.config.law, mixture.thresholds
     assert issubclass(law, Ordinal)

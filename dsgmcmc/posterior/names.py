@@ -29,6 +29,7 @@ import numpy as np
 
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.storage.facts import MADE_WITH, Facts
 from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
@@ -38,7 +39,7 @@ from dsgmcmc.types import Array, Comm, Int32, Int64
 _SPARSE = 16  # a direct table may have so many entries a name
 
 
-def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, comm: Comm) -> None:
+def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Facts, comm: Comm) -> None:
     """Write the index of a run, unless it is there.
 
     Parameters
@@ -49,6 +50,8 @@ def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, comm: Com
         What the run samples.
     config_hash : str
         Identity of the run's configuration.
+    made : dict
+        What the run's snapshots are made with; see `dsgmcmc.storage.facts`.
     comm : MPI.Comm
         Of this process alone.
     """
@@ -59,7 +62,7 @@ def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, comm: Com
 
     def header() -> dict[str, Any]:
         hashes = {"config_hash": config_hash, "data_hash": ratings.digest}
-        about = {"versions": versions()}
+        about = {"versions": versions(), MADE_WITH: made}
         return {"kind": "index", "chain": 0, "iteration": 0, "grid": 1, "state": {}, "about": about, **hashes}
 
     write_snapshot(run.path, INDEX, _blocks(ratings), header, comm)
@@ -192,7 +195,7 @@ def unknown_names(kind: str, names: list[Any]) -> InputError:
     return InputError(f"{plural} unknown to the run: {shown}")
 
 
-def item_titles(items: Vocabulary, path: Path) -> dict[int, str]:
+def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
     """Read what items are called; see `dsgmcmc.data.titles`.
 
     Parameters
@@ -201,6 +204,8 @@ def item_titles(items: Vocabulary, path: Path) -> dict[int, str]:
         The run's items.
     path : Path
         File of titles.
+    matching : str, optional
+        Only of items whose line matches this regular expression.
 
     Returns
     -------
@@ -214,7 +219,7 @@ def item_titles(items: Vocabulary, path: Path) -> dict[int, str]:
     """
     from dsgmcmc.data.titles import read_titles  # it loads DuckDB
 
-    titles = read_titles(path)
+    titles = read_titles(path, matching)
     if items.integers:
         titles = {name: title for name, title in titles.items() if re.fullmatch(r"[+-]?\d{1,18}", name)}
     wanted = list(titles)
@@ -232,8 +237,8 @@ class Index:
     Parameters
     ----------
     run : RunDirectory
-    transposed : bool
-        Whether the rows of W are items.
+    facts : dict
+        What its ``run.toml`` says besides the settings, among them whether the rows of W are items.
 
     Raises
     ------
@@ -241,8 +246,9 @@ class Index:
         If the run has none, or it is damaged.
     """
 
-    def __init__(self, run: RunDirectory, transposed: bool) -> None:
-        self._snapshot = run.open_index()
+    def __init__(self, run: RunDirectory, facts: Facts) -> None:
+        self._snapshot = run.open_index(facts)
+        transposed = bool(facts["transposed"])
         #: Factor of the users and of the items.
         self.factors = {"user": "H", "item": "W"} if transposed else {"user": "W", "item": "H"}
         self._transposed = transposed
@@ -271,6 +277,27 @@ class Index:
         text = self._snapshot.read(Key(thing, factor, 0, f"{prefix}text")).tobytes()
         ends = self._snapshot.read(Key(thing, factor, 0, f"{prefix}offsets")).tolist()
         return [text[start:stop].decode() for start, stop in pairwise(ends)]
+
+    def lengths(self) -> tuple[dict[str, int], int]:
+        """Rows of each factor and number of the test ratings, by the manifest.
+
+        Raises
+        ------
+        InputError
+            If anything is missing, or lengths contradict each other.
+        """
+        shapes = {entry.key: entry.shape for entry in self._snapshot.manifest.blocks}
+        rows = {}
+        for factor in self.factors.values():
+            (rows[factor],) = shapes.get(Key("ratings", factor, 0, "count"), (0,))
+            names = shapes.get(Key("ids", factor, 0, "integers")) == (rows[factor],)
+            texts = shapes.get(Key("ids", factor, 0, "offsets")) == (rows[factor] + 1,)
+            if not rows[factor] or not (names or (texts and Key("ids", factor, 0, "text") in shapes)):
+                raise InputError(f"{self._snapshot.path} is inconsistent: not every row of {factor} has one name")
+        test, columns = (shapes.get(Key("test", "W", 0, name)) for name in ("rows", "columns"))
+        if test is None or test != columns or len(test) != 1:
+            raise InputError(f"{self._snapshot.path} is inconsistent: not every test rating has a row and a column")
+        return rows, test[0]
 
     def counts(self, kind: str) -> Int64:
         """(n,) int64: training ratings of every user or item."""

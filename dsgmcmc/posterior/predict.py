@@ -149,11 +149,8 @@ class Predictor:
             self._both = [
                 {kind: np.concatenate([m.mean[kind], m.variance[kind]], axis=1) for kind in KINDS} for m in run.moments
             ]
-        if options.clip:
-            try:
-                self._range = float(run.facts["minimum"]), float(run.facts["maximum"])
-            except KeyError as error:
-                raise InputError(f"{run.path} does not know the range of its ratings: leave out clipping") from error
+        self._clip = options.clip and not run.config.law.all_cells  # scores have no range
+        self._range = run.facts["minimum"], run.facts["maximum"]
 
     def __call__(self, users: Int32, items: Int32) -> Prediction:
         """Predict pairs.
@@ -176,7 +173,7 @@ class Predictor:
                 whole[part] = values
         for values in (found.mean, found.low, found.high):
             values += np.float32(self.run.mean)
-            if self.options.clip:
+            if self._clip:
                 np.clip(values, *self._range, out=values)
         return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,16 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS, Draw, KeptDraws, Moments, Source, average_prior, effects_of, priors_of
-from dsgmcmc.posterior.heldout import TestPredictions, posteriors, test_predictions
+from dsgmcmc.posterior.heldout import TestPredictions, pooled, posteriors
+from dsgmcmc.posterior.layout import Sizes, check_draw, check_posteriors
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.manifest import Key, read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.types import Float32, Float64
+
+NEEDED = ("mean", "transposed", "minimum", "maximum")  # of the facts in run.toml
 
 
 class Run:
@@ -35,21 +38,24 @@ class Run:
     mean : float
         What was subtracted from the ratings.
     config : ResolvedConfig
+    index : Index
+        Names of users, items and features, and the pairs of the test ratings.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.directory = RunDirectory(Path(path))
         self.path = self.directory.path
-        settings, self.facts = self.directory.read_settings()
-        if "target" in self.facts:
+        if "target" in self.directory.read_settings()[1]:
             raise InputError(f"{self.path} is a run of a density: open it with dsgmcmc.DensityRun")
-        self.config = ResolvedConfig.of(settings)
-        try:
-            self.mean = float(self.facts["mean"])
-            self._index = Index(self.directory, bool(self.facts["transposed"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{self.directory.settings_file} is damaged: {error}") from error
+        self.config, self.facts = ResolvedConfig.of_run(self.directory)
+        missing = [name for name in NEEDED if name not in self.facts]
+        if missing:
+            raise InputError(f"{self.directory.settings_file} is incomplete: [run] has no {', '.join(missing)}")
+        self.mean = float(self.facts["mean"])
+        self.index = Index(self.directory, self.facts)
+        self._sizes = Sizes.of(self.config, self.index.lengths(), len(self.facts.get("levels", [])))
         self._posteriors = posteriors(self.directory)
+        check_posteriors(self._posteriors, self._sizes)
         if not self._posteriors:
             longer = self.config.first_draw > self.config.iterations
             raise InputError(
@@ -57,7 +63,7 @@ class Run:
                 f"{self.config.first_draw:,}. Go on with `dsgmcmc sample {self.facts.get('data', 'DATA.h5')} --out "
                 f"{self.path} --resume{f' --iterations {2 * self.config.first_draw}' if longer else ''}`"
             )
-        self._factor = self._index.factors
+        self._factor = self.index.factors
         self._kept = KeptDraws(lambda number: self._read_draw(*self.draws[number]))
 
     def __repr__(self) -> str:
@@ -67,17 +73,15 @@ class Run:
             f"{len(self.draws)} saved draws, {len(self.users):,} users, {len(self.items):,} items>"
         )
 
-    # ------------------------------------------------------------------ names
-
     @cached_property
     def users(self) -> Vocabulary:
         """Original names of the users."""
-        return self._index.vocabulary("user")
+        return self.index.vocabulary("user")
 
     @cached_property
     def items(self) -> Vocabulary:
         """Original names of the items."""
-        return self._index.vocabulary("item")
+        return self.index.vocabulary("item")
 
     def vocabulary(self, kind: str) -> Vocabulary:
         """Names of the users or of the items."""
@@ -85,11 +89,11 @@ class Run:
 
     def counts(self, kind: str) -> npt.NDArray[np.int64]:
         """(n,) int64: training ratings of every user or item."""
-        return self._index.counts(kind)
+        return self.index.counts(kind)
 
     def test_pairs(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Rows of the users and the items of the test ratings, (q,) int32 each."""
-        return self._index.test_pairs()
+        return self.index.test_pairs()
 
     @cached_property
     def test(self) -> TestPredictions:
@@ -100,10 +104,9 @@ class Run:
         InputError
             If the run had no test ratings.
         """
-        found = test_predictions(self.directory)
-        if found is None:
+        if not self._sizes.test:
             raise InputError(f"{self.path} was sampled without test ratings (prepare --test-fraction 0?)")
-        return found
+        return pooled(self._posteriors)
 
     @cached_property
     def levels(self) -> Float64 | None:
@@ -150,7 +153,7 @@ class Run:
         predictions, scores = [], []
         for number, snapshot in enumerate(self._posteriors):
             start, parts, score = 0, [], []
-            for b in self._blocks(snapshot, "trace", "W"):
+            for b in range(self._sizes.grid):
                 if number == 0:
                     index.append(snapshot.read(Key("trace", "W", b, "followed")) + start)
                     start += len(snapshot.read(Key("test", "W", b, "rating")))
@@ -160,21 +163,11 @@ class Run:
             scores.append(np.sum(score, axis=0))
         return np.concatenate(index), predictions, scores
 
-    @staticmethod
-    def _blocks(snapshot: Snapshot, thing: str, factor: str) -> list[int]:
-        return sorted({key.block for key in snapshot.names() if key[:2] == (thing, factor)})
-
-    def _whole(self, snapshot: Snapshot, thing: str, kind: str, field: str) -> npt.NDArray[Any]:
-        """Read the rows of all blocks of the users or the items."""
-        factor = self._factor[kind]
-        blocks = self._blocks(snapshot, thing, factor)
-        return np.concatenate(snapshot.read_all(Key(thing, factor, b, field) for b in blocks))
-
     def _scales(self, snapshot: Snapshot, thing: str, field: str, theta: dict[str, Float32]) -> dict[str, Float32]:
         """Read the noise scales of users and items; 1 where rows have none of their own."""
         if not any(key.field == field for key in snapshot.names()):
             return {kind: np.ones(len(theta[kind]), np.float32) for kind in KINDS}
-        return {kind: self._whole(snapshot, thing, kind, field)[:, 0] for kind in KINDS}
+        return {kind: snapshot.whole(thing, self._factor[kind], field)[:, 0] for kind in KINDS}
 
     @cached_property
     def moments(self) -> list[Moments]:
@@ -185,10 +178,10 @@ class Run:
 
     def _read_moments(self, snapshot: Snapshot, trace: dict[str, Float64]) -> Moments:
         share = trace["weight"] / trace["weight"].sum()
-        mean = {kind: self._whole(snapshot, "moments", kind, "mean") for kind in KINDS}
+        mean = {kind: snapshot.whole("moments", self._factor[kind], "mean") for kind in KINDS}
         return Moments(
             mean=mean,
-            variance={kind: self._whole(snapshot, "moments", kind, "variance") for kind in KINDS},
+            variance={kind: snapshot.whole("moments", self._factor[kind], "variance") for kind in KINDS},
             noise_scale=self._scales(snapshot, "moments", "weight_mean", mean),
             noise_variance=float((share / trace["tau"]).sum()),
             prior={kind: average_prior(trace, share, kind) for kind in KINDS},
@@ -236,10 +229,20 @@ class Run:
         """
         return self._kept.get(number)
 
+    def _open_draw(self, chain: int, iteration: int) -> Snapshot:
+        snapshot = self.directory.open_snapshot("draws", chain, iteration, self.facts)
+        check_draw(snapshot, self._sizes)
+        return snapshot
+
+    def effects(self, kind: str) -> Float64:
+        """B of all saved draws, (draws, F, D): what features of users or items do, without reading the factors."""
+        name = f"{self._factor[kind]}.features.effects"
+        return np.array([self._open_draw(*draw).manifest.state[name].array() for draw in self.draws])
+
     def _read_draw(self, chain: int, iteration: int) -> Draw:
-        snapshot = Snapshot(self.directory.series("draws", chain) / step_name(iteration))
+        snapshot = self._open_draw(chain, iteration)
         state = {self._label(name): value.array() for name, value in snapshot.manifest.state.items()}
-        theta = {kind: self._whole(snapshot, "draw", kind, "theta") for kind in KINDS}
+        theta = {kind: snapshot.whole("draw", self._factor[kind], "theta") for kind in KINDS}
         prior, unseen = zip(*(priors_of(state, kind) for kind in KINDS), strict=True)
         return Draw(
             chain=chain,
@@ -250,7 +253,7 @@ class Run:
             prior=dict(zip(KINDS, prior, strict=True)),
             unseen=dict(zip(KINDS, unseen, strict=True)),
             implicit={
-                other: self._whole(snapshot, "draw", other, "implicit")
+                other: snapshot.whole("draw", self._factor[other], "implicit")
                 for kind, other in (KINDS, KINDS[::-1])
                 if f"{kind}.implicit.mean" in state
             },
@@ -272,8 +275,6 @@ class Run:
         if wanted == "auto":
             return "draws" if self.draws else "moments"
         return wanted
-
-    # ------------------------------------------------------------------ ratings
 
     def open_ratings(self, path: Path | None = None) -> Ratings:
         """Open the ratings file that the run sampled.
@@ -302,20 +303,5 @@ class Run:
 
 
 def open_run(path: str | PathLike[str]) -> Run:
-    """Open a run directory for reading.
-
-    Parameters
-    ----------
-    path : path of a run directory
-
-    Returns
-    -------
-    Run
-        Names, moments and draws, read when they are first used.
-
-    Raises
-    ------
-    InputError
-        If it is not a run, or has no posterior yet, or is damaged.
-    """
+    """Open a run directory for reading alone; `dsgmcmc.open_run` gives one that predicts, too."""
     return Run(path)

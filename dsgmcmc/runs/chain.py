@@ -6,7 +6,6 @@ checkpoints may depend on the clock.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Collection
 from functools import partial
@@ -27,6 +26,8 @@ from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.resume import Resume
 from dsgmcmc.runs.state import ChainState
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.storage.facts import Facts
+from dsgmcmc.storage.logs import append
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.base import RunTarget
 from dsgmcmc.types import Array, Float64
@@ -59,6 +60,8 @@ class Chain:
         When to checkpoint and when to stop.
     policy : Policy
         What to do when something goes wrong.
+    made : dict, optional
+        What its snapshots are made with; see `dsgmcmc.storage.facts`.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Chain:
         data_hash: str,
         control: Control,
         policy: Policy,
+        made: Facts | None = None,
     ) -> None:
         self.config, self.ring, self.run_directory, self.chain = config, ring, run, chain
         self.control, self.policy = control, policy
@@ -78,6 +82,7 @@ class Chain:
         self.thin, self.every = config.thin, config.evaluate_every
         self._make_target = make_target
         self._hashes = {"config_hash": config.hash(), "data_hash": data_hash}
+        self._made: Facts = made or {}
         self._earlier_hashes: Collection[str] = ()
         self.seconds_before = 0.0  # sampling time until `advance` was last called
         self._begin: float | None = None
@@ -101,6 +106,7 @@ class Chain:
             config.keep_checkpoints,
             self.control,
             go_on,
+            self._made,
         )
         self.iteration = 0
 
@@ -153,7 +159,7 @@ class Chain:
         every, _ = self.config.checkpoint_interval()
         while self.iteration < goal and request < Request.STOP:
             fault("iteration")
-            self._iterate(report)
+            self._iterate(self._next_stop(goal, every or goal), report)
             with self.ring.phases("reduce"):
                 request, idle = self.control.ask(self.checkpoints.busy)
             if idle:
@@ -252,11 +258,18 @@ class Chain:
         """Wall seconds in which this chain was sampled, all inclusive."""
         return self.seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
 
-    def _iterate(self, report: Report) -> None:
-        target, sampler, iteration = self.target, self.sampler, self.iteration
-        target.begin(iteration)
-        self.iteration = done = iteration + 1
-        sampler.step(target, iteration)
+    def _next_stop(self, goal: int, saving: int) -> int:
+        """Iteration at which there is something else to do: look at the state, save it, or listen."""
+        done = self.iteration
+        following = [(0, self.every), (self.burn_in, self.thin), (0, saving)]
+        looks = [done + interval - (done - origin) % interval for origin, interval in following]
+        return min(goal, *looks, done + self.sampler.at_once(self.target)) if done else 1
+
+    def _iterate(self, done: int, report: Report) -> None:
+        """Go on until `done` iterations are made, and look at the state if it is time. Collective."""
+        target, sampler, first, iteration = self.target, self.sampler, self.iteration, done - 1
+        self.iteration = done
+        sampler.advance(target, first, done - first)
         is_draw = done > self.burn_in and (done - self.burn_in) % self.thin == 0
         is_line = done % self.every == 0 or done == 1
         if is_draw or is_line:
@@ -281,8 +294,7 @@ class Chain:
             line |= recorder.metrics()
         line |= self.sampler.metrics()
         if self.ring.rank == 0:
-            with self.run_directory.metrics_file(self.chain).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            append(self.run_directory.metrics_file(self.chain), line)
             report(line)
 
     def _check_finite(self, position: str) -> None:

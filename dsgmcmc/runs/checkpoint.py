@@ -19,6 +19,7 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.state import ChainState
+from dsgmcmc.storage.facts import MADE_WITH, Facts
 from dsgmcmc.storage.manifest import Key, SmallArray, read_manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
@@ -100,6 +101,8 @@ class Checkpoints:
         Waits for other processes, and is told how long writing takes.
     go_on : bool
         Whether the chain goes on when a checkpoint cannot be written.
+    made : dict, optional
+        What the snapshots are made with; see `dsgmcmc.storage.facts`.
     """
 
     def __init__(
@@ -112,9 +115,10 @@ class Checkpoints:
         keep: int,
         control: Control,
         go_on: bool = False,
+        made: Facts | None = None,
     ) -> None:
         self._ring, self._state, self._run, self._chain = ring, state, run, chain
-        self._draws = state.draws
+        self._draws, self._made = state.draws, made or {}
         self._hashes, self._keep, self._go_on, self._control = hashes, keep, go_on, control
         self._at_root = self._ring.rank == 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
@@ -278,7 +282,7 @@ class Checkpoints:
         return parent
 
     def _header(self, kind: str, iteration: int, seconds: float, state: dict[str, SmallArray]) -> dict[str, Any]:
-        about = {"versions": versions(), "processes": self._ring.size, "seconds": seconds}
+        about = {"versions": versions(), "processes": self._ring.size, "seconds": seconds, MADE_WITH: self._made}
         return {
             "kind": kind,
             "chain": self._chain,

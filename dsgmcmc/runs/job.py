@@ -39,6 +39,7 @@ from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.runs.summary import Times, saved_result, write_summary
 from dsgmcmc.runs.turns import Turns
 from dsgmcmc.runs.until import Limit, Until
+from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
@@ -122,27 +123,38 @@ class Job:
         deadline = agree(comm, partial(policy.deadline, seconds_since_start()), "sample")
         config, overridden = self._resolve()
         log.debug("process %d of %d is %d on %s", comm.rank, comm.size, os.getpid(), MPI.Get_processor_name())
-        begin = partial(self._open, config, overridden) if self._at_root else list
-        earlier = comm.bcast(agree(comm, begin, "sample"))
+        begin = partial(self._open, config, overridden) if self._at_root else tuple
+        earlier, made = comm.bcast(agree(comm, begin, "sample"))
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {MPI.Get_processor_name()})"
         try:
             with Watchdog(policy.watchdog, who) as watchdog:
-                return self._run(config, signals, deadline, watchdog, earlier)
+                return self._run(config, signals, deadline, watchdog, earlier, made)
         finally:
             if self._at_root:
                 self._lock.release()
 
-    def _open(self, config: ResolvedChain, overridden: Changes) -> list[str]:
+    def _open(self, config: ResolvedChain, overridden: Changes) -> tuple[list[str], Facts]:
         """Make the run directory, claim it and write the settings; on process 0.
 
         Returns
         -------
-        list of str
+        earlier : list of str
             Hashes of the configurations that this run had before it was overridden.
+        made : dict
+            What its snapshots are made with; see `dsgmcmc.storage.facts`.
         """
-        run = self.run_directory
-        run.path.mkdir(parents=True, exist_ok=True)
+        self.run_directory.path.mkdir(parents=True, exist_ok=True)
         taken_over = self._lock.acquire()
+        try:
+            return self._prepare(config, overridden, taken_over)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _prepare(self, config: ResolvedChain, overridden: Changes, taken_over: str) -> tuple[list[str], Facts]:
+        """Do what `_open` does in a directory that is ours."""
+        run = self.run_directory
+        run.mend_logs()
         run.split_metrics()
         if taken_over:
             log.warning("taking over %s: %s", run.path, taken_over)
@@ -160,11 +172,18 @@ class Job:
             "earlier_config_hashes": sorted(set(earlier) - {config.hash(), ""}),
             "versions": versions(),
         }
-        run.write_settings(config.table(), self.source.prepare(run, config, MPI.COMM_SELF) | facts)
-        return earlier
+        data = self.source.prepare(run, config, MPI.COMM_SELF)
+        run.write_settings(config.table(), data | facts)
+        return earlier, made_with(data)
 
     def _run(
-        self, config: ResolvedChain, signals: Signals, deadline: float | None, watchdog: Watchdog, earlier: list[str]
+        self,
+        config: ResolvedChain,
+        signals: Signals,
+        deadline: float | None,
+        watchdog: Watchdog,
+        earlier: list[str],
+        made: Facts,
     ) -> int:
         comm = self.comm
         group, groups = chain_group(comm.rank, comm.size, config.chains)
@@ -178,7 +197,7 @@ class Job:
 
         def open_chain(number: int) -> Chain:
             make = partial(make_target, number)
-            chain = Chain(config, make, ring, self.run_directory, number, data_hash, control, self.policy)
+            chain = Chain(config, make, ring, self.run_directory, number, data_hash, control, self.policy, made)
             if not (self._resume and chain.resume(earlier)):
                 chain.start()
             return chain
@@ -192,13 +211,14 @@ class Job:
         self._share(turns.failure)
         request = Request(comm.allreduce(int(turns.request), op=MPI.MAX))
         agree(comm, self.run_directory.merge_metrics if self._at_root else lambda: None, "writing metrics", WriteError)
-        news = turns.iterations or not self.run_directory.summary_file.exists()
+        before = saved_result(self.source, self.run_directory) if self._at_root else ""
+        news = turns.iterations or before is None
         if comm.allreduce(bool(news), op=MPI.LOR):  # another group may have finished its chains before
             times = Times(turns.startup, sampling, turns.iterations if ring.rank == 0 else 0)
             library = MPI.Get_library_version().splitlines()[0].rstrip("\x00")
             write_summary(comm, self.source, config, ring.phases, n_data, times, self.run_directory, library, end.look)
         elif self._at_root:
-            print(saved_result(self.source, self.run_directory), flush=True)
+            print(before, flush=True)
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE

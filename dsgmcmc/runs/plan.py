@@ -19,7 +19,7 @@ from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.parallel.partition import block_bounds, owner
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.targets.factorisation.priors import ImplicitFeatures
-from dsgmcmc.targets.factorisation.priors.base import SHIFT
+from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT
 from dsgmcmc.targets.factorisation.priors.design import gram_width
 from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, featured_factors
 from dsgmcmc.targets.state import Layout, StateField
@@ -82,7 +82,7 @@ class Costs:
         width = _width(config, described)
         # columns of a draw: theta, the noise scale, the implicit features
         drawn = d + int(heteroscedastic) + d * len(_implicit_fields(config))
-        state = (rows + columns) * (width + d * len(config.make_sampler().scratch)) * 4
+        state = (rows + columns) * (width + d * len(config.make_sampler().working)) * 4
         moments = (rows + columns) * drawn * MOMENTS * 4
         levels = ratings.levels(MAX_LEVELS) if config.law.has_levels else None
         noises = TEST_NOISE_BYTES * int(heteroscedastic)
@@ -194,7 +194,8 @@ def _implicit_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
 def _width(config: ResolvedConfig, described: bool) -> int:
     """Numbers of a row that are saved, and travel with a part."""
     means = (*_implicit_fields(config), *(FeatureEffects.own if described else ()))
-    fields = (*config.make_sampler().kept, *_noise_fields(config), *((SHIFT, *means) if means else ()))
+    priors = (*((SHIFT, *means) if means else ()), *((SCALE,) if config.row_scales != "no" else ()))
+    fields = (*config.make_sampler().kept, *_noise_fields(config), *priors)
     return Layout(fields, config.dimension).width
 
 

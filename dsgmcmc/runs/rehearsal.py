@@ -20,6 +20,7 @@ from dsgmcmc.parallel.faults import no_faults
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.targets.density import ALL, Data, Density
+from dsgmcmc.targets.regression import Regression
 from dsgmcmc.types import Float32, Float64, Int32, Int64
 
 log = logging.getLogger(__name__)
@@ -56,8 +57,7 @@ def _iterate(config: ResolvedChain, make_target: MakeTarget) -> None:
     target.reset()
     sampler.start(target, config.initial_sd)
     for iteration in sorted({0, 1, config.burn_in, config.burn_in + 1}):
-        target.begin(iteration)
-        sampler.step(target, iteration)
+        sampler.advance(target, iteration, 1)
         position = sampler.position(iteration)
         target.find_divergence(position)
         draw = draws.next(iteration + 1, 1.0)
@@ -91,6 +91,15 @@ class FewRatings(Ratings):
         """See `Ratings.feature_slab`; one feature of all."""
         n = stop - start
         return Features(np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, np.float32), ("",), ("",))
+
+
+def few_data(density: Density) -> Density:
+    """A density of the same dimension and prior as another, with next to no data, or none that say anything."""
+    if not isinstance(density, Regression):
+        return FlatDensity(density)
+    few = slice(10 * density.dimension)
+    prior = {"prior_mean": density.prior_mean, "prior_precision": density.prior_precision}
+    return Regression(density.features[few], density.responses[few], density.link, **prior)
 
 
 class FlatDensity:

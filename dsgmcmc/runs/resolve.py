@@ -11,7 +11,9 @@ from dsgmcmc.config.layers import Layers
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.runs.sources.base import Source
-from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.facts import check_made_with
+from dsgmcmc.storage.manifest import read_manifest
+from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.types import Comm
 
 #: Settings before and now.
@@ -74,24 +76,26 @@ def resolve(
             )
         if not saved:
             _check_disk(run, source.costs(config, comm.size))
-        changes = _changes(source.read(saved), config, run, override) if saved else {}
+        changes = _changes(source.resolved.of(saved), config, run, override) if saved else {}
         return config.model_dump(), changes
 
     settings, overridden = comm.bcast(agree(comm, work, "sample"))
-    return Resolution(source.read(settings), overridden)
+    return Resolution(source.resolved.of(settings), overridden)
 
 
 def _saved_settings(run: RunDirectory, source: Source[Any], resume: bool) -> dict[str, Any]:
     """Return the settings of the run that is resumed; none for a new run, which needs an empty directory."""
     if resume and run.settings_file.exists():
-        settings, facts = run.read_settings()
+        before: ResolvedChain
+        before, facts = source.resolved.of_run(run)
         if facts.get("data_hash") != source.digest():
             raise InputError(
                 f"{run.path} was sampled from other data than {source.name}: a run has the same ratings from its first "
                 "iteration to its last; start another with another --out"
             )
-        before: dict[str, Any] = source.read(settings).table()
-        return before
+        if (run.path / INDEX).is_dir():
+            check_made_with(read_manifest(run.path / INDEX), facts, run.path / INDEX)
+        return before.table()
     if run.path.exists() and not run.path.is_dir():
         raise InputError(f"{run.path} is a file: --out names the run's directory, which sample makes")
     if not resume and run.path.is_dir() and any(run.path.iterdir()):

@@ -85,8 +85,14 @@ class Resume:
         text = comm.bcast(agree(comm, read if self._at_root else lambda: "", f"reading {path}"), root=0)
         manifest = agree(comm, partial(parse_manifest, text, path), f"reading {path}")
         agree(comm, partial(self._check, manifest, path), f"reading {path}")
-        agree(comm, partial(self._state.load, Snapshot(path, manifest)), f"reading {path}")
+        agree(comm, partial(self._take, Snapshot(path, manifest)), f"reading {path}")
         return manifest
+
+    def _take(self, snapshot: Snapshot) -> None:
+        try:
+            self._state.load(snapshot)
+        except (KeyError, ValueError, IndexError) as error:  # its seal is whole, its content is not that of this run
+            raise InputError(f"{snapshot.path} is incomplete or inconsistent: {error!r}") from error
 
     def _check(self, manifest: Manifest, path: Path) -> None:
         if manifest.data_hash != self._data_hash:

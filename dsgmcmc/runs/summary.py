@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import resource
 from dataclasses import dataclass
@@ -14,13 +13,13 @@ import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.diagnostics.accuracy import Look
+from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.diagnostics.verdict import ending
-from dsgmcmc.errors import WriteError
+from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.runs.progress import in_units
 from dsgmcmc.runs.sources.base import Source
-from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory, now
 from dsgmcmc.types import Comm
@@ -117,7 +116,7 @@ def write_summary(
             "peak_rss_bytes": rss,
             "versions": {**versions(), "mpi": mpi},
         }
-        write_whole(run.summary_file, json.dumps(summary, indent=1) + "\n")
+        save_summary(run.summary_file, summary)
         print(_result(source, summary, run.path), flush=True)
 
     agree(comm, write if comm.rank == 0 else lambda: None, "writing the summary", WriteError)
@@ -149,17 +148,21 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
     return {"process": slowest, "host": hosts[slowest], "busy_seconds": busy[slowest], "others_seconds": others}
 
 
-def saved_result(source: Source[Any], run: RunDirectory) -> str:
-    """Return what the user read at the end of a run that is finished."""
-    summary = json.loads(run.summary_file.read_text(encoding="utf-8"))
+def saved_result(source: Source[Any], run: RunDirectory) -> str | None:
+    """Return what the user read at the end of a run that is finished; None without a summary that can be read."""
+    try:
+        summary, _ = read_summary(run.summary_file)
+    except (FileNotFoundError, InputError):
+        return None
     summary["reached"] = [summary["iterations"]]  # also of runs whose summary does not say it
     return f"finished before: {_result(source, summary, run.path)}"
 
 
 def _result(source: Source[Any], summary: dict[str, Any], path: Path) -> str:
     """Return what the user reads at the end."""
-    speed = f"{in_units(summary[f'{source.unit}_per_second'])} {source.unit}/s on {summary['processes']} process(es)"
-    slow = summary["straggler"]
+    rate = in_units(summary.get(f"{source.unit}_per_second", 0.0))
+    speed = f"{rate} {source.unit}/s on {summary['processes']} process(es)"
+    slow = summary.get("straggler")
     if slow:
         speed += (
             f"\n  process {slow['process']} on {slow['host']} was the slowest: it worked {slow['busy_seconds']:.1f} s, "

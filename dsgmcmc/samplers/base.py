@@ -13,6 +13,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.gradients import GRADIENTS, GradientEstimator
 from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.samplers.subsampling import ON_DATA
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
 from dsgmcmc.types import Purpose
@@ -43,9 +44,13 @@ class Sampler(ABC, Generic[C]):
     Config: ClassVar[type[SamplerConfig]]
     #: Names of the gradient estimators that it can use, its default first.
     gradients: ClassVar[tuple[str, ...]] = ("part",)
+    #: Whether it may also step along gradients of data drawn one by one; see `dsgmcmc.samplers.subsampling`.
+    draws_data: ClassVar[bool] = False
     #: Whether it draws rows from their laws given everything else, which are then to be normal.
     draws_conditionals: ClassVar[bool] = False
-    #: Arrays of the shape of theta that need not travel with a block; gradients are taken into the first.
+    #: Class of the densities that it samples, if it samples nothing else.
+    densities: ClassVar[type | None] = None
+    #: Arrays of the shape of theta that are not kept with a block; gradients are taken into the first.
     scratch: tuple[str, ...] = ("g",)
     #: Settings of the run that suit this sampler, where they are not those of all.
     defaults: ClassVar[dict[str, Any]] = {}
@@ -53,7 +58,7 @@ class Sampler(ABC, Generic[C]):
     def __init__(self, config: C, burn_in: int) -> None:
         self.config = config
         self.burn_in = burn_in
-        self.gradient = self.estimator(config)()
+        self.gradient = self.estimator(config).of(config, burn_in)
         self.replicated: tuple[Replicated, ...] = ()
 
     @property
@@ -65,6 +70,11 @@ class Sampler(ABC, Generic[C]):
     def kept(self) -> tuple[StateField, ...]:
         """The sampler's fields, and those of its gradient estimator."""
         return (*self.fields, *self.gradient.fields)
+
+    @property
+    def working(self) -> tuple[str, ...]:
+        """Arrays of the shape of theta that are not kept: `scratch`, and those of the gradient estimator."""
+        return (*self.scratch, *self.gradient.scratch)
 
     @property
     def positions(self) -> tuple[str, ...]:
@@ -92,11 +102,16 @@ class Sampler(ABC, Generic[C]):
             If this sampler cannot use it.
         """
         name = config.gradient or cls.gradients[0]
-        if name not in cls.gradients:
+        if name not in cls.gradients and not (cls.draws_data and name in ON_DATA):
+            also = f", and of sums over data {' or '.join(ON_DATA)}" if cls.draws_data else ""
             raise InputError(
-                f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}"
+                f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}{also}"
             )
-        return GRADIENTS[name]
+        if config.anchor_every and name != "control-variate":
+            raise InputError(
+                "sampler.anchor_every is of control variates: leave it out, or --set sampler.gradient=control-variate"
+            )
+        return {**GRADIENTS, **ON_DATA}[name]
 
     @classmethod
     def sweep_length(cls, config: SamplerConfig, grid: int) -> int:
@@ -122,6 +137,15 @@ class Sampler(ABC, Generic[C]):
             )
 
     @classmethod
+    def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
+        """Raise `InputError` where a correction for the noise of plain parts would be wrong."""
+        if config.gradient == "control-variate" or config.gradient in ON_DATA:
+            raise InputError(
+                "sampler.noise_correction is for the noise of plain parts: leave it out, or take sampler.gradient=part"
+            )
+        cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
+
+    @classmethod
     def default_thin(cls, config: C, grid: int) -> int:
         """Iterations between draws, if the user does not say."""
         return 2 * cls.sweep_length(config, grid)
@@ -130,7 +154,7 @@ class Sampler(ABC, Generic[C]):
 
     def metrics(self) -> dict[str, float]:
         """Return what this sampler adds to a line of metrics."""
-        return {}
+        return self.gradient.metrics()
 
     def start(self, target: Target, sd: float) -> None:
         """Set the initial state: every element of theta N(0, `sd`^2)."""
@@ -149,6 +173,19 @@ class Sampler(ABC, Generic[C]):
     def weight(self, target: Target, iteration: int) -> float:
         """Weight of the draw of `iteration` in averages: its step [Simsekli 2016, eq. 12]."""
         return self.step_size(target, iteration)
+
+    def at_once(self, target: Target) -> int:
+        """How many iterations a chain may ask `advance` for without listening to signals."""
+        return 1
+
+    def advance(self, target: Target, first: int, count: int) -> None:
+        """Make `count` iterations from number `first` on. Collective.
+
+        However many are made at once, the states after them are the same.
+        """
+        for iteration in range(first, first + count):
+            target.begin(iteration)
+            self.step(target, iteration)
 
     @abstractmethod
     def step(self, target: Target, iteration: int) -> None:

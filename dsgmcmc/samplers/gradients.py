@@ -8,15 +8,19 @@ all data were seen, so that hyperparameters may be drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Self
 
 from dsgmcmc.kernels.formula import Gradient
-from dsgmcmc.targets.base import Target
+from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.targets.base import Cell, Target
 from dsgmcmc.targets.state import ParameterBlock, StateField
 
+BeforeDraws = Callable[[ParameterBlock], None] | None
 
-class GradientEstimator(Protocol):
+
+class GradientEstimator(ABC):
     """Takes gradients of the energy.
 
     Attributes
@@ -25,12 +29,36 @@ class GradientEstimator(Protocol):
         Whether an iteration visits one part of the data; else all of them.
     fields : tuple of StateField
         What it keeps with a block.
+    scratch : tuple of str
+        Arrays of the shape of theta that it needs besides ``g``.
+    fixed_likelihood : bool
+        Whether the likelihood may have no parameters that are sampled but tau.
     """
 
     by_parts: ClassVar[bool]
-    fields: ClassVar[tuple[StateField, ...]]
+    fields: ClassVar[tuple[StateField, ...]] = ()
+    scratch: ClassVar[tuple[str, ...]] = ()
+    fixed_likelihood: ClassVar[bool] = False
+    #: Class of the densities on which it is there, if it is nowhere else.
+    densities: ClassVar[type | None] = None
 
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def tables(self, density: Any, grid: int) -> tuple[StateField, ...]:
+        """Fields whose width depends on a density's data; `grid` is the number of iterations that see as many."""
+        return ()
+
+    def metrics(self) -> dict[str, float]:
+        """What it adds to a line of metrics."""
+        return {}
+
+    @classmethod
+    def of(cls, config: SamplerConfig, burn_in: int) -> Self:
+        """Make that of a sampler with this configuration, of whose iterations the first `burn_in` are burn-in."""
+        return cls()
+
+    @abstractmethod
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """Take the gradient at field `position` into scratch ``g``, and yield the blocks to update. Collective.
 
         Parameters
@@ -41,24 +69,39 @@ class GradientEstimator(Protocol):
             Field at which to take it.
         prior : bool
             Whether the prior's gradient may be put in where the sum begins. Then there is no `grad_likelihood`.
+        before : callable, optional
+            What is done with every block and its gradient before hyperparameters are drawn, if they are drawn between
+            the gradient and the update.
         """
 
 
-class PartGradient:
+class PartGradient(GradientEstimator):
     """The stochastic gradient of one part, scaled by 1 / p_t [Ahn 2015, eq. 7; Simsekli 2016, eq. 3].
 
-    A block leaves for where the next part needs it once it is updated, and travels while others are worked on.
+    A block leaves for where the next part needs it once it is updated, and travels while others are worked on. A
+    sampler that visits the cells by itself calls `begin`, then `take` for each, and at last `finish`.
     """
 
     by_parts: ClassVar[bool] = True
-    fields: ClassVar[tuple[StateField, ...]] = ()
 
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """See `GradientEstimator`."""
+        self.begin(target, position)
         for cell in target.visit(send=True):
-            cell.gradient(position, "g", prior)
+            self.take(target, cell, position, prior=prior)
             yield from cell.blocks
         self.finish(target)
+
+    def begin(self, target: Target, position: str) -> None:
+        """Do what comes before the cells of an iteration are visited. Collective."""
+
+    def take(
+        self, target: Target, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
+    ) -> None:
+        """Take the gradient of a cell's blocks; see `dsgmcmc.targets.base.Cell.gradient`."""
+        cell.gradient(position, out, prior, errors)
 
     @staticmethod
     def finish(target: Target) -> None:
@@ -67,7 +110,56 @@ class PartGradient:
             target.all_data_seen()
 
 
-class FullGradient:
+class ControlVariate(PartGradient):
+    """A part's gradient, less that at an anchor a, plus the full one at a [Nemeth 2021, section 2.3; Johnson 2013].
+
+        grad U~(theta) = grad U~_t(theta) - grad U~_t(a) + grad U(a)
+
+    of the likelihood; the prior's gradient is exact. Unbiased given theta and a, with a variance that falls with
+    |theta - a|^2, for two gradients of a part in the place of one. The anchor is a state of the chain itself: that at
+    the end of burn-in, with the part's plain gradient before; or, every `every` sweeps, that of the moment (SVRG). To
+    move it takes a full gradient. The likelihood's gradient at a is kept at noise precision 1, so that tau may be
+    drawn; what else it depends on must stay as it is.
+
+    [Johnson 2013] R. Johnson, T. Zhang: Accelerating stochastic gradient descent using predictive variance reduction.
+    """
+
+    fields: ClassVar[tuple[StateField, ...]] = (StateField("anchor"), StateField("full"))
+    scratch: ClassVar[tuple[str, ...]] = ("anchored",)
+    fixed_likelihood: ClassVar[bool] = True
+
+    def __init__(self, every: int | None, burn_in: int) -> None:
+        self.every, self.burn_in = every, burn_in
+
+    @classmethod
+    def of(cls, config: SamplerConfig, burn_in: int) -> Self:
+        """See `GradientEstimator.of`."""
+        return cls(config.anchor_every, burn_in)
+
+    def begin(self, target: Target, position: str) -> None:
+        """Move the anchor to the state, if it is its turn. Collective."""
+        iteration = target.stream.iteration
+        if iteration % (self.every * target.sweep_length) if self.every else iteration != self.burn_in:
+            return
+        for block in target.blocks():
+            block["anchor"][:] = block[position]
+        target.full_gradient("anchor", "full", errors=False)
+
+    def take(
+        self, target: Target, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
+    ) -> None:
+        """See `PartGradient.take`."""
+        cell.gradient(position, out, prior, errors)
+        if not self.every and target.stream.iteration < self.burn_in:
+            return
+        cell.gradient("anchor", "anchored", prior=False, errors=False)
+        found, tau = f"{out} - anchored + tau * full", {"tau": target.noise_precision}
+        gradient = Gradient(found, "", tau) if prior else Gradient(f"{found} + grad_prior", found, tau)
+        for block in cell.blocks:
+            block.gradient = gradient
+
+
+class FullGradient(GradientEstimator):
     """The gradient of all the data, in one tour of the ring with all factors frozen; then everything moves at once.
 
     Hyperparameters are drawn given the state that the gradient was taken at, and the update uses them as they are then,
@@ -75,12 +167,21 @@ class FullGradient:
     """
 
     by_parts: ClassVar[bool] = False
-    fields: ClassVar[tuple[StateField, ...]] = ()
 
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """See `GradientEstimator`."""
         target.full_gradient(position, "g")
+        if before:
+            for block in self._blocks(target):
+                before(block)
         target.all_data_seen()
+        yield from self._blocks(target)
+
+    @staticmethod
+    def _blocks(target: Target) -> Iterator[ParameterBlock]:
+        """Blocks that may be updated, with the gradient at the hyperparameters of now."""
         gradient = Gradient("tau * g + grad_prior", "tau * g", {"tau": target.noise_precision})
         for block in target.blocks():
             block.gradient = gradient
@@ -88,16 +189,22 @@ class FullGradient:
                 yield block
 
 
-class NoGradient:
+class NoGradient(GradientEstimator):
     """None: for samplers that take no gradient, and use all the data in an iteration."""
 
     by_parts: ClassVar[bool] = False
-    fields: ClassVar[tuple[StateField, ...]] = ()
 
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """See `GradientEstimator`: no block may be updated along it."""
         yield from ()
 
 
 #: To add an estimator, write its class and name it here; samplers say which they can use.
-GRADIENTS: dict[str, type[GradientEstimator]] = {"part": PartGradient, "full": FullGradient, "none": NoGradient}
+GRADIENTS: dict[str, type[GradientEstimator]] = {
+    "part": PartGradient,
+    "full": FullGradient,
+    "none": NoGradient,
+    "control-variate": ControlVariate,
+}

@@ -47,7 +47,13 @@ def vector_target(
     order = Schedule(schedule, part_sizes(density.n_data, grid), seed, chain) if sampler.gradient.by_parts else None
     stream = Stream(seed, chain)
     return VectorTarget(
-        density, order, fields=sampler.kept, scratch=sampler.scratch, stream=stream, rows=rows, timers=timers
+        density,
+        order,
+        fields=(*sampler.kept, *sampler.gradient.tables(density, grid)),
+        scratch=sampler.working,
+        stream=stream,
+        rows=rows,
+        timers=timers,
     )
 
 
@@ -74,6 +80,5 @@ def sample(
     """
     sampler.start(target, sd)
     for iteration in range(iterations):
-        target.begin(iteration)
-        sampler.step(target, iteration)
+        sampler.advance(target, iteration, 1)
         yield target.block[sampler.position(iteration)]

@@ -12,7 +12,12 @@ class SamplerConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    gradient: str | None = Field(None, description="gradient estimator: part or full; default: the sampler's own")
+    gradient: str | None = Field(
+        None, description="gradient estimator: part, control-variate or full; default: the sampler's own"
+    )
+    anchor_every: int | None = Field(
+        None, ge=1, description="sweeps between moves of a control variate's anchor; default: once, after burn-in"
+    )
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
         """Step of `iteration`; 1 where none is taken, so that all draws weigh the same."""

@@ -1,17 +1,26 @@
-"""Small files that a reader finds whole: the old one, or the new one."""
+"""Small files: written whole, and read no further than they can reach, whoever wrote them."""
 
 from __future__ import annotations
 
 import os
+import stat
+import tomllib
+from collections.abc import Iterable
 from pathlib import Path
+from typing import IO, Any
+
+from dsgmcmc.errors import InputError
+
+MAX_TOML_BYTES = 1 << 16
+MAX_TOML_DOTS = 200  # in a line: time and memory of the parser grow with the square of the parts of a dotted name
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str | Iterable[bytes]) -> None:
     """Replace a small file so that a reader finds the old one or the new one; raises OSError, and leaves nothing."""
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            file.writelines([text.encode()] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -26,3 +35,43 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def open_plain(path: Path, most: int) -> IO[bytes]:
+    """Open a plain file of at most so many bytes, for reading.
+
+    Raises
+    ------
+    InputError
+        If it is a directory, a pipe or a device, or larger.
+    OSError
+        If it is missing, or cannot be opened.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait for its writer
+    found = os.fstat(handle)
+    if stat.S_ISREG(found.st_mode) and found.st_size <= most:
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path} has {found.st_size:,} bytes, and can have {most:,} at most")
+    raise InputError(f"{path} is a directory, a pipe or a device: a file is expected there")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file that anyone may have written.
+
+    Raises
+    ------
+    InputError
+        Saying why it cannot be read.
+    """
+    try:
+        with open_plain(path, MAX_TOML_BYTES) as file:
+            data = file.read(MAX_TOML_BYTES)
+        if any(line.count(b".") > MAX_TOML_DOTS for line in data.splitlines()):
+            raise ValueError(f"a line has more than {MAX_TOML_DOTS} dots")
+        return tomllib.loads(data.decode())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} cannot be read as TOML: {error}") from error

@@ -15,15 +15,16 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.storage.files import open_plain
 from dsgmcmc.types import Float64
 
 T = TypeVar("T")
 
 MANIFEST = "manifest.json"
-MAX_MANIFEST_BYTES = 1 << 30
+MAX_MANIFEST_BYTES = 1 << 28
 #: Member of a checkpoint's `state` that lists the iterations of the saved draws that belong to it.
 SAVED_DRAWS = "observer.kept"
 
@@ -122,7 +123,8 @@ class Manifest(_Strict):
     state : dict of str to SmallArray
         Small arrays that are the same on all processes; part of the content digest.
     about : dict
-        Facts that are not part of it: versions, seconds, number of processes.
+        Facts that are not part of it: versions, seconds, number of processes, and what the run said of its data
+        (`dsgmcmc.storage.facts`).
     """
 
     format: Literal["dsgmcmc-snapshot"] = "dsgmcmc-snapshot"
@@ -144,6 +146,16 @@ class Manifest(_Strict):
         kept = self.state.get(SAVED_DRAWS)
         return {int(number) for number in kept.values} if kept else set()
 
+    @field_validator("about")
+    @classmethod
+    def _readable(cls, about: dict[str, Any]) -> dict[str, Any]:
+        for name in ("versions", "made_with"):
+            if not isinstance(about.get(name, {}), dict):
+                raise ValueError(f"{name} has no names")
+        if not isinstance(about.get("seconds", 0.0), int | float):
+            raise ValueError("seconds is no number")
+        return about
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         shards = {shard.file for shard in self.shards}
@@ -162,8 +174,25 @@ _SEAL = re.compile(r',\n "sha256": "([0-9a-f]{64})"\n}\n')
 
 def seal(text: str) -> str:
     """Append to the text of a JSON object the hash of what stands before."""
-    body = text.rstrip().removesuffix("}").rstrip()
+    return _with_hash(text.rstrip().removesuffix("}").rstrip())
+
+
+def _with_hash(body: str) -> str:
     return f'{body},\n "sha256": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}\n'
+
+
+def unseal(text: str, path: Path) -> str:
+    """Return the JSON object that was sealed.
+
+    Raises
+    ------
+    InputError
+        If it is not what was sealed.
+    """
+    body = text[: text.rfind(',\n "sha256"')]
+    if not _SEAL.fullmatch(text, len(body)) or _with_hash(body) != text:
+        raise InputError(f"{path} is incomplete or damaged: it does not match its own checksum")
+    return f"{body}}}"
 
 
 def parse_manifest(text: str, path: Path) -> Manifest:
@@ -174,11 +203,8 @@ def parse_manifest(text: str, path: Path) -> Manifest:
     InputError
         Saying what is wrong with it.
     """
-    body = text[: text.rfind(',\n "sha256"')]
-    if not _SEAL.fullmatch(text, len(body)) or seal(body) != text:
-        raise InputError(f"{path} is incomplete or damaged: it does not match its own checksum")
     try:
-        return Manifest.model_validate_json(f"{body}}}")
+        return Manifest.model_validate_json(unseal(text, path))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "its content"
@@ -211,9 +237,8 @@ def read_text(directory: Path) -> str:
     path = directory / MANIFEST
 
     def read() -> str:
-        if path.stat().st_size > MAX_MANIFEST_BYTES:
-            raise InputError(f"{path} is too large to be a manifest")
-        return path.read_text(encoding="utf-8")
+        with open_plain(path, MAX_MANIFEST_BYTES) as file:
+            return file.read().decode()
 
     try:
         return seen_by_all(directory, read)

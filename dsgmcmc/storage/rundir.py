@@ -15,22 +15,38 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
-from contextlib import suppress
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import tomli_w
+from pydantic import BaseModel, ValidationError
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.storage.files import write_whole
-from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.facts import Facts, FactsModel, check_made_with
+from dsgmcmc.storage.files import read_toml, write_whole
+from dsgmcmc.storage.logs import (
+    MAX_EVENTS_BYTES,
+    MAX_METRICS_BYTES,
+    EventLine,
+    Line,
+    MetricsLine,
+    append,
+    has_seal,
+    mend,
+    parse_line,
+    read_log,
+)
+from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
 INDEX = "index"
-SERIES = ("checkpoints", "draws", "posterior")
+#: Series of snapshots of a chain, and what each of them holds, in the order in which they are looked at.
+SERIES = {"checkpoints": "checkpoint", "draws": "draw", "posterior": "posterior"}
+_CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
 def now() -> str:
@@ -61,46 +77,70 @@ class RunDirectory:
     def chains(self) -> list[int]:
         """Chains that have a posterior or a checkpoint, in order."""
         names = {p.name for kind in SERIES if (self.path / kind).is_dir() for p in (self.path / kind).iterdir()}
-        return sorted(int(name[6:]) for name in names if name.startswith("chain-") and name[6:].isdigit())
+        return sorted(int(name[6:]) for name in names if _CHAIN.fullmatch(name))
 
     def reached(self, chains: int) -> list[int]:
         """Iteration of the newest checkpoint of each of so many chains; 0 where there is none."""
         return [max(steps(self.series("checkpoints", chain)), default=0) for chain in range(chains)]
 
-    def open_index(self) -> Snapshot:
+    def open_index(self, facts: Facts) -> Snapshot:
         """Open the names of the run's rows and columns.
+
+        Parameters
+        ----------
+        facts : dict
+            What ``run.toml`` says besides the settings.
 
         Raises
         ------
         InputError
-            If there are none, or they are damaged.
+            If there are none, or they are damaged, or of another run.
         """
         if not (self.path / INDEX).is_dir():
             raise InputError(f"{self.path} has no {INDEX}: the run was stopped before it began; start it again")
-        return Snapshot(self.path / INDEX)
+        return self._opened(self.path / INDEX, ("index", 0, 0), facts)
+
+    def open_snapshot(self, kind: str, chain: int, iteration: int, facts: Facts) -> Snapshot:
+        """Open a snapshot of a chain, of a kind in `SERIES`; raises as `open_index`."""
+        path = self.series(kind, chain) / step_name(iteration)
+        return self._opened(path, (SERIES[kind], chain, iteration), facts)
+
+    @staticmethod
+    def _opened(path: Path, expected: tuple[str, int, int], facts: Facts) -> Snapshot:
+        snapshot = Snapshot(path)
+        manifest = snapshot.manifest
+        found = (manifest.kind, manifest.chain, manifest.iteration)
+        if found != expected:
+            raise InputError(f"{path} holds something else: (kind, chain, iteration) are {found}, not {expected}")
+        check_made_with(manifest, facts, path)
+        return snapshot
 
     # ------------------------------------------------------------------ configuration
 
-    def read_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the configuration that the run was started with, and the facts about it.
+    def read_settings(self) -> tuple[dict[str, Any], Facts]:
+        """Return the configuration that the run was started with, unchecked, and the facts about it.
 
         Raises
         ------
         InputError
-            If ``run.toml`` is missing or cannot be read.
+            If ``run.toml`` is missing or cannot be read, or facts are not what they should be.
         """
         if not self.settings_file.exists():
             why = "there is no run.toml in it" if self.path.is_dir() else "it does not exist"
             why = "it is a file" if self.path.is_file() else why
             raise InputError(f"{self.path} is not a run directory: {why}")
+        content = read_toml(self.settings_file)
         try:
-            content = tomllib.loads(self.settings_file.read_text(encoding="utf-8"))
-            facts = content.pop("run")
-        except (OSError, KeyError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"{self.path} is not a run directory: {self.settings_file}: {error}") from error
+            facts = FactsModel.model_validate(content.pop("run")).model_dump(exclude_unset=True)
+        except KeyError:
+            raise InputError(f"{self.path} is not a run directory: {self.settings_file} has no section [run]") from None
+        except ValidationError as error:
+            first = error.errors(include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InputError(f"{self.settings_file} is damaged: run.{where}: {first['msg']}") from error
         return content, facts
 
-    def write_settings(self, settings: dict[str, Any], facts: dict[str, Any]) -> None:
+    def write_settings(self, settings: dict[str, Any], facts: Facts) -> None:
         """Write ``run.toml`` at once: the resolved settings, and the facts about the run."""
         write_whole(self.settings_file, tomli_w.dumps({**settings, "run": facts}))
 
@@ -110,55 +150,64 @@ class RunDirectory:
         """File that a chain appends its metrics to."""
         return self.path / ("metrics.jsonl" if chain == 0 else f"metrics-chain-{chain}.jsonl")
 
+    def mend_logs(self) -> None:
+        """Cut off the lines that a killed process left unfinished, before anything is appended; see `logs.mend`."""
+        for file in self._metrics_files():
+            mend(file, MetricsLine, MAX_METRICS_BYTES)
+        mend(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)
+
+    def logs(self) -> dict[Path, bool]:
+        """Read all logs; whether all lines of each have a checksum. Raises InputError as `read_log`."""
+        kinds: dict[Path, tuple[type[BaseModel], int]] = {self._events: (EventLine, MAX_EVENTS_BYTES)}
+        for file in self._metrics_files():
+            kinds[file] = (MetricsLine, MAX_METRICS_BYTES)
+        return {
+            file: min((has_seal(text) for text, _ in read_log(file, *kind)), default=True)
+            for file, kind in kinds.items()
+        }
+
     def split_metrics(self) -> None:
         """Give every chain a file of its own again, before any goes on: their processes do not know of each other."""
-        chains: dict[int, dict[int, dict[str, Any]]] = {}
-        for line in self.metrics():
-            chains.setdefault(line["chain"], {})[line["iteration"]] = line
+        chains: dict[int, dict[int, bytes]] = {}
+        for chain, iteration, text in self._metrics(self._metrics_files()):
+            chains.setdefault(chain, {})[iteration] = text
         for chain in sorted(chains, reverse=True):  # the file of all is cut last
-            write_whole(self.metrics_file(chain), _as_lines(list(chains[chain].values())))
+            write_whole(self.metrics_file(chain), chains[chain].values())
 
     def cut_metrics(self, chain: int, iteration: int) -> None:
         """Keep of a chain's own file what was written up to `iteration`."""
-        lines = [line for line in self.metrics(chain) if line["iteration"] <= iteration]
-        write_whole(self.metrics_file(chain), _as_lines(lines))
+        lines = self._metrics([self.metrics_file(chain)])
+        write_whole(self.metrics_file(chain), [text for _, made, text in lines if made <= iteration])
 
-    def metrics(self, only: int | None = None) -> list[dict[str, Any]]:
-        """All metrics of the run (or of one chain's file), by chain; an unfinished last line is left out."""
-        files = [self.metrics_file(only)] if only is not None else sorted(self.path.glob("metrics*.jsonl"))
-        lines = [line for file in files for line in _lines(file)]
-        return sorted(lines, key=lambda line: (line["chain"], line["iteration"]))
+    def metrics(self) -> Iterator[Line]:
+        """All metrics of the run, by chain; an unfinished last line is left out. Raises InputError."""
+        return (parse_line(text, MetricsLine) for _, _, text in self._metrics(self._metrics_files()))
 
     def merge_metrics(self) -> None:
         """Put the metrics of all chains into ``metrics.jsonl``."""
-        extra = sorted(self.path.glob("metrics-chain-*.jsonl"))
+        first, *extra = self._metrics_files()
         if extra:
-            write_whole(self.metrics_file(0), _as_lines(self.metrics()))
+            write_whole(first, [text for _, _, text in self._metrics([first, *extra])])
             for file in extra:
                 file.unlink()
+
+    def _metrics_files(self) -> list[Path]:
+        """The file of all chains, or of the first, which need not be there, and those of the others."""
+        return [self.metrics_file(0), *sorted(self.path.glob("metrics-chain-*.jsonl"))]
+
+    def _metrics(self, files: list[Path]) -> list[tuple[int, int, bytes]]:
+        """Chain, iteration and text of the lines of files, by chain."""
+        lines = (found for file in files for found in read_log(file, MetricsLine, MAX_METRICS_BYTES))
+        found = [(line["chain"], line["iteration"], text) for text, line in lines]
+        found.sort(key=itemgetter(0, 1))  # of two lines of one iteration, the later one stays the later one
+        return found
 
     # ------------------------------------------------------------------ events
 
     def note(self, event: str, **facts: Any) -> None:
         """Append what happened to ``events.jsonl``; by one process at a time."""
-        line = {"time": now(), "event": event, **facts}
-        with self._events.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        append(self._events, {"time": now(), "event": event, **facts})
 
-    def events(self) -> list[dict[str, Any]]:
-        """What happened so far; an unfinished last line is left out."""
-        return _lines(self._events)
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """Objects of a file of JSON lines, without those that were cut off."""
-    lines = []
-    if path.exists():
-        for text in path.read_text(encoding="utf-8").splitlines():
-            with suppress(json.JSONDecodeError):
-                lines.append(json.loads(text))
-    return lines
-
-
-def _as_lines(objects: list[dict[str, Any]]) -> str:
-    return "".join(json.dumps(line) + "\n" for line in objects)
+    def events(self) -> list[Line]:
+        """What happened so far; an unfinished last line is left out, a damaged one is an event."""
+        return [line for _, line in read_log(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)]

@@ -83,6 +83,12 @@ class Snapshot:
             arrays += self._read_shard(self.path / shard, list(entries))
         return arrays
 
+    def whole(self, thing: str, factor: str, field: str) -> Array:
+        """Read a field of all blocks of an object and factor, one after the other; raises as `read_all`."""
+        blocks = sorted({key.block for key in self._entries if key[:2] == (thing, factor)})
+        found: Array = np.concatenate(self.read_all(Key(thing, factor, b, field) for b in blocks))
+        return found
+
     def _entry(self, key: Key) -> BlockEntry:
         entry = self._entries.get(key)
         if entry is None:

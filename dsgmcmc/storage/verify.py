@@ -39,7 +39,7 @@ def verify_run(run: RunDirectory) -> str:
     """
     _, facts = run.read_settings()
     if "target" not in facts:  # a factorisation, whose rows and columns have names
-        run.open_index().verify()
+        run.open_index(facts).verify()
     lines = []
     for chain in run.chains():
         draws: set[int] = set()
@@ -47,7 +47,7 @@ def verify_run(run: RunDirectory) -> str:
             parent = run.series(kind, chain)
             found = steps(parent)
             for iteration in found:
-                snapshot = Snapshot(parent / step_name(iteration))
+                snapshot = run.open_snapshot(kind, chain, iteration, facts)
                 snapshot.verify()
                 if iteration in draws if kind == "draws" else iteration == found[-1]:
                     lines += snapshot_lines(snapshot, f"{kind} {iteration}")

@@ -42,21 +42,23 @@ class Cell(Protocol):
 class Information(NamedTuple):
     """Fisher information of every row given the other factor, on the average, and how curved its energy is in it.
 
-    The precision of row i and column k is P_ik = tau n_i c_k + lambda_k. In the coordinates in which P is the
-    identity, l_i bounds the curvature that the factors give each other.
+    The precision of row i and column k is P_ik = tau n_i c_k + s_i lambda_k, s_i the scale of its prior, 1 where rows
+    have none. In the coordinates in which P is the identity, l_i bounds the curvature that the factors give each other.
 
     Attributes
     ----------
     c : dict of Factor to (D,) float64
         Mean square, over the data, of what multiplies each column.
     lambda_ : dict of Factor to (D,) float64
-        Precision of the prior.
+        Precision that all rows have in common: that of the prior, and what all cells add where they count.
     tau : float
         Precision of the noise.
     n, squares : dict of ParameterBlock to (n,) array
         Sums over every row's data of how much each counts: 1, or the product of its noise scales; and of its square.
-    bound : dict of ParameterBlock to (n,) float64
-        l_i.
+    bound : dict of ParameterBlock to (n,) float64, or None
+        l_i, if they were asked for or cost nothing. They are of the diagonal metric.
+    common : dict of Factor to (D,) or (D, D) float64
+        The whole of what `lambda_` is the diagonal of.
     """
 
     c: dict[Factor, Float64]
@@ -64,7 +66,8 @@ class Information(NamedTuple):
     tau: float
     n: dict[ParameterBlock, Array]
     squares: dict[ParameterBlock, Array]
-    bound: dict[ParameterBlock, Float64]
+    bound: dict[ParameterBlock, Float64] | None
+    common: dict[Factor, Float64]
 
 
 class Target(Protocol):
@@ -95,17 +98,20 @@ class Target(Protocol):
     def noise_precision(self) -> float:
         """Tau as it is now; 1 where there is none."""
 
+    def begin(self, iteration: int) -> None:
+        """Begin an iteration."""
+
     def blocks(self) -> Iterator[ParameterBlock]:
         """All blocks of parameters that rest here."""
 
     def visit(self, send: bool = False) -> Iterator[Cell]:
         """Cells of this iteration's part; with `send` its blocks then go where the next part needs them. Collective."""
 
-    def full_gradient(self, position: str, out: str) -> None:
+    def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
         """Gradient of the likelihood's energy over all the data at a frozen state. Collective.
 
         `out` of every block is set to the gradient at noise precision 1 and without the prior, which may be drawn
-        before it is read.
+        before it is read; `errors` as in `Cell.gradient`.
         """
 
     def all_data_seen(self) -> None:
@@ -135,8 +141,8 @@ class Target(Protocol):
             If these laws are not normal.
         """
 
-    def information(self, position: str) -> Information:
-        """Fisher information at field `position`. Collective."""
+    def information(self, position: str, bound: bool = True) -> Information:
+        """Fisher information at field `position`; without `bound`, l_i only where they cost no tour. Collective."""
 
     def second_moments(
         self,
@@ -157,6 +163,19 @@ class Target(Protocol):
             Maps them, (D, D) for each factor, to the result; runs at the root only, so that unlike processors agree.
         result : shapes by name
             Of what `finish` returns, and all get.
+        """
+
+    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
+        """Sums over a row's own data of the squares of what multiplies it, along the axes of its factor. Collective.
+
+        Parameters
+        ----------
+        position : str
+            Field to take them at.
+        axes : dict of Factor to (D, D) float64
+            In columns.
+        out : str
+            Scratch to put them in, (n, D); each datum counts as it does in `Information.n`.
         """
 
     def sum(
@@ -213,9 +232,6 @@ class Recorder(Protocol):
 
 class RunTarget(Target, Protocol):
     """The target as a chain sees it: what it takes to iterate, record, save, resume and stop it."""
-
-    def begin(self, iteration: int) -> None:
-        """Begin an iteration."""
 
     def reset(self) -> None:
         """Set everything but the sampler's fields as it is before the first iteration."""

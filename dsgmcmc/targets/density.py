@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,27 @@ class Density(Protocol):
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Gradient of `energy`, (n, D)."""
+
+
+@runtime_checkable
+class Riemannian(Density, Protocol):
+    """A density that brings a metric G(theta), for samplers that move in it."""
+
+    def metric(self, theta: Float64) -> tuple[Float64, Float64]:
+        """Root of the inverse metric, and its divergence.
+
+        Parameters
+        ----------
+        theta : (n, D) float64
+            Where.
+
+        Returns
+        -------
+        root : (n, D) or (n, D, D) float64
+            S with S S^T = G^-1: its diagonal, if it has nothing else, or all of it.
+        divergence : (n, D) float64
+            sum_j d S_ji / d theta_j.
+        """
 
 
 def prior_energy(density: Density, theta: Float64) -> Float64:

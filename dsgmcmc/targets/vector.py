@@ -133,7 +133,7 @@ class VectorTarget:
         """See `Target.visit`."""
         yield VectorCell(self)
 
-    def full_gradient(self, position: str, out: str) -> None:
+    def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
         """See `Target.full_gradient`."""
         self.block[out][:] = self.density.gradient(self.block[position])
 
@@ -144,7 +144,7 @@ class VectorTarget:
         """See `Target.conditionals`: refused, because a density is asked for gradients alone."""
         raise InputError(NOT_CONDITIONAL)
 
-    def information(self, position: str) -> Information:
+    def information(self, position: str, bound: bool = True) -> Information:
         """See `Target.information`: the curvature that the density gives."""
         block, precision = self.block, self.density.prior_precision
         n = block.counts.astype(block.dtype)
@@ -152,9 +152,9 @@ class VectorTarget:
             "c": self.density.curvature / self.n_data,
             "lambda_": np.diag(precision).copy() if precision.ndim == 2 else precision,
         }
-        bound = curvature_bound(block, n, n, tau=1.0, **metric)
+        l_i = curvature_bound(block, n, n, tau=1.0, **metric)
         c, lambda_, counts = {Factor.W: metric["c"]}, {Factor.W: metric["lambda_"]}, {block: n}
-        return Information(c, lambda_, 1.0, counts, counts, {block: bound})
+        return Information(c, lambda_, 1.0, counts, counts, {block: l_i}, {Factor.W: precision})
 
     def second_moments(
         self,
@@ -165,6 +165,10 @@ class VectorTarget:
     ) -> dict[str, Float64]:
         """See `Target.second_moments`: the curvature that the density gives, which is a diagonal."""
         return unpack(pack(finish({Factor.W: np.diag(self.density.curvature / self.n_data)}), result), result)
+
+    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
+        """See `Target.own_squares`: the curvature that the density gives."""
+        self.block[out][:] = self.density.curvature @ axes[Factor.W] ** 2
 
     def sum(
         self,
@@ -178,7 +182,7 @@ class VectorTarget:
     # ------------------------------------------------------------------ what a run uses
 
     def begin(self, iteration: int) -> None:
-        """See `RunTarget.begin`."""
+        """See `Target.begin`."""
         self.stream.iteration = iteration
 
     def reset(self) -> None:

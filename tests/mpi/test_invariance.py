@@ -16,6 +16,7 @@ from support import digest, metrics, sample
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.storage.series import steps
 
 pytestmark = pytest.mark.mpi
@@ -33,6 +34,8 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("sghmc", {"metric": "kronecker", "refresh": 3}),
     ("sgnht", {"thermostat": "scalar", "metric": "identity"}),
     ("sgnht", {"thermostat": "element"}),
+    ("hamcmc", {"metric": "fisher", "memory": 3}),
+    ("sgnht", {"thermostat": "scalar", "gradient": "control-variate", "anchor_every": 1}),
 ]
 
 
@@ -86,6 +89,8 @@ def test_gradients_that_are_not_the_default(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, gradient: str, noise: str
 ) -> None:
     """Every estimator that a sampler can use instead of its own."""
+    if noise != "shared" and GRADIENTS[gradient].fixed_likelihood:
+        pytest.skip("refused")
     settings = settings_of(sampler, gradient, noise=noise)
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
@@ -106,6 +111,21 @@ def test_features(comm: MPI.Comm, together, described: Path, mpi_tmp_path: Path,
     compare(comm, together, described, mpi_tmp_path, settings, [14 * sweep + sweep // 2, 23 * sweep])
 
 
+@pytest.mark.parametrize(
+    ("sampler", "settings"),
+    [
+        ("baoab", {"row_scales": "both", "noise": "both", "implicit_features": "both"}),
+        ("psgld", {"row_scales": "item", "prior": "normal-wishart"}),
+        ("gibbs", {"row_scales": "user"}),
+    ],
+)
+def test_row_scales(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, settings: dict[str, Any]
+) -> None:
+    """Scales and nu are drawn from ordered sums, from home and from where parts have left the columns."""
+    compare(comm, together, data, mpi_tmp_path, settings_of(sampler, **settings), [7, 17])
+
+
 @pytest.mark.parametrize(("sampler", "section"), SETTINGS)
 def test_settings_with_state_or_sums_of_their_own(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, section: dict[str, Any]
@@ -114,6 +134,13 @@ def test_settings_with_state_or_sums_of_their_own(
     settings = settings_of(sampler)
     settings["sampler"] |= section
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
+
+
+def test_bounds_that_are_kept_from_a_refresh_before(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
+    """Stopped between two looks at the curvature of single rows, which come less often once a chain has settled."""
+    settings = settings_of("baoab", iterations=27)
+    settings["sampler"]["refresh"] = 1
+    compare(comm, together, data, mpi_tmp_path, settings, [23, 27])
 
 
 @pytest.mark.parametrize(
@@ -127,6 +154,14 @@ def test_ratings_of_levels(
     implicit = "both" if noise == "by-user" else "no"
     settings = settings_of(sampler, likelihood=likelihood, noise=noise, implicit_features=implicit)
     compare(comm, together, stars, mpi_tmp_path, settings, [7, 17])
+
+
+@pytest.mark.parametrize("sampler", ["baoab", "gibbs"])
+def test_clicks(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str) -> None:
+    """Gram matrices over all cells are ordered sums."""
+    settings = settings_of(sampler, likelihood="all-cells")
+    settings["sampler"] |= {"metric": "kronecker", "refresh": 3} if sampler == "baoab" else {}
+    compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
 @pytest.mark.parametrize("grid", [4, 7, 8])

@@ -76,7 +76,7 @@ def test_planted_weights_are_recovered(unequal):
     """
     _, truth, runs = unequal
     directory = runs["both"][2]
-    index = Index(directory, transposed=False)
+    index = Index(directory, directory.read_settings()[1])
     snapshot = heldout.posteriors(directory)[0]
     for kind, factor, planted in (("user", "W", truth.g_rows), ("item", "H", truth.g_cols)):
         blocks = sorted({key.block for key in snapshot.names() if key.object == "moments" and key.factor == factor})

@@ -49,7 +49,7 @@ class Products:
 
     def __init__(self, sampler: Sampler[Any], pairs: int) -> None:
         self.stream = Stream(1, 0)
-        layout = Layout((*sampler.kept, *map(StateField, sampler.scratch)), 1)
+        layout = Layout((*sampler.kept, *map(StateField, sampler.working)), 1)
         self.w, self.h = (self._block(layout, factor, pairs) for factor in Factor)
 
     def _block(self, layout: Layout, factor: Factor, n: int) -> ParameterBlock:
@@ -68,10 +68,11 @@ class Products:
 
     def all_data_seen(self) -> None: ...
 
-    def information(self, position: str) -> Information:
+    def information(self, position: str, bound: bool = True) -> Information:
         n = {self.w: self.h[position][:, 0] ** 2, self.h: self.w[position][:, 0] ** 2}
         one = {factor: np.ones(1) for factor in Factor}
-        return Information(one, one, self.noise_precision, n, n, {block: np.ones(len(n[block])) for block in n})
+        bound = {block: np.ones(len(n[block])) for block in n}
+        return Information(one, one, self.noise_precision, n, n, bound, one)
 
 
 def moments(tau: float, x: float) -> np.ndarray:

@@ -152,6 +152,13 @@ def test_n_jobs_starts_mpirun_and_changes_nothing(ratings, model):
     np.testing.assert_array_equal(both.predict(pairs), model.predict(pairs))
 
 
+def test_progress_is_shown_where_python_writes(ratings, capsys):
+    """A notebook's standard error is Python's, not that of the process that samples."""
+    i, j, x = ratings
+    BPMF(**SHORT, verbose=True).fit(np.column_stack([i, j]), x)
+    assert "iteration 80/80" in capsys.readouterr().err
+
+
 def test_comm_samples_in_this_process(ratings, model, tmp_path):
     """Under mpirun there are processes already; here there is one."""
     i, j, x = ratings
@@ -310,3 +317,49 @@ def test_what_python_is_told_wrong(model, call, words):
     """In words of Python, before anything is sampled; none is taken in silence."""
     with pytest.raises((InputError, ValueError), match=words):
         call(model)
+
+
+def test_open_run_and_load_are_the_same_model(tmp_path):
+    """Every method of a fitted model, of both, with the same answers; a data frame where one was given."""
+    import pandas as pd
+
+    made = make_run(tmp_path)
+    run, model = open_run(made.path), BPMF.load(made.path)
+    pairs = pd.DataFrame({"item": made.items[:3], "user": made.users[:3]})
+    for each in (lambda m: m.predict(pairs), lambda m: m.predict_interval(pairs), lambda m: m.score(pairs, [1, 2, 4])):
+        np.testing.assert_array_equal(each(run), each(model))
+    users = pairs["user"]
+    frames = [m.recommend(users, n=2, by="likely", exclude=made.items[:4]) for m in (run, model)]
+    assert frames[0].equals(frames[1])
+    assert len(frames[0]) == 6
+    assert not set(frames[0]["item_id"]) & set(made.items[:4])
+    assert run.similar(made.items[2], n=3)["item_id"].tolist() == model.similar(made.items[2], n=3)["item_id"].tolist()
+    assert set(run.to_arviz().children) == set(model.to_arviz().children)
+    again = pickle.loads(pickle.dumps(run))
+    np.testing.assert_array_equal(again.predict(pairs), model.predict(pairs))
+    assert run.rmse_ == model.rmse_ > 0
+
+
+def test_new_ratings_of_known_and_new_users_are_taken_in(tmp_path):
+    """By `foldin` into another model, by `update` into this one, as often as they come; a pickle has them."""
+    made = make_run(tmp_path)
+    model, known = open_run(made.path), made.users[0]
+    pairs = [[known, made.items[5]], [-9, made.items[5]], [made.users[1], made.items[5]]]
+    before = model.predict(pairs)
+    low = [[user, item, 1.0] for user in (known, -9) for item in made.items[:10]]
+    with pytest.warns(UserWarning, match="one item is unknown to the run: -5"):
+        folded = model.foldin([*low, [-9, -5, 2.0]])
+    np.testing.assert_array_equal(model.predict(pairs), before)
+    after = folded.predict(pairs)
+    assert (np.abs(after - 1) < np.abs(before - 1) - 0.5)[:2].all()
+    assert after[2] == before[2]
+    assert folded.recommend([-9, known], n=2, by="likely")["rank"].tolist() == [1, 2, 1, 2]
+    for start in (0, 10):
+        model.update(np.array(low[start : start + 10], float))
+    np.testing.assert_allclose(model.predict(pairs), after)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(pairs), model.predict(pairs))
+    with pytest.raises(InputError, match="new ratings of users"):
+        model.update([[known, made.items[0], 3.0]], kind="item")
+    made.data.unlink()
+    with pytest.warns(UserWarning, match="what they had rated before is not known"):
+        open_run(made.path).update(low)

@@ -245,7 +245,7 @@ def test_foldin_refuses_columns_that_are_not_there(made, tmp_path, arguments, me
 
 
 def test_foldin_takes_what_it_can(made, tmp_path):
-    """One unknown item among many, one user that the run knows: the others get theirs, and it is said."""
+    """One unknown item among many is left out, and it is said; a known user gets new recommendations, if it can be."""
     lines = [f"-5,{made.items[0]},3", "-5,4242,3", f"{made.users[0]},{made.items[1]},3", f"-6,{made.items[1]},50"]
     (tmp_path / "new.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
     (tmp_path / "same.csv").write_text("user,item,rating\n" + "\n".join([lines[0], lines[3]]) + "\n")
@@ -256,15 +256,16 @@ def test_foldin_takes_what_it_can(made, tmp_path):
         outputs.append(result.stdout)
         said = result.stderr
         assert ("one item is unknown to the run: 4242" in said) == (name == "new.csv")
-        assert (f"known to the run ({made.users[0]})" in said) == (name == "new.csv")
         assert "outside" in said
-    assert outputs[0] == outputs[1]
+    found, same = ([line for line in json.loads(output) if line["user_id"] < 0] for output in outputs)
+    assert found == same
+    everybody = {line["user_id"] for line in json.loads(outputs[0])}
+    assert everybody == {-5, -6, made.users[0]}
 
 
 BAD_RATINGS = {
     "user,item,rating\n-5,1000,x\n": "the rating is 'x'",
     "user,item,rating\n-5,4242,3\n": "one item is unknown to the run: 4242",
-    "user,item,rating\n3,1000,3\n": "known to the run",
     "user,item,rating\nx,1000,3\n": "not all users are integers",
     "user,item,rating\n-5,1000,3\n-5,1000,4\n": "several ratings of one pair",
 }

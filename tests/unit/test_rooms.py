@@ -173,6 +173,7 @@ def test_commands_without_mpi(blocked, tmp_path):
         ["verify", prepared],
         ["predict", run, ratings, "--out", str(tmp_path / "predicted.csv")],
         ["recommend", run, "--user", "0"],
+        ["similar", run, "--item", "3"],
         ["evaluate", run, "--liked", "1"],
         ["foldin", run, new],
         ["export", run, "--out", str(tmp_path / "run.parquet")],

@@ -22,11 +22,12 @@ def evaluate(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare ways to rank items on the test ratings: by mean, by lower bounds, and by popularity alone.
+    """Compare ways to rank items on the test ratings: by the rules of recommend, and without the model.
 
     Of every user with a liked test rating: do the recommended items, of all that the user has not rated in training,
-    hold those that the user then liked? After each average over users stands half its 95 % interval. A model of
-    ratings need not rank better than popularity: this says whether it does, and by which rule.
+    hold those that the user then liked? After NDCG stands half the 95 % interval of the average over users; --json has
+    all of them. Without the model: by popularity, and by exposure alone, which knows who rated what, but no rating.
+    A random split flatters what knows who rated what: prepare --split temporal is the harder and truer test.
 
     \b
     Examples:
@@ -35,7 +36,7 @@ def evaluate(
     """
     from dsgmcmc.diagnostics.ranking import MEASURES
     from dsgmcmc.diagnostics.ranking import evaluate as compare
-    from dsgmcmc.posterior.recommend import Rated
+    from dsgmcmc.posterior.rated import Rated
     from dsgmcmc.posterior.run import open_run
 
     opened = open_run(run)
@@ -44,11 +45,12 @@ def evaluate(
     if as_json:
         print(json.dumps(found, indent=1))
         return
-    title = f"{found['users']:,} users, {at} items each, liked: {found['liked']:g} or more"
+    title = f"{found['users']:,} user{'s' * (found['users'] > 1)}, {at} items each, liked: {found['liked']:g} or more"
     table = Table(title=title, title_justify="left", box=None)
-    for heading in ("rank by", "NDCG", "precision", "recall", "MRR", "coverage"):  # in the order of MEASURES
+    for heading in ("rank by", "NDCG", "precision", "recall", "MRR", "coverage", "novelty"):  # in the order of MEASURES
         table.add_column(heading, justify="left" if heading == "rank by" else "right")
     for rule in found["rules"]:
-        shown = [f"{m['mean']:.3f}±{m['high'] - m['mean']:.3f}" for m in (rule[name] for name in MEASURES)]
-        table.add_row(rule["rule"], *shown, f"{rule['coverage']:.1%}")
+        shown = [f"{rule[name]['mean']:.3f}" for name in MEASURES]
+        shown[0] += f" ± {rule['ndcg']['high'] - rule['ndcg']['mean']:.3f}"
+        table.add_row(rule["rule"], *shown, f"{rule['coverage']:.1%}", f"{rule['novelty']:.1f}")
     Console().print(table)

@@ -12,6 +12,8 @@ import typer
 from dsgmcmc.cli.options import (
     AtLeastOption,
     By,
+    ByOption,
+    DataOption,
     IntervalOption,
     ItemsOption,
     OutOption,
@@ -26,7 +28,7 @@ from dsgmcmc.errors import InputError
 
 
 class New(StrEnum):
-    """What a file of ratings brings that the run has not seen."""
+    """Whose rows new ratings change."""
 
     users = "users"
     items = "items"
@@ -35,15 +37,15 @@ class New(StrEnum):
 def foldin(
     run: RunArgument,
     ratings: Annotated[
-        Path, typer.Argument(metavar="NEW_RATINGS", help="Ratings of new users, in any format that prepare reads.")
+        Path, typer.Argument(metavar="NEW_RATINGS", help="New ratings, in any format that prepare reads.")
     ],
-    new: Annotated[New, typer.Option(help="What is new in NEW_RATINGS.")] = New.users,
+    new: Annotated[New, typer.Option(help="Whose rows are worked out.")] = New.users,
     pairs: Annotated[
         str | None, typer.Option(metavar="PAIRS", help="Predict these pairs (CSV or Parquet), as predict does.")
     ] = None,
     top: TopOption = 10,
     out: OutOption = None,
-    by: Annotated[By, typer.Option(help="Recommend by mean, confidence bound, or Thompson sampling.")] = By.mean,
+    by: ByOption = By.mean,
     z: ZOption = 1.0,
     items: ItemsOption = None,
     of_mean: Annotated[bool, typer.Option("--of-mean", help="With --pairs: without the noise of a rating.")] = False,
@@ -65,6 +67,7 @@ def foldin(
         str | None,
         typer.Option(metavar="user=U,item=I", help="With --pairs: the same of PAIRS, whose columns may be others."),
     ] = None,
+    data: DataOption = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -75,11 +78,12 @@ def foldin(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print recommendations as JSON.")] = False,
 ) -> None:
-    """Recommend to users that the run has never seen, or predict for new users or items.
+    """Take in new ratings without sampling again: recommend to their users, or predict.
 
-    Their exact conditional posterior is worked out given each saved draw, so the uncertainty of few ratings shows.
-    With --pairs their ratings are predicted; without, new users get recommendations. Ratings of unknown items, and
-    of users that the run knows, are left out with a warning.
+    The exact conditional posterior of users (or items) is worked out given each saved draw, so the uncertainty of few
+    ratings shows. They may be unknown to the run; the ratings of those that it knows are added to what it was sampled
+    from, for which its ratings file is needed. With --pairs ratings are predicted; without, the users of NEW_RATINGS
+    get recommendations. What cannot be taken, such as ratings of unknown items, is left out with a warning.
 
     \b
     Examples:
@@ -92,11 +96,13 @@ def foldin(
 
     from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.data.tables import output_format, write_blocks
-    from dsgmcmc.posterior.foldin import fold_in_file
     from dsgmcmc.posterior.names import item_titles
+    from dsgmcmc.posterior.new_ratings import fold_in_file
     from dsgmcmc.posterior.predict import Options
     from dsgmcmc.posterior.predict_table import predict_table
-    from dsgmcmc.posterior.recommend import Ranking, recommendations
+    from dsgmcmc.posterior.rated import Rated
+    from dsgmcmc.posterior.recommend import recommendations
+    from dsgmcmc.posterior.rules import Ranking
     from dsgmcmc.posterior.run import open_run
 
     output_format(out)
@@ -109,7 +115,7 @@ def foldin(
         raise InputError("--at-least and --probabilities are of pairs: give them with --pairs")
     names = parse_pair_columns(pair_columns, "--pair-columns")
     opened = open_run(run)
-    newcomers, notes = fold_in_file(opened, ratings, kind, columns, seed or 0)
+    newcomers, notes = fold_in_file(opened, ratings, kind, columns, data=data, seed=seed or 0)
     for note in notes:
         print(f"warning: {note}", file=sys.stderr)
     if pairs is not None:
@@ -119,7 +125,11 @@ def foldin(
     ranking = Ranking(top, by.value, z, "draws", seed)
     titles = item_titles(opened.items, items) if items else None
     users = len(opened.users) + np.arange(len(newcomers.vocabulary), dtype=np.int32)
-    found = recommendations(opened, users, ranking, newcomers=newcomers, titles=titles)
+    rated = None
+    if by is By.likely:
+        with opened.open_ratings(data) as before:
+            rated = Rated(before)
+    found = recommendations(opened, users, ranking, rated, newcomers=newcomers, titles=titles)
     if out is not None:
         write_blocks(found, out)
     else:

@@ -8,10 +8,14 @@ import typer
 
 from dsgmcmc.cli.options import (
     By,
+    ByOption,
+    CandidatesOption,
     DataOption,
+    ExcludeOption,
     From,
     FromOption,
     ItemsOption,
+    MatchingOption,
     OutOption,
     RunArgument,
     TopOption,
@@ -29,14 +33,21 @@ def recommend(
     everyone: Annotated[bool, typer.Option("--all", help="All users.")] = False,
     top: TopOption = 10,
     out: OutOption = None,
-    by: Annotated[By, typer.Option(help="Mean, upper or lower confidence bound, or Thompson sampling.")] = By.mean,
+    by: ByOption = By.mean,
     z: ZOption = 1.0,
     at_least: Annotated[
         float | None,
-        typer.Option("--at-least", metavar="RATING", help="Rank by the probability of a rating of at least so much."),
+        typer.Option(
+            "--at-least",
+            metavar="RATING",
+            help="Rank by the probability of a rating of at least so much; of --by likely what is liked.",
+        ),
     ] = None,
     source: FromOption = From.auto,
     items: ItemsOption = None,
+    matching: MatchingOption = None,
+    candidates: CandidatesOption = None,
+    exclude: ExcludeOption = None,
     clip: Annotated[
         bool, typer.Option("--clip/--no-clip", help="Move scores and quantiles into the range of the ratings.")
     ] = True,
@@ -51,20 +62,26 @@ def recommend(
 
     What a user rated in training is left out, for which the run's ratings file is needed. Scores are of the
     predictor, without the noise of a rating; beside them stand its sd and 90 % interval, and how many ratings the
-    item has. An item with few ratings and a wide interval may be there by luck: --by lcb ranks by what is sure.
+    item has. An item with few ratings and a wide interval may be there by luck: --by lcb ranks by what is sure, and
+    --by likely by what the user will probably choose, and like.
 
     \b
     Examples:
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat
       dsgmcmc recommend run --all --top 20 -o top.parquet
       dsgmcmc recommend run --user 42 --by ucb --z 1.5 --json
+      dsgmcmc recommend run --user 42 --by likely
+      dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
       dsgmcmc recommend run --user 42 --at-least 4
     """
     import numpy as np
 
     from dsgmcmc.data.tables import output_format, write_blocks
+    from dsgmcmc.data.titles import read_names
     from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.recommend import Ranking, Rated, recommendations
+    from dsgmcmc.posterior.rated import Rated
+    from dsgmcmc.posterior.recommend import recommendations, those_among
+    from dsgmcmc.posterior.rules import Ranking
     from dsgmcmc.posterior.run import open_run
 
     if bool(user) == everyone:
@@ -73,17 +90,24 @@ def recommend(
         raise InputError("--all needs --out FILE.csv or FILE.parquet (or --json)")
     output_format(out)
     opened = open_run(run)
-    ranking = Ranking(top, by.value, z, source.value, seed, clip, at_least)
+    ranking = Ranking(top, by.value, z, source.value, seed, clip, at_least, include_rated)
     titles = item_titles(opened.items, items) if items else None
+    among = those_among(opened, candidates and read_names(candidates), exclude and read_names(exclude))
+    if matching is not None:
+        if items is None:
+            raise InputError("--matching looks at what is known of items: give --items FILE")
+        matched = np.zeros(len(opened.items), bool)
+        matched[list(item_titles(opened.items, items, matching))] = True
+        among = matched if among is None else among & matched
     if everyone:
         users = np.argsort(opened.users.ids, kind="stable").astype(np.int32)
     else:
         users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
     rated = None
-    if not include_rated:
+    if not include_rated or by is By.likely:
         with opened.open_ratings(data) as ratings:
             rated = Rated(ratings)
-    found = recommendations(opened, users, ranking, rated, titles=titles)
+    found = recommendations(opened, users, ranking, rated, titles=titles, among=among)
     if out is not None:
         write_blocks(found, out)
     else:

@@ -21,7 +21,7 @@ def show_recommendations(blocks: Iterator[dict[str, Any]], as_json: bool) -> Non
     if as_json:
         print(json.dumps(lines, indent=1))
         return
-    console = Console()
+    console = Console(markup=False, emoji=False)
     for name in dict.fromkeys(line["user_id"] for line in lines):
         own = [line for line in lines if line["user_id"] == name]
         table = Table(title=f"user {name}", title_justify="left")

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest.columns import CLICKS
 from dsgmcmc.data.ingest.complaints import SHOWN
 from dsgmcmc.data.ingest.load import scalar
-from dsgmcmc.data.ingest.sources import IMPLICIT
 from dsgmcmc.data.ratings import MAX_ID_BYTES, MAX_SIDE
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Int64
@@ -52,11 +52,11 @@ def number_entities(
     Raises
     ------
     InputError
-        If there is a single user or item, too many, or all ratings are equal.
+        If there is a single user or item, too many, or all ratings are equal and not 1.
     """
     low, high = connection.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
-    if low == high:
-        raise InputError(f"all ratings are {low:g}: there is nothing to learn from them. {IMPLICIT}")
+    if low == high != 1:  # those that are 1 are clicks
+        raise InputError(f"all ratings are {low:g}: there is nothing to learn from them; {CLICKS}")
     sizes = []
     for entity in ("user", "item"):
         order = _hash(f"'{seed}'", f"'{entity}'", "id")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,16 @@ import numpy as np
 from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.diagnostics.forecasts import Forecast, forecast_of
+from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.diagnostics.verdict import doubts
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.features import Importance, importance
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import scalar_traces
 from dsgmcmc.types import Float64
+
+#: Of the metrics of a run, those that are drawn.
+METRICS = ("iteration", "time_s", "rmse", "rmse_mean")
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Content:
     convergence : dict
         Of `dsgmcmc.diagnostics.convergence.diagnose`.
     calibration : dict or None
-        Of `dsgmcmc.diagnostics.calibration.calibration`; None without test ratings.
+        Of `dsgmcmc.diagnostics.calibration.calibration`; None without test ratings, and of clicks.
     forecast : Forecast or None
         Predictive distributions of the test ratings.
     z : (q,) float64
@@ -58,10 +63,15 @@ class Content:
     features: dict[str, Importance]
 
     @property
+    def of_clicks(self) -> bool:
+        """Whether the run is of clicks, which have rankings and no errors."""
+        return self.run.config.law.all_cells
+
+    @property
     def advice(self) -> list[str]:
         """What to know or do about this run, in words."""
         advice = [*doubts(self.summary), *self.convergence["warnings"]]
-        if self.calibration is None:
+        if self.calibration is None and not self.of_clicks:
             return [*advice, "no test ratings: nothing is known of accuracy and calibration (prepare --test-fraction)"]
         phases = self.summary.get("phases", {})
         total = sum(entry["mean"] for entry in phases.values())
@@ -83,20 +93,17 @@ def gather(run: Run, name: str) -> Content:
     """
     path = run.directory.summary_file
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}): the run was ended before it could write it") from error
+        summary, _ = read_summary(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing: the run was ended before it could write it") from error
     settings = run.config
     summary |= {"reached": run.directory.reached(settings.chains), "iterations": settings.iterations}
     metrics: dict[int, dict[str, Float64]] = {}
-    lines = run.directory.metrics()
-    for chain in sorted({line["chain"] for line in lines}):
-        own = [line for line in lines if line["chain"] == chain]
-        names = [key for key, value in own[0].items() if key != "chain" and not isinstance(value, str | list | dict)]
-        metrics[chain] = {
-            key: np.array([np.nan if line.get(key) is None else line[key] for line in own], np.float64) for key in names
-        }
-    has_test = len(run.test_pairs()[0]) > 0
+    for chain, own in groupby(run.directory.metrics(), itemgetter("chain")):
+        rows = (tuple(np.nan if line.get(name) is None else line[name] for name in METRICS) for line in own)
+        table = np.fromiter(rows, dtype=(np.float64, len(METRICS)))
+        metrics[chain] = dict(zip(METRICS, table.T, strict=True))
+    has_test = len(run.test_pairs()[0]) > 0 and not settings.law.all_cells
     z = np.zeros(0)
     if has_test:
         z = (run.test.rating - run.test.mean) / np.sqrt(run.test.variance + run.test.noise_variance)

@@ -14,6 +14,7 @@ from dsgmcmc._version import __version__
 from dsgmcmc.diagnostics.convergence import label_of
 from dsgmcmc.diagnostics.report.charts import PALETTE, Series, line_chart
 from dsgmcmc.diagnostics.report.content import Content, gather, names_of
+from dsgmcmc.diagnostics.report.differences import differences_section
 from dsgmcmc.diagnostics.report.heldout import calibration_section, groups_section, residuals_section
 from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table, words_section
 from dsgmcmc.diagnostics.verdict import ending
@@ -24,9 +25,15 @@ from dsgmcmc.storage.files import write_whole
 
 #: Facts of a run that its head shows.
 SIZES = {"ratings": "training ratings", "test_ratings": "test ratings"}
+NOTE_ON_ERRORS = "Strong: of the posterior mean. Faint: of the current draw."
 NOTE_ON_FEATURES = (
     "Of groups: variance of the rows' means that each explains, over the variance of the rows around their means. Of "
     "features: the strongest effects on the mean rating. Posterior mean and 90 % interval."
+)
+
+NOTE_ON_DIFFERENCES = (
+    "On the same test ratings. After ±, half the 95 % interval: how far the difference would move with other test "
+    "ratings. Chains that are too short move it, too."
 )
 
 
@@ -61,14 +68,18 @@ def render(runs: list[Content]) -> str:
     """Return the HTML of a report."""
     style = resources.files("dsgmcmc.diagnostics.report").joinpath("style.css").read_text(encoding="utf-8")
     title = " and ".join(run.name for run in runs)
+    clicks = all(run.of_clicks for run in runs)
     sections = [
         *(_head(run) for run in runs),
-        _section("Error while sampling", _errors(runs), "Strong: of the posterior mean. Faint: of the current draw."),
+        *(
+            [_section("Differences", differences_section(runs), NOTE_ON_DIFFERENCES, charts=False)]
+            if len(runs) > 1 and not clicks
+            else []
+        ),
+        *([] if clicks else [_section("Error while sampling", _errors(runs), NOTE_ON_ERRORS)]),
         _section("Traces", _traces(runs)),
         _section("Convergence", "".join(_convergence(run, len(runs) > 1) for run in runs), charts=False),
-        _section("Calibration", calibration_section(runs)),
-        _section("Residuals", residuals_section(runs)),
-        _section("Where the error is", groups_section(runs)),
+        *([] if clicks else _of_errors(runs)),
         *(_section("Features", _features(run), NOTE_ON_FEATURES, charts=False) for run in runs if run.features),
         _section("Time and communication", phases_section(runs)),
         _section("Configuration", configuration_section(runs), charts=False),
@@ -80,6 +91,15 @@ def render(runs: list[Content]) -> str:
         f"<title>dsgmcmc: {html.escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         f'<p class="sub">dsgmcmc {__version__}</p>\n' + "\n".join(sections) + "\n</main>\n</body>\n</html>\n"
     )
+
+
+def _of_errors(runs: list[Content]) -> list[str]:
+    """Sections of the test ratings' errors."""
+    return [
+        _section("Calibration", calibration_section(runs)),
+        _section("Residuals", residuals_section(runs)),
+        _section("Where the error is", groups_section(runs)),
+    ]
 
 
 def _section(title: str, content: str, note: str = "", charts: bool = True) -> str:
@@ -102,6 +122,10 @@ def _head(content: Content) -> str:
         ]
         if scores["log_probability"] is not None:
             tiles.append((f"{scores['log_probability']:.4f}", "log probability of the level"))
+    for name, found in (summary.get("rankings") or {}).items():
+        if name != "users":
+            tiles.append((f"{found['mean']:.4f}", f"{name} of held-out clicks"))
+            tiles.append((f"{found['popular']:.4f}", f"{name} by popularity"))
     tau = next((line for line in content.convergence["quantities"] if line["name"] == "tau"), None)
     if tau:
         tiles.append((f"{tau['mean']:.3f}", f"tau (sd {tau['sd']:.2g})"))
@@ -118,7 +142,7 @@ def _head(content: Content) -> str:
         f"{ending(summary)}. {config.sampler.name}, rank {config.rank}; {', '.join(sizes)}. {summary.get('time', '')}"
     )
     return (
-        f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{facts}</p>'
+        f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{html.escape(facts)}</p>'
         f'<div class="tiles">{shown}</div>{advice}</header>'
     )
 

@@ -65,9 +65,9 @@ class Assignments:
         definition = parse(f"{name} = {expression}", definable=(name,))
         first = next(k for k, line in enumerate(self.lines) if name in _names(line.partition(" = ")[2]))
         lines = (*self.lines[:first], *definition.lines, *self.lines[first:])
-        early = self.written & definition.free
+        early = {line.partition(" = ")[0] for line in self.lines[:first]} & definition.free
         if early:
-            raise ValueError(f"the formula assigns {min(early)!r}, which {name} = {expression} reads")
+            raise ValueError(f"the formula assigns {min(early)!r} before {name} = {expression} reads it")
         return Assignments(
             lines, (self.read - {name}) | definition.read, self.written, (self.free - {name}) | definition.free
         )

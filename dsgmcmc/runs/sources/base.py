@@ -35,8 +35,9 @@ class Source(Protocol[R]):
     def build(self, *layers: Mapping[str, Any]) -> ChainConfig:
         """Merge layers of settings, later ones winning, and check them."""
 
-    def read(self, settings: Mapping[str, Any]) -> R:
-        """Read the settings of a run that was started before."""
+    @property
+    def resolved(self) -> type[R]:
+        """Class of what its settings resolve to."""
 
     def finest_grid(self) -> int | None:
         """The most blocks a side that it can be cut into, which bounds the default; None if nothing does."""

@@ -14,10 +14,10 @@ from dsgmcmc.config.chain import DEFAULT_LENGTH
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank
 from dsgmcmc.data.ratings import Ratings, open_ratings
-from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.diagnostics import verdict
 from dsgmcmc.diagnostics.baselines import baselines
 from dsgmcmc.diagnostics.calibration import held_out_scores
+from dsgmcmc.diagnostics.clicks import click_scores
 from dsgmcmc.diagnostics.convergence import agreement
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
@@ -28,24 +28,24 @@ from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.plan import Costs, check_limits
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
+from dsgmcmc.runs.sources.fitness import check_levels, warn_of_small_data, warn_of_values
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.storage.facts import made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.factorisation.blocks import SLAB, RatingBlocks
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, Levels
+from dsgmcmc.targets.factorisation.likelihoods import Levels
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.targets.factorisation.noise import heteroscedastic_factors
 from dsgmcmc.targets.factorisation.priors import PriorMean
+from dsgmcmc.targets.factorisation.priors.base import chosen_factors
 from dsgmcmc.targets.factorisation.priors.design import Design
 from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, check_features, featured_factors
-from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures, shifted_factors
+from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures
 from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Comm, Float64
-
-#: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
-MAX_NUMBERS_PER_RATING = 3
 
 #: Fewer ratings of levels than this leave the factors to wander under the published priors: they take the proper ones,
 #: so much wider, since their predictor is in the unit of the link's noise.
@@ -66,6 +66,7 @@ class RatingsSource:
     """
 
     unit = "ratings"
+    resolved = ResolvedConfig
 
     def __init__(self, path: Path, checksums: bool = True) -> None:
         self.path, self._checksums = path, checksums
@@ -97,10 +98,6 @@ class RatingsSource:
             suited["iterations"] = DEFAULT_LENGTH
         return asked.model_copy(update=suited)
 
-    def read(self, settings: Mapping[str, Any]) -> ResolvedConfig:
-        """See `Source.read`."""
-        return ResolvedConfig.of(settings)
-
     def finest_grid(self) -> int:
         """See `Source.finest_grid`."""
         with self._ratings() as ratings:
@@ -114,14 +111,14 @@ class RatingsSource:
                 raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.path}")
             check_limits(config, ratings)
             if config.law.has_levels:
-                _check_levels(ratings, config.likelihood)
+                check_levels(ratings, config.likelihood)
             if config.until and not ratings.nnz_test:
                 raise InputError(
                     f"until {config.until} is of predictions of test ratings, and {self.path} has none: give --until "
                     "none, or prepare it with --test-fraction 0.1"
                 )
-            _warn_of_small_data(config, ratings)
-            _warn_of_binary_data(config, ratings)
+            warn_of_small_data(config, ratings)
+            warn_of_values(config, ratings)
         if processes > config.grid:
             raise InputError(
                 f"{processes} processes cannot share a grid of {config.grid} blocks: start at most {config.grid} "
@@ -132,9 +129,9 @@ class RatingsSource:
         """See `Source.prepare`: writes the names of users and items, and scores the simplest predictors once."""
         known = run.read_settings()[1].get("baselines") if run.settings_file.exists() else None
         with self._ratings() as ratings:
-            write_index(run, ratings, config.hash(), comm)
             levels = ratings.levels(MAX_LEVELS)
-            return {
+            scored = ratings.nnz_test and not config.law.all_cells
+            facts = {
                 "data": str(self.path.absolute()),
                 "mean": _centre(config, ratings),
                 "minimum": ratings.minimum,
@@ -143,8 +140,10 @@ class RatingsSource:
                 **({} if levels is None else {"levels": levels.tolist()}),
                 "ratings": ratings.nnz,
                 "test_ratings": ratings.nnz_test,
-                **({"baselines": known or baselines(ratings)} if ratings.nnz_test else {}),
+                **({"baselines": known or baselines(ratings)} if scored else {}),
             }
+            write_index(run, ratings, config.hash(), made_with(facts), comm)
+            return facts
 
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
@@ -176,14 +175,20 @@ class RatingsSource:
             ``mae_mean`` and the other scores of the test ratings' posterior predictions
             (`dsgmcmc.diagnostics.calibration.held_out_scores`), ``test_ratings`` (their number), ``baselines``
             (`dsgmcmc.diagnostics.baselines`) and ``agreement`` (of chains, `dsgmcmc.diagnostics.convergence`); the
-            scores are null without test ratings.
+            scores are null without test ratings, and of clicks, which have ``rankings`` instead
+            (`dsgmcmc.diagnostics.clicks`).
         """
         taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
-        common = {"tau": tau, "rank": config.rank, "draws": sum(map(len, taus))}
+        common: dict[str, Any] = {"tau": tau, "rank": config.rank, "draws": sum(map(len, taus))}
         test = test_predictions(run)
         if test is None:
             return {"rmse_mean": None, "mae_mean": None, **common}
+        if config.law.all_cells:
+            opened = open_run(run.path)
+            with open_ratings(self.path) as ratings:
+                common |= {"rankings": click_scores(opened, ratings), "agreement": agreement(opened)}
+            return {"rmse_mean": None, "mae_mean": None, "test_ratings": len(test.rating), **common}
         levels = run.read_settings()[1].get("levels")
         found = held_out_scores(test, config.law, None if levels is None else np.array(levels, np.float64))
         found["coverage"] = {str(level): share for level, share in found["coverage"].items()}
@@ -202,56 +207,16 @@ class RatingsSource:
         return [*verdict.result(summary), *(f"warning: {doubt}" for doubt in verdict.doubts(summary))]
 
 
-def _warn_of_small_data(config: ResolvedConfig, ratings: Ratings) -> None:
-    """Warn of a rank with which tau says little, and the published priors less."""
-    rows_and_columns = ratings.n_rows + ratings.n_cols
-    numbers = config.rank * rows_and_columns
-    if numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
-        log.warning(
-            "%s numbers of the factors for %s training ratings: the data hardly tell noise from factors, so tau means "
-            "little; leave out --rank, or try --rank %d%s",
-            f"{numbers:,}",
-            f"{ratings.nnz:,}",
-            automatic_rank(ratings.nnz, rows_and_columns),
-            "" if config.standardise else ", and leave out --standardise: the published priors are too wide here",
-        )
-
-
-def _warn_of_binary_data(config: ResolvedConfig, ratings: Ratings) -> None:
-    """Warn of ratings 0 and 1 under a law of real numbers; the first of them stand for all."""
-    if not config.law.has_noise or (ratings.minimum, ratings.maximum) != (0.0, 1.0):
-        return
-    start, stop = next(row_slabs(ratings.row_indptr, SLAB))
-    if np.isin(ratings.slab("train", start, stop)[2], (0.0, 1.0)).all():
-        others = [name for name, law in LIKELIHOODS.items() if not law.has_noise]
-        log.warning(
-            "the ratings are 0 and 1, and --likelihood %s is a law of real numbers: its intervals are wrong; %s",
-            config.likelihood,
-            f"try --likelihood {' or '.join(others)}" if others else "docs/own-likelihood.md says how to write another",
-        )
-
-
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
     """What is subtracted from the ratings: levels have thresholds in its place."""
     return ratings.mean if config.center and not config.law.has_levels else 0.0
 
 
-def _check_levels(ratings: Ratings, likelihood: str) -> None:
-    """Refuse ratings of one level, or of so many that they are none."""
-    levels = ratings.levels(MAX_LEVELS)
-    if levels is None:
-        raise InputError(
-            f"{ratings.path} has more than {MAX_LEVELS} different training ratings, which {likelihood} would take for "
-            "as many levels: use --likelihood gaussian, or round the ratings and prepare them again"
-        )
-    if len(levels) < 2:
-        raise InputError(f"{ratings.path}: all training ratings are {levels[0]:g}, and {likelihood} compares levels")
-
-
 def _targets(config: ResolvedConfig, ratings: Ratings, ring: Ring, levels: Float64 | None) -> MakeTarget:
     """Read the ratings, of these levels, if they have any, and say how a chain's target is made. Collective."""
     featured = featured_factors(config.features, ratings)
-    blocks = RatingBlocks(ratings, ring, _centre(config, ratings), config.standardise, featured, levels)
+    centre, clicks = _centre(config, ratings), config.law.all_cells
+    blocks = RatingBlocks(ratings, ring, centre, config.standardise, featured, levels, clicks)
     counted = None if levels is None else Levels(levels, blocks.level_counts(ring))
     return partial(make_factorisation, config, blocks, ring, ratings.transposed, levels=counted)
 
@@ -285,6 +250,7 @@ def make_factorisation(
         Of the training ratings, where the likelihood is of levels.
     """
     factors = heteroscedastic_factors(config.noise, transposed)
+    few = config.law.has_levels and ratings.n_data < FEW_LEVELS
     model = HyperparameterModel(
         rank=config.rank,
         biases=config.biases,
@@ -295,12 +261,12 @@ def make_factorisation(
         first=config.hyper_start,
         every=config.hyper_every,
         scale=ratings.scale,
-        standardised=config.standardise or (config.law.has_levels and ratings.n_data < FEW_LEVELS),
+        standardised=config.standardise or config.law.all_cells or few,
         width=LEVELS_WIDTH if config.law.has_levels else 1.0,
         nu_given_scales=config.model_version == 1,
     )
     by_parts = sampler.gradient.by_parts
-    shifted = shifted_factors(config.implicit_features, transposed)
+    shifted = chosen_factors(config.implicit_features, transposed)
     prior_means: list[PriorMean] = []
     if shifted:
         prior_means.append(ImplicitFeatures(shifted, config.dimension, config.prior_precision))
@@ -312,10 +278,11 @@ def make_factorisation(
         ratings,
         Schedule(config.schedule, ratings.part_sizes.tolist(), config.seed, chain) if by_parts else None,
         model,
-        config.law(config.rank, config.biases, bool(factors), levels, factors),
+        config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight),
         prior_means,
+        scaled=chosen_factors(config.row_scales, transposed),
         fields=sampler.kept,
-        scratch=sampler.scratch,
+        scratch=sampler.working,
         positions=sampler.positions,
         stream=Stream(config.seed, chain),
         curvature_by_row=config.model_version > 1 or bool(shifted),

@@ -51,7 +51,8 @@ class PSGLD(Sampler[PSGLDConfig]):
     """Preconditioned stochastic gradient Langevin dynamics."""
 
     Config = PSGLDConfig
-    gradients = ("part", "full")
+    gradients = ("part", "full", "control-variate")
+    draws_data = True
 
     @property
     def fields(self) -> tuple[StateField, ...]:

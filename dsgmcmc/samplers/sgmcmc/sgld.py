@@ -34,7 +34,8 @@ class SGLD(Sampler[SGLDConfig]):
     """Stochastic gradient Langevin dynamics."""
 
     Config = SGLDConfig
-    gradients = ("part", "full")
+    gradients = ("part", "full", "control-variate")
+    draws_data = True
 
     def step(self, target: Target, iteration: int) -> None:
         """One step on every row. Collective."""

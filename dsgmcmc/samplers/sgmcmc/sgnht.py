@@ -91,6 +91,8 @@ class SGNHT(Sampler[SGNHTConfig]):
     """Stochastic gradient Nose-Hoover thermostats."""
 
     Config = SGNHTConfig
+    gradients = ("part", "control-variate")
+    draws_data = True
     defaults: ClassVar[dict[str, Any]] = {
         "prior_precision": 50.0,
         "initial_sd": 0.14,
@@ -127,8 +129,7 @@ class SGNHT(Sampler[SGNHTConfig]):
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
-        if iteration % (self.config.metric_every * target.sweep_length) == 0:
-            self.metric.refresh(target)
+        self.metric.refresh(target, iteration, self.config.metric_every * target.sweep_length)
         h = sqrt(2 * self.step_size(target, iteration))
         if self.config.thermostat == "scalar":
             self._step_of_all(target, h)
@@ -147,9 +148,11 @@ class SGNHT(Sampler[SGNHTConfig]):
 
     def _step_of_all(self, target: Target, h: float) -> None:
         """All elements have one: blocks stay until the sums over them are known. Collective."""
-        squares = {}
+        gradient, squares = self.gradient, {}
+        assert isinstance(gradient, PartGradient)
+        gradient.begin(target, "theta")
         for cell in target.visit():
-            cell.gradient("theta", "g")
+            gradient.take(target, cell, "theta")
             for block in cell.blocks:
                 squares[block] = self.metric.update(target, block, self.kick, h)["square"]
         self._heat_all(target, squares, h)
@@ -158,7 +161,7 @@ class SGNHT(Sampler[SGNHTConfig]):
         self._heat_all(target, squares, h)
         for _ in target.visit(send=True):
             pass
-        PartGradient.finish(target)
+        gradient.finish(target)
 
     def _rub(self, target: Target, block: ParameterBlock, h: float, xi: Float64) -> Float64:
         """Friction and noise for h, and the second half of the drift; |r|^2 of every row after it, (n,)."""

@@ -54,7 +54,8 @@ class SGRLD(Sampler[SGRLDConfig]):
     """Stochastic gradient Riemannian Langevin dynamics."""
 
     Config = SGRLDConfig
-    gradients = ("part", "full")
+    gradients = ("part", "full", "control-variate")
+    draws_data = True
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 50.0, "initial_sd": 0.14, "hyper_start": 15}
 
     def __init__(self, config: SGRLDConfig, burn_in: int) -> None:
@@ -68,7 +69,7 @@ class SGRLD(Sampler[SGRLDConfig]):
         """Refuse what would sample another law."""
         if not config.noise_correction:
             return
-        cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
+        cls.corrects_noise(config, schedule, grid)
         parts = cls.sweep_length(config, grid) - 1
         if config.step_size * parts > 2:
             raise InputError(
@@ -88,8 +89,7 @@ class SGRLD(Sampler[SGRLDConfig]):
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
-        if iteration % (self.config.metric_every * target.sweep_length) == 0:
-            self.metric.refresh(target)
+        self.metric.refresh(target, iteration, self.config.metric_every * target.sweep_length)
         h, parts = sqrt(2 * self.step_size(target, iteration)), float(target.sweep_length - 1)
         for block in self.gradient(target, "theta"):
             self.metric.update(target, block, self.update, h, parts=parts)

@@ -82,6 +82,8 @@ class RatingBlocks:
         Factors whose features are read, too.
     levels : (R,) float64, optional
         All training ratings that there are, in ascending order: `train` then has their numbers in place of ratings.
+    clicks : bool
+        Whether `train` has 1 in the place of every rating.
 
     Attributes
     ----------
@@ -109,6 +111,7 @@ class RatingBlocks:
         standardise: bool = False,
         features: tuple[Factor, ...] = (),
         levels: Float64 | None = None,
+        clicks: bool = False,
     ) -> None:
         grid = ring.grid
         if grid > min(ratings.n_rows, ratings.n_cols):
@@ -117,6 +120,7 @@ class RatingBlocks:
                 f"{ratings.n_cols} columns"
             )
         self.n_data, self.n_test, self.centre, self._levels = ratings.nnz, ratings.nnz_test, centre, levels
+        self._clicks = clicks
         self.shape = (ratings.n_rows, ratings.n_cols)
         self.column_counts: Int64 = ratings.column_counts
         self.column_bounds = block_bounds(np.concatenate([[0], np.cumsum(self.column_counts)]), grid)
@@ -187,6 +191,8 @@ class RatingBlocks:
                 blocks[c].indptr[first - start + 1 : last - start + 1] = filled[c] + indptr[1:]
                 if self._levels is not None:
                     values = np.searchsorted(self._levels, values).astype(np.float32)
+                if self._clicks:
+                    values = np.ones_like(values)
                 blocks[c].indices[place], blocks[c].values[place] = indices, values
                 filled[c] += len(values)
         return blocks

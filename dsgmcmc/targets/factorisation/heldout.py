@@ -47,6 +47,7 @@ class HeldOut:
     def __init__(self, circulation: Circulation, likelihood: Law, noise_precision: Callable[[], float]) -> None:
         self._circulation, self._ring, self._noise_precision = circulation, circulation.ring, noise_precision
         self._drawn, self._ratings, self._has_noise = likelihood.drawn, circulation.ratings, likelihood.has_noise
+        self._has_errors = circulation.ratings.n_test > 0 and not likelihood.all_cells  # clicks are all 1
         self._predict = predict_kernel(likelihood.rank, likelihood.biases)
         follow = max(1, FOLLOWED // circulation.grid)
         make = partial(held_out_rows, likelihood, follow)
@@ -67,11 +68,11 @@ class HeldOut:
     def metrics(self) -> dict[str, float | None]:
         """RMSE now and of the posterior mean, null without test ratings; tau, if there is noise. Collective.
 
-        In the ratings' own unit.
+        In the ratings' own unit. Clicks have no RMSE.
         """
         n, scale = self._ratings.n_test, self._ratings.scale
         tau = {"tau": self._noise_precision() / scale**2} if self._has_noise else {}
-        if not n:
+        if not self._has_errors:
             return {"rmse": None, "rmse_mean": None, **tau}
         errors = self._ring.total(np.array([rows.squared_errors() for rows in self._rows.values()]))
         now, mean = (scale * np.sqrt(errors / n)).tolist()

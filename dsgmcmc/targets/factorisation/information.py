@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula, RowPrior
-from dsgmcmc.kernels.products import gram
+from dsgmcmc.kernels.products import add_rotated, gram
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.base import Information
+from dsgmcmc.targets.factorisation.background import common_precision
 from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.targets.information import alignment, curvature_bound
@@ -28,6 +29,7 @@ def fisher_information(
     tau: float,
     biases: bool,
     scratch: str | None,
+    bound: bool,
 ) -> Information:
     """Fisher information of every row at field `position`. Collective.
 
@@ -47,24 +49,30 @@ def fisher_information(
         Whether the last column is the bias.
     scratch : str, optional
         An array (n, D) of the blocks to work in, if the bound on the curvature is to hold for rows whose ratings are of
-        others that are alike, too; a tour more.
+        others that are alike, too.
+    bound : bool
+        Whether the bounds are wanted even if, with `scratch`, they cost a tour more.
     """
     n, squares = likelihood.counts(circulation)
     c = _mean_squares(circulation, position, n, biases)
-    lambda_ = {}
-    for block in circulation.blocks():
-        precision = prior(block).precision
-        lambda_[block.factor] = (np.diag(precision) if precision.ndim == 2 else precision).astype(np.float64)
+    common = {block.factor: prior(block).precision.astype(np.float64) for block in circulation.blocks()}
+    curvature = dict.fromkeys(common, 1.0)
+    if likelihood.background is not None:
+        common, curvature = common_precision(circulation, position, common, tau * likelihood.background)
+    lambda_ = {factor: np.diag(each).copy() if each.ndim == 2 else each for factor, each in common.items()}
+    if scratch and not bound:
+        return Information(c, lambda_, tau, n, squares, None, common)
     if scratch:
         _align(circulation, likelihood, position, n if biases else {}, scratch)
-    bound = {}
+    found = {}
     for block in circulation.blocks():
         metric = {"c": c[block.factor].astype(np.float32), "lambda_": lambda_[block.factor].astype(np.float32)}
-        bound[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
+        found[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
         if scratch:
-            own = alignment(block[scratch], n[block], tau=tau, **metric)
-            bound[block] = np.maximum(bound[block], own / 2)
-    return Information(c, lambda_, tau, n, squares, bound)
+            own = alignment(block[scratch], n[block], prior(block).scale, tau=tau, **metric)
+            found[block] = np.maximum(found[block], own / 2)
+        found[block] += curvature[block.factor] - 1
+    return Information(c, lambda_, tau, n, squares, found, common)
 
 
 def second_moments(
@@ -89,6 +97,29 @@ def second_moments(
         return finish({factor: sums[name] / sums[f"{name}.n"] for factor, name in other.items()})
 
     return circulation.ring.sum(partials, means, result)
+
+
+def own_squares(
+    circulation: Circulation,
+    likelihood: Law,
+    position: str,
+    axes: Mapping[Factor, Float64],
+    biases: bool,
+    out: str,
+) -> None:
+    """See `dsgmcmc.targets.base.Target.own_squares`. Collective."""
+    of_other = {Factor.W: axes[Factor.H], Factor.H: axes[Factor.W]}
+    for block in circulation.blocks():
+        sent = block[position].copy()
+        if biases:
+            sent[:, -1] = 1.0
+        add_rotated(sent, sent, of_other[block.factor], keep=0.0)
+        block.arrays[SENT] = sent * sent * likelihood.noise_scale(block)[:, None]
+        block[out].fill(0.0)
+    circulation.spread(SENT, out)
+    for block in circulation.blocks():
+        del block.arrays[SENT]
+        block[out][:] *= likelihood.noise_scale(block)[:, None]
 
 
 def _mean_squares(

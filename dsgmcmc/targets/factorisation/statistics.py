@@ -1,7 +1,8 @@
 """What the ratings say of every row of a factor, given the other one: sums over a tour of the ring.
 
 The sums of the rows of W stay where they are, while the columns pass by with their positions. Those of the rows of H
-travel with them, and nothing else does: (D + 1)(D + 2) / 2 float32 a column.
+travel with them, and nothing else does: (D + 1)(D + 2) / 2 float32 a column. What all cells say besides, where the
+likelihood counts them, is the same of every row.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsgmcmc.kernels.outer import add_outer_products, statistics_width
+from dsgmcmc.targets.factorisation.background import grams
 from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.targets.state import ParameterBlock
@@ -48,4 +50,9 @@ def row_statistics(
         place = (seen.indptr, seen.indices, seen.values)
         add_outer_products(*place, other[position], root, likelihood.rank, own[SUMS])
         timers.leave("gradient", begin)
+    if likelihood.background is not None:
+        gram = np.float32(likelihood.background) * grams(circulation, position)[factor]
+        common = gram[np.tril_indices(len(gram))]
+        for block in blocks:
+            block.arrays[SUMS][:, : len(common)] += common
     return {block: block.arrays.pop(SUMS) for block in blocks}

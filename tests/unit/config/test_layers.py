@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from support import STEPPING
 
-from dsgmcmc.config.layers import Layers, build, parse_assignments, read_toml
+from dsgmcmc.config.layers import Layers, build, parse_assignments
 from dsgmcmc.errors import InputError
+from dsgmcmc.storage.files import read_toml
 
 
 def test_later_layers_win() -> None:
@@ -71,7 +72,7 @@ def test_toml_files_may_spell_names_with_hyphens(tmp_path: Path) -> None:
     """A file uses the names of the options."""
     path = tmp_path / "c.toml"
     path.write_text('burn-in = "3sweeps"\nnoise_precision = 2\n[sampler]\nname = "sgld"\nwarm-up = 2\n')
-    config = build(read_toml(path))
+    config = build(*Layers({}, path).read())
     assert (config.burn_in, config.noise_precision, config.sampler.config.warm_up) == ("3sweeps", 2.0, 2)
 
 

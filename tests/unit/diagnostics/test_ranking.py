@@ -9,7 +9,7 @@ from runs import make_run
 from dsgmcmc.diagnostics.ranking import MEASURES, evaluate, measures
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.recommend import Rated
+from dsgmcmc.posterior.rated import Rated
 
 
 def test_measures_by_hand():
@@ -47,6 +47,8 @@ def test_rules_of_a_run(tmp_path, users, items):
         assert rules[rule]["precision"]["mean"] == pytest.approx(np.mean(values))
         half = 1.96 * np.std(values, ddof=1) / np.sqrt(len(values))
         assert rules[rule]["precision"]["high"] == pytest.approx(np.mean(values) + half)
+    assert [rule["rule"] for rule in found["rules"]][3:] == ["likely", "exposure alone", "most popular"]
+    assert rules["most popular"]["novelty"] == min(rule["novelty"] for rule in found["rules"])
     assert found["users"] == len(expected["mean"])
     assert 0 < rules["most popular"]["coverage"] <= 1
     with pytest.raises(InputError, match="give another --liked"):

@@ -322,7 +322,7 @@ def test_refuses_wrong_declarations(declared):
         ("x = other", "'nowhere' is no field"),
         ("x = grad_prior", "field 'theta', which there is not"),
         ("x = grad_likelihood", "'grad_likelihood', which was not taken"),
-        ("g = x\nx = grad", "assigns 'g', which grad = g reads"),
+        ("g = x\nx = grad", "assigns 'g' before grad = g reads it"),
     ],
 )
 def test_refuses_names_that_nobody_gives(source, message):

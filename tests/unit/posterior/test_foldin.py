@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from runs import SETTINGS, make_run
+from scipy import stats
 from support import sample
 
 from dsgmcmc.data.ingest import prepare_ratings
-from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
+from dsgmcmc.posterior.new_ratings import fold_in
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.recommend import Ranking, recommend
+from dsgmcmc.posterior.rated import own_ratings
+from dsgmcmc.posterior.recommend import recommend
+from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.run import open_run
 
 
@@ -114,6 +117,33 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
     assert noise[1] > 3 * noise[0]
 
 
+def test_a_new_row_has_a_scale_of_its_own(tmp_path):
+    """Its posterior mean at a draw, over many seeds of the fold-in, is that of the scale's law on a grid."""
+    run = make_run(tmp_path, iterations=50, row_scales="both").open()
+    number = len(run.draws) - 1
+    draw, others, x = run.draw(number), np.int32([0, 5, 7, 9]), np.array([9.0, 8.5, 9.0, 9.5])
+    prior, theta = draw.prior["user"], draw.theta["item"][others].astype(float)
+    phi = np.column_stack([theta[:, :3], np.ones(4)])
+    s = np.exp(np.linspace(-6, 3, 400))[:, None]
+    log_weight, means = np.empty(len(s)), []
+    for at, scale in enumerate(s[:, 0]):
+        covariance = prior.covariance / scale
+        marginal = phi @ covariance @ phi.T + np.eye(4) / draw.tau
+        residual = x - run.mean - theta[:, 3] - phi @ prior.mean
+        means.append(prior.mean + covariance @ phi.T @ np.linalg.solve(marginal, residual))
+        log_weight[at] = stats.multivariate_normal.logpdf(residual, np.zeros(4), marginal)
+    log_weight += stats.gamma.logpdf(s[:, 0], prior.nu / 2, scale=2 / prior.nu) + np.log(s[:, 0])
+    weight = np.exp(log_weight - log_weight.max())
+    expected = weight @ np.array(means) / weight.sum()
+    vocabulary = Vocabulary("user", np.array([-1], np.int64))
+    found = [
+        FoldIn(run, "user", vocabulary, np.zeros(4, int), others, x, seed).rows(number, np.array([0])).mean[0]
+        for seed in range(300)
+    ]
+    error = np.std(found, axis=0) / np.sqrt(len(found))
+    np.testing.assert_allclose(np.mean(found, axis=0), expected, atol=5 * error.max())
+
+
 def test_fold_in_is_nearly_as_good_as_training(tmp_path):
     """Users held out entirely: from half of their ratings the other half is predicted, by fold-in and by training.
 
@@ -157,8 +187,24 @@ def test_fold_in_is_nearly_as_good_as_training(tmp_path):
     assert errors["without"] < 1.05 * errors["with"]
 
 
-def test_known_names_are_refused(run):
-    """Their row is already there, and has seen other ratings."""
-    vocabulary = Vocabulary("user", run.users.ids[:2])
-    with pytest.raises(InputError, match="known to the run"):
-        FoldIn(run, "user", vocabulary, np.array([0, 1]), np.int32([0, 1]), np.array([1.0, 2.0]))
+@pytest.mark.parametrize("kind", ["user", "item"])
+def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
+    """Those that it was sampled from, one of which is given anew, and one more; the unknown is left out, and said."""
+    other = {"user": "item", "item": "user"}[kind]
+    row = 3
+    with run.open_ratings() as ratings:
+        before = own_ratings(ratings, kind, np.int32([row]))
+    new = int(np.setdiff1d(np.arange(len(run.vocabulary(other))), before.others)[0])
+    others = run.vocabulary(other).ids[[before.others[0], new]].tolist()
+    names = np.full(3, run.vocabulary(kind).ids[row])
+    folded, notes = fold_in(run, kind, names, np.array([*others, -77]), np.array([1.0, 5.0, 3.0]))
+    assert notes == [f"1 rating(s) left out: one {other} is unknown to the run: -77"]
+    mine, values = np.append(before.others, new).astype(np.int32), np.append(before.values, 5.0)
+    values[0] = 1.0
+    vocabulary = Vocabulary(kind, names[:1])
+    expected = FoldIn(run, kind, vocabulary, np.zeros(len(mine), int), mine, values)
+    for number in (0, len(run.draws) - 1):
+        found, wanted = folded.rows(number, np.array([0])), expected.rows(number, np.array([0]))
+        np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found.covariance, wanted.covariance, rtol=1e-9, atol=1e-12)
+    assert set(folded.rated(0).tolist()) == set(mine.tolist())

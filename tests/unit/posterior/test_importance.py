@@ -13,7 +13,8 @@ from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.features import importance
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.recommend import Ranking, recommendations
+from dsgmcmc.posterior.recommend import recommendations
+from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.run import open_run
 
 SETTINGS = {"rank": 2, "grid": 2, "iterations": 300, "burn_in": 100, "sampler": {"name": "baoab", "step_size": 0.2}}

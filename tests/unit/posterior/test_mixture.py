@@ -13,7 +13,8 @@ from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.probabilities import predict_columns
-from dsgmcmc.posterior.recommend import Ranking, recommend
+from dsgmcmc.posterior.recommend import recommend
+from dsgmcmc.posterior.rules import Ranking
 
 LEVELS = np.arange(1, 6)
 USERS, ITEMS = np.int32([0, 4, 7]), np.int32([2, 5, 1])

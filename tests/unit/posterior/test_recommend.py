@@ -9,9 +9,14 @@ import pytest
 from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.exposure import FLOOR, PENALTY
+from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.mixture import at_least
 from dsgmcmc.posterior.names import Vocabulary, item_titles
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.recommend import Ranking, Rated, recommend, recommendations
+from dsgmcmc.posterior.rated import Rated
+from dsgmcmc.posterior.recommend import recommend, recommendations, those_among
+from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.run import Run
 
 COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
@@ -87,6 +92,52 @@ def test_thompson_sampling_varies_with_the_seed_around_the_mean(made, source):
     assert np.abs(scores.std(axis=0) / values.sd - 1).max() < 0.35
 
 
+def test_likely_is_the_probability_to_rate_and_to_like(made):
+    """Exposure from the pattern of training ratings, worked out densely, times the probability of the bound."""
+    run = made.open()
+    with run.open_ratings() as ratings:
+        rated = Rated(ratings)
+    theirs, n = rated_by(made, run), len(run.items)
+    pattern = np.zeros((len(run.users), n))
+    for user, items in enumerate(theirs):
+        pattern[user, sorted(items)] = 1
+    _, s, v = np.linalg.svd(pattern, full_matrices=False)
+    s, v = s[: n - 1], v[: n - 1]
+    exposure = np.clip(pattern @ v.T @ np.diag(s**2 / (s**2 + PENALTY)) @ v, FLOOR * pattern.mean(axis=0), 1)
+    for user in (0, 5):
+        ((_, items, score),) = recommend(run, np.int32([user]), Ranking(n, "likely", at_least=4.0), rated)
+        ((_, again, liked),) = recommend(run, np.int32([user]), Ranking(n, at_least=4.0), rated)
+        expected = np.zeros(n)
+        expected[again] = liked * exposure[user, again]
+        np.testing.assert_allclose(score, expected[items], rtol=1e-4, atol=1e-7)
+        assert set(items.tolist()) == set(range(n)) - theirs[user]
+    with pytest.raises(InputError, match="give the ratings file"):
+        next(recommend(run, np.int32([0]), Ranking(by="likely")))
+
+
+def test_a_folded_in_user_is_ranked_by_probabilities(made):
+    """Of a rating of at least so much: the law of the row given a draw, its uncertainty and the noise in it."""
+    run = made.open()
+    ids, others = np.array([-5]), np.int32([1, 4, 6])
+    folded = FoldIn(run, "user", Vocabulary("user", ids), np.zeros(3, int), others, np.array([5.0, 1.0, 4.0]))
+    n, new = len(run.items), len(run.users)
+    ((_, items, score),) = recommend(run, np.int32([new]), Ranking(n, at_least=4.0), newcomers=folded)
+    found = Predictor(run, Options(at_least=4.0), folded)
+    mixture = found.mixture(np.full(n, new, np.int32), np.arange(n, dtype=np.int32))
+    np.testing.assert_allclose(score, at_least(run, mixture, 4.0)[items], atol=1e-4)
+
+
+def test_only_candidates_are_recommended(made):
+    """Those asked for without those ruled out; all candidates unknown is a mistake."""
+    run = made.open()
+    some = run.items.ids[:6].tolist()
+    among = those_among(run, [*some, -99], some[:2])
+    ((_, items, _),) = recommend(run, np.int32([0]), Ranking(9), among=among)
+    assert set(items.tolist()) == {2, 3, 4, 5}
+    with pytest.raises(InputError, match="unknown"):
+        those_among(run, [-99])
+
+
 def test_named_columns(made):
     """The columns of the file: original names, ranks from 1, titles."""
     run = made.open()
@@ -150,6 +201,7 @@ def test_titles_of_movielens_and_csv(name, tmp_path):
     path.write_bytes(TITLES[name])
     items = Vocabulary("item", np.array([11, 10, 12], np.int64))
     assert item_titles(items, path) == {1: "Café Noir (1995)", 0: "B (1996)"}
+    assert item_titles(items, path, "b .1996") == {0: "B (1996)"}
 
 
 @pytest.mark.parametrize(

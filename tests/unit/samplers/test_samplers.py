@@ -24,8 +24,9 @@ from dsgmcmc import samplers
 from dsgmcmc.config.layers import build
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.samplers.step_size import SamplerConfig, StepSize
 from dsgmcmc.storage.manifest import Key, _check_key
 from dsgmcmc.storage.series import step_name
@@ -92,8 +93,8 @@ class TestConformance:
         sampler = self.make(name)
         names = [field.name for field in sampler.kept]
         assert len(set(names)) == len(names)
-        assert not set(names) & set(sampler.scratch)
-        assert not {"weight", "row_error", "squared_error"} & {*names, *sampler.scratch}, "these are the target's"
+        assert not set(names) & set(sampler.working)
+        assert not {"weight", "row_error", "squared_error"} & {*names, *sampler.working}, "these are the target's"
         assert set(sampler.positions) <= set(names)
         assert all(_check_key(Key("state", "W", 0, field)) for field in names)
         m = len(sampler.positions)
@@ -112,7 +113,7 @@ class TestConformance:
             sampler = self.make(name, gradient)
             target = self.target(data, sampler)
             assert type(sampler).sweep_length(sampler.config, GRID) == target.sweep_length
-            assert target.sweep_length == (GRID if gradient == "part" else 1)
+            assert target.sweep_length == (GRID if GRADIENTS[gradient].by_parts else 1)
 
     def test_it_moves_every_row_of_every_position(self, name: str, data: Path) -> None:
         """Also rows without a rating, which the prior and the noise move; and all numbers stay sane."""
@@ -217,8 +218,9 @@ def test_every_sampler_of_the_package_is_registered() -> None:
     for module in pkgutil.walk_packages(samplers.__path__, "dsgmcmc.samplers."):
         content = vars(importlib.import_module(module.name)).values()
         found |= {c for c in content if inspect.isclass(c) and issubclass(c, Sampler) and not inspect.isabstract(c)}
-    assert found == set(SAMPLERS.values())
-    assert all(name == sampler.__name__.lower() for name, sampler in SAMPLERS.items())
+    every = SAMPLERS | OF_DENSITIES
+    assert found == set(every.values())
+    assert all(name.replace("_", "") == sampler.__name__.lower() for name, sampler in every.items())
 
 
 def mentions(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -199,7 +199,8 @@ def test_every_likelihood_of_the_package_is_registered() -> None:
     for module in pkgutil.walk_packages(likelihoods.__path__, f"{likelihoods.__name__}."):
         content = vars(import_module(module.name)).values()
         found |= {c for c in content if inspect.isclass(c) and issubclass(c, Law) and not inspect.isabstract(c)}
-    assert {law for law in found if not law.__subclasses__()} == set(LIKELIHOODS.values())
+    registered = set(LIKELIHOODS.values())
+    assert {law for law in found if not law.__subclasses__()} <= registered <= found
 
 
 def test_noise_of_its_own_is_in_the_variance(data: Path) -> None:

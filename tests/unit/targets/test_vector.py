@@ -224,7 +224,7 @@ def test_what_is_saved_is_all_that_there_is(name: str, tmp_path: Path) -> None:
     for _ in sample(target, sampler, 13):
         pass
     arrays = dict(target.saved())
-    assert not {key.field for key in arrays} & set(sampler.scratch)
+    assert not {key.field for key in arrays} & set(sampler.working)
     header = {"kind": "checkpoint", "chain": 0, "iteration": 13, "grid": 1, "state": {}, "about": {}}
     header |= {"config_hash": "0" * 64, "data_hash": "0" * 64}
     snapshot = Snapshot(write_snapshot(tmp_path, "step-000000000013", arrays, lambda: header, MPI.COMM_SELF))

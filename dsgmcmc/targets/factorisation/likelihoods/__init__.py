@@ -1,5 +1,6 @@
 """Laws of a rating given its linear predictor: one likelihood a file. To add one, write its file and name it here."""
 
+from dsgmcmc.targets.factorisation.likelihoods.all_cells import AllCells
 from dsgmcmc.targets.factorisation.likelihoods.base import Law, Levels, Likelihood
 from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import OrdinalLogit, OrdinalProbit
@@ -8,6 +9,7 @@ LIKELIHOODS: dict[str, type[Law]] = {
     "gaussian": Gaussian,
     "ordinal-logit": OrdinalLogit,
     "ordinal-probit": OrdinalProbit,
+    "all-cells": AllCells,
 }
 
 #: Other names: of 0 and 1, two levels, these are logistic and probit regression.

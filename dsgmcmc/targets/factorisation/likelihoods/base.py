@@ -67,6 +67,8 @@ class Law(ABC):
         What ratings can be, where they have levels.
     factors : tuple of Factor
         Those whose rows have noise of their own, if any.
+    background : float, optional
+        Weight a0 of the squared predictors of all cells, where these count (`all_cells`).
     """
 
     #: Fields of a block that noise of its own needs, ``weight`` among them.
@@ -75,6 +77,8 @@ class Law(ABC):
     has_levels: ClassVar[bool] = False
     #: Whether there is noise, whose precision tau is sampled.
     has_noise: ClassVar[bool] = True
+    #: Whether ratings are clicks, all 1 whatever their values, and all other cells count as zeros.
+    all_cells: ClassVar[bool] = False
     #: Settings of the run that suit this likelihood, where they are not those of all.
     defaults: ClassVar[dict[str, Any]] = {}
     #: What a row brings besides theta: fields that travel with a block, and those of them that belong to a draw.
@@ -88,7 +92,9 @@ class Law(ABC):
         heteroscedastic: bool = False,
         levels: Levels | None = None,
         factors: tuple[Factor, ...] = tuple(Factor),
+        background: float | None = None,
     ) -> None:
+        self.background = background
         self.rank, self.biases, self.heteroscedastic = rank, biases, heteroscedastic
         self.levels, self.factors = levels, factors if heteroscedastic else ()
         if heteroscedastic and self.noise_fields:

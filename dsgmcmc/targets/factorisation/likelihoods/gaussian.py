@@ -10,6 +10,7 @@ errors, times the other factor's scales.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class Gaussian(Likelihood):
     """Gaussian ratings, with one noise for all or one for every user, item, or both."""
 
     score = "x - eta"
-    noise_fields = NOISE_FIELDS
+    noise_fields: ClassVar[tuple[StateField, ...]] = NOISE_FIELDS
 
     # ------------------------------------------------------------------ of training ratings
 

@@ -58,9 +58,10 @@ class Ordinal(Law):
         heteroscedastic: bool = False,
         levels: Levels | None = None,
         factors: tuple[Factor, ...] = tuple(Factor),
+        background: float | None = None,
     ) -> None:
         assert levels is not None
-        super().__init__(rank, biases, heteroscedastic, levels, factors)
+        super().__init__(rank, biases, heteroscedastic, levels, factors, background)
         self.values = levels.values
         self.model = ThresholdModel(self.link, levels.counts)
         self._begin()

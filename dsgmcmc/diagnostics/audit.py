@@ -1,0 +1,83 @@
+"""Whether the files of a run are those that were written, and which of them nobody can vouch for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from dsgmcmc.config.chain import FREE, ResolvedChain
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.storage.facts import FOUND, JOB, MADE_WITH, Facts, made_with
+from dsgmcmc.storage.manifest import MANIFEST, Manifest, read_manifest
+from dsgmcmc.storage.rundir import INDEX, SERIES, RunDirectory
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.verify import verify_run
+
+#: Changed by every job, and read by nobody for its numbers.
+LIVE = ("lock",)
+MOST_SHOWN = 5
+
+
+class Audit(NamedTuple):
+    """What was found.
+
+    Attributes
+    ----------
+    digest : str
+        Of the content, see `dsgmcmc.storage.verify`.
+    unchecked : list of str
+        Files, and parts of ``run.toml``, that are not under a checksum.
+    """
+
+    digest: str
+    unchecked: list[str]
+
+
+def config_of(run: RunDirectory) -> tuple[ResolvedChain, Facts]:
+    """Configuration and facts of a run of any target; raises InputError."""
+    kind = ResolvedChain if "target" in run.read_settings()[1] else ResolvedConfig
+    return kind.of_run(run)
+
+
+def audit(run: RunDirectory) -> Audit:
+    """Check every file of a run.
+
+    Raises
+    ------
+    InputError
+        Naming the first file that is wrong.
+    """
+    config, facts = config_of(run)
+    digest = verify_run(run)
+    manifests = dict(_manifests(run))
+    bound = {name for manifest in manifests.values() for name in manifest.about.get(MADE_WITH, {})}
+    settings = [name for name in config.table() if name in FREE]
+    loose = [name for name in facts if name in (*FOUND, *JOB) or (name in made_with(facts) and name not in bound)]
+    unchecked = [f"{run.settings_file.name} ({', '.join(sorted([*settings, *loose]))})"]
+    known = {run.settings_file, *(run.path / name for name in LIVE)}
+    if run.summary_file.exists():
+        known.add(run.summary_file)
+        unchecked += [] if read_summary(run.summary_file)[1] else [run.summary_file.name]
+    logs = run.logs()
+    unchecked += [file.name for file, sealed in logs.items() if not sealed]
+    known |= set(logs)
+    for folder, manifest in manifests.items():
+        known |= {folder / MANIFEST, *(folder / shard.file for shard in manifest.shards)}
+    foreign = sorted(
+        str(path.relative_to(run.path)) for path in run.path.rglob("*") if path.is_file() and path not in known
+    )
+    more = [f"{len(foreign) - MOST_SHOWN} more files"] if len(foreign) > MOST_SHOWN else []
+    return Audit(digest, [*unchecked, *foreign[:MOST_SHOWN], *more])
+
+
+def _manifests(run: RunDirectory) -> Iterator[tuple[Path, Manifest]]:
+    """All snapshots of a run."""
+    folders = [run.path / INDEX] if (run.path / INDEX).is_dir() else []
+    for chain in run.chains():
+        for kind in SERIES:
+            parent = run.series(kind, chain)
+            folders += [parent / step_name(iteration) for iteration in steps(parent)]
+    for folder in folders:
+        yield folder, read_manifest(folder)

@@ -1,0 +1,156 @@
+r"""Kernel Stein discrepancy: how far draws are from a law whose gradient is known [Gorham & Mackey 2017].
+
+With s = -grad U and the inverse multiquadric kernel k(x, y) = (c^2 + |x - y|^2)^beta,
+
+    k0(x, y) = s(x).s(y) k + s(x).grad_y k + s(y).grad_x k + div_x grad_y k,      KSD = sqrt(sum_ij k0(x_i, x_j)) / K
+
+E k0 = 0 for independent draws of exp(-U), so that KSD falls as K^-1/2 for those and stays above zero for draws of
+another law. Biased samplers show by it, where R-hat and effective sample sizes do not: they compare chains with each
+other. Mind that it hardly sees a mode that no draw has found, nor, with many dimensions, much else.
+
+[Nemeth 2021, eq. 13] prints k0 with grad U = -s and two plus signs in the middle, which must be minus; and it sums
+roots over dimensions, where its code takes one root of the sum, as here.
+
+[Gorham & Mackey 2017] J. Gorham, L. Mackey: Measuring sample quality with kernels. ICML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import inf, log10, sqrt
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.types import Float64
+
+S = TypeVar("S")
+
+#: Draws in a block of rows of the matrix k0, which is never made as a whole.
+CHUNK = 500
+
+
+def stein_kernel(
+    x: Float64, score_x: Float64, y: Float64, score_y: Float64, c: float = 1.0, beta: float = -0.5
+) -> Float64:
+    """k0 between draws x and draws y, from their Gram matrices.
+
+    Parameters
+    ----------
+    x, score_x : (n, D) float64
+        Draws, and s = -grad U there.
+    y, score_y : (m, D) float64
+        Others.
+    c, beta : float
+        Of the kernel; c > 0, -1 < beta < 0.
+
+    Returns
+    -------
+    (n, m) float64
+    """
+    squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * x @ y.T
+    along = (score_x * x).sum(axis=1)[:, None] + (score_y * y).sum(axis=1) - score_x @ y.T - x @ score_y.T
+    base = c**2 + np.maximum(squares, 0)
+    found: Float64 = base**beta * (
+        score_x @ score_y.T
+        - 2 * beta * (along + x.shape[1]) / base
+        - 4 * beta * (beta - 1) * (np.maximum(squares, 0) / base) / base
+    )
+    return found
+
+
+def kernel_stein_discrepancy(
+    draws: Float64, gradients: Float64, *, c: float = 1.0, beta: float = -0.5, diagonal: bool = True
+) -> float:
+    """Kernel Stein discrepancy of draws; 0 for infinitely many of the law itself.
+
+    Parameters
+    ----------
+    draws : (K, D) float64
+        Of any sampler; K^2 D operations.
+    gradients : (K, D) float64
+        Gradient of the energy, prior included, at each of them. It may be a noisy one, if its noise is independent of
+        all others and `diagonal` is False.
+    c, beta : float
+        Of the kernel (c^2 + |x - y|^2)^beta.
+    diagonal : bool
+        Whether pairs of a draw with itself count, as is usual. Without them the mean of k0 has expectation 0 for
+        independent draws of the law, and is taken for 0 where it is negative.
+
+    Raises
+    ------
+    InputError
+        If the shapes differ, or a number is not finite.
+    """
+    if draws.ndim != 2 or draws.shape != gradients.shape or len(draws) < 2:
+        raise InputError(f"draws and gradients must both be (K, D), K > 1: found {draws.shape} and {gradients.shape}")
+    if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
+        raise InputError("draws and gradients must be finite")
+    x, score, count, total = draws - draws.mean(axis=0), -gradients, len(draws), 0.0  # only differences of x count
+    for begin in range(0, count, CHUNK):
+        rows = slice(begin, begin + CHUNK)
+        block = stein_kernel(x[rows], score[rows], x, score, c, beta)
+        total += float(block.sum())
+        if not diagonal:
+            total -= float(block[np.arange(len(block)), np.arange(begin, begin + len(block))].sum())
+    pairs = count**2 if diagonal else count * (count - 1)
+    return sqrt(max(total, 0.0) / pairs)
+
+
+class Tried(NamedTuple):
+    """A setting, and how far from the law its pilot runs were.
+
+    Attributes
+    ----------
+    setting : object
+        Of the sampler.
+    log10_ksd, error : float
+        Mean of log10 KSD over the pilot runs, and the standard error of this mean; inf and 0 if one diverged.
+    tied : bool
+        Whether it is within two standard errors of the smallest: the pilot runs do not tell which is better.
+    """
+
+    setting: Any
+    log10_ksd: float
+    error: float
+    tied: bool
+
+
+def tuning_table(
+    settings: Iterable[S], pilot: Callable[[S, int], tuple[Float64, Float64]], repeats: int = 4
+) -> list[Tried]:
+    """Kernel Stein discrepancies of settings such as step sizes [Nemeth 2021, section 4].
+
+    It does not choose: near the best step they differ by less than pilot runs do. Look at the table, and take the
+    fastest of those that are tied.
+
+    Parameters
+    ----------
+    settings : iterable
+        To try.
+    pilot : callable
+        ``pilot(setting, repeat)``: draws (K, D) of a run, and the gradients of the energy at them.
+    repeats : int
+        Runs of each setting, at least 2.
+
+    Returns
+    -------
+    list of Tried
+        In the order of `settings`.
+    """
+    if repeats < 2:
+        raise InputError("a single pilot run does not tell how far two settings differ by chance: repeats >= 2")
+    found = []
+    for setting in settings:
+        pilots = [pilot(setting, repeat) for repeat in range(repeats)]
+        if all(np.isfinite(array).all() for run in pilots for array in run):
+            runs = [log10(kernel_stein_discrepancy(*run)) for run in pilots]
+            found.append(Tried(setting, float(np.mean(runs)), float(np.std(runs, ddof=1)) / sqrt(repeats), False))
+        else:
+            found.append(Tried(setting, inf, 0.0, False))
+    best = min(found, key=lambda tried: tried.log10_ksd)
+    return [
+        tried._replace(tied=tried.log10_ksd - best.log10_ksd <= 2 * sqrt(tried.error**2 + best.error**2))
+        for tried in found
+    ]

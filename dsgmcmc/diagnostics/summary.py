@@ -1,0 +1,137 @@
+"""``summary.json``: what a job has found and how long it took, under a checksum; see `dsgmcmc.runs.summary`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from dsgmcmc.config.accuracy import format_accuracy, parse_accuracy
+from dsgmcmc.errors import InputError
+from dsgmcmc.storage.files import open_plain, write_whole
+from dsgmcmc.storage.manifest import seal, unseal
+
+MAX_SUMMARY_BYTES = 1 << 22
+
+Summary = dict[str, Any]
+Accuracy = Annotated[str, AfterValidator(lambda text: format_accuracy(parse_accuracy(text)))]
+Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
+Level = Annotated[str, Field(pattern=r"^0\.[0-9]+$")]
+
+
+_SEAL = re.compile(r'sha256|"[0-9a-f]{64}"\n}\n$')  # or what damage has left of it
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class Agreement(_Section):
+    """Of chains."""
+
+    above: float
+    rhat_median: float
+    rhat_worst: float
+    pairs: Whole
+
+
+class Baselines(_Section):
+    """RMSE of the simplest predictors."""
+
+    mean_only: float
+    biases_only: float
+
+
+class Ending(_Section):
+    """`dsgmcmc.diagnostics.accuracy.Look`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    until: Accuracy
+    iteration: Whole
+    found: dict[str, float]
+    reached: bool
+    limit: Whole
+
+
+class PhaseTimes(_Section):
+    """Seconds of one phase."""
+
+    mean: float
+    max: float
+    by_process: list[float]
+
+
+class Straggler(_Section):
+    """The process for which the others waited."""
+
+    process: Whole
+    host: str
+    busy_seconds: float
+    others_seconds: float
+
+
+class SummaryModel(_Section):
+    """What is read of a summary; older versions wrote less."""
+
+    time: str = ""
+    iterations: Whole
+    processes: Whole
+    seconds_sampling: float
+    ratings_per_second: float = 0.0
+    data_per_second: float = 0.0
+    peak_rss_bytes: list[Whole] = []
+    versions: dict[str, str] = {}
+    phases: dict[str, PhaseTimes] = Field({}, max_length=16)
+    straggler: Straggler | None = None
+    until: Ending | None = None
+    draws: Whole | None = None
+    test_ratings: int = Field(1, ge=1, lt=1 << 63)
+    tau: float | None = None
+    rmse_mean: float | None = None
+    mae_mean: float | None = None
+    log_probability: float | None = None
+    coverage: dict[Level, float] = {}
+    baselines: Baselines | None = None
+    agreement: Agreement | None = None
+    energy: float | None = None
+
+    @model_validator(mode="after")
+    def _scored(self) -> Self:
+        if self.rmse_mean is not None and (self.mae_mean is None or "0.9" not in self.coverage):
+            raise ValueError("rmse_mean stands there without mae_mean and coverage")
+        return self
+
+
+def save_summary(path: Path, summary: Summary) -> None:
+    """Write a summary and its checksum; raises OSError."""
+    write_whole(path, seal(json.dumps(summary, indent=1)))
+
+
+def read_summary(path: Path) -> tuple[Summary, bool]:
+    """Read a summary, and whether it has a checksum, which older versions did not write.
+
+    Raises
+    ------
+    InputError
+        If it is damaged, or no summary.
+    FileNotFoundError
+        If there is none.
+    """
+    try:
+        with open_plain(path, MAX_SUMMARY_BYTES) as file:
+            text = file.read().decode()
+        sealed = bool(_SEAL.search(text))
+        body = unseal(text, path) if sealed else text
+        return SummaryModel.model_validate_json(body).model_dump(exclude_unset=True), sealed
+    except FileNotFoundError:
+        raise
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "its content"
+        raise InputError(f"{path} is damaged: {where}: {first['msg']}") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error

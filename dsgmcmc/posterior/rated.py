@@ -1,0 +1,84 @@
+"""Who rated what in training."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.data.ratings import Ratings, row_slabs
+from dsgmcmc.types import Float32, Int32
+
+if TYPE_CHECKING:
+    from dsgmcmc.posterior.exposure import Exposure
+
+_SLAB = 4_000_000  # ratings read at a time
+
+
+class Rated:
+    """Which items each user rated in training.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Open ratings file of the run.
+    """
+
+    def __init__(self, ratings: Ratings) -> None:
+        indptr, indices, _ = ratings.slab("train", 0, ratings.n_rows)
+        self._indptr, self._indices = indptr, indices
+        self._shape = (ratings.n_rows, ratings.n_cols)
+        if ratings.transposed:  # rows are items
+            rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
+            order = np.argsort(indices, kind="stable")
+            self._indptr = np.append(0, np.cumsum(ratings.column_counts))
+            self._indices = rows[order]
+            self._shape = self._shape[::-1]
+
+    def of(self, user: int) -> Int32:
+        """Rows of the items that a user rated."""
+        found: Int32 = self._indices[self._indptr[user] : self._indptr[user + 1]]
+        return found
+
+    @cached_property
+    def exposure(self) -> Exposure:
+        """Who will rate what."""
+        import scipy.sparse
+
+        from dsgmcmc.posterior.exposure import Exposure  # SciPy takes its time
+
+        ones = np.ones(len(self._indices))
+        return Exposure(scipy.sparse.csr_matrix((ones, self._indices, self._indptr), shape=self._shape))
+
+
+class OwnRatings(NamedTuple):
+    """Training ratings of some users (or items): which of them, of what, and the rating, (n,) each."""
+
+    which: npt.NDArray[np.intp]
+    others: Int32
+    values: Float32
+
+
+def own_ratings(ratings: Ratings, kind: str, rows: Int32) -> OwnRatings:
+    """Read the training ratings of some users or items.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Open ratings file of the run.
+    kind : {"user", "item"}
+    rows : (q,) int32
+        Their rows, all different.
+    """
+    place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
+    place[rows] = np.arange(len(rows))
+    parts = []
+    for start, stop in row_slabs(ratings.row_indptr, _SLAB):
+        ends, columns, values = ratings.slab("train", start, stop)
+        sides = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends)), columns
+        own, other = sides if (kind == "user") != ratings.transposed else sides[::-1]
+        chosen = place[own] >= 0
+        parts.append((place[own[chosen]], other[chosen], values[chosen]))
+    return OwnRatings(*(np.concatenate(column) for column in zip(*parts, strict=True)))

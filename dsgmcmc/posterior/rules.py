@@ -1,0 +1,244 @@
+r"""Rules by which items are ranked for a user, and the scores that they give to all items.
+
+Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
+
+- ``mean``: E x
+- ``ucb``, ``lcb``: E x + z sd(x), E x - z sd(x): the upper bound explores, the lower is cautious
+- ``thompson``: x at one draw from the posterior, another for every user [Thompson 1933]
+
+Where ratings are of levels, x is the expected rating given the predictor. With a bound, x is the probability of a
+rating of at least so much, given the predictor, noise included.
+
+- ``likely``: the probability that the user rates the item *and* likes it, e_ij P(x_ij >= bound): the exposure e_ij of
+  `dsgmcmc.posterior.exposure` times that of a rating from the bound on, by default `liked_from`. It is for the order:
+  the penalty makes exposures too small to be read as probabilities, the more so the smaller the data.
+
+E and sd are over the saved draws, or from moments by the approximation of `dsgmcmc.posterior.predict`. Thompson
+sampling takes a saved draw; from moments it takes every element from its own normal.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.prediction import scores_kernel
+from dsgmcmc.posterior.draws import Draw, Source
+from dsgmcmc.posterior.mixture import Mixture, at_least, level_summary
+from dsgmcmc.posterior.predict import Newcomers
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Float32, Float64, Int32
+
+By = Literal["mean", "ucb", "lcb", "thompson", "likely"]
+
+LIKED = 0.75  # of the way from the lowest to the highest rating, from where on a rating is liked
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How items are ranked.
+
+    Attributes
+    ----------
+    top : int
+        Items a user gets at most.
+    by : {"mean", "ucb", "lcb", "thompson", "likely"}
+    z : float
+        Sds that the bounds of ucb and lcb lie from the mean.
+    source : {"auto", "draws", "moments"}
+    seed : int or None
+        Of Thompson sampling; None takes another one for every `Ranking`.
+    clip : bool
+        Whether `recommendations` moves scores and quantiles into the range of the training ratings; the order stays.
+    at_least : float or None
+        Rank by the probability of a rating of at least so much; of ``likely`` what counts as liked.
+    include_rated : bool
+        Also recommend what a user rated.
+    """
+
+    top: int = 10
+    by: By = "mean"
+    z: float = 1.0
+    source: Source = "auto"
+    seed: int | None = None
+    clip: bool = True
+    at_least: float | None = None
+    include_rated: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.top, int | np.integer) or self.top < 1:
+            raise InputError(f"{self.top!r} items a user: expected a whole number, at least 1")
+        if self.by not in get_args(By):
+            raise InputError(f"by {self.by!r}: expected one of {', '.join(get_args(By))}")
+        if not self.z >= 0:
+            raise InputError(f"z {self.z}: expected a number of sds, not below 0")
+
+    @property
+    def of_probability(self) -> bool:
+        """Whether scores are probabilities, not ratings."""
+        return self.at_least is not None or self.by == "likely"
+
+    @cached_property
+    def entropy(self) -> int:
+        """What random numbers follow from: `seed`, or one of this object's own."""
+        return secrets.randbits(63) if self.seed is None else self.seed
+
+
+def liked_from(run: Run) -> float:
+    """Return the least rating that is liked, if nobody says otherwise: three quarters up the scale, or any click."""
+    low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
+    return low if run.config.law.all_cells else low + LIKED * (high - low)
+
+
+def _noise_of(run: Run, draw: Draw, kind: str) -> Float32:
+    """What a row has of its own, (n,): 1 / g, or the scale s of levels."""
+    return draw.noise_scale[kind] if run.config.law.has_levels else np.reciprocal(draw.noise_scale[kind])
+
+
+class _Scores:
+    def __init__(self, run: Run, ranking: Ranking, newcomers: Newcomers | None) -> None:
+        self.run, self.ranking, self.newcomers = run, ranking, newcomers
+        self.biases, self.rank = run.config.biases, run.config.rank
+        #: Least rating whose probability is the score.
+        self.at_least = ranking.at_least
+        if self.at_least is None and ranking.by == "likely":
+            self.at_least = liked_from(run)
+        #: Whether the predictor itself is the score.
+        self.plain = self.at_least is None and not run.config.law.has_levels
+        if not self.plain and run.source(ranking.source) == "moments":
+            raise InputError(f"{run.path}: expected levels and probabilities are ranked from draws, not from moments")
+
+    def bound(self, mean: Float32, variance: Float32 | Float64) -> Float32:
+        """Score from mean and variance."""
+        sign = {"ucb": 1.0, "lcb": -1.0}.get(self.ranking.by, 0.0)
+        if not sign:
+            return mean
+        return (mean + np.float32(sign * self.ranking.z) * np.sqrt(np.maximum(variance, 0))).astype(np.float32)
+
+    def worth(self, number: int, noise: Float32, predictors: Float32, spread: Float32) -> Float32:
+        """What predictors (n, items) at a draw are worth: see the module.
+
+        `noise` is of the users, (n,): 1 / g, or the scale s of levels; `spread` the predictors' own variance.
+        """
+        run, draw, shape = self.run, self.run.draw(number), predictors.shape
+        scale = np.outer(noise, _noise_of(run, draw, "item"))
+        if not run.config.law.has_levels:
+            scale = scale / np.float32(draw.tau) + spread
+        found = Mixture(
+            centre=predictors.reshape(-1, 1),
+            variance=scale.reshape(-1, 1),
+            spread=spread.reshape(-1, 1),
+            weights=np.ones(1),
+            thresholds=None if draw.thresholds is None else draw.thresholds[None],
+        )
+        if self.at_least is not None:
+            return at_least(run, found, self.at_least).reshape(shape)
+        return level_summary(run, found, (0.5, 0.5), of_mean=False).mean.reshape(shape)
+
+    def split(self, theta: Float32) -> tuple[Float32, Float32]:
+        """Factors and biases of rows of theta."""
+        if not self.biases:
+            return theta, np.zeros(len(theta), np.float32)
+        return theta[:, : self.rank], np.ascontiguousarray(theta[:, self.rank])
+
+
+class DrawScores(_Scores):
+    """Scores from saved draws."""
+
+    def __init__(self, run: Run, ranking: Ranking, newcomers: Newcomers | None) -> None:
+        super().__init__(run, ranking, newcomers)
+        self._add = scores_kernel()
+
+    def scores(self, users: Int32, first: int) -> Float32:
+        """Scores (n, items) of users, the first of which is number `first` of all."""
+        if self.ranking.by == "thompson":
+            return self._thompson(users, first)
+        shape = (len(users), len(self.run.items))
+        mean, square = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        spread = np.zeros(shape, np.float32)
+        new = np.flatnonzero(users >= len(self.run.users))
+        for number, weight in enumerate(self.run.draw_weights.tolist()):
+            theta, covariance, noise = self._rows(number, users)
+            items, item_bias = self.split(self.run.draw(number).theta["item"])
+            factors, bias = self.split(theta)
+            score = factors @ items.T
+            if len(new) and not (self.plain and self.ranking.by == "mean"):
+                across = self.run.draw(number).theta["item"].copy()
+                if self.biases:
+                    across[:, self.rank] = 1.0
+                for local in new.tolist():
+                    spread[local] = ((across @ covariance[local]) * across).sum(axis=1)
+            if not self.plain:
+                score = self.worth(number, noise, score + bias[:, None] + item_bias, spread)
+                bias, item_bias = np.zeros_like(bias), np.zeros_like(item_bias)
+            self._add(score, bias, item_bias, weight, mean, square)
+            if self.plain:
+                square += np.float32(weight) * spread
+        return self.bound(mean, square - mean * mean)
+
+    def _rows(self, number: int, users: Int32) -> tuple[Float32, Float32, Float32]:
+        """Rows of users at a draw, the covariances of those that were folded in, and noise as of `worth`."""
+        draw = self.run.draw(number)
+        theta = draw.theta["user"]
+        known = users < len(theta)
+        places = np.where(known, users, 0)
+        rows: Float32 = theta[places]
+        noise = _noise_of(self.run, draw, "user")[places]
+        if known.all():
+            return rows, np.zeros((0, 0, 0), np.float32), noise
+        assert self.newcomers is not None
+        found = self.newcomers.rows(number, users[~known].astype(np.intp) - len(theta))
+        covariance = np.zeros((len(users), theta.shape[1], theta.shape[1]), np.float32)
+        rows[~known], covariance[~known] = found.mean.astype(np.float32), found.covariance.astype(np.float32)
+        noise[~known] = found.noise
+        return rows, covariance, noise
+
+    def _thompson(self, users: Int32, first: int) -> Float32:
+        draws = len(self.run.draws)
+        scores = np.empty((len(users), len(self.run.items)), np.float32)
+        rng = [np.random.default_rng([self.ranking.entropy, 1 + first + local]) for local in range(len(users))]
+        chosen = np.array([r.choice(draws, p=self.run.draw_weights) for r in rng])
+        for number in np.unique(chosen).tolist():
+            which = np.flatnonzero(chosen == number)
+            theta, covariance, noise = self._rows(number, users[which])
+            for local in np.flatnonzero(users[which] >= len(self.run.users)).tolist():
+                theta[local] = rng[which[local]].multivariate_normal(theta[local], covariance[local])
+            items, item_bias = self.split(self.run.draw(number).theta["item"])
+            factors, bias = self.split(theta)
+            predictors = factors @ items.T + bias[:, None] + item_bias
+            known = np.zeros_like(predictors)  # rows were drawn
+            scores[which] = predictors if self.plain else self.worth(number, noise, predictors, known)
+        return scores
+
+
+class MomentScores(_Scores):
+    """Scores from moments."""
+
+    def scores(self, users: Int32, first: int) -> Float32:
+        """Scores (n, items) of users; chains are pooled, as in `dsgmcmc.posterior.predict`."""
+        if self.ranking.by == "thompson":
+            return self._thompson(users, first)
+        means, variances = [], []
+        for m in self.run.moments:
+            (w, a), (h, b) = self.split(m.mean["user"][users]), self.split(m.mean["item"])
+            (vw, va), (vh, vb) = self.split(m.variance["user"][users]), self.split(m.variance["item"])
+            means.append(w @ h.T + a[:, None] + b)
+            variances.append((w * w) @ vh.T + vw @ (h * h + vh).T + va[:, None] + vb)
+        return self.bound(np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0))
+
+    def _thompson(self, users: Int32, first: int) -> Float32:
+        m = self.run.moments[self.ranking.entropy % len(self.run.moments)]
+        rng = np.random.default_rng([self.ranking.entropy, 0])
+        noise = rng.standard_normal(m.mean["item"].shape, np.float32)
+        item = (m.mean["item"] + np.sqrt(m.variance["item"]) * noise).astype(np.float32)
+        theta: Float32 = m.mean["user"][users]
+        for local in range(len(users)):
+            own = np.random.default_rng([self.ranking.entropy, 1 + first + local])
+            theta[local] += np.sqrt(m.variance["user"][users[local]]) * own.standard_normal(theta.shape[1], np.float32)
+        (w, a), (h, b) = self.split(theta), self.split(item)
+        return (w @ h.T + a[:, None] + b).astype(np.float32)

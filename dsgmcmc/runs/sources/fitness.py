@@ -1,0 +1,71 @@
+"""Whether a model is fit for its ratings: what is refused, or warned of, before anything is sampled."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from dsgmcmc.config.run import ResolvedConfig, automatic_rank
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings.format import row_slabs
+from dsgmcmc.errors import InputError
+from dsgmcmc.targets.factorisation.blocks import SLAB
+from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
+from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
+
+#: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
+MAX_NUMBERS_PER_RATING = 3
+
+log = logging.getLogger(__name__)
+
+
+def warn_of_small_data(config: ResolvedConfig, ratings: Ratings) -> None:
+    """Warn of a rank with which tau says little, and the published priors less."""
+    rows_and_columns = ratings.n_rows + ratings.n_cols
+    numbers = config.rank * rows_and_columns
+    if not config.law.all_cells and numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
+        log.warning(
+            "%s numbers of the factors for %s training ratings: the data hardly tell noise from factors, so tau means "
+            "little; leave out --rank, or try --rank %d%s",
+            f"{numbers:,}",
+            f"{ratings.nnz:,}",
+            automatic_rank(ratings.nnz, rows_and_columns),
+            "" if config.standardise else ", and leave out --standardise: the published priors are too wide here",
+        )
+
+
+def warn_of_values(config: ResolvedConfig, ratings: Ratings) -> None:
+    """Warn of ratings 0 and 1 under a law of real numbers, the first of them standing for all; and of clicks."""
+    if config.law.all_cells and (ratings.minimum, ratings.maximum) != (1.0, 1.0):
+        log.warning(
+            "ratings are from %g to %g, and --likelihood %s takes every one for a click: prepare those alone that are",
+            *(ratings.minimum, ratings.maximum, config.likelihood),
+        )
+    if not config.law.all_cells and ratings.minimum == ratings.maximum:
+        log.warning(
+            "all ratings are %g, so their values say nothing: where it counts who has one, try --likelihood all-cells",
+            ratings.minimum,
+        )
+    if not config.law.has_noise or (ratings.minimum, ratings.maximum) != (0.0, 1.0):
+        return
+    start, stop = next(row_slabs(ratings.row_indptr, SLAB))
+    if np.isin(ratings.slab("train", start, stop)[2], (0.0, 1.0)).all():
+        others = [name for name, law in LIKELIHOODS.items() if not law.has_noise and not law.all_cells]
+        log.warning(
+            "the ratings are 0 and 1, and --likelihood %s is a law of real numbers: its intervals are wrong; %s",
+            config.likelihood,
+            f"try --likelihood {' or '.join(others)}" if others else "docs/own-likelihood.md says how to write another",
+        )
+
+
+def check_levels(ratings: Ratings, likelihood: str) -> None:
+    """Refuse ratings of one level, or of so many that they are none."""
+    levels = ratings.levels(MAX_LEVELS)
+    if levels is None:
+        raise InputError(
+            f"{ratings.path} has more than {MAX_LEVELS} different training ratings, which {likelihood} would take for "
+            "as many levels: use --likelihood gaussian, or round the ratings and prepare them again"
+        )
+    if len(levels) < 2:
+        raise InputError(f"{ratings.path}: all training ratings are {levels[0]:g}, and {likelihood} compares levels")

@@ -1,0 +1,84 @@
+"""What ``run.toml`` says of a run besides its settings, and whether snapshots were made with just that.
+
+The manifest of every snapshot has the hashes of the configuration and of the data, and in ``about.made_with`` those
+facts that numbers depend on: centre, range and levels of the ratings, which side is W. A reader compares them, so that
+a changed ``run.toml`` is refused, and not obeyed. Those of older versions have the hashes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.storage.manifest import Manifest, Sha256
+
+Facts = dict[str, Any]
+
+MADE_WITH = "made_with"
+#: Where the data were found, which may change from job to job.
+FOUND = ("data", "target")
+#: What says which run it is; these stand in every manifest by themselves.
+IDENTITY = ("data_hash", "config_hash", "earlier_config_hashes")
+#: What the last job ran with.
+JOB = ("versions",)
+
+
+class FactsModel(BaseModel):
+    """Section ``[run]`` of ``run.toml``; of a run of ratings, or of a density (`target`, `dimension`)."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+    data: str = ""
+    target: str = ""
+    dimension: int = Field(1, ge=1)
+    mean: float = 0.0
+    minimum: float = 0.0
+    maximum: float = 0.0
+    transposed: bool = False
+    levels: list[float] = []
+    ratings: int = Field(0, ge=0)
+    test_ratings: int = Field(0, ge=0)
+    baselines: dict[str, float] = {}
+    data_hash: Sha256 = ""
+    config_hash: Sha256 = ""
+    earlier_config_hashes: list[Sha256] = []
+    versions: dict[str, str] = {}
+
+
+def made_with(facts: Mapping[str, Any]) -> Facts:
+    """Of the facts about the data, those that a snapshot is bound to."""
+    return {name: value for name, value in facts.items() if name not in (*FOUND, *IDENTITY, *JOB)}
+
+
+def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) -> None:
+    """Refuse a snapshot that was made with something else than its run says.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        Of the snapshot.
+    facts : mapping of str to object
+        What the run's ``run.toml`` says besides the settings.
+    path : Path
+        The snapshot, for messages.
+
+    Raises
+    ------
+    InputError
+        Naming what differs.
+    """
+    configs = [facts.get("config_hash"), *facts.get("earlier_config_hashes", [])]
+    for name, found, known in (
+        ("data_hash", manifest.data_hash, [facts.get("data_hash")]),
+        ("config_hash", manifest.config_hash, configs),
+    ):
+        if known[0] and found not in known:
+            raise InputError(f"{path} is of another run, or run.toml has been changed since: {name} differs")
+    before = manifest.about.get(MADE_WITH, {})
+    changed = [name for name, value in before.items() if facts.get(name) != value]
+    if changed:
+        raise InputError(f"run.toml has been changed since {path} was made: {', '.join(changed)}")

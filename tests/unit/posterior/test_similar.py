@@ -1,0 +1,62 @@
+"""Likeness of items and of users: against correlations of predictions, and with what may not change it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from runs import Made, make_run
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.similar import similar, similarities
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Made:
+    return make_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.mark.parametrize(("kind", "other"), [("item", "user"), ("user", "item")])
+def test_it_is_the_correlation_of_predictions(made, kind, other):
+    """Of W_i . H_j and W_i . H_k over the users i, at every draw; summarised over draws, best first, without itself."""
+    run, row = made.open(), 4
+    found = similarities(run, kind, row)
+    for number in (0, len(run.draws) - 1):
+        theta = run.draw(number).theta
+        predicted = theta[other][:, :3].astype(float) @ theta[kind][:, :3].T.astype(float)
+        np.testing.assert_allclose(found[number], np.corrcoef(predicted, rowvar=False)[row], atol=1e-4)
+    best = similar(run, kind, run.vocabulary(kind).ids[row], n=5)
+    mean = run.draw_weights @ found
+    mean[row] = -np.inf
+    order = np.argsort(-mean)[:5]
+    assert best[f"{kind}_id"].tolist() == run.vocabulary(kind).ids[order].tolist()
+    np.testing.assert_allclose(best["sd"], found[:, order].std(axis=0), atol=1e-5)
+    assert (best["q05"] <= best["similarity"]).all()
+    assert (best["similarity"] <= best["q95"]).all()
+    assert best["ratings"].tolist() == run.counts(kind)[order].tolist()
+
+
+def test_it_does_not_depend_on_how_the_factors_are_turned_and_stretched(made, monkeypatch):
+    """W A and H A^-T predict the same, and so have the same likeness; their plain cosine is another."""
+    run = made.open()
+    before = similarities(run, "item", 2)
+    a = np.array([[2.0, 1.0, 0.0], [0.0, 0.5, 0.3], [0.1, 0.0, 3.0]])
+    plain = Run.draw
+
+    def turned(self, number):
+        draw = plain(self, number)
+        theta = {kind: rows.copy() for kind, rows in draw.theta.items()}
+        theta["user"][:, :3] = theta["user"][:, :3] @ a
+        theta["item"][:, :3] = theta["item"][:, :3] @ np.linalg.inv(a).T
+        return dataclasses.replace(draw, theta=theta)
+
+    monkeypatch.setattr(Run, "draw", turned)
+    np.testing.assert_allclose(similarities(run, "item", 2), before, atol=1e-4)
+
+
+def test_unknown_items_are_refused(made):
+    """By name."""
+    with pytest.raises(InputError, match="one item is unknown to the run: 31337"):
+        similar(made.open(), "item", 31337)

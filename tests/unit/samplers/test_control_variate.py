@@ -1,0 +1,214 @@
+"""Control variates: unbiased, less noisy close to the anchor, and the anchor where it should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from densities import Logistic
+from mpi4py import MPI
+from support import factor_target, write_planted
+
+from dsgmcmc.config.layers import build
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.sample import sample, vector_target
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.targets.base import Target
+from dsgmcmc.targets.density import ALL, Data
+from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.types import ScheduleName
+
+GRID = 4
+TAKEN = Formula("out = grad")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
+
+
+class Location:
+    """Mean of n numbers: all gradients have one slope."""
+
+    dimension = 2
+    prior_mean, prior_precision = np.zeros(2), np.ones(2)
+
+    def __init__(self, n: int) -> None:
+        self.n_data, self.curvature = n, np.full(2, float(n))
+        self.y = np.random.default_rng(0).normal(size=(n, 2))
+
+    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        """Of the energy."""
+        return len(self.y[data]) * theta - self.y[data].sum(axis=0)
+
+
+def made(name: str = "sgld", burn_in: int = 0, **section: Any) -> Sampler[Any]:
+    return SAMPLERS[name](SAMPLERS[name].Config(gradient="control-variate", **section), burn_in)
+
+
+def gradients(target: Target, sampler: Sampler[Any]) -> list[np.ndarray]:
+    """Gradient of every iteration of the next sweep, each part's once, at the state as it is."""
+    found = []
+    for iteration in range(target.sweep_length):
+        target.begin(iteration)
+        taken = {}
+        for block in sampler.gradient(target, "theta"):
+            block.update(TAKEN, out="g")
+            taken[block.factor, block.index] = block["g"].ravel().copy()
+        found.append(np.concatenate([taken[place] for place in sorted(taken)]))
+    return found
+
+
+def whole(target: Target) -> list[Any]:
+    return sorted(target.blocks(), key=lambda block: (block.factor, block.index))
+
+
+# ---------------------------------------------------------------------- laws
+
+
+@pytest.mark.parametrize(("schedule", "n"), [("random", 23), ("shuffled", 20)])
+def test_with_equal_slopes_it_is_the_full_gradient(schedule: ScheduleName, n: int) -> None:
+    """So SGLD with it is the unadjusted Langevin algorithm, step for step; random parts may be unequal."""
+    states = []
+    for gradient in ("full", "control-variate"):
+        sampler = SGLD(SGLDConfig(gradient=gradient, step_size=0.3), 0)
+        target = vector_target(Location(n), sampler, rows=3, grid=5, schedule=schedule)
+        states.append([theta.copy() for theta in sample(target, sampler, 40)])
+    np.testing.assert_allclose(states[1], states[0], rtol=0, atol=1e-12)
+
+
+def test_it_is_unbiased() -> None:
+    """Over the parts, each as often as it is visited, and wherever the anchor is."""
+    density, sampler = Logistic(), made()
+    target = vector_target(density, sampler, rows=2, grid=6, schedule="cyclic")
+    sampler.start(target, 1.0)
+    gradients(target, sampler)
+    target.block["theta"][:] += 0.7
+    sampler.gradient.burn_in = -1  # the anchor stays
+    p = [target.part_of(iteration)[1] for iteration in range(6)]
+    exact = density.gradient(target.block["theta"])
+    exact += (target.block["theta"] - density.prior_mean) * density.prior_precision
+    np.testing.assert_allclose(np.average(gradients(target, sampler), 0, p), exact.ravel(), rtol=1e-12)
+
+
+def test_it_is_unbiased_on_the_ring(data: Path) -> None:
+    """Also where tau was drawn since the anchor was placed; float32."""
+    sampler = made()
+    target = factor_target(MPI.COMM_SELF, data, GRID, schedule="cyclic", sampler=sampler)
+    sampler.start(target, 1.0)
+    gradients(target, sampler)
+    sampler.gradient.burn_in = -1
+    for block in target.blocks():
+        block["theta"][:] += 0.2 * np.sin(np.arange(block["theta"].size)).reshape(block["theta"].shape)
+    target.hyperparameters.tau[:] = 2.5
+    target.draw_hyperparameters = lambda: None
+    p = target.circulation.schedule.probability
+    mean = np.average(gradients(target, sampler), 0, p)
+    full = SGLD(SGLDConfig(gradient="full"), 0)
+    exact = gradients(like(data, target, full), full)[0]
+    np.testing.assert_allclose(mean, exact, rtol=1e-4, atol=1e-4 * np.abs(exact).max())
+
+
+def like(data: Path, other: FactorTarget, sampler: Sampler[Any]) -> FactorTarget:
+    """A target for another sampler at the same state."""
+    target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
+    for block, same in zip(whole(target), whole(other), strict=True):
+        block["theta"][:] = same["theta"]
+    target.hyperparameters = other.hyperparameters
+    target.draw_hyperparameters = lambda: None
+    return target
+
+
+def test_its_variance_falls_with_the_squared_distance() -> None:
+    """Of a smooth energy, close to the anchor: slope 2 +- 0.05."""
+    sampler = made()
+    target = vector_target(Logistic(), sampler, grid=6)
+    sampler.start(target, 0.5)
+    gradients(target, sampler)
+    sampler.gradient.burn_in = -1
+    anchor, far = target.block["theta"].copy(), np.logspace(-3, -1, 5)
+    variance = []
+    for distance in far:
+        target.block["theta"][:] = anchor + distance * np.array([1.0, -1.0, 0.5])
+        variance.append(np.var(gradients(target, sampler), axis=0).sum())
+    slope = np.polyfit(np.log(far), np.log(variance), 1)[0]
+    assert slope == pytest.approx(2, abs=0.05)
+
+
+# ---------------------------------------------------------------------- the anchor
+
+
+def states(target: FactorTarget, sampler: Sampler[Any], iterations: int) -> list[np.ndarray]:
+    """Field theta before each iteration, and after the last."""
+    sampler.start(target, 0.3)
+    found = []
+    for iteration in range(iterations):
+        found.append(np.concatenate([block["theta"].ravel() for block in whole(target)]))
+        target.begin(iteration)
+        sampler.step(target, iteration)
+    return found
+
+
+def anchor(target: FactorTarget) -> np.ndarray:
+    return np.concatenate([block["anchor"].ravel() for block in whole(target)])
+
+
+@pytest.mark.parametrize(("every", "at"), [(None, 6), (1, 8), (2, 8), (3, 0)])
+def test_where_the_anchor_is(data: Path, every: int | None, at: int) -> None:
+    """At the end of burn-in, six iterations; or where the last full number of sweeps of 4 began."""
+    sampler = made(burn_in=6, anchor_every=every, step_size=0.05)
+    target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
+    assert (anchor(target) == 0).all()
+    found = states(target, sampler, 11)
+    assert (anchor(target) == found[at]).all()
+
+
+def test_until_burn_in_ends_the_chain_is_that_of_plain_parts(data: Path) -> None:
+    """Bit for bit; and no longer."""
+    both = []
+    for gradient in ("part", "control-variate"):
+        sampler = SGLD(SGLDConfig(gradient=gradient, step_size=0.05), 6)
+        both.append(states(factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler), sampler, 8))
+    assert all((a == b).all() for a, b in zip(both[0][:7], both[1][:7], strict=True))
+    assert (both[0][7] != both[1][7]).any()
+
+
+def test_tau_is_drawn_from_the_errors_of_the_state_alone(data: Path) -> None:
+    """Those at the anchor do not count."""
+    errors = []
+    for gradient in ("part", "control-variate"):
+        sampler = SGLD(SGLDConfig(gradient=gradient, step_size=1e-12), 0)
+        target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
+        states(target, sampler, GRID)
+        errors.append(target.squared_error.sum())
+    assert errors[1] == pytest.approx(errors[0], rel=1e-6)
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"sampler": {"name": "sgld", "anchor_every": 2}}, "anchor_every is of control variates"),
+        ({"sampler": {"name": "baoab", "gradient": "control-variate"}}, "BAOAB cannot use 'control-variate'"),
+        ({"sampler": {"name": "sgld", "gradient": "control-variate"}, "noise": "both"}, "noise scales"),
+        (
+            {"sampler": {"name": "sgld", "gradient": "control-variate"}, "likelihood": "ordinal-logit"},
+            "thresholds would change",
+        ),
+        (
+            {"sampler": {"name": "sghmc", "gradient": "control-variate", "noise_correction": True}},
+            "noise_correction is for the noise of plain parts",
+        ),
+    ],
+)
+def test_what_does_not_go_together(settings: dict[str, Any], words: str) -> None:
+    """One line that says what to do."""
+    with pytest.raises(InputError, match=words):
+        build({"schedule": "random", **settings}).resolved()

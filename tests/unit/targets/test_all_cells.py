@@ -1,0 +1,144 @@
+"""Clicks: the energy over all cells, what it says of a row, and what is refused with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from support import MODEL, factor_target, write_planted
+
+from dsgmcmc.config.layers import build
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.targets.factorisation.likelihoods.all_cells import AllCells
+from dsgmcmc.targets.factorisation.statistics import row_statistics
+from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.types import Factor
+
+ROWS, COLUMNS, RANK, TAU, A0 = 29, 17, 3, 5.0, 0.2
+CLICKS = {"likelihood": "all-cells"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ratings of many values, all of which are clicks."""
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5", ROWS, COLUMNS)
+
+
+@pytest.fixture
+def target(data: Path) -> FactorTarget:
+    """At a random state."""
+    sampler = SGLD(SGLDConfig(gradient="full"), 0)
+    model = replace(MODEL, rank=RANK, biases=False, noise_precision=TAU)
+    found = factor_target(MPI.COMM_SELF, data, 3, model=model, sampler=sampler, likelihood=AllCells, background=A0)
+    sampler.start(found, 0.7)
+    return found
+
+
+@pytest.fixture(scope="module")
+def clicked(data: Path) -> np.ndarray:
+    """1 where a training rating is, else 0."""
+    with open_ratings(data) as ratings:
+        indptr, columns, _ = ratings.slab("train", 0, ROWS)
+    found = np.zeros((ROWS, COLUMNS))
+    found[np.repeat(np.arange(ROWS), np.diff(indptr)), columns] = 1.0
+    return found
+
+
+def whole(target: FactorTarget, field: str) -> list[np.ndarray]:
+    """A field of all rows of W, and of H, float64."""
+    blocks = [[block[field] for block in target.blocks() if block.factor == factor] for factor in Factor]
+    return [np.concatenate(arrays).astype(np.float64) for arrays in blocks]
+
+
+def energy(w: np.ndarray, h: np.ndarray, clicked: np.ndarray) -> float:
+    """Of the likelihood at tau 1."""
+    s = w @ h.T
+    return float((clicked * (1 - s) ** 2).sum() + A0 * (s**2).sum()) / 2
+
+
+def test_the_gradient_is_that_of_the_energy_over_all_cells(target: FactorTarget, clicked: np.ndarray) -> None:
+    """By central differences in every element of both factors; float32 sums of up to 29 cells."""
+    target.full_gradient("theta", "g")
+    theta, found, step = whole(target, "theta"), whole(target, "g"), 1e-5
+    for side in (0, 1):
+        expected = np.zeros_like(theta[side])
+        for place in np.ndindex(*expected.shape):
+            ends = []
+            for sign in (1, -1):
+                moved = [each.copy() for each in theta]
+                moved[side][place] += sign * step
+                ends.append(energy(*moved, clicked))
+            expected[place] = (ends[0] - ends[1]) / (2 * step)
+        np.testing.assert_allclose(found[side], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("factor", Factor)
+def test_statistics_of_rows_are_of_all_cells(target: FactorTarget, clicked: np.ndarray, factor: Factor) -> None:
+    """Gram matrix over the clicks, and a0 times that over everything; the moment is of the clicks alone."""
+    theta = whole(target, "theta")
+    other, own = (theta[1], clicked) if factor == Factor.W else (theta[0], clicked.T)
+    statistics = row_statistics(target.circulation, target.likelihood, factor, "theta")
+    found = np.concatenate(list(statistics.values()))
+    gram = np.einsum("ij,jk,jl->ikl", own + A0, other, other)
+    lower = np.tril_indices(RANK)
+    np.testing.assert_allclose(found[:, : len(lower[0])], gram[:, lower[0], lower[1]], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found[:, len(lower[0]) : -1], own @ other, rtol=1e-4, atol=1e-4)
+
+
+def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(
+    target: FactorTarget, clicked: np.ndarray
+) -> None:
+    """Every row's Hessian, scaled by P, where few have clicks: the columns of the other factor are correlated."""
+    for block in target.blocks():
+        block["theta"][:] += 1.0  # a common mean, which zeros everywhere hold against
+    information, theta = target.information("theta"), whole(target, "theta")
+    for side, factor in enumerate(Factor):
+        other = theta[1 - side]
+        common = np.diag(target.hyperparameters.precision[factor][0]) + TAU * A0 * other.T @ other
+        np.testing.assert_allclose(information.common[factor], common, rtol=1e-5)
+        blocks = [block for block in target.blocks() if block.factor == factor]
+        bound = np.concatenate([information.bound[block] for block in blocks])
+        n = np.concatenate([block.counts for block in blocks])
+        few = np.flatnonzero(n < 2)
+        assert len(few)
+        for row in few:
+            own = (clicked if factor == Factor.W else clicked.T)[row]
+            p = TAU * n[row] * information.c[factor] + information.lambda_[factor]
+            scaled = (common + TAU * (other.T * own) @ other) / np.sqrt(np.outer(p, p))
+            assert 1.5 < np.linalg.eigvalsh(scaled)[-1] < bound[row] + 1e-4
+
+
+def test_the_defaults_suit_clicks() -> None:
+    """No option has to be given, and those that are win."""
+    config = build(CLICKS).resolved()
+    assert (config.biases, config.center, config.standardise) == (False, False, False)
+    assert (config.noise_precision, config.zero_weight) == (30.0, 0.1)
+    assert (config.sampler.name, config.sampler.config.metric) == ("baoab", "kronecker")
+    asked = build({**CLICKS, "sampler": {"metric": "fisher"}, "zero_weight": 0.3, "prior": "fixed"}).resolved()
+    assert (asked.sampler.config.metric, asked.zero_weight, asked.noise_precision) == ("fisher", 0.3, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({**CLICKS, "biases": True}, "leave out biases"),
+        ({**CLICKS, "center": True, "standardise": True}, "leave out center and standardise"),
+        ({**CLICKS, "noise_precision": "sampled"}, "tau cannot be sampled"),
+        ({**CLICKS, "noise": "both"}, "leave out noise"),
+        ({**CLICKS, "sampler": "psgld"}, "use --sampler baoab or gibbs or --set sampler.gradient=full"),
+        ({**CLICKS, "sampler": "hamcmc"}, "use --sampler baoab or gibbs"),
+        ({**CLICKS, "zero_weight": 0.0}, "zero_weight"),
+        ({"zero_weight": 0.1}, "choose --likelihood all-cells"),
+    ],
+)
+def test_what_cannot_be_is_refused(settings: dict[str, Any], what: str) -> None:
+    """In one line that says what to do."""
+    with pytest.raises(InputError, match=what) as caught:
+        build(settings).resolved()
+    assert "\n" not in str(caught.value)
