@@ -286,9 +286,9 @@ class Predictor:
             centre, scales, spread = (np.stack(each, axis=1) for each in (means, variances, spreads))
             thresholds = np.array([m.thresholds for m in self.run.moments])
             return Mixture(centre, scales, spread, np.full(len(thresholds), 1 / len(thresholds)), thresholds)
-        spread = np.mean(spreads, axis=0) + np.var(means, axis=0)
-        variance = spread + np.mean(variances, axis=0)
-        return Mixture(np.mean(means, axis=0)[:, None], variance[:, None], spread[:, None], np.ones(1), None)
+        own = (np.mean(spreads, axis=0) + np.var(means, axis=0)).astype(np.float32)
+        whole = (own + np.mean(variances, axis=0)).astype(np.float32)
+        return Mixture(np.mean(means, axis=0)[:, None], whole[:, None], own[:, None], np.ones(1), None)
 
     def _moment_rows(self, moments: Moments, kind: str, index: Int32) -> Rows:
         prior = moments.prior[kind]

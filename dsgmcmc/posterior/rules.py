@@ -32,7 +32,7 @@ from dsgmcmc.posterior.draws import Draw, Source
 from dsgmcmc.posterior.mixture import Mixture, at_least, level_summary
 from dsgmcmc.posterior.predict import Newcomers
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Float32, Int32
+from dsgmcmc.types import Float32, Float64, Int32
 
 By = Literal["mean", "ucb", "lcb", "thompson", "likely"]
 
@@ -113,7 +113,7 @@ class _Scores:
         if not self.plain and run.source(ranking.source) == "moments":
             raise InputError(f"{run.path}: expected levels and probabilities are ranked from draws, not from moments")
 
-    def bound(self, mean: Float32, variance: Float32) -> Float32:
+    def bound(self, mean: Float32, variance: Float32 | Float64) -> Float32:
         """Score from mean and variance."""
         sign = {"ucb": 1.0, "lcb": -1.0}.get(self.ranking.by, 0.0)
         if not sign:

@@ -236,7 +236,7 @@ def _priors(content: Content) -> str:
             series.append(Series(f"chain {chain}", np.arange(1, k + 1), sd, color))
         title = f"Prior sd of the {kind} factors, sorted"
         charts.append(
-            line_chart(title, series, "dimension", "sd", (0.0, max(float(np.max(s.y)) for s in series) * 1.1))
+            line_chart(title, series, "dimension", "sd", (0.0, max(float(np.asarray(s.y).max()) for s in series) * 1.1))
         )
     return f'<div class="charts">{"".join(charts)}</div>'
 
