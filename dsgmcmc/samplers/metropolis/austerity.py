@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from dsgmcmc.samplers.metropolis.proposals import ProposalConfig
-from dsgmcmc.samplers.metropolis.stepwise import Stepwise, error_of_mean, surely
+from dsgmcmc.samplers.metropolis.stepwise import Moves, Stepwise, error_of_mean, surely
 from dsgmcmc.targets.density import Density
 from dsgmcmc.targets.sums import SumDensity
 from dsgmcmc.types import Array, Float64
@@ -35,23 +35,14 @@ class Austerity(Stepwise[AusterityConfig]):
     Config = AusterityConfig
     densities = SumDensity
 
-    def decide(
-        self,
-        density: Density,
-        theta: Float64,
-        proposed: Float64,
-        bar: Float64,
-        energies: Float64,
-        counts: Float64,
-        rng: np.random.Generator,
-    ) -> Array:
+    def decide(self, density: Density, moves: Moves) -> Array:
         """See `Stepwise.decide`."""
         assert isinstance(density, SumDensity)
-        accepted = np.zeros(len(theta), bool)
-        for row, pair in enumerate(np.stack([theta, proposed], axis=1)):
-            order = rng.permutation(density.n_data)
-            accepted[row], used = self.rises_by_no_more(density, pair, bar[row], order)
-            counts[row, 1:3] += 2 * used, used == density.n_data
+        accepted = np.zeros(len(moves.theta), bool)
+        for row, pair in enumerate(np.stack([moves.theta, moves.proposed], axis=1)):
+            order = moves.rng.permutation(density.n_data)
+            accepted[row], used = self.rises_by_no_more(density, pair, moves.bar[row], order)
+            moves.counts[row, 1:3] += 2 * used, used == density.n_data
         return accepted
 
     def rises_by_no_more(self, density: SumDensity, pair: Float64, bar: float, order: Array) -> tuple[bool, int]:

@@ -6,12 +6,10 @@ Crank-Nicolson proposal [Cotter 2013, eq. 4.4] is reversible with respect to the
 
 from __future__ import annotations
 
-import numpy as np
-
 from dsgmcmc.samplers.metropolis.proposals import ProposalConfig
-from dsgmcmc.samplers.metropolis.stepwise import Stepwise, known
+from dsgmcmc.samplers.metropolis.stepwise import Moves, Stepwise, known
 from dsgmcmc.targets.density import Density
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array
 
 
 class MHConfig(ProposalConfig):
@@ -23,20 +21,11 @@ class MH(Stepwise[MHConfig]):
 
     Config = MHConfig
 
-    def decide(
-        self,
-        density: Density,
-        theta: Float64,
-        proposed: Float64,
-        bar: Float64,
-        energies: Float64,
-        counts: Float64,
-        rng: np.random.Generator,
-    ) -> Array:
+    def decide(self, density: Density, moves: Moves) -> Array:
         """See `Stepwise.decide`."""
-        known(density, theta, energies, counts)
-        new = density.energy(proposed)
-        counts[:, 1:3] += density.n_data, 1
-        accepted: Array = new - energies <= bar
+        energies = known(density, moves.theta, moves.energies, moves.counts)
+        new = density.energy(moves.proposed)
+        moves.counts[:, 1:3] += density.n_data, 1
+        accepted: Array = new - energies <= moves.bar
         energies[accepted] = new[accepted]
         return accepted

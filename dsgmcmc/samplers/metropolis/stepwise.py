@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from math import sqrt
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,31 @@ def stand_in(config: ProposalConfig, density: Density) -> Normal:
     return Normal.of(density.prior_mean, np.diag(density.curvature) + prior, "curvature and the prior's precision")
 
 
+class Moves(NamedTuple):
+    """What is proposed to the rows in an iteration.
+
+    Attributes
+    ----------
+    theta, proposed : (n, D) float64
+        Where the rows are, and where they may go.
+    bar : (n,) float64
+        -log u, and what the prior and the proposal say.
+    energies : (n,) float64
+        What is known of the data's energy at theta, else NaN; to be set to that of where the row will be.
+    counts : (n, 4) float64
+        See `Tally`; evaluations and decisions from all data are to be added.
+    rng : Generator
+        Of this iteration.
+    """
+
+    theta: Float64
+    proposed: Float64
+    bar: Float64
+    energies: Float64
+    counts: Float64
+    rng: np.random.Generator
+
+
 class Stepwise(Metropolis[C]):
     """A kernel that proposes, and decides by what it learns of the data's energy."""
 
@@ -46,47 +71,31 @@ class Stepwise(Metropolis[C]):
         bar = rng.standard_exponential(len(theta))  # -log u
         for sign, at in ((1, theta), (-1, proposed)):
             bar += sign * (prior_energy(density, at) - self._proposal.own_energy(at))
-        accepted = self.decide(density, theta, proposed, bar, energies, counts, rng)
+        accepted = self.decide(density, Moves(theta, proposed, bar, energies, counts, rng))
         theta[accepted] = proposed[accepted]
         counts[:, 0] += accepted
         counts[:, 3] += 1
 
     @abstractmethod
-    def decide(
-        self,
-        density: Density,
-        theta: Float64,
-        proposed: Float64,
-        bar: Float64,
-        energies: Float64,
-        counts: Float64,
-        rng: np.random.Generator,
-    ) -> Array:
+    def decide(self, density: Density, moves: Moves) -> Array:
         """Say of every row whether the data's energy rises by no more than `bar`, (n,) bool.
 
         Parameters
         ----------
         density : Density
             What is sampled.
-        theta, proposed : (n, D) float64
-            Where the rows are, and what is proposed to them.
-        bar : (n,) float64
-            -log u, and what the prior and the proposal say.
-        energies : (n,) float64
-            What is known of the data's energy at theta, else NaN; to be set to that of where the row will be.
-        counts : (n, 4) float64
-            See `Tally`; evaluations and decisions from all data are to be added.
-        rng : Generator
-            Of this iteration.
+        moves : Moves
+            Energies that it learns and what it took are to be entered there.
         """
 
 
-def known(density: Density, theta: Float64, energies: Float64, counts: Float64) -> None:
-    """Fill in energies that are not known."""
+def known(density: Density, theta: Float64, energies: Float64, counts: Float64) -> Float64:
+    """Return the energies at theta, those that were not known filled in."""
     unknown = np.isnan(energies)
     if unknown.any():
         energies[unknown] = density.energy(theta[unknown])
         counts[unknown, 1] += density.n_data
+    return energies
 
 
 def error_of_mean(values: Float64, n_data: int) -> float:

@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import Field
 
 from dsgmcmc.samplers.metropolis.proposals import ProposalConfig
-from dsgmcmc.samplers.metropolis.stepwise import Stepwise, error_of_mean, known, surely
+from dsgmcmc.samplers.metropolis.stepwise import Moves, Stepwise, error_of_mean, known, surely
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.density import Density
 from dsgmcmc.targets.state import Replicated
@@ -45,33 +45,24 @@ class StochasticMH(Stepwise[StochasticMHConfig]):
     Config = StochasticMHConfig
     densities = SumDensity
 
-    def decide(
-        self,
-        density: Density,
-        theta: Float64,
-        proposed: Float64,
-        bar: Float64,
-        energies: Float64,
-        counts: Float64,
-        rng: np.random.Generator,
-    ) -> Array:
+    def decide(self, density: Density, moves: Moves) -> Array:
         """See `Stepwise.decide`."""
         assert isinstance(density, SumDensity)
-        known(density, theta, energies, counts)
-        estimates, n = np.empty(len(theta)), density.n_data
-        for row, limit in enumerate(energies + bar):
-            order, terms, used = rng.permutation(n), np.empty(n), 0
+        energies = known(density, moves.theta, moves.energies, moves.counts)
+        estimates, n = np.empty(len(energies)), density.n_data
+        for row, limit in enumerate(energies + moves.bar):
+            order, terms, used = moves.rng.permutation(n), np.empty(n), 0
             while used < n:
                 index = order[used : used + self.config.batch]
-                terms[used : used + len(index)] = density.energies(proposed[row : row + 1], index)[0]
+                terms[used : used + len(index)] = density.energies(moves.proposed[row : row + 1], index)[0]
                 used += len(index)
                 seen = terms[:used]
                 estimates[row] = n * seen.mean()
                 error = n * error_of_mean(seen, n) if used < n else 0.0
                 if surely(estimates[row] - limit, error, used - 1, self.config.risk):
                     break
-            counts[row, 1:3] += used, used == n
-        accepted: Array = estimates <= energies + bar
+            moves.counts[row, 1:3] += used, used == n
+        accepted: Array = estimates <= energies + moves.bar
         energies[accepted] = estimates[accepted]
         return accepted
 
@@ -142,28 +133,19 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig]):
             self._law = 0.5 * size / size.sum(axis=1, keepdims=True) + 0.5 / density.n_data
         super().step(target, iteration)
 
-    def decide(
-        self,
-        density: Density,
-        theta: Float64,
-        proposed: Float64,
-        bar: Float64,
-        energies: Float64,
-        counts: Float64,
-        rng: np.random.Generator,
-    ) -> Array:
+    def decide(self, density: Density, moves: Moves) -> Array:
         """See `Stepwise.decide`."""
         assert isinstance(density, SumDensity)
         assert self._law is not None
         if self.estimates.moments is None:
-            self.estimates.moments = np.zeros((len(theta), 3))
-        accepted = np.zeros(len(theta), bool)
+            self.estimates.moments = np.zeros((len(moves.theta), 3))
+        accepted = np.zeros(len(moves.theta), bool)
         for row, (law, moments) in enumerate(zip(self._law, self.estimates.moments, strict=True)):
-            pair = np.stack([theta[row], proposed[row]])
-            here, there, used = self._compare(density, pair, Estimate(*moments), bar[row], law, rng)
-            accepted[row] = there.mean - here.mean <= bar[row]
+            pair, bar = np.stack([moves.theta[row], moves.proposed[row]]), moves.bar[row]
+            here, there, used = self._compare(density, pair, Estimate(*moments), bar, law, moves.rng)
+            accepted[row] = there.mean - here.mean <= bar
             moments[:] = there if accepted[row] else here
-            counts[row, 1:3] += used, there.number == inf
+            moves.counts[row, 1:3] += used, there.number == inf
         return accepted
 
     def _compare(
