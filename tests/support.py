@@ -147,6 +147,7 @@ def factor_target(
     *,
     likelihood: type[Law] = Gaussian,
     prior_means: Sequence[PriorMean] = (),
+    scaled: tuple[Factor, ...] = (),
     seed: int = 0,
     frozen: frozenset[Factor] = frozenset(),
     background: float | None = None,
@@ -173,6 +174,7 @@ def factor_target(
         model,
         likelihood(model.rank, model.biases, bool(model.heteroscedastic), levels, background=background),
         prior_means,
+        scaled=scaled,
         fields=sampler.kept,
         scratch=sampler.working,
         positions=sampler.positions,
@@ -308,7 +310,7 @@ def spoil(shard: Path) -> None:
 
 def metrics(run_directory: Path) -> list[dict[str, Any]]:
     """Lines of a run's ``metrics.jsonl``."""
-    return RunDirectory(run_directory).metrics()
+    return list(RunDirectory(run_directory).metrics())
 
 
 # ---------------------------------------------------------------------- faults

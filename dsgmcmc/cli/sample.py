@@ -58,6 +58,10 @@ def sample(
     noise: Annotated[
         str | None, typer.Option(help="shared, by-user, by-item or both: whose noise differs.", show_default="shared")
     ] = None,
+    row_scales: Annotated[
+        str | None,
+        typer.Option(help="no, user, item or both: whose rows may lie far from their prior means.", show_default="no"),
+    ] = None,
     implicit_features: Annotated[
         str | None,
         typer.Option(help="no, user, item or both: whose prior means follow from what they rated.", show_default="no"),
@@ -136,6 +140,9 @@ def sample(
     ] = "stop",
     log_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="A log for every process.")] = None,
     log_level: Annotated[str, typer.Option(metavar="debug|info|warning", help="What is logged.")] = "info",
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Compare the ratings with their checksums as they are read.")
+    ] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the resolved settings and costs, and stop.")
     ] = False,
@@ -170,7 +177,7 @@ def sample(
 
     def work() -> int:
         make = partial(Policy, **{field.name: options[field.name] for field in fields(Policy)})
-        job = Job(comm, RatingsSource(data), out, layers, resume, agree(comm, make, "sample"))
+        job = Job(comm, RatingsSource(data, verify), out, layers, resume, agree(comm, make, "sample"))
         return job.describe() if dry_run else job.run()
 
     launch.run_parallel(comm, work)

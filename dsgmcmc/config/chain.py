@@ -38,6 +38,7 @@ LATER = {
     "implicit_features": "no",
     "features": "yes",
     "zero_weight": None,
+    "row_scales": "no",
 }
 LATER_OF_SAMPLERS = {"gradient": None, "anchor_every": None, "metric": "fisher"}
 

@@ -11,7 +11,7 @@ from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER
 from dsgmcmc.errors import InputError
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, SYNONYMS, Law
-from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName
+from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName, RowScalesName
 
 Rank = Annotated[int, Field(ge=1, le=512)]
 
@@ -40,6 +40,7 @@ class ModelConfig(BaseModel):
     likelihood: str = Field("gaussian", description="law of a rating")
     implicit_features: ImplicitName = Field("no", description="whose prior means depend on whom or what they rated")
     features: FeaturesName = Field("yes", description="which features of the ratings shift the rows' prior means")
+    row_scales: RowScalesName = Field("no", description="whose rows have precisions of their own around their means")
     noise: NoiseName = "shared"
     noise_precision: float | Literal["sampled"] = "sampled"
     zero_weight: float | None = Field(
@@ -101,6 +102,11 @@ class RunConfig(ModelConfig, ChainConfig):
                     f"implicit features are not drawn for the interleaved sub-chains of {self.sampler.name}: use "
                     "another --sampler, or --implicit-features no"
                 )
+        if self.row_scales != "no" and interleaved:
+            raise InputError(
+                f"row scales are not drawn for the interleaved sub-chains of {self.sampler.name}: use another "
+                "--sampler, or --row-scales no"
+            )
         return found
 
     def _check_law(self) -> None:

@@ -13,6 +13,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.samplers.subsampling import ON_DATA
 
 _UNION_MEMBER = re.compile(r"(constrained-)?int|str|float|literal\[.*\]")  # Pydantic names the alternative that failed
 
@@ -65,6 +66,10 @@ class SamplerSection(BaseModel):
             raise ValueError(f"sampler {_shown(name)} {why}; choose one of {', '.join(known)}")
         if section.get("gradient") == kind.gradients[0]:  # the same chain as without naming it
             del section["gradient"]
+        if section.get("gradient") in ON_DATA and not of_densities:
+            raise ValueError(
+                f"sampler.gradient = {section['gradient']!r} is of densities that are sums over data alone"
+            )
         try:
             return cls(name=name, config=kind.Config(**section))
         except ValidationError as error:

@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse
 
 from dsgmcmc.data.ingest import prepare_ratings
+from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.features import Description
-from dsgmcmc.data.ingest.sources import NAMES
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32
 

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse
 
 from dsgmcmc.data.arrays import names_of
+from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.features import Description
-from dsgmcmc.data.ingest.sources import NAMES
 from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array

@@ -15,8 +15,9 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.load import scalar
-from dsgmcmc.data.ingest.sources import NAMES, decode_head, read_head, split_line
+from dsgmcmc.data.ingest.sources import decode_head, read_head, split_line
 from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
@@ -143,7 +144,7 @@ def _load_parquet(db: duckdb.DuckDBPyConnection, source: Path, shown: str, colum
 def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: PairColumns) -> PairsTable:
     head = read_head(source)
     gzipped = head[:2] == b"\x1f\x8b"
-    text = decode_head(source, head, gzipped)
+    text = decode_head(source, head, "gzip" if gzipped else "")
     lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
     if len(lines) > 1 and not text.endswith("\n"):
         lines.pop()  # may be cut by the sample

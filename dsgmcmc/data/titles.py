@@ -6,7 +6,7 @@ import csv
 import re
 from pathlib import Path
 
-from dsgmcmc.data.ingest.sources import NAMES
+from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.errors import InputError
 
 _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")

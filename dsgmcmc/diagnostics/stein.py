@@ -17,7 +17,7 @@ roots over dimensions, where its code takes one root of the sum, as here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import log10, sqrt
+from math import inf, log10, sqrt
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -55,7 +55,7 @@ def stein_kernel(
     found: Float64 = base**beta * (
         score_x @ score_y.T
         - 2 * beta * (along + x.shape[1]) / base
-        - 4 * beta * (beta - 1) * np.maximum(squares, 0) / base**2
+        - 4 * beta * (beta - 1) * (np.maximum(squares, 0) / base) / base
     )
     return found
 
@@ -106,7 +106,7 @@ class Tried(NamedTuple):
     setting : object
         Of the sampler.
     log10_ksd, error : float
-        Mean of log10 KSD over the pilot runs, and the standard error of this mean.
+        Mean of log10 KSD over the pilot runs, and the standard error of this mean; inf and 0 if one diverged.
     tied : bool
         Whether it is within two standard errors of the smallest: the pilot runs do not tell which is better.
     """
@@ -143,8 +143,12 @@ def tuning_table(
         raise InputError("a single pilot run does not tell how far two settings differ by chance: repeats >= 2")
     found = []
     for setting in settings:
-        runs = [log10(kernel_stein_discrepancy(*pilot(setting, repeat))) for repeat in range(repeats)]
-        found.append(Tried(setting, float(np.mean(runs)), float(np.std(runs, ddof=1)) / sqrt(repeats), False))
+        pilots = [pilot(setting, repeat) for repeat in range(repeats)]
+        if all(np.isfinite(array).all() for run in pilots for array in run):
+            runs = [log10(kernel_stein_discrepancy(*run)) for run in pilots]
+            found.append(Tried(setting, float(np.mean(runs)), float(np.std(runs, ddof=1)) / sqrt(repeats), False))
+        else:
+            found.append(Tried(setting, inf, 0.0, False))
     best = min(found, key=lambda tried: tried.log10_ksd)
     return [
         tried._replace(tied=tried.log10_ksd - best.log10_ksd <= 2 * sqrt(tried.error**2 + best.error**2))

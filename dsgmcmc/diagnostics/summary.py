@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -13,11 +14,15 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import open_plain, write_whole
 from dsgmcmc.storage.manifest import seal, unseal
 
-MAX_SUMMARY_BYTES = 1 << 23
+MAX_SUMMARY_BYTES = 1 << 22
 
 Summary = dict[str, Any]
 Accuracy = Annotated[str, AfterValidator(lambda text: format_accuracy(parse_accuracy(text)))]
+Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
 Level = Annotated[str, Field(pattern=r"^0\.[0-9]+$")]
+
+
+_SEAL = re.compile(r'sha256|"[0-9a-f]{64}"\n}\n$')  # or what damage has left of it
 
 
 class _Section(BaseModel):
@@ -30,7 +35,7 @@ class Agreement(_Section):
     above: float
     rhat_median: float
     rhat_worst: float
-    pairs: int
+    pairs: Whole
 
 
 class Baselines(_Section):
@@ -46,10 +51,10 @@ class Ending(_Section):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     until: Accuracy
-    iteration: int
+    iteration: Whole
     found: dict[str, float]
     reached: bool
-    limit: int
+    limit: Whole
 
 
 class PhaseTimes(_Section):
@@ -63,7 +68,7 @@ class PhaseTimes(_Section):
 class Straggler(_Section):
     """The process for which the others waited."""
 
-    process: int
+    process: Whole
     host: str
     busy_seconds: float
     others_seconds: float
@@ -73,18 +78,18 @@ class SummaryModel(_Section):
     """What is read of a summary; older versions wrote less."""
 
     time: str = ""
-    iterations: int = Field(ge=0)
-    processes: int = Field(ge=1)
+    iterations: Whole
+    processes: Whole
     seconds_sampling: float
     ratings_per_second: float = 0.0
     data_per_second: float = 0.0
-    peak_rss_bytes: list[int] = []
+    peak_rss_bytes: list[Whole] = []
     versions: dict[str, str] = {}
-    phases: dict[str, PhaseTimes] = {}
+    phases: dict[str, PhaseTimes] = Field({}, max_length=16)
     straggler: Straggler | None = None
     until: Ending | None = None
-    draws: int | None = None
-    test_ratings: int = 0
+    draws: Whole | None = None
+    test_ratings: int = Field(1, ge=1, lt=1 << 63)
     tau: float | None = None
     rmse_mean: float | None = None
     mae_mean: float | None = None
@@ -119,7 +124,7 @@ def read_summary(path: Path) -> tuple[Summary, bool]:
     try:
         with open_plain(path, MAX_SUMMARY_BYTES) as file:
             text = file.read().decode()
-        sealed = ',\n "sha256"' in text
+        sealed = bool(_SEAL.search(text))
         body = unseal(text, path) if sealed else text
         return SummaryModel.model_validate_json(body).model_dump(exclude_unset=True), sealed
     except FileNotFoundError:

@@ -124,9 +124,10 @@ class Thinning(NamedTuple):
             theta, energies, counts, key.iteration, count, c1, c3, k0, k1, *settings, *self.tables
         )
 
-    def probability(self, theta: Float64, proposed: Float64) -> float:
-        """Probability with which a proposal (D,) is accepted at theta (D,), from all data."""
+    def judge(self, theta: Float64, proposed: Float64) -> tuple[float, float]:
+        """Expected candidates for a proposal (D,) at theta (D,), and the probability that it is accepted."""
         t = self.tables
         arrays = (t.features, t.responses, t.taylor, t.total, t.anchor, t.white, t.linear, t.quadratic)
         settings = (self.order, self.euclidean, self.limit, self.shape)
-        return float(thinning_module(self.value, self.third).probability(theta, proposed, *settings, *arrays))
+        expected, probability = thinning_module(self.value, self.third).judge(theta, proposed, *settings, *arrays)
+        return float(expected), float(probability)

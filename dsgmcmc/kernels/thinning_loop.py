@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.philox import rounds
 
@@ -95,20 +97,21 @@ def reach(order, euclidean, v, w, white, step):
     return norm_of(white, euclidean, v) ** (order + 1) + norm_of(white, euclidean, w) ** (order + 1)
 
 
-{compiled_probability}
-def probability(theta, proposed, order, euclidean, limit, shape,
-                features, responses, taylor, total, anchor, white, linear, quadratic):
-    """Probability that a proposal is accepted, from all data."""
+{compiled_judge}
+def judge(theta, proposed, order, euclidean, limit, shape,
+          features, responses, taylor, total, anchor, white, linear, quadratic):
+    """Expected number of candidates, and probability that a proposal is accepted; from all data."""
     v, w, step = theta - anchor, proposed - anchor, np.empty_like(theta)
-    if reach(order, euclidean, v, w, white, step) * total >= limit:
+    expected = reach(order, euclidean, v, w, white, step) * total
+    if not expected < limit:
         change = free_energy(linear[0], quadratic[0], w) - free_energy(linear[0], quadratic[0], v)
         change += energy(w, features, responses, taylor, shape) - energy(v, features, responses, taylor, shape)
-        return np.exp(-max(change, 0.0))
+        return expected, np.exp(-max(change, 0.0))
     change = free_energy(linear[1], quadratic[1], w) - free_energy(linear[1], quadratic[1], v)
-    total = max(change, 0.0)
+    rates = max(change, 0.0)
     for i in range(features.shape[0]):
-        total += rate(order, i, v, w, features, responses, taylor, shape)
-    return np.exp(-total)
+        rates += rate(order, i, v, w, features, responses, taylor, shape)
+    return expected, np.exp(-rates)
 
 
 {compiled_iterate}
@@ -184,16 +187,32 @@ _DATA = f"{_MATRIX}, {_VECTOR}, {_MATRIX}"
 _ENERGY = f"float64, {_VECTOR}, {_MATRIX}, {_MATRIX}, float64[:, :, ::1]"
 
 
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        source = ""
+    if not source.startswith("def "):
+        raise InputError(f"{function!r} cannot be compiled: define the functions of a link by def, in a file")
+    return source
+
+
 @functools.cache
 def thinning_module(value: Callable[..., Any], third: Callable[..., Any]) -> Any:
-    """Kernels of a link, of which the source is taken."""
-    functions = "\n\n".join(f"{jit.helper()}\n{inspect.getsource(each)}" for each in (*_SHARED, value, third))
+    """Kernels of a link, of which the source is taken.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    functions = "\n\n".join(f"{jit.helper()}\n{_source(each)}" for each in (*_SHARED, value, third))
     kernels = (
         _KERNEL.replace("{helper}", jit.helper())
         .replace("{rounds}", rounds("x0, x1, x2, x3 = draw, c1, c2, c3", 4))
         .replace(
-            "{compiled_probability}",
-            jit.decorator(f"float64({_VECTOR}, {_VECTOR}, {_SETTINGS}, {_DATA}, {_ENERGY})", _EXACT),
+            "{compiled_judge}",
+            jit.decorator(f"UniTuple(float64, 2)({_VECTOR}, {_VECTOR}, {_SETTINGS}, {_DATA}, {_ENERGY})", _EXACT),
         )
         .replace(
             "{compiled_iterate}",

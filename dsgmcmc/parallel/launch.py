@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # the command line starts with this file, before it needs Num
 
 #: Variables with which launchers tell a process how many were started together.
 LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+#: Variables with which they tell it which of them it is.
+LAUNCHER_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 #: What Open MPI may use to send: not by network cards, neither those of version 5 nor openib of version 4.
 TRANSPORTS, NO_CARDS = "OMPI_MCA_btl", "^ofi,uct,openib"
 
@@ -87,10 +89,12 @@ def world_comm() -> MPI.Intracomm:
     said = {name: int(os.environ[name]) for name in LAUNCHER_SIZES if os.environ.get(name, "").isdigit()}
     if comm.size == 1 and said and min(said.values()) > 1:
         name, value = next(iter(said.items()))
+        if os.environ.get(dict(zip(LAUNCHER_SIZES, LAUNCHER_RANKS, strict=True))[name], "0") != "0":
+            sys.exit(EXIT_USAGE)  # the first of them says it
         raise InputError(
             f"{name}={value}, but this process sees only itself: the launcher and the MPI library "
-            f"({MPI.Get_library_version().splitlines()[0]}) do not fit. With Slurm use `srun --mpi=pmix`, else "
-            "the mpirun of this MPI library"
+            f"({MPI.Get_library_version().splitlines()[0]}) do not fit each other, being of different MPIs. With Slurm "
+            "use `srun --mpi=pmix`, else the mpirun of this MPI library"
         )
     return comm
 

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import IO, Any
 
 import tomli_w
 
@@ -62,6 +64,25 @@ def run_dsgmcmc(arguments: Sequence[str], processes: int = 1, **streams: Any) ->
     return subprocess.run(command, env=environment, text=True, check=False, **streams)
 
 
+@contextmanager
+def _shown_by_python() -> Iterator[IO[str]]:
+    """Give a stream whose lines Python's standard error shows: in a notebook that is not the process's own."""
+    read, write = os.pipe()
+
+    def show() -> None:
+        with os.fdopen(read, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                print(line, end="", file=sys.stderr, flush=True)
+
+    thread = Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        with os.fdopen(write, "w", encoding="utf-8") as stream:
+            yield stream
+    finally:
+        thread.join()
+
+
 def sample_apart(data: Path, out: Path, settings: dict[str, Any], resume: bool, n_jobs: int, verbose: bool) -> None:
     """Run ``dsgmcmc sample`` in processes of its own: MPI, threads and signals stay out of this one.
 
@@ -92,8 +113,12 @@ def sample_apart(data: Path, out: Path, settings: dict[str, Any], resume: bool, 
         file.write(tomli_w.dumps(settings))
         file.flush()
         arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
-        errors = None if verbose else subprocess.PIPE
-        done = run_dsgmcmc(arguments, jobs, stdout=subprocess.DEVNULL, stderr=errors)
+        if verbose and not sys.stderr.isatty():
+            with _shown_by_python() as errors:
+                done = run_dsgmcmc(arguments, jobs, stdout=subprocess.DEVNULL, stderr=errors)
+        else:
+            stderr = None if verbose else subprocess.PIPE
+            done = run_dsgmcmc(arguments, jobs, stdout=subprocess.DEVNULL, stderr=stderr)
     if done.returncode:
         said = (done.stderr or "").strip()
         lines = [line for line in said.splitlines() if line.startswith("dsgmcmc:")]

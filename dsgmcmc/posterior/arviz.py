@@ -1,4 +1,4 @@
-"""A run in ArviZ's schema: groups ``posterior``, ``sample_stats``, ``observed_data``, dims ``chain`` and ``draw``.
+"""A run in ArviZ's schema: dims ``chain`` and ``draw``, groups as of `to_datatree`.
 
 Only what is identified, or names its dimension: the raw factors are in the other exports.
 """
@@ -13,8 +13,13 @@ import numpy as np
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.mixture import components
+from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
+from dsgmcmc.targets.factorisation.likelihoods import Likelihood
+from dsgmcmc.targets.factorisation.likelihoods.levels import log_probability, nearest_level
+from dsgmcmc.types import Float64, Int32, Int64
 
 
 def to_datatree(run: Run) -> Any:
@@ -26,7 +31,9 @@ def to_datatree(run: Run) -> Any:
         ``posterior``: the quantities of `dsgmcmc.posterior.traces`, the priors' means and precisions (by ``dimension``;
         not comparable between chains) and ``prediction`` of the followed test pairs (by ``pair``), for all draws;
         ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``;
-        ``observed_data``: ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``.
+        ``observed_data``: ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``;
+        ``log_likelihood`` and ``posterior_predictive``: of ``rating``, at the saved draws. These ratings were held out:
+        `arviz.loo` of them, which expects ratings that were fitted, is close to their plain predictive density.
 
     Raises
     ------
@@ -60,10 +67,36 @@ def to_datatree(run: Run) -> Any:
             name: ids if ids.dtype.kind == "i" else ids.astype(np.str_) for name, ids in constant.items()
         }
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
+        if run.draws:
+            groups["log_likelihood"], groups["posterior_predictive"] = _pointwise(
+                run, users[index], items[index], index
+            )
     dims["rating"] = ["pair"]
     coords["pair"] = index
     groups["observed_data"] = observed
     return datatree(groups, coords, dims, run.config.sampler.name)
+
+
+def _pointwise(run: Run, users: Int32, items: Int32, index: Int64) -> tuple[dict[str, Float64], dict[str, Float64]]:
+    """Log likelihoods of test ratings and draws of new ones in their place, by name: (chains, draws, pairs) each."""
+    found, law, rng = Predictor(run, Options("draws")).mixture(users, items), run.config.law, np.random.default_rng(0)
+    x = run.test.rating[index].astype(np.float64)
+    if issubclass(law, Likelihood):
+        density = law.log_density(x[:, None] - run.mean, law.mean(found.centre), found.variance)
+        drawn = law.draw(found.centre.ravel(), np.sqrt(found.variance).ravel(), rng).reshape(density.shape) + run.mean
+    else:
+        levels = run.levels
+        assert levels is not None
+        p = np.stack(list(components(run, found)), axis=1).astype(np.float64)  # (pairs, draws, levels)
+        density = np.stack([log_probability(each, nearest_level(x, levels)) for each in p.swapaxes(0, 1)], axis=1)
+        place = (p.cumsum(axis=2) < rng.random((*p.shape[:2], 1))).sum(axis=2)
+        drawn = levels[np.minimum(place, len(levels) - 1)]
+    chain = np.array([number for number, _ in run.draws])
+    length = int(np.unique(chain, return_counts=True)[1].min())
+    by_chain = [np.flatnonzero(chain == number)[-length:] for number in np.unique(chain)]
+    both = (np.stack([each[:, own].T for own in by_chain]).astype(np.float64) for each in (density, drawn))
+    log_likelihood, predictive = ({"rating": each} for each in both)
+    return log_likelihood, predictive
 
 
 def datatree(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -14,29 +16,47 @@ Source = Literal["auto", "draws", "moments"]
 
 KINDS = ("user", "item")
 
+KEPT_BYTES = 2 << 30  # of draws that are kept in memory
+KEPT_FROM = 3  # the read from which on a draw is kept
+
 
 @dataclass(frozen=True)
 class Prior:
-    """Normal prior of a factor's rows: mean (D,) and covariance (D, D), float64."""
+    """Prior of a factor's rows: mean (D,) and covariance (D, D), float64.
+
+    Where rows have scales they are Student-t of `nu` degrees of freedom, and the covariance is that given a scale of 1.
+    """
 
     mean: Float64
     covariance: Float64
+    nu: float | None = None
 
 
 def priors_of(small: Mapping[str, Float64], kind: str) -> tuple[Prior, Prior]:
-    """Prior of the users or the items, and of one that nothing is known of, from the small parameters of a draw."""
+    """Prior of the users or the items, and of one that nothing is known of, from the small parameters of a draw.
+
+    Of the second, where rows have scales, these are the moments, with the scale integrated out.
+    """
     mean, precision = small[f"{kind}.mean"], small[f"{kind}.precision"]
     covariance = (np.diag(1 / precision) if precision.ndim == 1 else np.linalg.inv(precision)).astype(np.float64)
-    prior = Prior(mean, covariance)
+    nu = small.get(f"{kind}.row_nu")
+    prior = Prior(mean, covariance, None if nu is None else nu.item())
+    covariance = covariance * _widening(small, kind)
     if f"{kind}.implicit.mean" not in small:
-        return prior, prior
+        return prior, Prior(mean, covariance)
     shifted = mean + small[f"{kind}.implicit.mean"]
     return prior, Prior(shifted, covariance + np.diag(small[f"{kind}.implicit.variance"]))
 
 
+def _widening(small: Mapping[str, Float64], kind: str) -> Float64 | float:
+    """E[1 / s] = nu / (nu - 2) of the rows' scales: how much wider their prior is than that given s = 1."""
+    nu = small.get(f"{kind}.row_nu")
+    return 1.0 if nu is None else nu / (nu - 2)
+
+
 def average_prior(trace: Mapping[str, Float64], share: Float64, kind: str) -> Prior:
     """Prior of one that nothing is known of, averaged over draws that have these shares, (draws, 1)."""
-    mean, variance = trace[f"{kind}.mean"], 1 / trace[f"{kind}.precision"]
+    mean, variance = trace[f"{kind}.mean"], _widening(trace, kind) / trace[f"{kind}.precision"]
     if f"{kind}.implicit.mean" in trace:
         mean, variance = mean + trace[f"{kind}.implicit.mean"], variance + trace[f"{kind}.implicit.variance"]
     return Prior((share * mean).sum(axis=0), np.diag((share * variance).sum(axis=0)))
@@ -106,12 +126,49 @@ class Draw:
     features: dict[str, Effects]
     thresholds: Float64 | None = None
 
+    @cached_property
+    def inverse_scale(self) -> dict[str, Float32]:
+        """1 / g, by kind."""
+        return {kind: np.reciprocal(scale) for kind, scale in self.noise_scale.items()}
+
     @property
     def nbytes(self) -> int:
-        """Memory of the factors."""
-        return sum(
-            array.nbytes for array in (*self.theta.values(), *self.noise_scale.values(), *self.implicit.values())
-        )
+        """Memory of the factors and the noise scales, twice."""
+        scales = 2 * sum(scale.nbytes for scale in self.noise_scale.values())
+        return scales + sum(array.nbytes for array in (*self.theta.values(), *self.implicit.values()))
+
+
+class KeptDraws:
+    """Draws of which those that are wanted time and again stay in memory.
+
+    A command of a few pairs or users goes through all draws once or twice: it has one of them at a time.
+
+    Parameters
+    ----------
+    read : callable
+        Reads the draw of a number.
+    """
+
+    def __init__(self, read: Callable[[int], Draw]) -> None:
+        self._read = read
+        self._kept: dict[int, Draw] = {}
+        self._bytes = 0
+        self._reads: Counter[int] = Counter()
+        self._last: dict[int, Draw] = {}
+
+    def get(self, number: int) -> Draw:
+        """Draw of that number."""
+        found = self._kept.get(number) or self._last.get(number)
+        if found is not None:
+            return found
+        self._last.clear()  # before the next one is read
+        draw = self._read(number)
+        self._reads[number] += 1
+        if self._reads[number] >= KEPT_FROM and self._bytes + draw.nbytes <= KEPT_BYTES:
+            self._kept[number] = draw
+            self._bytes += draw.nbytes
+        self._last[number] = draw
+        return draw
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import warnings
-import weakref
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -27,6 +24,7 @@ from dsgmcmc.posterior.recommend import recommendations, those_among
 from dsgmcmc.posterior.rules import By, Ranking
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.similar import similar
+from dsgmcmc.storage.scratch import Scratch
 from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
 from dsgmcmc.types import Array, Float64, Int32
 
@@ -84,9 +82,9 @@ class FittedModel:
 
     @property
     def rmse_(self) -> float | None:
-        """RMSE on the held-out ratings; None without, and of clicks."""
+        """RMSE on the held-out ratings; None without, and for clicks."""
         run = self._fitted()
-        if not len(run.test_pairs()[0]) or run.config.law.all_cells:
+        if run.config.law.all_cells or not len(run.test_pairs()[0]):
             return None
         return float(np.sqrt(np.mean((run.test.rating - run.test.mean) ** 2)))
 
@@ -97,18 +95,12 @@ class FittedModel:
 
     # ------------------------------------------------------------------ pickling
 
-    def _temporary_folder(self) -> str:
-        """Make a folder that goes with this model."""
-        folder = tempfile.mkdtemp(prefix="dsgmcmc-")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return folder
-
     def _packed(self) -> Packed:
         run = self._fitted()
         return pack(run, self._data or Path(str(run.facts.get("data", ""))))
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("run_", "_predictors", "_folder", "_rated", "_newcomers", "_told", "_parent")
+        left_out = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_told")
         state = {name: value for name, value in vars(self).items() if name not in left_out}
         if hasattr(self, "run_"):
             state["_packed"] = self._packed(), self._told
@@ -118,8 +110,8 @@ class FittedModel:
         packed, told = state.pop("_packed", (None, None))
         vars(self).update(state)
         if packed is not None:
-            self._folder = self._temporary_folder()
-            run, data = unpack(packed, Path(self._folder))
+            self._scratch = Scratch()
+            run, data = unpack(packed, self._scratch.path)
             self._adopt(Run(run), data)
             self._take_in(told)
 
@@ -227,7 +219,7 @@ class FittedModel:
             If the ratings are wrong, none can be taken, or the run has no draws.
         """
         found = object.__new__(type(self))
-        vars(found).update(vars(self), _parent=self)  # whose temporary folder has the run
+        vars(found).update(vars(self))
         found._tell(X, y, kind)
         return found
 

@@ -11,7 +11,9 @@ where m has the row's implicit features, if the model has such: those of what it
 Over all saved draws this is the law of the row given the old ratings of everything else and all its own, exact but for
 what its new ratings would say about everything else. The run may know the row or not: x is what it was sampled from, if
 so, and what is new. Where rows have noise of their own, g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) / 2) and
-theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is taken.
+theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is taken. Where rows have
+scales, Lambda above is s Lambda, and s | theta ~ Gamma((nu + D) / 2, (nu + Q) / 2) is drawn alike, with Q = (theta -
+m)^T Lambda (theta - m): so the prior of a new row, too, is a Student's t.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class FoldIn:
     values : (n,) float
         The ratings.
     seed : int
-        Of the noise scales, where the model has them.
+        Of the scales of noise and of rows, where the model has them.
 
     Raises
     ------
@@ -114,6 +116,7 @@ class FoldIn:
         nu = draw.nu.get(self.kind)
         items = draw.theta[other].astype(np.float64)
         background = draw.tau * (self.run.config.zero_weight or 0.0) * items.T @ items
+        turns = GIBBS if nu is not None or prior.nu is not None else 0
         rng = np.random.default_rng([self.seed, number])
         for row in range(n):
             part = slice(self._ends[row], self._ends[row + 1])
@@ -130,14 +133,19 @@ class FoldIn:
             assert found is not None
             gram, moment = found
             gram = gram + background
-            g = 1.0
-            for turn in range(GIBBS + 1 if nu is not None else 1):
-                lower = np.linalg.cholesky(precision + g * gram)
+            g, s = 1.0, 1.0
+            for turn in range(turns + 1):
+                lower = np.linalg.cholesky(s * precision + g * gram)
                 inverse = np.linalg.inv(lower)
-                mean = inverse.T @ (inverse @ (precision @ centre + g * moment))
-                if nu is not None and turn < GIBBS:
-                    draw_of_theta = mean + inverse.T @ rng.standard_normal(d)
-                    squares = float(noise_precision @ (target - theta @ draw_of_theta) ** 2)
+                mean = inverse.T @ (inverse @ (s * precision @ centre + g * moment))
+                if turn == turns:
+                    break
+                drawn = mean + inverse.T @ rng.standard_normal(d)
+                if nu is not None:
+                    squares = float(noise_precision @ (target - theta @ drawn) ** 2)
                     g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
+                if prior.nu is not None:
+                    u = drawn - centre
+                    s = rng.gamma((prior.nu + d) / 2) / ((prior.nu + float(u @ precision @ u)) / 2)
             result.mean[row], result.covariance[row], result.noise[row] = mean, inverse.T @ inverse, 1 / g
         return result

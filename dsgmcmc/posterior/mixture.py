@@ -77,7 +77,7 @@ def level_probabilities(run: Run, mixture: Mixture) -> Float32:
     if run.config.law.has_levels:
         found = np.zeros((len(mixture.centre), len(levels)), np.float32)
         for rows, known in _by_certainty(mixture):
-            for weight, p in zip(known.weights.tolist(), _components(run, known), strict=True):
+            for weight, p in zip(known.weights.tolist(), components(run, known), strict=True):
                 found[rows] += np.float32(weight) * p
         return found
     between = [_below(run, mixture, end) for end in ((levels[1:] + levels[:-1]) / 2).tolist()]
@@ -104,7 +104,7 @@ def level_summary(run: Run, mixture: Mixture, quantiles: tuple[float, float], of
     if of_mean:
         result = Prediction(*(np.empty(len(mixture.centre), np.float32) for _ in Prediction._fields))
         for rows, known in _by_certainty(mixture):
-            expected = np.stack([kernels.level_moments(p, levels)[0] for p in _components(run, known)], axis=1)
+            expected = np.stack([kernels.level_moments(p, levels)[0] for p in components(run, known)], axis=1)
             found = summarise(expected, np.zeros_like(expected), known.weights, quantiles, (0.0, 0.0))
             for whole, part in zip(result, found, strict=True):
                 whole[rows] = part
@@ -124,7 +124,7 @@ def _by_certainty(mixture: Mixture) -> Iterator[tuple[npt.NDArray[np.intp], Mixt
             yield rows, some.spread_out() if unsure[rows[0]] else some
 
 
-def _components(run: Run, mixture: Mixture) -> Iterator[Float32]:
+def components(run: Run, mixture: Mixture) -> Iterator[Float32]:
     """Probabilities of the levels, (q, R) float32, in every component."""
     law, thresholds = run.config.law, mixture.thresholds
     assert issubclass(law, Ordinal)

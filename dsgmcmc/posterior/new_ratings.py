@@ -11,8 +11,9 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest.columns import parse_columns
 from dsgmcmc.data.ingest.load import create_raw, load
-from dsgmcmc.data.ingest.sources import inspect, parse_columns
+from dsgmcmc.data.ingest.sources import inspect
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.features import feature_names
 from dsgmcmc.posterior.foldin import FoldIn

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from dsgmcmc.posterior.fitted import FittedModel, Told
 from dsgmcmc.posterior.portable import Packed, unpack
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.storage.scratch import Scratch
 
 
 class FittedRun(FittedModel, Run):
@@ -30,9 +27,9 @@ class FittedRun(FittedModel, Run):
 
 def _unpacked(packed: Packed, told: Told | None) -> FittedRun:
     """Make a pickled run again."""
-    folder = tempfile.mkdtemp(prefix="dsgmcmc-")
-    run = FittedRun(*unpack(packed, Path(folder)))
-    weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
+    scratch = Scratch()
+    run = FittedRun(*unpack(packed, scratch.path))
+    run._scratch = scratch
     run._take_in(told)
     return run
 

@@ -144,18 +144,13 @@ class Predictor:
         self._biases, self._rank = biases, rank
         if self.source == "draws":
             self._cells = cells_kernel(rank, biases)
-            self._noise: dict[int, dict[str, Float32]] = {}
         else:
             self._moments = moments_kernel(rank, biases)
             self._both = [
                 {kind: np.concatenate([m.mean[kind], m.variance[kind]], axis=1) for kind in KINDS} for m in run.moments
             ]
         self._clip = options.clip and not run.config.law.all_cells  # scores have no range
-        if self._clip:
-            try:
-                self._range = float(run.facts["minimum"]), float(run.facts["maximum"])
-            except KeyError as error:
-                raise InputError(f"{run.path} does not know the range of its ratings: leave out clipping") from error
+        self._range = run.facts["minimum"], run.facts["maximum"]
 
     def __call__(self, users: Int32, items: Int32) -> Prediction:
         """Predict pairs.
@@ -221,9 +216,10 @@ class Predictor:
         which, known_users, known_items = self._unseen(users, items)
         centre = np.empty((len(users), len(run.draws)), np.float32)
         variance, spread = np.empty_like(centre), np.zeros_like(centre)
+        thresholds = []
         for number in range(len(run.draws)):
             draw = run.draw(number)
-            noise = self._noise.setdefault(number, {kind: self._own(draw.noise_scale[kind]) for kind in KINDS})
+            noise = draw.noise_scale if self._of_levels else draw.inverse_scale
             scale = self._scale(1 / draw.tau)
             theta = draw.theta
             self._cells(
@@ -233,16 +229,14 @@ class Predictor:
             for start in range(0, len(which), _RARE):
                 some = which[start : start + _RARE]
                 rows = [
-                    self._draw_rows(number, draw, kind, index[some])
+                    self._draw_rows(number, draw, noise[kind], kind, index[some])
                     for kind, index in (("user", users), ("item", items))
                 ]
                 centre[some, number], own = self._join(*rows)
                 spread[some, number] = own
                 variance[some, number] = scale * rows[0].noise * rows[1].noise + (0.0 if self._of_levels else own)
-        thresholds = None
-        if self._of_levels:
-            thresholds = np.array([run.draw(number).thresholds for number in range(len(run.draws))])
-        return Mixture(centre, variance, spread, run.draw_weights, thresholds)
+            thresholds.append(draw.thresholds)
+        return Mixture(centre, variance, spread, run.draw_weights, np.array(thresholds) if self._of_levels else None)
 
     def _scale(self, noise_variance: float) -> float:
         """What the product of the rows' own is taken times."""
@@ -254,14 +248,14 @@ class Predictor:
         """What a row has of its own: 1 / g, or the scale s of levels."""
         return noise_scale if self._of_levels else np.reciprocal(noise_scale)
 
-    def _draw_rows(self, number: int, draw: Draw, kind: str, index: Int32) -> Rows:
+    def _draw_rows(self, number: int, draw: Draw, own: Float32, kind: str, index: Int32) -> Rows:
         prior, n = draw.unseen[kind], len(draw.theta[kind])
         mean = np.tile(prior.mean, (len(index), 1))
         covariance = np.tile(prior.covariance, (len(index), 1, 1))
         noise = np.ones(len(index))
         known = (index >= 0) & (index < n)
         mean[known], covariance[known] = draw.theta[kind][index[known]], 0.0
-        noise[known] = self._noise[number][kind][index[known]]
+        noise[known] = own[index[known]]
         new = index >= n
         if new.any():
             assert self.newcomers is not None

@@ -121,7 +121,8 @@ def recommendations(
     """
     source = "draws" if newcomers is not None else ranking.source
     predictor = Predictor(run, Options(source, of_mean=True, clip=ranking.clip), newcomers)
-    clip = ranking.clip and not (ranking.of_probability or run.config.law.all_cells)
+    # probabilities and scores of clicks are none of the ratings
+    clip = ranking.clip and not ranking.of_probability and not run.config.law.all_cells
     limits = (float(run.facts["minimum"]), float(run.facts["maximum"])) if clip else (-np.inf, np.inf)
     counts = run.counts("item")
     names = run.users.ids

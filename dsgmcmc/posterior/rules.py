@@ -10,7 +10,8 @@ Where ratings are of levels, x is the expected rating given the predictor. With 
 rating of at least so much, given the predictor, noise included.
 
 - ``likely``: the probability that the user rates the item *and* likes it, e_ij P(x_ij >= bound): the exposure e_ij of
-  `dsgmcmc.posterior.exposure` times that of a rating from the bound on, by default `liked_from`.
+  `dsgmcmc.posterior.exposure` times that of a rating from the bound on, by default `liked_from`. It is for the order:
+  the penalty makes exposures too small to be read as probabilities, the more so the smaller the data.
 
 E and sd are over the saved draws, or from moments by the approximation of `dsgmcmc.posterior.predict`. Thompson
 sampling takes a saved draw; from moments it takes every element from its own normal.
@@ -89,7 +90,7 @@ class Ranking:
 
 
 def liked_from(run: Run) -> float:
-    """Return the least rating that counts as liked by default: three quarters up the scale; of clicks every one."""
+    """Return the least rating that is liked, if nobody says otherwise: three quarters up the scale, or any click."""
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
     return low if run.config.law.all_cells else low + LIKED * (high - low)
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Source, average_prior, effects_of, priors_of
+from dsgmcmc.posterior.draws import KINDS, Draw, KeptDraws, Moments, Source, average_prior, effects_of, priors_of
 from dsgmcmc.posterior.heldout import TestPredictions, pooled, posteriors
 from dsgmcmc.posterior.layout import Sizes, check_draw, check_posteriors
 from dsgmcmc.posterior.names import Index, Vocabulary
@@ -27,7 +27,6 @@ from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.types import Float32, Float64
 
 NEEDED = ("mean", "transposed", "minimum", "maximum")  # of the facts in run.toml
-CACHE_BYTES = 2 << 30  # draws that are kept in memory once they were read
 
 
 class Run:
@@ -65,8 +64,7 @@ class Run:
                 f"{self.path} --resume{f' --iterations {2 * self.config.first_draw}' if longer else ''}`"
             )
         self._factor = self.index.factors
-        self._cache: dict[int, Draw] = {}
-        self._cached_bytes = 0
+        self._kept = KeptDraws(lambda number: self._read_draw(*self.draws[number]))
 
     def __repr__(self) -> str:
         config = self.config
@@ -217,7 +215,7 @@ class Run:
         return total
 
     def draw(self, number: int) -> Draw:
-        """Read a saved draw, or give it again.
+        """Read a saved draw, or give it again; those that are wanted time and again are kept.
 
         Parameters
         ----------
@@ -229,13 +227,7 @@ class Run:
         InputError
             If it is damaged.
         """
-        if number in self._cache:
-            return self._cache[number]
-        draw = self._read_draw(*self.draws[number])
-        if self._cached_bytes + draw.nbytes <= CACHE_BYTES:
-            self._cache[number] = draw
-            self._cached_bytes += draw.nbytes
-        return draw
+        return self._kept.get(number)
 
     def _open_draw(self, chain: int, iteration: int) -> Snapshot:
         snapshot = self.directory.open_snapshot("draws", chain, iteration, self.facts)

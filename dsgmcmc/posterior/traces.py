@@ -4,7 +4,8 @@ Of what is identified, never of raw factors: likelihood and priors are unchanged
 or flip their signs (or are rotated, with a dense prior), so chains differ in their factors for ever and agree in all
 that can be observed. Looked at are
 
-- ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of heteroscedastic noise;
+- ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of heteroscedastic noise
+  and ``row_nu`` of the rows;
 - where ratings are of levels, the thresholds, ``threshold_1`` being that between the two lowest, and the precisions of
   the logarithms of the users' and items' ``scales``;
 - ``mean_product`` = sum_k m_k m'_k of the priors' means of users and items and, where the precisions are diagonal,
@@ -30,6 +31,8 @@ LABELS = {
     "item_bias_precision": "precision of the item biases",
     "user_nu": "nu, degrees of freedom of the users' noise",
     "item_nu": "nu, degrees of freedom of the items' noise",
+    "user_row_nu": "nu, degrees of freedom of the users' rows",
+    "item_row_nu": "nu, degrees of freedom of the items' rows",
     "user_scales": "precision of the log scales of the users",
     "item_scales": "precision of the log scales of the items",
     "test_log_likelihood": "log likelihood of the test ratings",
@@ -57,7 +60,7 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
     for kind in KINDS:
         if biases:
             found[f"{kind}_bias_precision"] = take(f"{kind}.precision")[..., rank]
-        for what in ("nu", "scales"):
+        for what in ("nu", "row_nu", "scales"):
             if f"{kind}.{what}" in traces[0]:
                 found[f"{kind}_{what}"] = take(f"{kind}.{what}")[..., 0]
     if "thresholds" in traces[0]:

@@ -1,28 +1,32 @@
 """What a run will need, from its configuration and the sizes of the data alone: memory, messages, disk.
 
-Most MPI libraries count the elements of a message in 32 bits; a run whose messages have more is refused here.
+Most MPI libraries count the elements of a message in 32 bits, and positions of test ratings have 32, too; a run that
+would have more is refused here. docs/reliability.md says which quantity has which type and limit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.parallel.partition import block_bounds, owner
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.targets.factorisation.priors import ImplicitFeatures
-from dsgmcmc.targets.factorisation.priors.base import SHIFT
+from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT
+from dsgmcmc.targets.factorisation.priors.design import gram_width
 from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, featured_factors
 from dsgmcmc.targets.state import Layout, StateField
 from dsgmcmc.types import Int64
 
-MAX_COUNT = 2**31 - 1  # elements of a message
+MAX_COUNT = 2**31 - 1  # elements of a message; positions in int32
+MAX_ITERATION = 2**48 - 1  # of the counter of random numbers (`dsgmcmc.kernels.philox`)
 
 RATING_BYTES = 8  # int32 column and float32 value
 TEST_RATING_BYTES = 16  # value, position, row and column
@@ -115,24 +119,41 @@ class Costs:
         return asdict(self)
 
 
-def check_messages(config: ResolvedConfig, column_counts: Int64, described: bool = False) -> None:
-    """Refuse a run whose messages have more elements than MPI can count.
+def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
+    """Refuse a run that has more of something than its type, or MPI, can count.
 
     Parameters
     ----------
     config : ResolvedConfig
-        Its rank, grid, prior and sampler.
-    column_counts : (J,) int64
-        Training ratings of every column, which decide how the columns are cut.
-    described : bool
-        Whether features of rows or columns are used.
+    ratings : Ratings
+        Open ratings file; of the ratings themselves only their numbers are used.
 
     Raises
     ------
     InputError
         Saying what is too large, and which setting helps.
     """
-    d, grid = config.dimension, config.grid
+    if config.iterations > MAX_ITERATION:
+        raise InputError(
+            f"{config.iterations:,} iterations are more than the random numbers have counters for ({MAX_ITERATION:,}): "
+            "ask for fewer --iterations"
+        )
+    featured = featured_factors(config.features, ratings)
+    features = [len(ratings.features[SIDES[factor]].names) for factor in featured]
+    _check_blocks(config, ratings.column_counts, bool(featured))
+    _check_sums(config, features)
+    bounds = block_bounds(ratings.row_indptr, config.grid)
+    tested = int(np.diff(ratings.test_indptr[bounds]).max())
+    if tested > MAX_COUNT:
+        raise InputError(
+            f"a block of rows would have {tested:,} test ratings, more than 32 bits number ({MAX_COUNT:,}): use a "
+            "larger --grid, or prepare the ratings with a smaller --test-fraction"
+        )
+
+
+def _check_blocks(config: ResolvedConfig, column_counts: Int64, described: bool) -> None:
+    """Refuse blocks of columns that are too long for one message; the counts decide how columns are cut."""
+    grid = config.grid
     bounds = block_bounds(np.concatenate([[0], np.cumsum(column_counts)]), grid)
     widths = (_width(config, described), *(tour.width for tour in _tours(config)))
     block = int(np.diff(bounds).max()) * max(widths)
@@ -141,13 +162,23 @@ def check_messages(config: ResolvedConfig, column_counts: Int64, described: bool
             f"a block of columns would be a message of {block:,} numbers, more than MPI counts ({MAX_COUNT:,}): use a "
             f"--grid of at least {-(-grid * block // MAX_COUNT)}, or a smaller --rank"
         )
+
+
+def _check_sums(config: ResolvedConfig, features: Sequence[int]) -> None:
+    """Refuse sums over the blocks, of whose addends process 0 has all, that are too wide."""
+    d, grid = config.dimension, config.grid
     moments = d + d * d if config.prior == "normal-wishart" else 2 * d
-    gathered = grid * (2 * len(config.make_sampler().positions) * moments + 8)
-    if gathered > MAX_COUNT:
-        raise InputError(
-            f"the sums over {grid} blocks would be a message of {gathered:,} numbers, more than MPI counts "
-            f"({MAX_COUNT:,}): use a smaller --grid or --rank, or --prior normal-gamma"
-        )
+    widths = {"--rank, or --prior normal-gamma": 2 * len(config.make_sampler().positions) * moments + 8}
+    if getattr(config.sampler.config, "metric", None) == "kronecker":
+        widths["--rank, or --set sampler.metric=fisher"] = 2 * (d * d + 1)
+    if features:
+        widths["--rank, or --features no"] = max(sum(features) * d, *(gram_width(size) for size in features))
+    for remedy, width in widths.items():
+        if grid * width > MAX_COUNT:
+            raise InputError(
+                f"the sums over {grid} blocks would be a message of {grid * width:,} numbers, more than MPI counts "
+                f"({MAX_COUNT:,}): use a smaller --grid or {remedy}"
+            )
 
 
 def _noise_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
@@ -163,7 +194,8 @@ def _implicit_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
 def _width(config: ResolvedConfig, described: bool) -> int:
     """Numbers of a row that are saved, and travel with a part."""
     means = (*_implicit_fields(config), *(FeatureEffects.own if described else ()))
-    fields = (*config.make_sampler().kept, *_noise_fields(config), *((SHIFT, *means) if means else ()))
+    priors = (*((SHIFT, *means) if means else ()), *((SCALE,) if config.row_scales != "no" else ()))
+    fields = (*config.make_sampler().kept, *_noise_fields(config), *priors)
     return Layout(fields, config.dimension).width
 
 

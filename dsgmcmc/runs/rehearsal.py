@@ -20,6 +20,7 @@ from dsgmcmc.parallel.faults import no_faults
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.targets.density import ALL, Data, Density
+from dsgmcmc.targets.regression import Regression
 from dsgmcmc.types import Float32, Float64, Int32, Int64
 
 log = logging.getLogger(__name__)
@@ -82,10 +83,23 @@ class FewRatings(Ratings):
         n = stop - start
         return 2 * np.arange(n + 1), np.tile(np.array([0, 1], np.int32), n), np.tile(self._values, n)
 
+    def columns(self, part: Part, start: int, stop: int) -> Int32:
+        """See `Ratings.columns`."""
+        return self.slab(part, start, stop)[1]
+
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
         """See `Ratings.feature_slab`; one feature of all."""
         n = stop - start
         return Features(np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, np.float32), ("",), ("",))
+
+
+def few_data(density: Density) -> Density:
+    """A density of the same dimension and prior as another, with next to no data, or none that say anything."""
+    if not isinstance(density, Regression):
+        return FlatDensity(density)
+    few = slice(10 * density.dimension)
+    prior = {"prior_mean": density.prior_mean, "prior_precision": density.prior_precision}
+    return Regression(density.features[few], density.responses[few], density.link, **prior)
 
 
 class FlatDensity:

@@ -15,6 +15,7 @@ from dsgmcmc.samplers.metropolis.mala import MALA
 from dsgmcmc.samplers.metropolis.mh import MH
 from dsgmcmc.samplers.metropolis.scalable import SMH1, SMH2
 from dsgmcmc.samplers.metropolis.stochastic import ModifiedStochasticMH, StochasticMH
+from dsgmcmc.samplers.sgmcmc.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB
 from dsgmcmc.samplers.sgmcmc.gsgrhmc import GSGRHMC
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC
@@ -48,6 +49,7 @@ OF_DENSITIES: dict[str, type[Sampler[Any]]] = {
     "stochastic_mh": StochasticMH,
     "modified_stochastic_mh": ModifiedStochasticMH,
     "gsgrhmc": GSGRHMC,
+    "adjusted_sgld": AdjustedSGLD,
 }
 
 

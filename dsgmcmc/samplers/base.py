@@ -13,6 +13,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.gradients import GRADIENTS, GradientEstimator
 from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.samplers.subsampling import ON_DATA
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
 from dsgmcmc.types import Purpose
@@ -43,6 +44,8 @@ class Sampler(ABC, Generic[C]):
     Config: ClassVar[type[SamplerConfig]]
     #: Names of the gradient estimators that it can use, its default first.
     gradients: ClassVar[tuple[str, ...]] = ("part",)
+    #: Whether it may also step along gradients of data drawn one by one; see `dsgmcmc.samplers.subsampling`.
+    draws_data: ClassVar[bool] = False
     #: Whether it draws rows from their laws given everything else, which are then to be normal.
     draws_conditionals: ClassVar[bool] = False
     #: Class of the densities that it samples, if it samples nothing else.
@@ -99,15 +102,16 @@ class Sampler(ABC, Generic[C]):
             If this sampler cannot use it.
         """
         name = config.gradient or cls.gradients[0]
-        if name not in cls.gradients:
+        if name not in cls.gradients and not (cls.draws_data and name in ON_DATA):
+            also = f", and of sums over data {' or '.join(ON_DATA)}" if cls.draws_data else ""
             raise InputError(
-                f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}"
+                f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}{also}"
             )
         if config.anchor_every and name != "control-variate":
             raise InputError(
                 "sampler.anchor_every is of control variates: leave it out, or --set sampler.gradient=control-variate"
             )
-        return GRADIENTS[name]
+        return {**GRADIENTS, **ON_DATA}[name]
 
     @classmethod
     def sweep_length(cls, config: SamplerConfig, grid: int) -> int:
@@ -135,7 +139,7 @@ class Sampler(ABC, Generic[C]):
     @classmethod
     def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
         """Raise `InputError` where a correction for the noise of plain parts would be wrong."""
-        if config.gradient == "control-variate":
+        if config.gradient == "control-variate" or config.gradient in ON_DATA:
             raise InputError(
                 "sampler.noise_correction is for the noise of plain parts: leave it out, or take sampler.gradient=part"
             )
@@ -150,7 +154,7 @@ class Sampler(ABC, Generic[C]):
 
     def metrics(self) -> dict[str, float]:
         """Return what this sampler adds to a line of metrics."""
-        return {}
+        return self.gradient.metrics()
 
     def start(self, target: Target, sd: float) -> None:
         """Set the initial state: every element of theta N(0, `sd`^2)."""

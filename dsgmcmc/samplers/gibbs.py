@@ -1,9 +1,9 @@
 r"""Gibbs sampling: every row from its exact law given everything else [Salakhutdinov 2008, eq. 11-13].
 
-With phi_j = (H_j, 1), noise of precision tau g_i g'_j and the prior N(m, Lambda^-1), the law of a row of W is
+With phi_j = (H_j, 1), noise of precision tau g_i g'_j and the prior N(M_i, (s_i Lambda)^-1), the law of a row of W is
 
-    theta_i ~ N(P_i^-1 v_i, P_i^-1),    P_i = Lambda + tau g_i sum_j g'_j phi_j phi_j^T
-                                        v_i = Lambda m + tau g_i sum_j g'_j (x_ij - mu - b_j) phi_j
+    theta_i ~ N(P_i^-1 v_i, P_i^-1),    P_i = s_i Lambda + tau g_i sum_j g'_j phi_j phi_j^T
+                                        v_i = s_i Lambda M_i + tau g_i sum_j g'_j (x_ij - mu - b_j) phi_j
 
 Given H the rows of W are independent of each other, and given W those of H. A sweep is one iteration, and two tours of
 the ring: on the first the columns show their state to the rows, on the second only the columns' sums travel.
@@ -12,7 +12,7 @@ Target: the posterior itself. Every draw is from its law given the newest values
 
 1. sums for the rows of W, from H and g'. They hold for every W, tau and g, and give the squared errors of the state;
 2. tau, nu, and m and Lambda of both factors, given W, H, g, g'; none of these laws depends on another of them. Then
-   what the rows' prior means have besides m, given these;
+   what the rows' priors have besides m and Lambda, given these;
 3. g, if the rows of W have noise scales, given W, H, g', tau and nu;
 4. W, given all that;
 5. sums for the rows of H, from the new W and g; g' alike; H.

@@ -9,13 +9,15 @@ all data were seen, so that hyperparameters may be drawn.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import ClassVar, Self
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Self
 
 from dsgmcmc.kernels.formula import Gradient
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell, Target
 from dsgmcmc.targets.state import ParameterBlock, StateField
+
+BeforeDraws = Callable[[ParameterBlock], None] | None
 
 
 class GradientEstimator(ABC):
@@ -37,6 +39,16 @@ class GradientEstimator(ABC):
     fields: ClassVar[tuple[StateField, ...]] = ()
     scratch: ClassVar[tuple[str, ...]] = ()
     fixed_likelihood: ClassVar[bool] = False
+    #: Class of the densities on which it is there, if it is nowhere else.
+    densities: ClassVar[type | None] = None
+
+    def tables(self, density: Any, grid: int) -> tuple[StateField, ...]:
+        """Fields whose width depends on a density's data; `grid` is the number of iterations that see as many."""
+        return ()
+
+    def metrics(self) -> dict[str, float]:
+        """What it adds to a line of metrics."""
+        return {}
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
@@ -44,7 +56,9 @@ class GradientEstimator(ABC):
         return cls()
 
     @abstractmethod
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """Take the gradient at field `position` into scratch ``g``, and yield the blocks to update. Collective.
 
         Parameters
@@ -55,6 +69,9 @@ class GradientEstimator(ABC):
             Field at which to take it.
         prior : bool
             Whether the prior's gradient may be put in where the sum begins. Then there is no `grad_likelihood`.
+        before : callable, optional
+            What is done with every block and its gradient before hyperparameters are drawn, if they are drawn between
+            the gradient and the update.
         """
 
 
@@ -67,7 +84,9 @@ class PartGradient(GradientEstimator):
 
     by_parts: ClassVar[bool] = True
 
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """See `GradientEstimator`."""
         self.begin(target, position)
         for cell in target.visit(send=True):
@@ -149,10 +168,20 @@ class FullGradient(GradientEstimator):
 
     by_parts: ClassVar[bool] = False
 
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """See `GradientEstimator`."""
         target.full_gradient(position, "g")
+        if before:
+            for block in self._blocks(target):
+                before(block)
         target.all_data_seen()
+        yield from self._blocks(target)
+
+    @staticmethod
+    def _blocks(target: Target) -> Iterator[ParameterBlock]:
+        """Blocks that may be updated, with the gradient at the hyperparameters of now."""
         gradient = Gradient("tau * g + grad_prior", "tau * g", {"tau": target.noise_precision})
         for block in target.blocks():
             block.gradient = gradient
@@ -165,7 +194,9 @@ class NoGradient(GradientEstimator):
 
     by_parts: ClassVar[bool] = False
 
-    def __call__(self, target: Target, position: str, prior: bool = True) -> Iterator[ParameterBlock]:
+    def __call__(
+        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+    ) -> Iterator[ParameterBlock]:
         """See `GradientEstimator`: no block may be updated along it."""
         yield from ()
 

@@ -4,7 +4,7 @@ P is about the precision of a row's posterior; in the coordinates in which it is
 at one pace, and one step size serves all data. A metric completes a sampler's formulas. In these there are
 
     step    h_i P^-1/2, the step h of the sampler, made smaller where a row's energy is more curved than P says
-    p       p_ik = 1 - lambda_k / P_ik, the share of the data in P
+    p       p_ik, the share of the data in P
 
 On a factorisation nothing is left out where P depends on the state: that of a row of W is made from H, n_i, tau and
 lambda, that of a row of H from W, so that Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero where both
@@ -23,7 +23,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula, Gradient
 from dsgmcmc.kernels.products import add_rotated
 from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.information import curvature_bound
+from dsgmcmc.targets.information import curvature_bound, own_curvature, per_scale
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Factor, Float64
 
@@ -70,8 +70,8 @@ class Metric(Replicated, ABC):
             self.take_from(target, turn < SETTLED or turn % BOUND_EVERY == 0)
 
     @abstractmethod
-    def take_from(self, target: Target, bound: bool = True) -> None:
-        """Take it from the current state, with `bound` also the l_i where they cost a tour. Collective."""
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
+        """Take it from the state in a field, with `bound` also the l_i where they cost a tour. Collective."""
 
     @abstractmethod
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
@@ -88,6 +88,10 @@ class Metric(Replicated, ABC):
         """Update a block by a `formula` of this metric; see `ParameterBlock.update`."""
         return block.update(formula, **self.of(target, block, h), **given)
 
+    def kick(self, target: Target, block: ParameterBlock, formula: Formula, h: float) -> None:
+        """Update a block's momenta alone by a `formula` of this metric; the gradient is there for more."""
+        block.update(formula, **self.of(target, block, h))
+
 
 @dataclass
 class Identity(Metric):
@@ -96,7 +100,7 @@ class Identity(Metric):
     saved_as: ClassVar[dict[str, str]] = {}
     source: ClassVar[str] = "step = unit\n"
 
-    def take_from(self, target: Target, bound: bool = True) -> None:
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
         """See `Metric.take_from`: nothing changes."""
 
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
@@ -108,9 +112,12 @@ class Identity(Metric):
 class Fisher(Metric):
     """Diagonal of the Fisher information of a row given the other factor, on the average.
 
-    P_ik = tau n_i c_k + lambda_k: n_i ratings, c_k the mean square over the ratings of what multiplies theta_ik (1 for
-    the bias), lambda_k the prior's precision; all of the last refresh. h_i = h / sqrt(l_i), where l_i bounds the
-    curvature that the factors give each other: `dsgmcmc.targets.information.curvature_bound`.
+    P_ik = tau n_i c_k + s_i lambda_k: n_i ratings, c_k the mean square over the ratings of what multiplies theta_ik (1
+    for the bias), lambda_k the prior's precision; all of the last refresh. s_i, the scale of the row's prior, is that
+    of now: an older one was drawn given an older theta_i, and the step may not depend on it. h_i = h / sqrt(l_i), where
+    l_i bounds the curvature that the factors give each other: `dsgmcmc.targets.information.curvature_bound`.
+
+    In the formula n is n_i / s_i and h is h_i / sqrt(s_i), which makes the same step of P_ik / s_i in place of P_ik.
     """
 
     saved_as: ClassVar[dict[str, str]] = {
@@ -134,9 +141,9 @@ p = information / precision
     lambda_: dict[Factor, Float64] = field(default_factory=dict)
     tau: Float64 = field(default_factory=lambda: np.ones(1))
 
-    def take_from(self, target: Target, bound: bool = True) -> None:
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
         """See `Metric.take_from`."""
-        found = target.information("theta", bound)
+        found = target.information(position, bound)
         self.c, self.lambda_, self.tau = found.c, found.lambda_, np.array([found.tau])
         for block in target.blocks():
             block.row("n")[:] = found.n[block]
@@ -145,25 +152,29 @@ p = information / precision
 
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
         """See `Metric.of`."""
+        scale, h_i = block.prior(block).scale, block.row("h") * block.dtype.type(h)
         return {
             "metric_tau": float(self.tau[0]),
             "c": self.c[block.factor].astype(block.dtype),
             "lambda_": self.lambda_[block.factor].astype(block.dtype),
-            "n": block.row("n"),
-            "h": block.row("h") * block.dtype.type(h),
+            "n": per_scale(block.row("n"), scale),
+            "h": h_i if scale is None else h_i / np.sqrt(scale),
         }
 
 
 @dataclass
 class Kronecker(Fisher):
-    """Fisher information of a row given the other factor, all its columns, on the average: G_i = tau n_i C + Lambda.
+    """Fisher information of a row given the other factor, all its columns, on average: G_i = tau n_i C + s_i Lambda.
 
     C is the mean outer product over the ratings of what multiplies the row, 1 for the bias; Lambda the precision of the
     prior, and what all cells add to it where they count (`dsgmcmc.targets.factorisation.background`). One generalised
     eigenproblem for each factor, C V = Lambda V diag(c) with V^T Lambda V = I, makes all rows diagonal: G_i = V^-T
-    diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update turns the gradient, V^T grad, makes the move that the
+    diag(P_i) V^-1 with P_ik = tau n_i c_k + s_i. So an update turns the gradient, V^T grad, makes the move that the
     diagonal metric P makes, and turns it back by V. Momenta live in these coordinates, and are turned when they change:
     with L L^T = Lambda, the axes L^T V are orthogonal, and so is the rotation from old to new ones.
+
+    l_i is made from the row's own data, too: where the prior is wide, columns that are rarely rated are far longer than
+    others, and a row whose ratings are all of such has many times the information of the average.
     """
 
     saved_as: ClassVar[dict[str, str]] = {**Fisher.saved_as, "vectors": "metric.{}.vectors", "axes": "metric.{}.axes"}
@@ -173,22 +184,28 @@ class Kronecker(Fisher):
     vectors: dict[Factor, Float64] = field(default_factory=dict)  # V
     axes: dict[Factor, Float64] = field(default_factory=dict)  # L^T V
 
-    def take_from(self, target: Target, bound: bool = True) -> None:
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
         """See `Metric.take_from`."""
-        found = target.information("theta", bound=False)
+        found = target.information(position, bound=False)
         precision = found.common
         solve = partial(self._solve, precision)
         square = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in SQUARE}
         shapes = square | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}
-        solved = target.second_moments("theta", found.n, solve, shapes)
+        solved = target.second_moments(position, found.n, solve, shapes)
         self.tau = np.array([found.tau])
         for name in ("c", "vectors", "axes"):
             setattr(self, name, {factor: solved[f"{name}.{factor.name}"] for factor in precision})
         self.lambda_ = {factor: np.ones(len(p)) for factor, p in precision.items()}
+        if bound:
+            target.own_squares(position, self.vectors, "g")
         for block in target.blocks():
             columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
-            l_i = curvature_bound(block, found.n[block], found.squares[block], tau=found.tau, **columns)
-            block.row("n")[:], block.row("h")[:] = found.n[block], 1 / np.sqrt(l_i)
+            block.row("n")[:] = found.n[block]
+            if bound:
+                of_row = (found.n[block], found.squares[block])
+                l_i = curvature_bound(block, *of_row, tau=found.tau, **columns)
+                own = own_curvature(block["g"], *of_row, block.prior(block).scale, tau=found.tau, **columns)
+                block.row("h")[:] = 1 / np.sqrt(np.maximum(l_i, own))
             if MOMENTUM in block.arrays:
                 add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)
 
@@ -206,14 +223,22 @@ class Kronecker(Fisher):
 
     def update(self, target: Target, block: ParameterBlock, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
         """See `Metric.update`: `theta` of the formula is the move, `grad` the gradient, in the metric's coordinates."""
-        vectors = self.vectors[block.factor]
-        block.update(GRADIENT, out="turned")
-        add_rotated(block["turned"], block["turned"], vectors, keep=0.0)
-        block.gradient = Gradient("turned")
+        self._turn(block)
         block["g"].fill(0.0)
         found = block.update(formula, **self.of(target, block, h), **given, theta="g")
-        add_rotated(block["theta"], block["g"], vectors.T)
+        add_rotated(block["theta"], block["g"], self.vectors[block.factor].T)
         return found
+
+    def kick(self, target: Target, block: ParameterBlock, formula: Formula, h: float) -> None:
+        """See `Metric.kick`."""
+        self._turn(block)
+        super().kick(target, block, formula, h)
+
+    def _turn(self, block: ParameterBlock) -> None:
+        """Have `grad` mean the gradient in the metric's coordinates."""
+        block.update(GRADIENT, out="turned")
+        add_rotated(block["turned"], block["turned"], self.vectors[block.factor], keep=0.0)
+        block.gradient = Gradient("turned")
 
 
 METRICS: dict[str, type[Metric]] = {"identity": Identity, "fisher": Fisher, "kronecker": Kronecker}

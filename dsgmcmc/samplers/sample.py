@@ -47,7 +47,13 @@ def vector_target(
     order = Schedule(schedule, part_sizes(density.n_data, grid), seed, chain) if sampler.gradient.by_parts else None
     stream = Stream(seed, chain)
     return VectorTarget(
-        density, order, fields=sampler.kept, scratch=sampler.working, stream=stream, rows=rows, timers=timers
+        density,
+        order,
+        fields=(*sampler.kept, *sampler.gradient.tables(density, grid)),
+        scratch=sampler.working,
+        stream=stream,
+        rows=rows,
+        timers=timers,
     )
 
 

@@ -2,7 +2,8 @@
 
 Its last member, ``crc32``, is of the text before; lines of older versions have none. A process that was killed
 may leave the last line unfinished: readers leave it out, and the next job cuts it off before it appends. A line that is
-damaged anywhere else is an error.
+damaged anywhere else is an error. In the events, to which processes of several hosts append, and not all file systems
+keep their lines apart, it becomes an event itself, and only ``dsgmcmc verify`` refuses it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import open_plain, write_whole
 
 MAX_LINE_BYTES = 1 << 16
-MAX_METRICS_BYTES, MAX_EVENTS_BYTES = 1 << 26, 1 << 23
+MAX_METRICS_BYTES, MAX_EVENTS_BYTES = 1 << 25, 1 << 22
 
 Line = dict[str, Any]
 
 _SEAL = re.compile(rb', "crc32": "([0-9a-f]{8})"\}')
+_REMAINS = re.compile(rb'crc32|"[0-9a-f]{8}"\}$')  # of a checksum that was damaged itself
 _SEAL_BYTES = len(', "crc32": "01234567"}')
 
 
@@ -36,8 +38,9 @@ class MetricsLine(BaseModel):
     __pydantic_extra__: dict[str, float | str | None] = Field(init=False)
 
     chain: int = Field(ge=0, lt=65536)
-    iteration: int = Field(ge=0)
-    time_s: float = 0.0
+    iteration: int = Field(ge=0, lt=1 << 63)
+    sweep: float
+    time_s: float
     rmse: float | None = None
     rmse_mean: float | None = None
 
@@ -69,10 +72,11 @@ def has_seal(text: bytes) -> bool:
     return bool(_SEAL.fullmatch(text.rstrip(b"\n")[-_SEAL_BYTES:]))
 
 
-def _parse(text: bytes, schema: type[BaseModel]) -> Line:
-    """Check a line; raises ValueError."""
+def parse_line(text: bytes, schema: type[BaseModel]) -> Line:
+    """Read a line; raises ValueError if it is damaged, or not what the schema says."""
+    text = text.rstrip(b"\n")
     body, end = text[:-_SEAL_BYTES], _SEAL.fullmatch(text[-_SEAL_BYTES:])
-    if end and int(end[1], 16) != zlib.crc32(body):
+    if (int(end[1], 16) != zlib.crc32(body)) if end else _REMAINS.search(text[-2 * _SEAL_BYTES :]):
         raise ValueError("it does not match its own checksum")
     try:
         return schema.model_validate_json(body + b"}" if end else text).model_dump(exclude_unset=True)
@@ -81,8 +85,19 @@ def _parse(text: bytes, schema: type[BaseModel]) -> Line:
         raise ValueError(": ".join([*map(str, first["loc"][:1]), first["msg"]])) from None
 
 
-def read_log(path: Path, schema: type[BaseModel], most: int) -> Iterator[tuple[bytes, Line]]:
+def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> Iterator[tuple[bytes, Line]]:
     """Lines of a log, as they stand in the file and as they are read; an unfinished last one is left out.
+
+    Parameters
+    ----------
+    path : Path
+        The log; none is an empty one.
+    schema : type of BaseModel
+        What a line must be.
+    most : int
+        Bytes that it can have.
+    strict : bool
+        Whether a damaged line is an error; else an event says that there is one.
 
     Raises
     ------
@@ -101,16 +116,19 @@ def read_log(path: Path, schema: type[BaseModel], most: int) -> Iterator[tuple[b
             number += 1
             whole = text.endswith(b"\n")
             try:
-                yield text if whole else text + b"\n", _parse(text.rstrip(b"\n"), schema)
+                yield text if whole else text + b"\n", parse_line(text, schema)
             except ValueError as error:
-                if whole or file.read(1):
+                torn = not whole and not file.peek(1)  # type: ignore[attr-defined]
+                if not strict and not torn:
+                    yield text, {"time": "", "event": "damaged line", "line": number}
+                elif not torn:
                     raise InputError(
                         f"{path}, line {number}, is damaged ({error}): restore the file, or move it away to go on "
                         "without what was logged"
                     ) from error
 
 
-def mend(path: Path, schema: type[BaseModel], most: int) -> None:
+def mend(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> None:
     """Cut off an unfinished last line, so that the next one can be appended; nothing else is changed.
 
     Raises
@@ -120,6 +138,6 @@ def mend(path: Path, schema: type[BaseModel], most: int) -> None:
     """
     if path.is_symlink():
         raise InputError(f"{path} is a link: put the file itself there, or move the link away")
-    lines = [text for text, _ in read_log(path, schema, most)]
+    lines = [text for text, _ in read_log(path, schema, most, strict=strict)]
     if path.exists() and sum(map(len, lines)) != path.stat().st_size:
         write_whole(path, lines)

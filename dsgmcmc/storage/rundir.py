@@ -16,7 +16,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from dsgmcmc.storage.logs import (
     append,
     has_seal,
     mend,
+    parse_line,
     read_log,
 )
 from dsgmcmc.storage.series import step_name, steps
@@ -151,7 +154,7 @@ class RunDirectory:
         """Cut off the lines that a killed process left unfinished, before anything is appended; see `logs.mend`."""
         for file in self._metrics_files():
             mend(file, MetricsLine, MAX_METRICS_BYTES)
-        mend(self._events, EventLine, MAX_EVENTS_BYTES)
+        mend(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)
 
     def logs(self) -> dict[Path, bool]:
         """Read all logs; whether all lines of each have a checksum. Raises InputError as `read_log`."""
@@ -166,25 +169,25 @@ class RunDirectory:
     def split_metrics(self) -> None:
         """Give every chain a file of its own again, before any goes on: their processes do not know of each other."""
         chains: dict[int, dict[int, bytes]] = {}
-        for text, line in self._metrics(self._metrics_files()):
-            chains.setdefault(line["chain"], {})[line["iteration"]] = text
+        for chain, iteration, text in self._metrics(self._metrics_files()):
+            chains.setdefault(chain, {})[iteration] = text
         for chain in sorted(chains, reverse=True):  # the file of all is cut last
             write_whole(self.metrics_file(chain), chains[chain].values())
 
     def cut_metrics(self, chain: int, iteration: int) -> None:
         """Keep of a chain's own file what was written up to `iteration`."""
         lines = self._metrics([self.metrics_file(chain)])
-        write_whole(self.metrics_file(chain), [text for text, line in lines if line["iteration"] <= iteration])
+        write_whole(self.metrics_file(chain), [text for _, made, text in lines if made <= iteration])
 
-    def metrics(self) -> list[Line]:
-        """All metrics of the run, by chain; an unfinished last line is left out."""
-        return [line for _, line in self._metrics(self._metrics_files())]
+    def metrics(self) -> Iterator[Line]:
+        """All metrics of the run, by chain; an unfinished last line is left out. Raises InputError."""
+        return (parse_line(text, MetricsLine) for _, _, text in self._metrics(self._metrics_files()))
 
     def merge_metrics(self) -> None:
         """Put the metrics of all chains into ``metrics.jsonl``."""
         first, *extra = self._metrics_files()
         if extra:
-            write_whole(first, [text for text, _ in self._metrics([first, *extra])])
+            write_whole(first, [text for _, _, text in self._metrics([first, *extra])])
             for file in extra:
                 file.unlink()
 
@@ -192,10 +195,12 @@ class RunDirectory:
         """The file of all chains, or of the first, which need not be there, and those of the others."""
         return [self.metrics_file(0), *sorted(self.path.glob("metrics-chain-*.jsonl"))]
 
-    def _metrics(self, files: list[Path]) -> list[tuple[bytes, Line]]:
-        """Lines of files, by chain."""
-        lines = [found for file in files for found in read_log(file, MetricsLine, MAX_METRICS_BYTES)]
-        return sorted(lines, key=lambda found: (found[1]["chain"], found[1]["iteration"]))
+    def _metrics(self, files: list[Path]) -> list[tuple[int, int, bytes]]:
+        """Chain, iteration and text of the lines of files, by chain."""
+        lines = (found for file in files for found in read_log(file, MetricsLine, MAX_METRICS_BYTES))
+        found = [(line["chain"], line["iteration"], text) for text, line in lines]
+        found.sort(key=itemgetter(0, 1))  # of two lines of one iteration, the later one stays the later one
+        return found
 
     # ------------------------------------------------------------------ events
 
@@ -204,5 +209,5 @@ class RunDirectory:
         append(self._events, {"time": now(), "event": event, **facts})
 
     def events(self) -> list[Line]:
-        """What happened so far; an unfinished last line is left out."""
-        return [line for _, line in read_log(self._events, EventLine, MAX_EVENTS_BYTES)]
+        """What happened so far; an unfinished last line is left out, a damaged one is an event."""
+        return [line for _, line in read_log(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)]

@@ -42,8 +42,8 @@ class Cell(Protocol):
 class Information(NamedTuple):
     """Fisher information of every row given the other factor, on the average, and how curved its energy is in it.
 
-    The precision of row i and column k is P_ik = tau n_i c_k + lambda_k. In the coordinates in which P is the
-    identity, l_i bounds the curvature that the factors give each other.
+    The precision of row i and column k is P_ik = tau n_i c_k + s_i lambda_k, s_i the scale of its prior, 1 where rows
+    have none. In the coordinates in which P is the identity, l_i bounds the curvature that the factors give each other.
 
     Attributes
     ----------
@@ -163,6 +163,19 @@ class Target(Protocol):
             Maps them, (D, D) for each factor, to the result; runs at the root only, so that unlike processors agree.
         result : shapes by name
             Of what `finish` returns, and all get.
+        """
+
+    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
+        """Sums over a row's own data of the squares of what multiplies it, along the axes of its factor. Collective.
+
+        Parameters
+        ----------
+        position : str
+            Field to take them at.
+        axes : dict of Factor to (D, D) float64
+            In columns.
+        out : str
+            Scratch to put them in, (n, D); each datum counts as it does in `Information.n`.
         """
 
     def sum(

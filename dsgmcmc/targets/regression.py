@@ -32,6 +32,8 @@ class Regression(SumDensity):
     ----------
     features, responses : (N, D) and (N,) float64
         The data.
+    squares : (N,) float64
+        Squared lengths of the features.
     link : Link
         Law of a response.
 
@@ -61,6 +63,7 @@ class Regression(SumDensity):
         self.link = link
         self.law = f"{link.name}({link.shape!r})"  # tells runs of different links apart
         self.n_data, self.dimension = self.features.shape
+        self.squares = (self.features**2).sum(axis=1)
         self.curvature = link.typical * (self.features**2).sum(axis=0)
         precision = np.asarray(prior_precision, np.float64)
         self.prior_mean = np.broadcast_to(np.asarray(prior_mean, np.float64), (self.dimension,)).copy()
@@ -74,8 +77,33 @@ class Regression(SumDensity):
         return found
 
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
-        """Slope u' of each of S data, (n, S): `gradients` are these times the features."""
+        """See `SumDensity.slopes`: u', a number a datum, (n, S, 1); `gradients` are these times the features."""
         found: Float64 = self.link.slope(theta @ self.features[index].T, self.responses[index], self.link.shape)
+        return found[:, :, None]
+
+    @property
+    def width(self) -> int:
+        """See `SumDensity.width`."""
+        return 1
+
+    def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
+        """See `SumDensity.spread`."""
+        found: Float64 = slopes * self.features[index]
+        return found
+
+    def total(self, slopes: Float64) -> Float64:
+        """See `SumDensity.total`; no gradient of a datum is formed."""
+        found: Float64 = slopes[:, :, 0] @ self.features
+        return found
+
+    def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
+        """See `SumDensity.lengths`."""
+        found: Float64 = np.abs(slopes[:, :, 0]) * np.sqrt(self.squares[index])
+        return found
+
+    def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
+        """See `SumDensity.stiffness`: abs(u'') times the square of the length of x_i."""
+        found: Float64 = np.abs(self.curvatures(theta, index)) * self.squares[index]
         return found
 
     def curvatures(self, theta: Float64, index: Data = ALL) -> Float64:
@@ -85,11 +113,11 @@ class Regression(SumDensity):
 
     def gradients(self, theta: Float64, index: Data = ALL) -> Float64:
         """See `SumDensity.gradients`."""
-        return self.slopes(theta, index)[:, :, None] * self.features[index]
+        return self.spread(self.slopes(theta, index), index)
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """See `dsgmcmc.targets.density.Density.gradient`; no gradient of a datum is formed."""
-        found: Float64 = self.slopes(theta, data) @ self.features[data]
+        found: Float64 = self.slopes(theta, data)[:, :, 0] @ self.features[data]
         return found
 
     def hessian(self, theta: Float64) -> Float64:
@@ -102,7 +130,7 @@ class Regression(SumDensity):
     @property
     def smoothness(self) -> Float64:
         """See `SumDensity.smoothness`: sup abs(u'') times the square of the length of x_i."""
-        found: Float64 = self.link.suprema[1] * (self.features**2).sum(axis=1)
+        found: Float64 = self.link.suprema[1] * self.squares
         return found
 
     def bounds(self, order: int) -> Float64:

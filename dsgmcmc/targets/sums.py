@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
 from dsgmcmc.errors import InputError
 from dsgmcmc.targets.density import ALL, Data, prior_energy
 from dsgmcmc.types import Float64
@@ -62,6 +64,35 @@ class SumDensity(ABC):
         offset, precision = theta - self.prior_mean, self.prior_precision
         found: Float64 = offset @ precision if precision.ndim == 2 else offset * precision
         return found
+
+    # ------------------------------------------------------------------ gradients as estimators keep them
+
+    @property
+    def width(self) -> int:
+        """Numbers W by which a gradient of a datum is kept: D, or fewer where its direction is known."""
+        return self.dimension
+
+    def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
+        """`gradients` as they are kept, (n, S, W)."""
+        return self.gradients(theta, index)
+
+    def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
+        """Gradients (n, S, D) of what is kept of them, (n, S, W)."""
+        return slopes
+
+    def total(self, slopes: Float64) -> Float64:
+        """Sum over all data of the gradients that are kept, (n, D) of (n, N, W)."""
+        found: Float64 = self.spread(slopes).sum(axis=1)
+        return found
+
+    def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
+        """Lengths of the gradients that are kept, (n, S)."""
+        found: Float64 = np.linalg.norm(self.spread(slopes, index), axis=2)
+        return found
+
+    def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
+        """Lipschitz constants of the gradients of U_i about theta, (n, S); `smoothness`, if no more is known."""
+        return np.broadcast_to(self.smoothness[index], (len(theta), len(self.smoothness[index])))
 
     @property
     def smoothness(self) -> Float64:

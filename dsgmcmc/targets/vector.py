@@ -166,6 +166,10 @@ class VectorTarget:
         """See `Target.second_moments`: the curvature that the density gives, which is a diagonal."""
         return unpack(pack(finish({Factor.W: np.diag(self.density.curvature / self.n_data)}), result), result)
 
+    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
+        """See `Target.own_squares`: the curvature that the density gives."""
+        self.block[out][:] = self.density.curvature @ axes[Factor.W] ** 2
+
     def sum(
         self,
         partials: Mapping[ParameterBlock, Named],

@@ -34,6 +34,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("sghmc", {"metric": "kronecker", "refresh": 3}),
     ("sgnht", {"thermostat": "scalar", "metric": "identity"}),
     ("sgnht", {"thermostat": "element"}),
+    ("hamcmc", {"metric": "fisher", "memory": 3}),
     ("sgnht", {"thermostat": "scalar", "gradient": "control-variate", "anchor_every": 1}),
 ]
 
@@ -108,6 +109,21 @@ def test_features(comm: MPI.Comm, together, described: Path, mpi_tmp_path: Path,
     sweep = 1 if sampler == "baoab" else BASE["grid"]
     settings |= {"iterations": 23 * sweep, "thin": sweep}
     compare(comm, together, described, mpi_tmp_path, settings, [14 * sweep + sweep // 2, 23 * sweep])
+
+
+@pytest.mark.parametrize(
+    ("sampler", "settings"),
+    [
+        ("baoab", {"row_scales": "both", "noise": "both", "implicit_features": "both"}),
+        ("psgld", {"row_scales": "item", "prior": "normal-wishart"}),
+        ("gibbs", {"row_scales": "user"}),
+    ],
+)
+def test_row_scales(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, settings: dict[str, Any]
+) -> None:
+    """Scales and nu are drawn from ordered sums, from home and from where parts have left the columns."""
+    compare(comm, together, data, mpi_tmp_path, settings_of(sampler, **settings), [7, 17])
 
 
 @pytest.mark.parametrize(("sampler", "section"), SETTINGS)

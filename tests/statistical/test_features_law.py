@@ -1,4 +1,4 @@
-"""Features of rows and columns: the chain has the law that a plain Gibbs sampler of the same model has."""
+"""Features of rows and columns, and row scales: the chain has the law that a plain Gibbs sampler of the model has."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ def made(tmp_path_factory):
     sides = {"rows": features(rng, ROWS), "cols": features(rng, COLUMNS)}
     dense = [scipy.sparse.csr_matrix((f.values, f.indices, f.indptr)).toarray() for f in sides.values()]
     theta = [x @ rng.normal(0, 0.7, (4, RANK + 1)) + rng.normal(0, 0.4, (len(x), RANK + 1)) for x in dense]
+    for rows in theta:
+        rows[6] += 2.0  # far out
     eta = theta[0][:, :RANK] @ theta[1][:, :RANK].T + theta[0][:, RANK:] + theta[1][:, RANK]
     seen = rng.random(eta.shape) < 0.5
     seen[:5], seen[:, :3] = False, False
@@ -58,7 +60,7 @@ def made(tmp_path_factory):
     return path, dense, seen, x
 
 
-def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
+def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.ndarray, scaled: bool):
     """Draws of what does not depend on the rotation of the factors."""
     with open_ratings(path) as ratings:
         mean = ratings.mean
@@ -68,16 +70,21 @@ def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.nda
         known = np.abs(each).sum(axis=1, keepdims=True) > 0
         centred = known * (each - each[known[:, 0]].mean(axis=0))
         start = np.random.default_rng(1).normal(0, 0.1, (len(each), RANK + 1))
-        sides.append(Side(centred, GROUPS, start, zeros, zeros + 1, np.zeros((4, RANK + 1)), np.ones(2)))
+        prior = (zeros, zeros + 1, np.zeros((4, RANK + 1)), np.ones(2), np.ones(len(each)))
+        sides.append(Side(centred, GROUPS, start, *prior, nu=8.0 if scaled else None))
     kept = []
     for _ in gibbs((sides[0], sides[1]), seen, seen * (x - mean), TAU, GIBBS_SWEEPS):
-        kept.append([summary(side.theta, side.effects, side.strength) for side in sides])
+        kept.append([summary(side.theta, side.effects, side.strength, side.scale, side.nu) for side in sides])
     return gathered(kept)
 
 
-def summary(theta: np.ndarray, effects: np.ndarray, strength: np.ndarray) -> dict[str, np.ndarray]:
-    """Of one side: effects on the bias, log beta, biases of three rows without ratings and of one without features."""
-    return {"effects": effects[:, -1].copy(), "strength": np.log(strength), "cold": theta[[0, 1, 2, -1], -1].copy()}
+def summary(theta, effects, strength, scale, nu) -> dict[str, np.ndarray]:
+    """Of one side: effects on the bias, log beta, biases of three rows without ratings and of one without features.
+
+    With scales also log s of a row without ratings, of one far out and of another, and log nu.
+    """
+    found = {"effects": effects[:, -1].copy(), "strength": np.log(strength), "cold": theta[[0, 1, 2, -1], -1].copy()}
+    return found if nu is None else found | {"scale": np.log(scale[[0, 6, 9]]), "nu": np.log(np.atleast_1d(nu))}
 
 
 def gathered(kept: list[list[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
@@ -86,13 +93,14 @@ def gathered(kept: list[list[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
     return {f"{side} {name}": np.array([draw[side][name] for draw in kept]) for side in (0, 1) for name in kept[0][0]}
 
 
-def ours(path: Path) -> dict[str, np.ndarray]:
+def ours(path: Path, scaled: bool) -> dict[str, np.ndarray]:
     """The same draws of the sampler, every other sweep."""
     settings = {
         "rank": RANK,
         "standardise": False,
         "noise_precision": TAU,
         "grid": 2,
+        "row_scales": "both" if scaled else "no",
         "sampler": {"name": "baoab", "step_size": 0.2},
     }
     config = RunConfig.of(settings).resolved()
@@ -111,20 +119,23 @@ def ours(path: Path) -> dict[str, np.ndarray]:
         found = target.parameters()
         kept.append([])
         for factor in Factor:
-            theta = np.concatenate([block["theta"] for block in target.blocks() if block.factor == factor])
+            blocks = [block for block in target.blocks() if block.factor == factor]
+            theta = np.concatenate([block["theta"] for block in blocks])
+            scale = np.concatenate([block.row("row_scale") for block in blocks]) if scaled else None
             of_factor = (found[f"{factor.name}.features.{name}"] for name in ("effects", "strength"))
-            kept[-1].append(summary(theta, *of_factor))
+            kept[-1].append(summary(theta, *of_factor, scale, found.get(f"{factor.name}.row_nu")))
     return gathered(kept)
 
 
-def test_features_have_the_law_of_gibbs(made):
-    """Means and sds of B's biases, of log beta, and of the biases of rows without ratings, agree.
+@pytest.mark.parametrize("scaled", [False, True], ids=["normal rows", "row scales"])
+def test_features_have_the_law_of_gibbs(made, scaled):
+    """Means and sds of B's biases, of log beta, of the biases of rows without ratings, and of scales and nu, agree.
 
     Means within 0.35 sds and sds within 25 %: the slowest of these have some 100 independent draws in each chain, which
     know a mean to 0.1 sds and an sd to 7 %; with 20 numbers 2.5 times the error of a difference.
     """
     path, dense, seen, x = made
-    exact, found = numpy_gibbs(path, dense, seen, x), ours(path)
+    exact, found = numpy_gibbs(path, dense, seen, x, scaled), ours(path, scaled)
     for name, draws in found.items():
         theirs = exact[name]
         assert draws.mean(axis=0) == pytest.approx(theirs.mean(axis=0), abs=0.35 * theirs.std(axis=0).min()), name

@@ -152,6 +152,13 @@ def test_n_jobs_starts_mpirun_and_changes_nothing(ratings, model):
     np.testing.assert_array_equal(both.predict(pairs), model.predict(pairs))
 
 
+def test_progress_is_shown_where_python_writes(ratings, capsys):
+    """A notebook's standard error is Python's, not that of the process that samples."""
+    i, j, x = ratings
+    BPMF(**SHORT, verbose=True).fit(np.column_stack([i, j]), x)
+    assert "iteration 80/80" in capsys.readouterr().err
+
+
 def test_comm_samples_in_this_process(ratings, model, tmp_path):
     """Under mpirun there are processes already; here there is one."""
     i, j, x = ratings

@@ -16,8 +16,16 @@ from typer.testing import CliRunner
 from dsgmcmc.cli.app import app
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
-EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "tutorial.md"]
+PAGES = sorted(DOCS.rglob("*.md"))
+#: Of the experiments of papers, the forms that take seconds.
+QUICK = {
+    script
+    for page in DOCS.glob("papers/*.md")
+    for script in re.findall(
+        r"^    python (tests/benchmarks/\w+\.py) --quick", page.read_text(encoding="utf-8"), re.MULTILINE
+    )
+}
+EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "serving.md", "tutorial.md"]
 ELSEWHERE = ["own-target.md"]  # in a test of its own, under mpirun
 
 
@@ -34,6 +42,12 @@ def test_examples_run(name, tmp_path):
     script = tmp_path / "page.py"
     script.write_text(f"import os\nos.chdir({str(tmp_path)!r})\n{code}", encoding="utf-8")
     run(sys.executable, "-W", "error", script).expect(0)
+
+
+@pytest.mark.parametrize("script", sorted(QUICK))
+def test_experiments_of_papers_run(script):
+    """In their quick form, as the page has it: the figures can be made again."""
+    assert "|" in run(sys.executable, DOCS.parent / script, "--quick").expect(0).out
 
 
 def test_the_python_of_the_readme_runs(tmp_path):
@@ -99,13 +113,17 @@ def test_links_lead_somewhere(page):
 
 def test_every_page_is_on_the_index():
     """A page that no page points to is not found."""
-    linked = set(re.findall(r"\]\((\w[\w-]*\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8")))
-    assert linked == {page.name for page in PAGES} - {"index.md"}
+    linked = set(re.findall(r"\]\((\w[\w/-]*\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8")))
+    pages = {str(page.relative_to(DOCS)) for page in PAGES}
+    assert linked == pages - {"index.md"}
+    nav = re.findall(r"^ +- ([\w/-]+\.md)$", (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(nav) == sorted(pages)
 
 
-def test_the_reference_is_that_of_the_docstrings():
-    """Out of date? Run `python docs/reference.py`."""
-    spec = importlib.util.spec_from_file_location("reference", DOCS / "reference.py")
+@pytest.mark.parametrize(("script", "page"), [("reference", "api.md"), ("settings", "settings.md")])
+def test_generated_pages_are_up_to_date(script, page):
+    """Out of date? Run `python docs/reference.py` and `python docs/settings.py`."""
+    spec = importlib.util.spec_from_file_location(script, DOCS / f"{script}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.reference() == (DOCS / "api.md").read_text(encoding="utf-8")
+    assert getattr(module, script)() == (DOCS / page).read_text(encoding="utf-8")

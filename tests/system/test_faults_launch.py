@@ -31,7 +31,7 @@ def command(data: Path, out: Path, processes: int | None, *more: str, **settings
     ("launcher", "refused"),
     [
         ({"SLURM_STEP_NUM_TASKS": "4"}, "SLURM_STEP_NUM_TASKS=4"),  # a bare srun, which starts singletons
-        ({"PMI_SIZE": "2", "PMI_RANK": "1"}, "PMI_SIZE=2"),  # the mpirun of MPICH
+        ({"PMI_SIZE": "2", "PMI_RANK": "0"}, "PMI_SIZE=2"),  # the mpirun of MPICH
         ({"OMPI_COMM_WORLD_SIZE": "3"}, "OMPI_COMM_WORLD_SIZE=3"),  # an Open MPI that is not the linked one
         ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "8"}, ""),  # mpirun -n 1 in a batch script
     ],
@@ -42,6 +42,9 @@ def test_singletons_are_refused(data: Path, tmp_path: Path, launcher: dict[str, 
     assert refused in result.err
     assert ("do not fit" in result.err) == bool(refused)
     assert (tmp_path / "run").exists() == (not refused)
+    if "OMPI_COMM_WORLD_SIZE" in launcher and refused:  # the first of them says it, for all
+        second = run(*command(data, tmp_path / "run", None), env={**launcher, "OMPI_COMM_WORLD_RANK": "1"}).expect(2)
+        assert second.err == ""
 
 
 def test_another_mpirun_than_the_linked_library_s(data: Path, tmp_path: Path) -> None:

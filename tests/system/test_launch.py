@@ -32,7 +32,8 @@ def test_scripts_are_free_of_known_mistakes():
 def checkout(tmp_path) -> Path:
     """A copy of what the scripts need, so that what they make (runs, downloads) is not made in the repository."""
     folder = tmp_path / "check out"  # with a space, as in many home directories
-    shutil.copytree(ROOT / "launch", folder / "launch")
+    for name in ("launch", ".ci"):
+        shutil.copytree(ROOT / name, folder / name)
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
 

@@ -126,7 +126,15 @@ def test_the_page_has_what_it_promises(page):
     text = page.read_text(encoding="utf-8")
     sections = re.findall(r"<h2>(.*?)</h2>", text)
     assert sections == [
-        *("Error while sampling", "Traces", "Convergence", "Calibration", "Residuals", "Where the error is"),
+        *(
+            "Differences",
+            "Error while sampling",
+            "Traces",
+            "Convergence",
+            "Calibration",
+            "Residuals",
+            "Where the error is",
+        ),
         *("Time and communication", "Configuration", "Words"),
     ]
     for needed in (
@@ -138,6 +146,12 @@ def test_the_page_has_what_it_promises(page):
         *HEAD,
     ):
         assert needed in text
+    row = re.search(r"<th>less a</th>.*?<td>b</td>(.*?)</tr>", text, flags=re.DOTALL).group(1)
+    cells = re.findall(r"<td>([+-][\d.]+) ± ([\d.]+)</td>", row)
+    assert len(cells) >= 4
+    rmse = [float(value) for value in re.findall(r"<b>([\d.]+)</b><span>RMSE of the posterior mean", text)]
+    assert float(cells[0][0]) == pytest.approx(rmse[1] - rmse[0], abs=2e-4)
+    assert all(0 < float(half) < 1 for _, half in cells)
     assert re.search(r'<td>sampler.name</td><td class="differs">baoab</td><td class="differs">psgld</td>', text)
     assert "nan" not in re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL).replace("nand", "")
 

@@ -46,6 +46,7 @@ class Format(StrEnum):
     csv = "csv"
     tsv = "tsv"
     dat = "dat"
+    jsonl = "jsonl"
     parquet = "parquet"
     mtx = "mtx"
     npz = "npz"
@@ -63,7 +64,7 @@ def prepare(
         Format | None,
         typer.Option(
             help="How RATINGS are written; detected by default. text: delimiter detected; csv: comma; "
-            "tsv: tab; dat: '::'; mtx: MatrixMarket; npz: SciPy sparse."
+            "tsv: tab; dat: '::'; jsonl: an object a line; mtx: MatrixMarket; npz: SciPy sparse."
         ),
     ] = None,
     columns: Annotated[

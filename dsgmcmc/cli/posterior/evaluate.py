@@ -45,7 +45,7 @@ def evaluate(
     if as_json:
         print(json.dumps(found, indent=1))
         return
-    title = f"{found['users']:,} users, {at} items each, liked: {found['liked']:g} or more"
+    title = f"{found['users']:,} user{'s' * (found['users'] > 1)}, {at} items each, liked: {found['liked']:g} or more"
     table = Table(title=title, title_justify="left", box=None)
     for heading in ("rank by", "NDCG", "precision", "recall", "MRR", "coverage", "novelty"):  # in the order of MEASURES
         table.add_column(heading, justify="left" if heading == "rank by" else "right")

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest.columns import CLICKS
 from dsgmcmc.data.ingest.complaints import SHOWN
 from dsgmcmc.data.ingest.load import scalar
-from dsgmcmc.data.ingest.sources import CLICKS
 from dsgmcmc.data.ratings import MAX_ID_BYTES, MAX_SIDE
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Int64

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import glob
 import gzip
+import shutil
+import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.ingest.complaints import bad_row, complain_of_rows, complain_of_text
-from dsgmcmc.data.ingest.sources import Source
+from dsgmcmc.data.ingest.sources import Source, unpacked
 from dsgmcmc.errors import InputError
 
 _ENTRIES = 2_000_000  # of an .npz at a time
@@ -38,18 +42,14 @@ def load(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> N
         values: their number and the first five with line numbers.
     """
     before = scalar(connection, "SELECT count(*) FROM raw")
-    if source.gzipped:
+    if source.packed == "gzip":
         _check_gzip(source.path)
     try:
         if source.kind == "npz":
             _load_npz(connection, source, test)
         else:
-            selection = {"text": _text, "parquet": _parquet, "mtx": _matrix_market}[source.kind](source)
-            connection.execute(
-                "INSERT INTO raw SELECT user_id, item_id, try_cast(rating AS FLOAT), "
-                f"{_time(source)}, {test} FROM ({selection})",
-                [glob.escape(str(source.path.absolute()))],
-            )
+            with _readable(source) as path:
+                _insert(connection, source, path, test)
     except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.IOException) as error:
         if isinstance(error, duckdb.IOException) and source.path.name not in str(error):
             raise  # not of this file: spilling failed
@@ -63,6 +63,45 @@ def load(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> N
         raise InputError(f"{source.path} has {'a header but ' if source.header else ''}no ratings")
     if source.kind == "mtx":
         _check_declared(connection, source, before, n)
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, source: Source, path: Path, test: bool) -> None:
+    selection = {"text": _text, "json": _json, "parquet": _parquet, "mtx": _matrix_market}[source.kind](source)
+    connection.execute(
+        "INSERT INTO raw SELECT user_id, item_id, try_cast(rating AS FLOAT), "
+        f"{_time(source)}, {test} FROM ({selection})",
+        [glob.escape(str(path.absolute()))],
+    )
+
+
+@contextmanager
+def _readable(source: Source) -> Iterator[Path]:
+    """Give a file that DuckDB reads, which bzip2 it does not: unpacked beside the others that are temporary."""
+    if source.packed != "bzip2":
+        yield source.path
+        return
+    with tempfile.NamedTemporaryFile(prefix="dsgmcmc-", suffix=source.path.stem) as file:
+        try:
+            with unpacked(source.path, source.packed) as packed:
+                shutil.copyfileobj(packed, file)
+        except (OSError, EOFError) as error:
+            raise InputError(f"{source.path} is not a whole bzip2 file: {error}") from error
+        file.flush()
+        yield Path(file.name)
+
+
+def _json(source: Source) -> str:
+    names = [source.names[k].replace("'", "''") for k in source.columns.values()]
+    columns = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
+    return (
+        f"SELECT {_columns(source, list(source.names))} FROM read_json(?, format = 'newline_delimited', "
+        f"columns = {{{columns}}}, compression = '{_compression(source)}')"
+    )
+
+
+def _compression(source: Source) -> str:
+    """How DuckDB unpacks a file as it reads."""
+    return "gzip" if source.packed == "gzip" else "none"
 
 
 def _check_gzip(path: Path) -> None:
@@ -97,7 +136,7 @@ def _text(source: Source) -> str:
         f"SELECT {_columns(source, names)} FROM read_csv(?, auto_detect = false, header = false, "
         f"skip = {source.skip}, columns = {{{kinds}}}, delim = '{source.delimiter}', "
         f"quote = '{source.quote}', escape = '{source.quote}', store_rejects = true, "
-        f"compression = '{'gzip' if source.gzipped else 'none'}')"
+        f"compression = '{_compression(source)}')"
     )
 
 
@@ -122,7 +161,7 @@ def _matrix_market(source: Source) -> str:
     rating = "CASE WHEN len(f) = 2 THEN 1 END" if pattern else "CASE WHEN len(f) = 3 THEN f[3] END"
     lines = (
         f"read_csv(?, auto_detect = false, header = false, skip = {skip}, columns = {{'line': 'VARCHAR'}}, "
-        f"delim = chr(1), quote = '', escape = '', compression = '{'gzip' if source.gzipped else 'none'}')"
+        f"delim = chr(1), quote = '', escape = '', compression = '{_compression(source)}')"
     )
     return (
         f"SELECT {_index('f[1]')} AS user_id, {_index('f[2]')} AS item_id, "

@@ -13,10 +13,11 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.ingest import arrange
+from dsgmcmc.data.ingest.columns import parse_columns
 from dsgmcmc.data.ingest.features import Description, Encoded, check_kinds, encode, load_description
 from dsgmcmc.data.ingest.files import find_files
 from dsgmcmc.data.ingest.load import create_raw, load, scalar
-from dsgmcmc.data.ingest.sources import inspect, parse_columns
+from dsgmcmc.data.ingest.sources import inspect
 from dsgmcmc.data.ratings import PARTS, SIDES, RatingsWriter, open_ratings, row_slabs
 from dsgmcmc.data.session import Report, Watch, default_memory, open_session
 from dsgmcmc.errors import InputError

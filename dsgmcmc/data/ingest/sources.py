@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import csv
 import glob
 import gzip
+import io
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from dsgmcmc.data.ingest.columns import assign_columns
 from dsgmcmc.data.ingest.files import SUFFIXES, suffix_of
 from dsgmcmc.errors import InputError
 
-Kind = Literal["text", "parquet", "mtx", "npz"]
+Kind = Literal["text", "json", "parquet", "mtx", "npz"]
 
 # --format: the kind, and for text the delimiter (None: detected)
 FORMATS: dict[str, tuple[Kind, str | None]] = {
@@ -22,6 +26,7 @@ FORMATS: dict[str, tuple[Kind, str | None]] = {
     "csv": ("text", ","),
     "tsv": ("text", "\t"),
     "dat": ("text", "::"),
+    "jsonl": ("json", None),
     "parquet": ("parquet", None),
     "mtx": ("mtx", None),
     "npz": ("npz", None),
@@ -36,21 +41,6 @@ _MAGIC = {
     b"\x89HDF": "an HDF5 file: prepare reads text, Parquet, MatrixMarket and .npz",
     b"PAR1": "a Parquet file: give --format parquet",
 }
-# what other people call the columns, compared in lower case without punctuation
-NAMES: dict[str, tuple[str, ...]] = {
-    "user": ("user", "userid", "uid", "reviewerid", "customerid", "row", "rowid"),
-    "item": (
-        *("item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "parentasin", "isbn"),
-        *("bookid", "songid", "trackid", "artistid", "businessid", "gameid", "animeid", "col", "column"),
-    ),
-    "rating": (
-        *("rating", "ratings", "score", "stars", "value", "overall", "bookrating"),
-        *("count", "counts", "clicks", "plays", "purchases", "quantity"),
-    ),
-    "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "ts"),
-}
-ROLES = tuple(NAMES)
-CLICKS = "of clicks, which have no ratings, name the others alone: --columns user=NAME,item=NAME"
 
 
 @dataclass(frozen=True)
@@ -60,14 +50,16 @@ class Source:
     Attributes
     ----------
     path : Path
-    kind : {"text", "parquet", "mtx", "npz"}
+    kind : {"text", "json", "parquet", "mtx", "npz"}
     columns : dict of str to int
         Position, from 0, of the columns "user", "item", "rating" and, if wanted, "timestamp". Without "rating" all
         ratings are 1.
     width : int
         Number of columns of the file.
-    delimiter, header, gzipped
-        For text; for MatrixMarket only `gzipped`.
+    delimiter, header
+        For text.
+    packed : {"", "gzip", "bzip2"}
+        How text, JSON lines or MatrixMarket are compressed.
     skip : int
         For text, number of lines before the first rating.
     names : tuple of str
@@ -80,7 +72,7 @@ class Source:
     width: int = 3
     delimiter: str = ","
     header: bool = False
-    gzipped: bool = False
+    packed: str = ""
     skip: int = 0
     names: tuple[str, ...] = ()
 
@@ -100,20 +92,13 @@ class Source:
 
     def open(self) -> IO[str]:
         """Open as text, decompressed, without its byte order mark."""
-        if self.gzipped:
-            return gzip.open(self.path, "rt", encoding="utf-8-sig", errors="replace", newline="")
-        return self.path.open("rt", encoding="utf-8-sig", errors="replace", newline="")
+        file = unpacked(self.path, self.packed) if self.packed else self.path.open("rb")
+        return io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
 
 
-def parse_columns(text: str | None) -> dict[str, str]:
-    """Parse ``user=U,item=I[,rating=R][,timestamp=T]``; U is a name in the header or a position from 1."""
-    if text is None:
-        return {}
-    pairs = [(role.strip(), name.strip()) for role, _, name in (part.partition("=") for part in text.split(","))]
-    roles = {role for role, name in pairs if name}
-    if len(roles) < len(pairs) or not {"user", "item"} <= roles <= set(ROLES):
-        raise InputError(f"--columns {text}: expected user=NAME,item=NAME[,rating=NAME][,timestamp=NAME]")
-    return dict(pairs)
+def unpacked(path: Path, packed: str) -> bz2.BZ2File | gzip.GzipFile:
+    """Open what was compressed with "gzip" or "bzip2"."""
+    return bz2.open(path) if packed == "bzip2" else gzip.open(path)
 
 
 def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: bool) -> Source:
@@ -152,11 +137,13 @@ def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: 
         if head[:2] != b"PK":
             raise InputError(f"{path} is not an .npz file")
         return Source(path, kind, _fixed(path, columns, timestamp))
-    gzipped = head[:2] == b"\x1f\x8b"
-    text = decode_head(path, head, gzipped)
+    packed = packed_how(head)
+    text = decode_head(path, head, packed)
     if kind == "mtx":
-        return Source(path, kind, _fixed(path, columns, timestamp), gzipped=gzipped)
-    return _inspect_text(path, text, delimiter, columns, timestamp, gzipped)
+        return Source(path, kind, _fixed(path, columns, timestamp), packed=packed)
+    if kind == "json":
+        return _inspect_json(path, text, columns, timestamp, packed)
+    return _inspect_text(path, text, delimiter, columns, timestamp, packed)
 
 
 def read_head(path: Path) -> bytes:
@@ -171,14 +158,20 @@ def read_head(path: Path) -> bytes:
     return head
 
 
-def decode_head(path: Path, head: bytes, gzipped: bool) -> str:
+def packed_how(head: bytes) -> str:
+    """How a file that begins so is compressed: "gzip", "bzip2" or "" for not."""
+    magic = {"gzip": b"\x1f\x8b", "bzip2": b"BZh"}
+    return next((name for name, start in magic.items() if head.startswith(start)), "")
+
+
+def decode_head(path: Path, head: bytes, packed: str) -> str:
     """Return the beginning of a text file; refuse what is no text."""
-    if gzipped:
+    if packed:
         try:
-            with gzip.open(path) as file:
+            with unpacked(path, packed) as file:
                 head = file.read(_SAMPLE)
         except (OSError, EOFError) as error:
-            raise InputError(f"{path} is not a whole gzip file: {error}") from error
+            raise InputError(f"{path} is not a whole {packed} file: {error}") from error
     for magic, what in _MAGIC.items():
         if head.startswith(magic):
             raise InputError(f"{path} is {what}")
@@ -206,7 +199,7 @@ def _fixed(path: Path, columns: dict[str, str], timestamp: bool) -> dict[str, in
 
 
 def _inspect_text(
-    path: Path, text: str, delimiter: str | None, columns: dict[str, str], timestamp: bool, gzipped: bool
+    path: Path, text: str, delimiter: str | None, columns: dict[str, str], timestamp: bool, packed: str
 ) -> Source:
     every = re.split(r"\r\n|\n|\r", text)
     lines = [line for line in every if line.strip()]
@@ -221,9 +214,25 @@ def _inspect_text(
     first = split_line(lines[0], delimiter)
     header = not any(_is_number(field) for field in first)
     names = [field.strip() for field in first] if header else None
-    found = _assign(path, names, len(first), columns, timestamp)
+    found = assign_columns(path, names, len(first), columns, timestamp)
     skip = every.index(lines[0]) + 1 if header else comments
-    return Source(path, "text", found, len(first), delimiter, header, gzipped, skip, tuple(names or ()))
+    return Source(path, "text", found, len(first), delimiter, header, packed, skip, tuple(names or ()))
+
+
+def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: bool, packed: str) -> Source:
+    """Look at the first line of JSON lines: an object, whose keys are the columns."""
+    first = next(line for line in text.splitlines() if line.strip())
+    try:
+        record = json.loads(first)
+        names = list(record.keys())
+    except (ValueError, AttributeError) as error:
+        raise InputError(
+            f"{path}, line 1: expected JSON lines, an object on each such as "
+            f'{{"user": 1, "item": 2, "rating": 3}}; found {first[:60]!r}'
+        ) from error
+    return Source(
+        path, "json", assign_columns(path, names, len(names), columns, timestamp), packed=packed, names=tuple(names)
+    )
 
 
 def split_line(line: str, delimiter: str) -> list[str]:
@@ -259,43 +268,5 @@ def _inspect_parquet(path: Path, columns: dict[str, str], timestamp: bool) -> So
             names = rows.columns
     except duckdb.Error as error:
         raise InputError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
-    found = _assign(path, names, len(names), columns, timestamp)
+    found = assign_columns(path, names, len(names), columns, timestamp)
     return Source(path, "parquet", found, len(names), names=tuple(names))
-
-
-def _assign(
-    path: Path, names: list[str] | None, width: int, columns: dict[str, str], timestamp: bool
-) -> dict[str, int]:
-    """Find the position of each role among the columns `names` (None: the file has no header)."""
-    roles = ROLES if timestamp else ROLES[:3]
-    clicks = "rating" not in columns if columns else names is None and width == 2
-    found: dict[str, int] = {}
-    for role, name in columns.items():
-        if names is not None and name in names:
-            found[role] = names.index(name)
-        elif name.isdecimal() and 1 <= int(name) <= width:
-            found[role] = int(name) - 1
-        else:
-            have = f"columns {', '.join(names)}" if names else f"{width} columns without a header"
-            raise InputError(f"{path} has {have}, and no {name!r} that --columns names as {role}")
-    if names is not None:
-        plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
-        if not columns and not set(plain) - {name for role in ROLES if role != "rating" for name in NAMES[role]}:
-            clicks = True  # there is nothing else that could be a rating
-        for role in roles:
-            matches = [k for known in NAMES[role] for k, name in enumerate(plain) if name == known]
-            if role not in found and matches and not (clicks and role == "rating"):
-                found[role] = matches[0]
-    elif not columns:
-        found = {role: k for k, role in enumerate(roles) if k < width}
-    have = f"columns {', '.join(names)}" if names is not None else f"{width} columns, no header"
-    roles = tuple(role for role in roles if not (clicks and role == "rating"))
-    missing = [role for role in roles if role not in found]
-    options = "--columns user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
-    if missing == ["rating"]:
-        raise InputError(f"{path} has no rating column ({have}); name it with {options}, or {CLICKS}")
-    if missing:
-        raise InputError(f"{path}: cannot tell which column is {', '.join(missing)} ({have}); use {options}")
-    if len({found[role] for role in roles}) < len(roles):
-        raise InputError(f"{path}: --columns names one column twice")
-    return {role: found[role] for role in roles}

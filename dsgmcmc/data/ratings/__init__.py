@@ -11,17 +11,20 @@ Format ``dsgmcmc-ratings``, version 1, or 2 where there are features, an HDF5 fi
 ``/rows/features``        ``indptr indices values``  int64, int32, float32: compressed sparse rows, one of each row
 ..                        ``names groups``           (F,) UTF-8 of fixed length, see `Features`
 ``/cols/features``                                   the same of columns; either side may have none
+``/checksums``            ``NAME``                   (pieces,) uint32 of each data set above, see `checksums`
 attributes                ``format version``         text is UTF-8 of fixed length
 ..                        ``I J nnz nnz_test``       sizes
 ..                        ``mean min max``           of the training ratings
 ..                        ``seed transposed``        of the shuffle and split; whether rows are items
 ..                        ``source source_sha256``   where the ratings came from
 ..                        ``content_sha256``         hash of all the arrays: the data's identity
+..                        ``seal``                   SHA-256 of the other attributes and the checksums
 ========================  =========================  ===========================================
 
 Rows and columns lie in a seeded random order, so that contiguous ranges of equal nnz are alike, and the
 rows are the longer side. The file knows nothing of grids or processes. Files come from other people: a
-reader checks everything that could be wrong before it allocates or indexes by it.
+reader checks everything that could be wrong before it allocates or indexes by it. Files without checksums and seal
+were made before there were any: what they hold is compared with its hash by ``dsgmcmc verify`` alone.
 """
 
 from dsgmcmc.data.ratings.features import SIDES, Features, Side

@@ -19,6 +19,54 @@ MAX_ID_BYTES = 1024
 Part = Literal["train", "test"]
 PARTS: tuple[Part, Part] = ("train", "test")
 
+#: Attributes of the file, each one scalar; ``seal`` comes on top.
+ATTRIBUTES: dict[str, type] = {
+    "format": str,
+    "version": int,
+    "I": int,
+    "J": int,
+    "nnz": int,
+    "nnz_test": int,
+    "mean": float,
+    "min": float,
+    "max": float,
+    "seed": int,
+    "transposed": bool,
+    "source": str,
+    "source_sha256": str,
+    "content_sha256": str,
+}
+
+
+def little_endian(array: Array) -> memoryview:
+    """Bytes of an array as they lie in the file."""
+    data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return data.view(np.uint8).data
+
+
+def read_attribute(attributes: Any, name: str, kind: type) -> Any:
+    """Read an attribute that must be a scalar of its type; text has a fixed length and is UTF-8.
+
+    Parameters
+    ----------
+    attributes : h5py.AttributeManager
+    name : str
+    kind : str, int, float or bool
+
+    Raises
+    ------
+    ValueError
+        If there is none, or it is something else.
+    """
+    if name not in attributes:
+        raise ValueError(f"it has no attribute {name!r}")
+    attribute = attributes.get_id(name)
+    scalar = {str: np.bytes_, bool: np.bool_, int: np.integer, float: np.floating}[kind]
+    if attribute.shape != () or not np.issubdtype(attribute.dtype, scalar):
+        raise ValueError(f"attribute {name!r} is not one {kind.__name__}")
+    value = attributes[name]
+    return value.decode() if kind is str else kind(value)
+
 
 class ContentHash:
     """SHA-256 over the arrays in a fixed order, however they were cut into slabs on the way."""
@@ -28,9 +76,8 @@ class ContentHash:
 
     def update(self, name: str, array: Array) -> None:
         """Append the little-endian bytes of `array` to the data set `name`."""
-        data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        part = self._parts.setdefault((name, data.dtype.str), hashlib.sha256())
-        part.update(data.view(np.uint8).data)
+        part = self._parts.setdefault((name, array.dtype.newbyteorder("<").str), hashlib.sha256())
+        part.update(little_endian(array))
 
     def hexdigest(self, version: int, n_rows: int, n_cols: int, transposed: bool) -> str:
         """Return the hash of everything seen."""

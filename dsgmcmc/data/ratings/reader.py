@@ -10,8 +10,10 @@ from typing import Any
 import h5py
 import numpy as np
 
+from dsgmcmc.data.ratings.checksums import CheckedDataset, pieces, seal
 from dsgmcmc.data.ratings.features import SIDES, Features, Side, StoredFeatures
 from dsgmcmc.data.ratings.format import (
+    ATTRIBUTES,
     FORMAT,
     MAX_ID_BYTES,
     MAX_SIDE,
@@ -21,34 +23,24 @@ from dsgmcmc.data.ratings.format import (
     ContentHash,
     Part,
     find_bad_cells,
+    read_attribute,
     row_slabs,
 )
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.hdf5 import check_size, plain_dataset
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt32
 
 _SLAB = 4_000_000  # entries per slab where a whole part is streamed
-
-_ATTRIBUTES: dict[str, type] = {
-    "format": str,
-    "version": int,
-    "I": int,
-    "J": int,
-    "nnz": int,
-    "nnz_test": int,
-    "mean": float,
-    "min": float,
-    "max": float,
-    "seed": int,
-    "transposed": bool,
-    "source": str,
-    "source_sha256": str,
-    "content_sha256": str,
-}
 
 
 class Ratings:
     """A ratings file, opened for reading and checked. Use as a context manager.
+
+    Parameters
+    ----------
+    path : path of the ratings file
+    checksums : bool, optional
+        Whether what is read is compared with its checksums, where the file has any.
 
     Attributes
     ----------
@@ -76,8 +68,10 @@ class Ratings:
         If `path` is not a ratings file of this version, or contradicts itself.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], checksums: bool = True) -> None:
         self.path = Path(path)
+        self._data: dict[str, CheckedDataset] = {}
+        self._sums: dict[str, UInt32] = {}
         if not self.path.is_file():
             reason = "is not a file" if self.path.exists() else "does not exist"
             raise InputError(f"{self.path} {reason}; make a ratings file with `dsgmcmc prepare`")
@@ -90,6 +84,7 @@ class Ratings:
                 raise self._wrong(f"it is not HDF5; if it holds ratings, {advice}") from error
             raise self._wrong(f"it cannot be opened as HDF5 ({error})") from error
         try:
+            self._sealed = checksums and "seal" in self._file.attrs
             self._check()
         except InputError:
             self._file.close()
@@ -112,6 +107,11 @@ class Ratings:
     def row_indptr(self) -> Int64:
         """(I+1,) int64: where each row's training ratings begin."""
         return self._indptr["train"]
+
+    @property
+    def test_indptr(self) -> Int64:
+        """(I+1,) int64: where each row's test ratings begin."""
+        return self._indptr["test"]
 
     @property
     def column_counts(self) -> Int64:
@@ -140,17 +140,34 @@ class Ratings:
         InputError
             If the file holds indices out of range or order, or values that are not finite.
         """
-        if not 0 <= start <= stop <= self.n_rows:
-            raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
-        indptr = self._indptr[part][start : stop + 1]
-        first, last = int(indptr[0]), int(indptr[-1])
+        first, last = self._cells(part, start, stop)
         indices = self._read(f"{part}/indices", first, last)
         values = self._read(f"{part}/values", first, last)
-        indptr = indptr - first
+        indptr = self._indptr[part][start : stop + 1] - first
         bad = find_bad_cells(indptr, indices, values, self.n_cols)
         if bad:
             raise self._wrong(f"/{part} has {bad} in rows {start} to {stop}")
         return indptr, indices, values
+
+    def columns(self, part: Part, start: int, stop: int) -> Int32:
+        """Columns of the ratings in rows `start` to `stop` of a part, to count by: (n,) int32.
+
+        They are in range, but not compared with their checksums: what is kept is read by `slab`.
+
+        Raises
+        ------
+        InputError
+            If the file holds indices out of range.
+        """
+        found = self._read(f"{part}/indices", *self._cells(part, start, stop), checked=False)
+        if len(found) and not 0 <= found.min() <= found.max() < self.n_cols:
+            raise self._wrong(f"/{part} has indices outside 0..{self.n_cols - 1} in rows {start} to {stop}")
+        return found
+
+    def _cells(self, part: Part, start: int, stop: int) -> tuple[int, int]:
+        if not 0 <= start <= stop <= self.n_rows:
+            raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
+        return int(self._indptr[part][start]), int(self._indptr[part][stop])
 
     def levels(self, most: int) -> Float64 | None:
         """Training ratings that there are, (R,) float64 in ascending order; None if there are more than `most`."""
@@ -199,7 +216,7 @@ class Ratings:
         if not np.array_equal(counts, self._column_counts):
             raise self._wrong("/train/column_counts is not the number of ratings of each column")
         for side in ("rows", "cols"):
-            for start in range(0, len(self._file[f"{side}/ids"]), _SLAB):
+            for start in range(0, len(self._data[f"{side}/ids"]), _SLAB):
                 content.update(f"{side}/ids", self._read(f"{side}/ids", start, start + _SLAB))
         for side, stored in self.features.items():
             whole = self.feature_slab(side, 0, len(stored.indptr) - 1)
@@ -211,15 +228,17 @@ class Ratings:
     def _wrong(self, what: str) -> InputError:
         return InputError(f"{self.path} is not a usable ratings file: {what}")
 
-    def _read(self, name: str, start: int, stop: int) -> Array:
+    def _read(self, name: str, start: int, stop: int, checked: bool = True) -> Array:
+        data, cells = self._data[name], slice(start, stop)
         try:
-            array: Array = self._file[name][start:stop]
+            return data[cells] if checked else data.plain(cells)
         except (OSError, RuntimeError) as error:
             raise self._wrong(f"/{name} cannot be read ({error})") from error
-        return array
+        except ValueError as error:
+            raise self._wrong(str(error)) from error
 
     def _ids(self, side: str) -> Array:
-        raw = self._read(f"{side}/ids", 0, len(self._file[f"{side}/ids"]))
+        raw = self._read(f"{side}/ids", 0, len(self._data[f"{side}/ids"]))
         if raw.dtype == np.int64:
             return raw
         try:
@@ -230,7 +249,7 @@ class Ratings:
     def _check(self) -> None:
         if "format" in self._file.attrs and self._file.attrs["format"] == "dsgmcmc-export":
             raise self._wrong("it is an export of a run, for other programs")
-        attributes = self._attributes()
+        attributes = {name: read_attribute(self._file.attrs, name, kind) for name, kind in ATTRIBUTES.items()}
         self._version = attributes["version"]
         if attributes["format"] != FORMAT or self._version not in (VERSION, VERSION_WITH_FEATURES):
             raise self._wrong(
@@ -252,15 +271,22 @@ class Ratings:
             raise self._wrong(f"min={self.minimum}, mean={self.mean}, max={self.maximum}")
         if len(self.digest) != 64:
             raise self._wrong("content_sha256 is not a SHA-256")
+        self._check_data()
+        if self._sealed and read_attribute(self._file.attrs, "seal", str) != seal(attributes, self._sums):
+            raise self._wrong("its attributes or checksums are not those that were written; prepare it again")
+
+    def _check_data(self) -> None:
         self._indptr: dict[str, Int64] = {}
         for part, nnz in zip(PARTS, (self.nnz, self.nnz_test), strict=True):
             self._dataset(f"{part}/indices", nnz, np.int32)
             self._dataset(f"{part}/values", nnz, np.float32)
-            indptr: Int64 = self._dataset(f"{part}/indptr", self.n_rows + 1, np.int64)[:]
+            self._dataset(f"{part}/indptr", self.n_rows + 1, np.int64)
+            indptr: Int64 = self._read(f"{part}/indptr", 0, self.n_rows + 1)
             if indptr[0] != 0 or indptr[-1] != nnz or (indptr[1:] < indptr[:-1]).any():
                 raise self._wrong(f"/{part}/indptr does not rise from 0 to {nnz}")
             self._indptr[part] = indptr
-        self._column_counts: Int64 = self._dataset("train/column_counts", self.n_cols, np.int64)[:]
+        self._dataset("train/column_counts", self.n_cols, np.int64)
+        self._column_counts: Int64 = self._read("train/column_counts", 0, self.n_cols)
         inside = (self._column_counts >= 0) & (self._column_counts <= self.nnz)  # so that no sum overflows
         if not inside.all() or int(self._column_counts.sum()) != self.nnz:
             raise self._wrong(f"/train/column_counts does not add up to {self.nnz}")
@@ -272,21 +298,15 @@ class Ratings:
         if self._version == VERSION_WITH_FEATURES and not self.features:
             raise self._wrong("its version promises features, and there are none")
 
-    def _attributes(self) -> dict[str, Any]:
-        """Read the attributes, each a scalar of its type; text has a fixed length and is UTF-8."""
-        found: dict[str, Any] = {}
-        for name, kind in _ATTRIBUTES.items():
-            if name not in self._file.attrs:
-                raise self._wrong(f"it has no attribute {name!r}")
-            attribute = self._file.attrs.get_id(name)
-            scalar = {str: np.bytes_, bool: np.bool_, int: np.integer, float: np.floating}[kind]
-            if attribute.shape != () or not np.issubdtype(attribute.dtype, scalar):
-                raise self._wrong(f"attribute {name!r} is not one {kind.__name__}")
-            value = self._file.attrs[name]
-            found[name] = value.decode() if kind is str else kind(value)
-        return found
+    def _dataset(self, name: str, length: int | None, dtype: type | None) -> CheckedDataset:
+        """Take a data set of (`length`,) `dtype` (None: any length, identifiers) into `_data`, and its checksums."""
+        data = self._plain(name, length, dtype)
+        if self._sealed:
+            self._sums[name] = self._plain(f"checksums/{name}", pieces(len(data)), np.uint32)[:]
+        self._data[name] = CheckedDataset(data, self._sums.get(name))
+        return self._data[name]
 
-    def _dataset(self, name: str, length: int | None, dtype: type | None) -> Any:
+    def _plain(self, name: str, length: int | None, dtype: type | None) -> Any:
         """Return a data set of (`length`,) `dtype` (None: any length, identifiers) that is stored in this file."""
         try:
             data = plain_dataset(self._file, name)
@@ -302,6 +322,6 @@ class Ratings:
         return data
 
 
-def open_ratings(path: str | os.PathLike[str]) -> Ratings:
+def open_ratings(path: str | os.PathLike[str], checksums: bool = True) -> Ratings:
     """Open a ratings file; see `Ratings`."""
-    return Ratings(path)
+    return Ratings(path, checksums)

@@ -17,8 +17,10 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.ratings.checksums import Checksums, pieces, seal
 from dsgmcmc.data.ratings.features import Features, Side
 from dsgmcmc.data.ratings.format import (
+    ATTRIBUTES,
     FORMAT,
     MAX_SIDE,
     PARTS,
@@ -97,6 +99,7 @@ class RatingsWriter:
             "source_sha256": source_sha256,
         }
         self._content = ContentHash()
+        self._checksums: dict[str, Checksums] = {}
         self._filled: dict[str, int] = {}
         self._column_counts = np.zeros(n_cols, dtype=np.int64)
         self._row_sums: list[Float64] = []
@@ -178,7 +181,12 @@ class RatingsWriter:
         more: Mapping[str, Array],
     ) -> None:
         """Create every data set and reserve the space of all, so that a full disk shows now."""
-        make = self._file.create_dataset
+
+        def make(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+            self._file.create_dataset(name, shape, dtype)
+            self._checksums[name] = Checksums()
+            self._file.create_dataset(f"checksums/{name}", (pieces(shape[0]),), np.uint32)
+
         for part, n in zip(PARTS, (nnz, nnz_test), strict=True):
             make(f"{part}/indptr", (n_rows + 1,), np.int64)
             make(f"{part}/indices", (n,), np.int32)
@@ -204,6 +212,7 @@ class RatingsWriter:
             with self._writing():
                 data[start : start + len(array)] = array
         self._content.update(name, array)
+        self._checksums[name].update(array)
         self._filled[name] = start + len(array)
 
     def _commit(self) -> None:
@@ -211,11 +220,16 @@ class RatingsWriter:
             if self._filled.get(name, 0) != len(self._file[name]):
                 raise ValueError(f"/{name} was declared with {len(self._file[name])} entries")
         self._file["train/column_counts"][:] = self._column_counts
+        self._checksums["train/column_counts"].update(self._column_counts)
         a = self._attributes
         a["mean"] = math.fsum(itertools.chain.from_iterable(self._row_sums)) / a["nnz"]
         a["min"], a["max"] = self._minimum, self._maximum
         a["content_sha256"] = self._content.hexdigest(a["version"], a["I"], a["J"], a["transposed"])
-        for name, value in a.items():
+        sums = {name: found.values() for name, found in self._checksums.items()}
+        for name, values in sums.items():
+            self._file[f"checksums/{name}"][:] = values
+        sealed = {name: kind(a[name]) for name, kind in ATTRIBUTES.items()}
+        for name, value in (*sealed.items(), ("seal", seal(sealed, sums))):
             text = value.encode() if isinstance(value, str) else None
             # text of fixed length: HDF5 hangs on some damaged files with text of variable length
             kind = None if text is None else h5py.string_dtype("utf-8", max(1, len(text)))

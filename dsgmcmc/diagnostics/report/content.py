@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +99,10 @@ def gather(run: Run, name: str) -> Content:
     settings = run.config
     summary |= {"reached": run.directory.reached(settings.chains), "iterations": settings.iterations}
     metrics: dict[int, dict[str, Float64]] = {}
-    lines = run.directory.metrics()
-    for chain in sorted({line["chain"] for line in lines}):
-        own = [line for line in lines if line["chain"] == chain]
-        metrics[chain] = {name: np.array([line.get(name, np.nan) for line in own], np.float64) for name in METRICS}
+    for chain, own in groupby(run.directory.metrics(), itemgetter("chain")):
+        rows = (tuple(np.nan if line.get(name) is None else line[name] for name in METRICS) for line in own)
+        table = np.fromiter(rows, dtype=(np.float64, len(METRICS)))
+        metrics[chain] = dict(zip(METRICS, table.T, strict=True))
     has_test = len(run.test_pairs()[0]) > 0 and not settings.law.all_cells
     z = np.zeros(0)
     if has_test:

@@ -14,6 +14,7 @@ from dsgmcmc._version import __version__
 from dsgmcmc.diagnostics.convergence import label_of
 from dsgmcmc.diagnostics.report.charts import PALETTE, Series, line_chart
 from dsgmcmc.diagnostics.report.content import Content, gather, names_of
+from dsgmcmc.diagnostics.report.differences import differences_section
 from dsgmcmc.diagnostics.report.heldout import calibration_section, groups_section, residuals_section
 from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table, words_section
 from dsgmcmc.diagnostics.verdict import ending
@@ -28,6 +29,11 @@ NOTE_ON_ERRORS = "Strong: of the posterior mean. Faint: of the current draw."
 NOTE_ON_FEATURES = (
     "Of groups: variance of the rows' means that each explains, over the variance of the rows around their means. Of "
     "features: the strongest effects on the mean rating. Posterior mean and 90 % interval."
+)
+
+NOTE_ON_DIFFERENCES = (
+    "On the same test ratings. After ±, half the 95 % interval: how far the difference would move with other test "
+    "ratings. Chains that are too short move it, too."
 )
 
 
@@ -65,6 +71,11 @@ def render(runs: list[Content]) -> str:
     clicks = all(run.of_clicks for run in runs)
     sections = [
         *(_head(run) for run in runs),
+        *(
+            [_section("Differences", differences_section(runs), NOTE_ON_DIFFERENCES, charts=False)]
+            if len(runs) > 1 and not clicks
+            else []
+        ),
         *([] if clicks else [_section("Error while sampling", _errors(runs), NOTE_ON_ERRORS)]),
         _section("Traces", _traces(runs)),
         _section("Convergence", "".join(_convergence(run, len(runs) > 1) for run in runs), charts=False),

@@ -18,7 +18,7 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.posterior.heldout import posteriors
 from dsgmcmc.runs.job import Job
-from dsgmcmc.runs.rehearsal import FlatDensity
+from dsgmcmc.runs.rehearsal import few_data
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sample import vector_target
@@ -64,9 +64,13 @@ class DensitySource:
         """See `Source.check`."""
         if config.sampler.kind.draws_conditionals:
             raise InputError(NOT_CONDITIONAL)
-        needed = config.sampler.kind.densities or object
-        if not isinstance(self.density, needed):
-            raise InputError(f"sampler {config.sampler.name} samples a {needed.__name__}, which {self.name} is not")
+        kind, gradient = config.sampler.kind, config.sampler.config.gradient
+        for what, needed in (
+            (f"sampler {config.sampler.name} samples", kind.densities),
+            (f"sampler.gradient = {gradient!r} is of", kind.estimator(config.sampler.config).densities),
+        ):
+            if needed is not None and not isinstance(self.density, needed):
+                raise InputError(f"{what} a {needed.__name__}, which {self.name} is not")
         if processes > 1:
             raise InputError(
                 f"{processes} processes cannot share a chain of a density: start at most {config.chains}, or ask for "
@@ -86,8 +90,8 @@ class DensitySource:
 
     def miniature(self, config: ResolvedChain, ring: Ring) -> MakeTarget:
         """See `Source.miniature`."""
-        flat = DensitySource(FlatDensity(self.density))
-        return partial(flat._make, config, ring.phases)
+        few = DensitySource(few_data(self.density))
+        return partial(few._make, config, ring.phases)
 
     def _make(self, config: ResolvedChain, timers: Phases, chain: int, sampler: Sampler[Any]) -> VectorTarget:
         return vector_target(
@@ -103,7 +107,8 @@ class DensitySource:
     def costs(self, config: ResolvedChain, processes: int) -> dict[str, Any]:
         """See `Source.costs`."""
         sampler = config.make_sampler()
-        width = sum(field.width or self.density.dimension for field in sampler.kept)
+        kept = (*sampler.kept, *sampler.gradient.tables(self.density, config.grid))
+        width = sum(field.width or self.density.dimension for field in kept)
         checkpoint = 8 * (width + 2 * self.density.dimension)
         made = max(config.iterations - config.burn_in, 0) // config.thin
         draw = 8 * self.density.dimension

@@ -25,7 +25,7 @@ from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_predictions
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.posterior.run import open_run
-from dsgmcmc.runs.plan import Costs, check_messages
+from dsgmcmc.runs.plan import Costs, check_limits
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.runs.sources.fitness import check_levels, warn_of_small_data, warn_of_values
@@ -39,9 +39,10 @@ from dsgmcmc.targets.factorisation.likelihoods import Levels
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.targets.factorisation.noise import heteroscedastic_factors
 from dsgmcmc.targets.factorisation.priors import PriorMean
+from dsgmcmc.targets.factorisation.priors.base import chosen_factors
 from dsgmcmc.targets.factorisation.priors.design import Design
 from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, check_features, featured_factors
-from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures, shifted_factors
+from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures
 from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Comm, Float64
@@ -60,13 +61,18 @@ class RatingsSource:
     ----------
     path : Path
         The file.
+    checksums : bool, optional
+        Whether what is read is compared with its checksums.
     """
 
     unit = "ratings"
     resolved = ResolvedConfig
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, checksums: bool = True) -> None:
+        self.path, self._checksums = path, checksums
+
+    def _ratings(self) -> Ratings:
+        return open_ratings(self.path, self._checksums)
 
     @property
     def name(self) -> str:
@@ -75,13 +81,13 @@ class RatingsSource:
 
     def digest(self) -> str:
         """See `Source.digest`."""
-        with open_ratings(self.path) as ratings:
+        with self._ratings() as ratings:
             return str(ratings.digest)
 
     def build(self, *layers: Mapping[str, Any]) -> RunConfig:
         """See `Source.build`; rank, step and length that are not given are suited to the ratings."""
         asked = build(*layers)
-        with open_ratings(self.path) as ratings:
+        with self._ratings() as ratings:
             automatic = automatic_rank(ratings.nnz, ratings.n_rows + ratings.n_cols)
             config = asked.sampler.kind.suited(asked.sampler.config, ratings.nnz)
             followed = ratings.nnz_test > 0
@@ -94,16 +100,16 @@ class RatingsSource:
 
     def finest_grid(self) -> int:
         """See `Source.finest_grid`."""
-        with open_ratings(self.path) as ratings:
+        with self._ratings() as ratings:
             return int(ratings.n_cols)
 
     def check(self, config: ResolvedConfig, processes: int) -> None:
         """See `Source.check`."""
-        with open_ratings(self.path) as ratings:
+        with self._ratings() as ratings:
             check_features(config.features, ratings, len(config.make_sampler().positions))
             if config.grid > ratings.n_cols:
                 raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.path}")
-            check_messages(config, ratings.column_counts, bool(featured_factors(config.features, ratings)))
+            check_limits(config, ratings)
             if config.law.has_levels:
                 check_levels(ratings, config.likelihood)
             if config.until and not ratings.nnz_test:
@@ -122,7 +128,7 @@ class RatingsSource:
     def prepare(self, run: RunDirectory, config: ResolvedConfig, comm: Comm) -> dict[str, Any]:
         """See `Source.prepare`: writes the names of users and items, and scores the simplest predictors once."""
         known = run.read_settings()[1].get("baselines") if run.settings_file.exists() else None
-        with open_ratings(self.path) as ratings:
+        with self._ratings() as ratings:
             levels = ratings.levels(MAX_LEVELS)
             scored = ratings.nnz_test and not config.law.all_cells
             facts = {
@@ -142,21 +148,21 @@ class RatingsSource:
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
         log.info("grid %d x %d", config.grid, config.grid)
-        data = ring.agree(partial(open_ratings, self.path), "sample")
+        data = ring.agree(self._ratings, "sample")
         levels = ring.agree(partial(data.levels, MAX_LEVELS), "sample") if config.law.has_levels else None
         return _targets(config, data, ring, levels), data.nnz
 
     def miniature(self, config: ResolvedConfig, ring: Ring) -> MakeTarget:
         """See `Source.miniature`."""
         small = config.model_copy(update={"grid": ring.grid, "hyper_start": 1, "hyper_every": 1})
-        with open_ratings(self.path) as data:
+        with self._ratings() as data:
             few = FewRatings(data)
             levels = few.levels(MAX_LEVELS) if config.law.has_levels else None
             return _targets(small, few, ring, levels)
 
     def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
         """See `Source.costs`."""
-        with open_ratings(self.path) as ratings:
+        with self._ratings() as ratings:
             return Costs.of(config, ratings, processes).table()
 
     def results(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
@@ -260,7 +266,7 @@ def make_factorisation(
         nu_given_scales=config.model_version == 1,
     )
     by_parts = sampler.gradient.by_parts
-    shifted = shifted_factors(config.implicit_features, transposed)
+    shifted = chosen_factors(config.implicit_features, transposed)
     prior_means: list[PriorMean] = []
     if shifted:
         prior_means.append(ImplicitFeatures(shifted, config.dimension, config.prior_precision))
@@ -274,6 +280,7 @@ def make_factorisation(
         model,
         config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight),
         prior_means,
+        scaled=chosen_factors(config.row_scales, transposed),
         fields=sampler.kept,
         scratch=sampler.working,
         positions=sampler.positions,

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Target
@@ -46,7 +47,7 @@ class Metropolis(Sampler[C]):
     gradients = ("none",)
     densities: ClassVar[type | None] = object
     scratch = ()
-    defaults: ClassVar[dict[str, Any]] = {"iterations": 20_000, "burn_in": 2_000, "evaluate_every": 500}
+    defaults: ClassVar[dict[str, Any]] = {"iterations": 20_000, "burn_in": 1_000, "evaluate_every": 500}
 
     def __init__(self, config: C, burn_in: int) -> None:
         super().__init__(config, burn_in)
@@ -74,7 +75,16 @@ class Metropolis(Sampler[C]):
             self.tally.counts[:] = 0.0
         return self.tally.energies, self.tally.counts
 
-    @staticmethod
-    def vector(target: Target) -> VectorTarget:
-        """The target, of which a density on a vector is asked for."""
-        return cast(VectorTarget, target)
+    def vector(self, target: Target) -> VectorTarget:
+        """The target, as one of a density on a vector.
+
+        Raises
+        ------
+        InputError
+            If this kernel needs to be told more than the density says.
+        """
+        vector, needed = cast(VectorTarget, target), self.densities or object
+        if not isinstance(vector.density, needed):
+            name = type(vector.density).__name__
+            raise InputError(f"{type(self).__name__} samples a {needed.__name__}, which {name} is not")
+        return vector

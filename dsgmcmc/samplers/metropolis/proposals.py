@@ -2,7 +2,7 @@
 
 All are theta' = m + keep (theta - m) + root z, with z standard normal. With keep = 1 that is symmetric; with
 keep = sqrt(rho) and root root^T = (1 - rho) S it is reversible with respect to N(m, S), which is then its own law: the
-acceptance ratio has the target over that law in the place of the target [Cornish 2019, section 4.3].
+acceptance ratio has the target over that law in the place of the target [Cornish 2019, section 3.2].
 """
 
 from __future__ import annotations

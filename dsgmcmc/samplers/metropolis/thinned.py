@@ -87,7 +87,7 @@ class Thinned(Metropolis[C]):
     densities = Regression
     defaults: ClassVar[dict[str, Any]] = {
         "iterations": 100_000,
-        "burn_in": 5_000,
+        "burn_in": 1_000,
         "evaluate_every": 5_000,
         "initial_sd": 2.0,
     }
@@ -126,10 +126,8 @@ class Thinned(Metropolis[C]):
         value, slope, curvature = (f(eta, y, link.shape) for f in (link.value, link.slope, link.curvature))
         prior, data = dense(density.prior_precision), (curvature[:, None] * x).T @ x
         pull = density.prior_gradient(anchor[None])[0]
-        hessian = data + prior
-        law = Normal.of(
-            anchor - np.linalg.solve(hessian, pull + slope @ x), hessian, "the curvature at the posterior's mode"
-        )
+        law = Normal.of(anchor, data + prior, "the curvature at the posterior's mode")
+        law = law._replace(mean=anchor - law.root @ (law.root.T @ (pull + slope @ x)))
         white = np.linalg.inv(law.root) if self.config.bound == "whitened" else np.eye(len(anchor))
         psi = self._psi(density, law)
         chance, alias = alias_table(psi) if psi.any() else (np.ones(len(psi)), np.arange(len(psi)))
@@ -203,4 +201,4 @@ class Thinned(Metropolis[C]):
 
     def acceptance(self, target: Target, theta: Float64, proposed: Float64) -> float:
         """Probability with which a proposal (D,) is accepted at theta (D,); from all data, to look at and to test."""
-        return self.made(target)[0].probability(theta, proposed)
+        return self.made(target)[0].judge(theta, proposed)[1]

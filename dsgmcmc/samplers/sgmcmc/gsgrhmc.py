@@ -42,7 +42,8 @@ class GSGRHMC(Sampler[GSGRHMCConfig]):
     """Hamiltonian dynamics with friction in the metric that a density brings."""
 
     Config = GSGRHMCConfig
-    gradients = ("part", "full")
+    gradients = ("part", "full", "control-variate")
+    draws_data = True
     densities: ClassVar[type | None] = Riemannian
     scratch = ("g", "kick", "turned")
 

@@ -7,10 +7,11 @@ H_t is the L-BFGS inverse Hessian of the M - 1 pairs tau = t-M+1 .. t-1,
     s_tau = theta_tau - theta_{tau-M}
     y_tau = grad U~_tau(theta_tau) - grad U~_tau(theta_{tau-M}) + trust B^0 s_tau    (both on the same part)
 
-started from H^0 = gamma I as published, or from ``metric = "diagonal"``: H^0 = diag(gamma / (lambda_v + sqrt v)),
-v as in PSGLD but with the prior's gradient. B^0 is the inverse of H^0, so that trust / gamma is the paper's lambda,
-and the diagonal metric is the published algorithm in other coordinates. Pairs with s.y <= 0.1 trust s.B^0 s are left
-out, and counted. S follows from the direct BFGS matrix B: with p = s / (s.y) and q = y - sqrt(s.y / s.Bs) B s,
+started from H^0 = gamma I as published, or from ``metric = "diagonal"``: H^0 = diag(gamma / (lambda_v + sqrt v)), v as
+in PSGLD but with the prior's gradient, or from ``"fisher"``: H^0 = gamma / (l_i P_ik), with the diagonal metric and the
+bounds of `dsgmcmc.samplers.metrics`, frozen when burn-in ends. B^0 is the inverse of H^0, so that trust / gamma is the
+paper's lambda, and a metric is the published algorithm in other coordinates. Pairs with s.y <= 0.1 trust s.B^0 s are
+left out, and counted. S follows from the direct BFGS matrix B: with p = s / (s.y) and q = y - sqrt(s.y / s.Bs) B s,
 S <- (I - p q^T) S. [Simsekli 2016, eq. 11] prints q with the other sign and s.By for s.Bs, which does not give
 S S^T = H.
 
@@ -19,9 +20,10 @@ own sub-chain. Averages run over all of them. The first 2M + 1 samples come from
 M each from the one before, so that the sub-chains start close together, the others from their own sub-chain.
 
 *Units.* `step_size` is eps gamma u, where gamma is 1 / u unless given; u = max(count / p_t), as for SGLD, or, with the
-diagonal metric, N max(1, B / 4), as for PSGLD. So the settings carry over between data sets, and H^0 alone is SGLD or
-PSGLD with the same step. With trust = 1 no pair says that U is flatter than B^0, where U is convex; a smaller one lets
-pairs lengthen the steps where U is flat, and then eps has to be smaller where it is not.
+diagonal metric, N max(1, B / 4), as for PSGLD, or 1 with the Fisher metric, as for SGRLD. So the settings carry over
+between data sets, and H^0 alone is SGLD, PSGLD or SGRLD with the same step. With trust = 1 no pair says that U is
+flatter than B^0, where U is convex; a smaller one lets pairs lengthen the steps where U is flat, and then eps has to be
+smaller where it is not.
 
 *In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with a diagonal metric,
 of the same times H^0. So a block forms its partial dot products in float64, one ordered reduction adds them, the
@@ -54,35 +56,36 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
+from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.lbfgs import Products, coefficients
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.state import Replicated, StateField
+from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Float64
 
 PAIR_PRODUCTS = ("sy", "yhy", "sbs")  # those among pairs, which are kept from one iteration to the next
 
 
-STEPS = {"identity": 0.9, "diagonal": 0.04}
+STEPS = {"identity": 0.9, "diagonal": 0.04, "fisher": 0.03}
 
 
 class HAMCMCConfig(StepSize):
     """Configuration of HAMCMC; `step_size` is eps gamma u, see the module."""
 
-    step_size: float = Field(STEPS["identity"], gt=0, allow_inf_nan=False, description="0.04 with the diagonal metric")
+    step_size: float = Field(
+        STEPS["identity"], gt=0, allow_inf_nan=False, description="0.04 with the diagonal metric, 0.03 with fisher"
+    )
     memory: int = Field(2, ge=2, le=10, description="M, the number of interleaved sub-chains")
     gamma: float | None = Field(None, gt=0, allow_inf_nan=False, description="scale of H^0; default 1 / u")
     trust: float = Field(1.0, gt=0, allow_inf_nan=False, description="what keeps H below H^0 / trust along the pairs")
-    metric: Literal["identity", "diagonal"] = Field("identity", description="H^0, before the pairs")
+    metric: Literal["identity", "diagonal", "fisher"] = Field("identity", description="H^0, before the pairs")
     alpha: float = Field(0.99, gt=0, lt=1, description="memory of v, with the diagonal metric")
     lambda_n: float = Field(9.0, gt=0, allow_inf_nan=False, description="lambda_v N, with the diagonal metric")
 
     @model_validator(mode="before")
     @classmethod
     def _step_of_metric(cls, given: Any) -> Any:
-        if given.get("metric") == "diagonal":
-            return {"step_size": STEPS["diagonal"], **given}
-        return given
+        return {"step_size": STEPS[given["metric"]], **given} if given.get("metric") in STEPS else given
 
 
 @dataclass
@@ -114,9 +117,10 @@ class HAMCMC(Sampler[HAMCMCConfig]):
         self.memory = config.memory
         self.pairs = config.memory - 1
         self.diagonal = config.metric == "diagonal"
+        self.fisher = Fisher() if config.metric == "fisher" else None
         nothing = np.zeros((self.pairs, self.pairs))
         self.products = PairProducts(nothing, nothing, nothing, np.zeros(1))
-        self.replicated = (self.products,)
+        self.replicated = (self.products, self.fisher) if self.fisher else (self.products,)
 
     @classmethod
     def check(cls, config: HAMCMCConfig, schedule: str, grid: int, thin: int) -> None:
@@ -151,7 +155,7 @@ class HAMCMC(Sampler[HAMCMCConfig]):
         """M states, M - 1 pairs, and v for the diagonal metric."""
         pairs = [f"{name}{slot}" for name in "sy" for slot in range(self.pairs)]
         names = [*self.positions, *pairs, *(["v"] if self.diagonal else [])]
-        return tuple(StateField(name) for name in names)
+        return (*(StateField(name) for name in names), *(self.fisher.fields if self.fisher else ()))
 
     def start(self, target: Target, sd: float) -> None:
         """Set the state before the first sample, from which all sub-chains descend."""
@@ -179,7 +183,9 @@ class HAMCMC(Sampler[HAMCMCConfig]):
         source = self.positions[(iteration - 1) % self.memory] if iteration < self.memory else here
         bind = self._bind(iteration)
         scalars = self._scalars(target, iteration)
-        changing = self.diagonal and iteration < self.burn_in
+        changing = self.config.metric != "identity" and iteration < self.burn_in
+        if self.fisher and (iteration == 0 or (changing and iteration % (2 * target.sweep_length) == 0)):
+            self.fisher.take_from(target, position=source)
         products = self._all_products if changing else self._new_products
         gradient, partials = self.gradient, {}
         assert isinstance(gradient, PartGradient)
@@ -187,7 +193,7 @@ class HAMCMC(Sampler[HAMCMCConfig]):
         for cell in target.visit():
             gradient.take(target, cell, source, prior=False)
             for block in cell.blocks:
-                sums = block.update(products, theta=source, **bind, **scalars)
+                sums = block.update(products, theta=source, **bind, **scalars, **self._vectors(target, block))
                 partials[block] = {"products": np.array([sums[name] for name in products.sums])}
         solve = partial(self._solve, iteration, products.sums)
         basis = self._combine(target.sum(partials, solve, self._solution), scalars)
@@ -195,16 +201,18 @@ class HAMCMC(Sampler[HAMCMCConfig]):
             for block in cell.blocks:
                 if source != here:
                     block[here][:] = block[source]
-                block.update(self._move, theta=here, **bind, **basis, **scalars)
+                block.update(self._move, theta=here, **bind, **basis, **scalars, **self._vectors(target, block))
             # of the same part, before anything is sent
             gradient.take(target, cell, here, "g2", prior=False, errors=False)
             for block in cell.blocks:
-                block.update(self._pair, theta=here, y=bind["y0"], g="g", s=bind["s0"], **scalars)
+                given = scalars | self._vectors(target, block)
+                block.update(self._pair, theta=here, y=bind["y0"], g="g", s=bind["s0"], **given)
         gradient.finish(target)
 
     def _scalars(self, target: Target, iteration: int) -> dict[str, float]:
         config, n = self.config, target.n_data
-        unit = n * max(1.0, target.sweep_length / 4) if self.diagonal else target.curvature_bound
+        of_parts = n * max(1.0, target.sweep_length / 4)
+        unit = {"identity": target.curvature_bound, "diagonal": of_parts, "fisher": 1.0}[config.metric]
         gamma = config.gamma or 1.0 / unit
         return {
             "eps": self.step_size(target, iteration) / (gamma * unit),
@@ -214,6 +222,10 @@ class HAMCMC(Sampler[HAMCMCConfig]):
             "alpha": 0.0 if iteration == 0 else config.alpha if iteration < self.burn_in else 1.0,
             "per_n": 1.0 / n,
         }
+
+    def _vectors(self, target: Target, block: ParameterBlock) -> dict[str, Any]:
+        """What the Fisher metric brings to the formulas of a block."""
+        return self.fisher.of(target, block, 1.0) if self.fisher else {}
 
     @cached_property
     def _solution(self) -> dict[str, tuple[int, ...]]:
@@ -254,8 +266,14 @@ class HAMCMC(Sampler[HAMCMCConfig]):
 
     @cached_property
     def _h(self) -> str:
-        """Source of the diagonals h of H^0 and b of its inverse."""
-        return ("b = (lambda_v + sqrt(v)) * per_gamma" if self.diagonal else "b = per_gamma") + "\nh = 1 / b"
+        """Source of the diagonals d of H^0 and b of its inverse."""
+        of_fisher = f"{Fisher.source}b = per_gamma / (step * step)"
+        b = {"identity": "b = per_gamma", "diagonal": "b = (lambda_v + sqrt(v)) * per_gamma", "fisher": of_fisher}
+        return b[self.config.metric] + "\nd = 1 / b"
+
+    def _formula(self, source: str, **declared: Any) -> Formula:
+        vectors = {"columns": Fisher.columns, "rows": Fisher.rows} if self.fisher else {}
+        return Formula(source, **vectors, **declared)
 
     @cached_property
     def _new_products(self) -> Formula:
@@ -277,25 +295,25 @@ class HAMCMC(Sampler[HAMCMCConfig]):
         for a, b in product(ages, repeat=2):
             if wanted(a, b):
                 terms[f"sy_{a}_{b}"] = f"s{a} * y{b}"
-                terms[f"yhy_{a}_{b}"] = f"y{a} * h * y{b}"
+                terms[f"yhy_{a}_{b}"] = f"y{a} * d * y{b}"
                 terms[f"sbs_{a}_{b}"] = f"s{a} * b * s{b}"
         for a in ages:
             terms[f"sg_{a}"] = f"s{a} * g"
-            terms[f"yhg_{a}"] = f"y{a} * h * g"
+            terms[f"yhg_{a}"] = f"y{a} * d * g"
             terms[f"yrz_{a}"] = f"y{a} * r * z"
             terms[f"sbrz_{a}"] = f"s{a} * b * r * z"
-        lines += [self._h, "r = sqrt(h)", *(f"{name} = {term}" for name, term in terms.items())]
-        return Formula("\n".join(lines), sums=tuple(terms))
+        lines += [self._h, "r = sqrt(d)", *(f"{name} = {term}" for name, term in terms.items())]
+        return self._formula("\n".join(lines), sums=tuple(terms))
 
     @cached_property
     def _move(self) -> Formula:
         """Theta <- theta - eps H g + sqrt(2 eps) S z; the step replaces the oldest s."""
         ages = range(self.pairs)
         inside = " + ".join(["drift * g", *(f"ky{a} * y{a}" for a in ages)])
-        step = " + ".join([f"h * ({inside})", "noise * sqrt(h) * z", *(f"ks{a} * s{a}" for a in ages)])
-        return Formula(f"{self._h}\nstep = {step}\ntheta = theta + step\ns0 = step")
+        move = " + ".join([f"d * ({inside})", "noise * sqrt(d) * z", *(f"ks{a} * s{a}" for a in ages)])
+        return self._formula(f"{self._h}\nmove = {move}\ntheta = theta + move\ns0 = move")
 
     @cached_property
     def _pair(self) -> Formula:
         """The difference of the gradients, and the trust region."""
-        return Formula(f"{self._h}\ny = grad - g + trust * b * s")
+        return self._formula(f"{self._h}\ny = grad - g + trust * b * s")

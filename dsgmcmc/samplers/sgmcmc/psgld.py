@@ -52,6 +52,7 @@ class PSGLD(Sampler[PSGLDConfig]):
 
     Config = PSGLDConfig
     gradients = ("part", "full", "control-variate")
+    draws_data = True
 
     @property
     def fields(self) -> tuple[StateField, ...]:

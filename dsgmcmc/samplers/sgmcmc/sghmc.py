@@ -33,6 +33,7 @@ about 1. Left out: Metropolis correction, and an estimate of V where the metric 
 
 from __future__ import annotations
 
+from functools import partial
 from math import exp, sqrt
 from typing import Any, ClassVar, Literal
 
@@ -51,9 +52,6 @@ r = damp * r - step * grad + spread * z
 theta = theta + step * r
 """
 UPDATES = {"baoa": BAOA, "published": PUBLISHED}
-
-#: In both; half of it follows on a fresh momentum.
-KICK = "step * grad"
 
 #: What an update keeps of the momentum and adds to it, elementwise, given `fade`, gamma h, and `parts`, B - 1.
 FRICTION = {
@@ -87,6 +85,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     Config = SGHMCConfig
     gradients = ("part", "full", "control-variate")
+    draws_data = True
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 50.0, "initial_sd": 0.14, "hyper_start": 15}
 
     def __init__(self, config: SGHMCConfig, burn_in: int) -> None:
@@ -97,8 +96,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
         share = "share = 1 - p\n" if config.friction == "metric" else "share = 1\n"
         friction = share + FRICTION[config.splitting] if self.elementwise else ""
         lines = friction + UPDATES[config.splitting]
-        self.update = self.metric.formula(lines)
-        self.first = self.metric.formula(lines.replace(KICK, f"0.5 * {KICK}"))
+        self.prepare(lines)
 
     @classmethod
     def check(cls, config: SGHMCConfig, schedule: str, grid: int, thin: int) -> None:
@@ -137,11 +135,12 @@ class SGHMC(Underdamped[SGHMCConfig]):
         self.metric.refresh(target, iteration, config.metric_every * target.sweep_length)
         h = sqrt(2 * self.step_size(target, iteration))
         friction = self._friction(h, target.sweep_length)
-        for block in self.gradient(target, "theta"):
+        for block in self.gradient(target, "theta", before=partial(self.end_step, target, h)):
             fresh = config.refresh > 0 and iteration % config.refresh == 0
             if fresh:
                 block.update(NORMAL, Purpose.MOMENTUM, theta="r", sd=1.0)
-            self.metric.update(target, block, self.first if fresh else self.update, h, **friction)
+            update = self.second_half if fresh or self.halves(block) else self.update
+            self.metric.update(target, block, update, h, **friction)
 
     def _friction(self, h: float, sweep_length: int) -> dict[str, Any]:
         """Numbers of an update."""

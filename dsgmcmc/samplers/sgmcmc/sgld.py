@@ -35,6 +35,7 @@ class SGLD(Sampler[SGLDConfig]):
 
     Config = SGLDConfig
     gradients = ("part", "full", "control-variate")
+    draws_data = True
 
     def step(self, target: Target, iteration: int) -> None:
         """One step on every row. Collective."""

@@ -92,6 +92,7 @@ class SGNHT(Sampler[SGNHTConfig]):
 
     Config = SGNHTConfig
     gradients = ("part", "control-variate")
+    draws_data = True
     defaults: ClassVar[dict[str, Any]] = {
         "prior_precision": 50.0,
         "initial_sd": 0.14,

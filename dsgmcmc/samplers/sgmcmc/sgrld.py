@@ -55,6 +55,7 @@ class SGRLD(Sampler[SGRLDConfig]):
 
     Config = SGRLDConfig
     gradients = ("part", "full", "control-variate")
+    draws_data = True
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 50.0, "initial_sd": 0.14, "hyper_start": 15}
 
     def __init__(self, config: SGRLDConfig, burn_in: int) -> None:

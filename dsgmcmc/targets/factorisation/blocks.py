@@ -173,10 +173,9 @@ class RatingBlocks:
         """Read a range of rows in small slabs, so that little more memory is needed than what is kept."""
         bounds, grid = self.column_bounds, len(self.column_bounds) - 1
         slabs = [(start + a, start + b) for a, b in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)]
-        sizes = np.zeros(grid, np.int64)
+        block_of, sizes = np.repeat(np.arange(grid, dtype=np.int32), np.diff(bounds)), np.zeros(grid, np.int64)
         for first, last in slabs:
-            _, columns, _ = ratings.slab("train", first, last)
-            sizes += np.histogram(columns, bounds)[0]
+            sizes += np.bincount(block_of[ratings.columns("train", first, last)], minlength=grid)
         blocks = [
             RatingsBlock(np.zeros(stop - start + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32), m)
             for n, m in zip(sizes, np.diff(bounds).tolist(), strict=True)
@@ -187,6 +186,8 @@ class RatingBlocks:
                 split_columns(*ratings.slab("train", first, last), bounds, self.centre)
             ):
                 place = slice(filled[c], filled[c] + len(values))
+                if place.stop > sizes[c]:
+                    raise InputError(f"{ratings.path} has changed while it was read: start again")
                 blocks[c].indptr[first - start + 1 : last - start + 1] = filled[c] + indptr[1:]
                 if self._levels is not None:
                     values = np.searchsorted(self._levels, values).astype(np.float32)

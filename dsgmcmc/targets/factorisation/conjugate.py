@@ -1,4 +1,4 @@
-"""Draws of a normal law's mean and precision given n vectors of it."""
+"""Draws of a normal law's mean and precision given n vectors of it, each with a weight that its precision is times."""
 
 from __future__ import annotations
 
@@ -6,10 +6,58 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.targets.factorisation.priors.base import NO_TERMS, PrecisionTerms
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.targets.factorisation.priors.base import NO_TERMS, SCALE, SHIFT, PrecisionTerms
+from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Float64
 
 WISHART_BETA = 2.0
+
+
+def _sums(x: str, rows: tuple[str, ...] = ()) -> Formula:
+    """Column sums of x and of its squares, times `rows`."""
+    times = "".join(f"{row} * " for row in rows)
+    return Formula(f"total = {times}({x})\nsquares = {times}({x}) * ({x})", rows=rows, column_sums=("total", "squares"))
+
+
+#: By whether rows' means have more than m, and whether rows have scales.
+SUMS = {
+    (shifted, scaled): _sums("theta - shift" if shifted else "theta", ("scale",) if scaled else ())
+    for shifted in (False, True)
+    for scaled in (False, True)
+}
+
+
+def sums_of_rows(block: ParameterBlock, position: str, dense: bool) -> tuple[Float64, Float64, float]:
+    """What the mean and the precision of a block's rows are drawn given.
+
+    Parameters
+    ----------
+    block : ParameterBlock
+        The rows theta, less their shift, if they have one; their weights are their scales, or 1.
+    position : str
+        Field that holds them.
+    dense : bool
+        Whether products of different columns are wanted.
+
+    Returns
+    -------
+    total : (D,) float64
+        Weighted sum of the rows.
+    products : (D,) or (D, D) float64
+        Weighted sum of their squares, or of their outer products.
+    weight : float
+        Sum of the weights.
+    """
+    shifted, scaled = SHIFT.name in block.arrays, SCALE.name in block.arrays
+    scale = block.row(SCALE.name) if scaled else None
+    weight = float(len(block.counts)) if scale is None else float(scale.sum(dtype=np.float64))
+    if dense:
+        theta = block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0)
+        weighted = theta if scale is None else theta * scale[:, None]
+        return weighted.sum(axis=0), weighted.T @ theta, weight
+    found = block.update(SUMS[shifted, scaled], theta=position, **({"scale": scale} if scaled else {}))
+    return found["total"], found["squares"], weight
 
 
 class GammaPrior(NamedTuple):
@@ -35,13 +83,14 @@ def draw_normal_gamma(
     rng: np.random.Generator,
     prior: GammaPrior = PUBLISHED,
     more: PrecisionTerms = NO_TERMS,
+    weight: float | None = None,
 ) -> tuple[Float64, Float64]:
     """Draw (m, lambda) of a diagonal Gaussian given n rows [Nemeth 2021, 6.3].
 
     Parameters
     ----------
     average, squares : (K,) float64
-        Mean over the rows, and sum of squares over the rows, of each column.
+        Weighted mean over the rows, and weighted sum of squares over the rows, of each column.
     n : int
         Number of rows.
     rng : Generator
@@ -50,11 +99,14 @@ def draw_normal_gamma(
         Of lambda_k.
     more : PrecisionTerms
         Draws from N(0, diag(lambda)^-1) besides the rows.
+    weight : float, optional
+        Sum of the rows' weights; n if not given.
     """
-    scatter = np.maximum(squares - n * average**2, 0.0)
-    rate = prior.rate + scatter / 2 + n * average**2 / (2 * (n + 1)) + np.diag(more.of(len(average))) / 2
+    w = n if weight is None else weight
+    scatter = np.maximum(squares - w * average**2, 0.0)
+    rate = prior.rate + scatter / 2 + w * average**2 / (2 * (w + 1)) + np.diag(more.of(len(average))) / 2
     precision = rng.gamma(prior.shape + (n + more.n) / 2, 1 / rate)
-    mean = rng.normal(n * average / (n + 1), 1 / np.sqrt((n + 1) * precision))
+    mean = rng.normal(w * average / (w + 1), 1 / np.sqrt((w + 1) * precision))
     return mean, precision
 
 
@@ -85,30 +137,37 @@ def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Floa
 
 
 def draw_normal_wishart(
-    average: Float64, outer: Float64, n: int, rng: np.random.Generator, more: PrecisionTerms = NO_TERMS
+    average: Float64,
+    outer: Float64,
+    n: int,
+    rng: np.random.Generator,
+    more: PrecisionTerms = NO_TERMS,
+    weight: float | None = None,
 ) -> tuple[Float64, Float64]:
     """Draw (m, Lambda) of a Gaussian given n rows [Salakhutdinov 2008, eq. 14], with W0 = I, nu0 = K, beta0 = 2.
 
     Parameters
     ----------
     average : (K,) float64
-        Mean over the rows.
+        Weighted mean over the rows.
     outer : (K, K) float64
-        Sum over the rows of theta theta^T.
+        Weighted sum over the rows of theta theta^T.
     n : int
         Number of rows.
     rng : Generator
         Source of randomness.
     more : PrecisionTerms
         Draws from N(0, Lambda^-1) besides the rows.
+    weight : float, optional
+        Sum of the rows' weights; n if not given.
     """
-    k = len(average)
-    scatter = outer - n * np.outer(average, average)
-    inverse = np.eye(k) + scatter + WISHART_BETA * n / (WISHART_BETA + n) * np.outer(average, average)
+    k, w = len(average), n if weight is None else weight
+    scatter = outer - w * np.outer(average, average)
+    inverse = np.eye(k) + scatter + WISHART_BETA * w / (WISHART_BETA + w) * np.outer(average, average)
     inverse += more.of(k)
     scale = np.linalg.inv((inverse + inverse.T) / 2)
     precision = draw_wishart(k + n + more.n, (scale + scale.T) / 2, rng)
-    covariance = np.linalg.inv((WISHART_BETA + n) * precision)
+    covariance = np.linalg.inv((WISHART_BETA + w) * precision)
     factor = np.linalg.cholesky((covariance + covariance.T) / 2)
-    mean = n * average / (WISHART_BETA + n) + factor @ rng.standard_normal(k)
+    mean = w * average / (WISHART_BETA + w) + factor @ rng.standard_normal(k)
     return mean, precision

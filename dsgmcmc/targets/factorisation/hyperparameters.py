@@ -2,7 +2,8 @@ r"""Priors and noise of the factorisation, and the draws of their parameters.
 
 x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / tau) on the observed (i, j). mu is the training mean and is not
 sampled. A row theta_i of a factor has D = K + 1 columns, the last is the bias, or D = K without biases;
-theta_i ~ N(m, Lambda^-1), the bias with m = 0.
+theta_i ~ N(m, Lambda^-1), the bias with m = 0; what its mean has besides, and a scale of its precision, are in
+`dsgmcmc.targets.factorisation.priors`.
 
 Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
 
@@ -27,7 +28,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.circulation import Circulation
@@ -36,6 +36,7 @@ from dsgmcmc.targets.factorisation.conjugate import (
     GammaPrior,
     draw_normal_gamma,
     draw_normal_wishart,
+    sums_of_rows,
     with_mean_variance,
 )
 from dsgmcmc.targets.factorisation.noise import (
@@ -46,14 +47,9 @@ from dsgmcmc.targets.factorisation.noise import (
     nu_log_density,
     nu_log_density_given,
 )
-from dsgmcmc.targets.factorisation.priors.base import NO_TERMS, SHIFT, PrecisionTerms, Terms
+from dsgmcmc.targets.factorisation.priors.base import NO_TERMS, PrecisionTerms, Terms
 from dsgmcmc.targets.state import ParameterBlock, Replicated, Stream
 from dsgmcmc.types import Factor, Float64, PriorName, Purpose
-
-SUMS = Formula("total = theta\nsquares = theta * theta", column_sums=("total", "squares"))
-SHIFTED_SUMS = Formula(
-    "total = theta - shift\nsquares = (theta - shift) * (theta - shift)", column_sums=("total", "squares")
-)
 
 
 @dataclass
@@ -257,20 +253,12 @@ class HyperparameterModel:
         state.nu[factor] = np.full_like(state.nu[factor], circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"])
 
     def _sums(self, block: ParameterBlock, positions: tuple[str, ...]) -> dict[str, Float64]:
-        """Column sums of theta less its shift, (M, D), by sub-chain, and of its squares or of its outer products."""
-        totals, products = [], []
-        shifted = SHIFT.name in block.arrays
-        for position in positions:
-            if self.prior == "normal-wishart":
-                theta = block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0)
-                totals.append(theta.sum(axis=0))
-                products.append(theta.T @ theta)
-            else:
-                sums = block.update(SHIFTED_SUMS if shifted else SUMS, theta=position)
-                totals.append(sums["total"])
-                products.append(sums["squares"])
-        name = block.factor.name
-        return {f"{name}.total": np.array(totals), f"{name}.products": np.array(products)}
+        """What (m, Lambda) are drawn given, by sub-chain."""
+        totals, products, weights = zip(
+            *(sums_of_rows(block, position, self.prior == "normal-wishart") for position in positions), strict=True
+        )
+        found = {"total": totals, "products": products, "weight": weights}
+        return {f"{block.factor.name}.{name}": np.array(values) for name, values in found.items()}
 
     def _draw_all(
         self,
@@ -294,25 +282,32 @@ class HyperparameterModel:
             if self.prior == "fixed":
                 continue
             for factor, n in rows.items():
-                total, products = sums[f"{factor.name}.total"][m], sums[f"{factor.name}.products"][m]
+                total, products, weight = (sums[f"{factor.name}.{name}"][m] for name in ("total", "products", "weight"))
                 more = terms.get(factor, NO_TERMS)
-                drawn.mean[factor][m], drawn.precision[factor][m] = self._draw_prior(total / n, products, n, more, rng)
+                found = self._draw_prior(total / weight, products, n, float(weight), more, rng)
+                drawn.mean[factor][m], drawn.precision[factor][m] = found
         return drawn.sampled()
 
     def _draw_prior(
-        self, average: Float64, products: Float64, n: int, more: PrecisionTerms, rng: np.random.Generator
+        self,
+        average: Float64,
+        products: Float64,
+        n: int,
+        weight: float,
+        more: PrecisionTerms,
+        rng: np.random.Generator,
     ) -> tuple[Float64, Float64]:
         d, k = self.dimension, self.rank
         squares = more.of(d)
         if self.prior == "normal-gamma":
-            mean, precision = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more)
+            mean, precision = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more, weight)
             if self.biases:
                 shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
                 bias = rng.gamma(shape, 1 / (rate + (products[k:] + squares[k, k]) / 2))
                 mean, precision = np.append(mean, 0.0), np.append(precision, bias)
             return mean, precision
         mean, precision = np.zeros(d), np.zeros((d, d))
-        mean[:k], precision[:k, :k] = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more)
+        mean[:k], precision[:k, :k] = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more, weight)
         if self.biases:
             shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
             precision[k, k] = rng.gamma(shape, 1 / (rate + (products[k, k] + squares[k, k]) / 2))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula, RowPrior
-from dsgmcmc.kernels.products import gram
+from dsgmcmc.kernels.products import add_rotated, gram
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.base import Information
 from dsgmcmc.targets.factorisation.background import common_precision
@@ -69,7 +69,7 @@ def fisher_information(
         metric = {"c": c[block.factor].astype(np.float32), "lambda_": lambda_[block.factor].astype(np.float32)}
         found[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
         if scratch:
-            own = alignment(block[scratch], n[block], tau=tau, **metric)
+            own = alignment(block[scratch], n[block], prior(block).scale, tau=tau, **metric)
             found[block] = np.maximum(found[block], own / 2)
         found[block] += curvature[block.factor] - 1
     return Information(c, lambda_, tau, n, squares, found, common)
@@ -97,6 +97,29 @@ def second_moments(
         return finish({factor: sums[name] / sums[f"{name}.n"] for factor, name in other.items()})
 
     return circulation.ring.sum(partials, means, result)
+
+
+def own_squares(
+    circulation: Circulation,
+    likelihood: Law,
+    position: str,
+    axes: Mapping[Factor, Float64],
+    biases: bool,
+    out: str,
+) -> None:
+    """See `dsgmcmc.targets.base.Target.own_squares`. Collective."""
+    of_other = {Factor.W: axes[Factor.H], Factor.H: axes[Factor.W]}
+    for block in circulation.blocks():
+        sent = block[position].copy()
+        if biases:
+            sent[:, -1] = 1.0
+        add_rotated(sent, sent, of_other[block.factor], keep=0.0)
+        block.arrays[SENT] = sent * sent * likelihood.noise_scale(block)[:, None]
+        block[out].fill(0.0)
+    circulation.spread(SENT, out)
+    for block in circulation.blocks():
+        del block.arrays[SENT]
+        block[out][:] *= likelihood.noise_scale(block)[:, None]
 
 
 def _mean_squares(

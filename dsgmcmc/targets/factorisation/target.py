@@ -21,10 +21,11 @@ from dsgmcmc.targets.factorisation.divergence import find_divergence
 from dsgmcmc.targets.factorisation.factors import LocalFactors
 from dsgmcmc.targets.factorisation.heldout import HeldOut
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel, Hyperparameters
-from dsgmcmc.targets.factorisation.information import fisher_information, second_moments
+from dsgmcmc.targets.factorisation.information import fisher_information, own_squares, second_moments
 from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.targets.factorisation.priors import PriorMean
-from dsgmcmc.targets.factorisation.priors.base import SHIFT, Conditions
+from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT, Conditions
+from dsgmcmc.targets.factorisation.priors.scales import RowScales
 from dsgmcmc.targets.factorisation.statistics import row_statistics
 from dsgmcmc.targets.factorisation.units import in_rating_units
 from dsgmcmc.targets.state import Conditional, Layout, ParameterBlock, Replicated, StateField, Stream
@@ -52,6 +53,8 @@ class FactorTarget:
         Law of a rating.
     prior_means : sequence of PriorMean
         What the rows' prior means have besides m.
+    scaled : tuple of Factor
+        Factors whose rows' priors have scales of their own.
     fields : sequence of StateField
         State that travels with a block.
     scratch : sequence of str
@@ -75,6 +78,7 @@ class FactorTarget:
         likelihood: Law,
         prior_means: Sequence[PriorMean] = (),
         *,
+        scaled: tuple[Factor, ...] = (),
         fields: Sequence[StateField],
         scratch: tuple[str, ...],
         positions: tuple[str, ...],
@@ -84,7 +88,7 @@ class FactorTarget:
     ) -> None:
         self.ring, self.ratings = ring, ratings
         self.model, self.likelihood, self.stream = model, likelihood, stream
-        self.prior_means = tuple(prior_means)
+        self.prior_means, self.row_scales = tuple(prior_means), RowScales(scaled)
         self.timers, self.grid = ring.phases, ring.grid
         self.dimension, self.n_data, self.positions = model.dimension, ratings.n_data, positions
         self.subchain, self._align_in = 0, scratch[0] if curvature_by_row and scratch else None
@@ -94,7 +98,7 @@ class FactorTarget:
         self.hyperparameters = model.start(len(positions))
         self.squared_error = np.zeros((len(ring.blocks), 1))
         means = [SHIFT, *(field for part in prior_means for field in (*part.fields, *part.own))] if prior_means else []
-        layout = Layout((*fields, *likelihood.fields, *means), self.dimension)
+        layout = Layout((*fields, *likelihood.fields, *means, *self.row_scales.fields), self.dimension)
         self.layout = layout
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
@@ -115,13 +119,16 @@ class FactorTarget:
     @property
     def _replicated(self) -> tuple[Replicated, ...]:
         """Small parameters, the same on all processes."""
-        return (self.hyperparameters, *(part.parameters for part in self.prior_means), *self.likelihood.replicated)
+        priors = (*(part.parameters for part in self.prior_means), self.row_scales.parameters)
+        return (self.hyperparameters, *priors, *self.likelihood.replicated)
 
     def _prior(self, block: ParameterBlock) -> RowPrior:
         """Prior of a block's rows; of the current sub-chain, in their dtype."""
         state, m = self.hyperparameters, self.subchain
         mean, precision = state.mean[block.factor][m], state.precision[block.factor][m]
-        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), block.arrays.get(SHIFT.name))
+        shift = block.arrays.get(SHIFT.name)
+        scale = block.row(SCALE.name) if self.row_scales.factors else None
+        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), shift, scale)
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """See `Target.blocks`: rows in block order, then the columns that meet them."""
@@ -166,7 +173,7 @@ class FactorTarget:
         self.likelihood.all_data_seen(self.circulation, self.stream)
         if self._is_turn:
             self.draw_hyperparameters()
-            self._draw_prior_means()
+            self._draw_priors()
             self.model.draw_noise_in_turn(self.hyperparameters, self.circulation, self.stream)
 
     @property
@@ -178,11 +185,12 @@ class FactorTarget:
     def _is_turn(self) -> bool:
         return self.model.is_turn(self._sweeps)
 
-    def _draw_prior_means(self) -> None:
-        """Draw what the rows' prior means have besides m. Collective."""
+    def _draw_priors(self) -> None:
+        """Draw what the rows' priors have besides m and Lambda. Collective."""
         given = Conditions(self.circulation, self._prior, self.positions[0], self.stream)
         for part in self.prior_means:
             part.draw(given, self._sweeps)
+        self.row_scales.draw(given, self._sweeps)
 
     def draw_hyperparameters(self) -> None:
         """Draw them given the state as it is. Collective."""
@@ -201,7 +209,7 @@ class FactorTarget:
         if self._is_turn:
             if factor == Factor.W:
                 self.draw_hyperparameters()
-                self._draw_prior_means()
+                self._draw_priors()
             self.model.draw_noise(self.hyperparameters, factor, self.circulation, self.stream)
         for block, sums in statistics.items():
             scale = self.noise_precision * likelihood.noise_scale(block).astype(np.float64)
@@ -225,6 +233,10 @@ class FactorTarget:
         """See `Target.second_moments`; of (H_j, 1) for the rows of W, and the other way round."""
         return second_moments(self.circulation, position, counts, self.model.biases, finish, result)
 
+    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
+        """See `Target.own_squares`; of (H_j, 1) for the rows of W, and the other way round."""
+        own_squares(self.circulation, self.likelihood, position, axes, self.model.biases, out)
+
     def sum(
         self,
         partials: Mapping[ParameterBlock, Named],
@@ -247,6 +259,7 @@ class FactorTarget:
         """See `RunTarget.reset`."""
         self.hyperparameters = self.model.start(len(self.positions))
         self.likelihood.start(self.blocks())
+        self.row_scales.start(self.blocks())
         for part in self.prior_means:
             part.start(self.blocks())
         for block in self.blocks():
@@ -295,8 +308,8 @@ class FactorTarget:
 
     def drawn_fields(self, position: str) -> dict[str, str]:
         """See `RunTarget.drawn_fields`."""
-        more = (*self.likelihood.drawn, *(field.name for part in self.prior_means for field in part.fields))
-        return {position: "theta"} | {name: name for name in more}
+        means = (field.name for part in self.prior_means for field in part.fields)
+        return {position: "theta"} | {name: name for name in (*self.likelihood.drawn, *means)}
 
     def unit(self, field: str) -> Array | float:
         """See `RunTarget.unit`."""
@@ -304,9 +317,8 @@ class FactorTarget:
 
     def parameters(self) -> dict[str, Float64]:
         """See `RunTarget.parameters`."""
-        found = self.hyperparameters.of(self.subchain)
-        for part in self.prior_means:
-            found |= part.parameters.arrays()
+        own = (self.row_scales.parameters, *(part.parameters for part in self.prior_means))
+        found = self.hyperparameters.of(self.subchain) | {k: v for each in own for k, v in each.arrays().items()}
         return in_rating_units(found, self.model.scale, self.model.unit) | self.likelihood.parameters()
 
     def find_divergence(self, position: str) -> str:

@@ -36,6 +36,7 @@ OTHER = {
     "likelihood": "other",
     "implicit_features": "both",
     "features": "no",
+    "row_scales": "item",
     "hyper_start": 3,
     "hyper_every": 2,
     "model_version": 1,
@@ -54,6 +55,7 @@ LATER = {
     "standardise": False,
     "implicit_features": "no",
     "features": "yes",
+    "row_scales": "no",
 }
 LATER_OF_SAMPLERS = {"baoab": {"metric": "fisher"}}
 

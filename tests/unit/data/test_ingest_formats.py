@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -85,8 +87,25 @@ def test_text(tmp_path, expected, case):
 def test_gzip(tmp_path, expected, case):
     """Compressed text is recognised by its content, whatever its name."""
     name, text = TEXTS[case]
-    for suffix in ("", ".gz"):
-        assert prepare(tmp_path, gzip.compress(text.encode()), name + suffix).content_sha256 == expected
+    for suffix, compress in (("", gzip.compress), (".gz", gzip.compress), ("", bz2.compress), (".bz2", bz2.compress)):
+        assert prepare(tmp_path, compress(text.encode()), name + suffix).content_sha256 == expected
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.bz2"])
+def test_json_lines(tmp_path, expected, suffix):
+    """As Amazon, Yelp and Goodreads give them: names by their keys, other keys passed over, the first line decides."""
+    compress = {".gz": gzip.compress, ".bz2": bz2.compress}.get(Path(suffix).suffix, bytes)
+    keys = ("reviewerID", "asin", "overall", "unixReviewTime")
+    rows = [{"summary": 'a "b", {c', **dict(zip(keys, rating, strict=True))} for rating in RATINGS]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    assert prepare(tmp_path, compress(text.encode()), "r" + suffix).content_sha256 == expected
+    for spoilt, message in (
+        (text.replace('"overall"', '"over"', 2).replace('"over"', '"overall"', 1), "row 2: user"),
+        ("[1, 2]\n", "line 1: expected JSON lines"),
+        (text + "{\n", "cannot be read as json"),
+    ):
+        with pytest.raises(InputError, match=message):
+            prepare(tmp_path, compress(spoilt.encode()), "bad" + suffix)
 
 
 @pytest.mark.parametrize("kind", ["int", "text", "dictionary", "decimal"])

@@ -12,7 +12,8 @@ import h5py
 import numpy as np
 import pytest
 
-from dsgmcmc.data.ratings import RatingsWriter, open_ratings, row_slabs, write_ratings
+from dsgmcmc.data.ratings import Features, RatingsWriter, open_ratings, row_slabs, write_ratings
+from dsgmcmc.data.ratings.checksums import PIECE, Checksums, piece_sums, pieces
 from dsgmcmc.errors import InputError
 
 TRAIN = (
@@ -30,6 +31,14 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "r.h5"
     write_ratings(path, TRAIN, TEST, ROW_IDS, COL_IDS, seed=5, transposed=True, source="x.csv")
     return path
+
+
+@pytest.fixture
+def unsealed(file: Path) -> Path:
+    """As files were before there were checksums, or as those look whose author has removed them."""
+    with h5py.File(file, "r+") as opened:
+        del opened["checksums"], opened.attrs["seal"]
+    return file
 
 
 def only_file(folder: Path) -> list[str]:
@@ -98,6 +107,30 @@ def test_row_slabs_cover_all_rows_once(entries):
     assert [start for start, _ in slabs] == [0] + [stop for _, stop in slabs[:-1]]
     assert slabs[-1][1] == 6
     assert all(indptr[b] - indptr[a] <= entries or b == a + 1 for a, b in slabs)
+
+
+def test_more_ratings_than_32_bits_count(unsealed):
+    """A file of 2^31 ratings and some, nearly all of them a hole: sizes, and rows that lie at its end."""
+    many = 2**31
+    with h5py.File(unsealed, "r+") as opened:
+        for name, values in (("indices", TRAIN[1]), ("values", TRAIN[2])):
+            data = opened[f"train/{name}"][:]
+            del opened[f"train/{name}"]
+            layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+            space = h5py.h5s.create_simple((many + 4,))
+            kind = h5py.h5t.py_create(data.dtype)
+            h5py.h5d.create(opened["train"].id, name.encode(), kind, space, layout)
+            opened[f"train/{name}"][-4:] = values[2:]
+        opened["train/indptr"][:] = [0, many, many, many + 3, many + 4]
+        opened["train/column_counts"][:] = [many, 2, 2]
+        opened.attrs["nnz"] = many + 4
+    assert unsealed.stat().st_blocks * 512 < 10**6 < many < unsealed.stat().st_size
+    with open_ratings(unsealed) as ratings:
+        assert (ratings.nnz, ratings.row_indptr[-1]) == (many + 4, many + 4)
+        assert [array.tolist() for array in ratings.slab("train", 2, 4)] == [[0, 3, 4], [0, 1, 2, 1], [3, 0.5, 5, 4]]
+        assert list(row_slabs(ratings.row_indptr, 10)) == [(0, 1), (1, 4)]
 
 
 # --------------------------------------------------------------------- other people's files
@@ -224,15 +257,15 @@ WRONG_STRUCTURE = {
 
 
 @pytest.mark.parametrize("name", WRONG_STRUCTURE)
-def test_wrong_structure_is_refused_on_opening(file, tmp_path, name):
+def test_wrong_structure_is_refused_on_opening(unsealed, tmp_path, name):
     """A file that lies about itself is refused with its name and what is wrong, before anything is allocated."""
     change, message = WRONG_STRUCTURE[name]
-    with h5py.File(file, "r+") as opened:
+    with h5py.File(unsealed, "r+") as opened:
         change(opened, tmp_path)
     with pytest.raises(InputError) as caught:
-        open_ratings(file)
+        open_ratings(unsealed)
     assert message in str(caught.value)
-    assert str(file) in str(caught.value)
+    assert str(unsealed) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -245,11 +278,11 @@ def test_wrong_structure_is_refused_on_opening(file, tmp_path, name):
         ("values", 3, np.inf, "not finite"),
     ],
 )
-def test_wrong_ratings_are_refused_when_read(file, name, index, value, message):
+def test_wrong_ratings_are_refused_when_read(unsealed, name, index, value, message):
     """Indices that would write outside an array, and values that are no numbers, never leave `slab`."""
-    with h5py.File(file, "r+") as opened:
+    with h5py.File(unsealed, "r+") as opened:
         opened[f"train/{name}"][index] = value
-    with open_ratings(file) as ratings:
+    with open_ratings(unsealed) as ratings:
         with pytest.raises(InputError, match=message):
             ratings.slab("train", 0, 4)
         with pytest.raises(InputError, match=message):
@@ -267,19 +300,19 @@ def test_wrong_ratings_are_refused_when_read(file, name, index, value, message):
         ("train/column_counts", slice(0, 2), [1, 3]),
     ],
 )
-def test_verify_finds_changed_content(file, name, index, value):
+def test_verify_finds_changed_content(unsealed, name, index, value):
     """Any change of content that is valid in itself is found by the content's hash."""
-    with h5py.File(file, "r+") as opened:
+    with h5py.File(unsealed, "r+") as opened:
         opened[name][index] = value
-    with open_ratings(file) as ratings, pytest.raises(InputError, match=r"content_sha256|column_counts"):
+    with open_ratings(unsealed) as ratings, pytest.raises(InputError, match=r"content_sha256|column_counts"):
         ratings.verify()
 
 
-def test_names_that_are_not_utf8(file):
+def test_names_that_are_not_utf8(unsealed):
     """Names in another encoding are reported, not decoded to something else."""
-    with h5py.File(file, "r+") as opened:
+    with h5py.File(unsealed, "r+") as opened:
         replace(opened, "cols/ids", np.array([b"\xff", b"a", b"b"]))
-    with open_ratings(file) as ratings, pytest.raises(InputError, match="not UTF-8"):
+    with open_ratings(unsealed) as ratings, pytest.raises(InputError, match="not UTF-8"):
         ratings.col_ids()
 
 
@@ -299,24 +332,81 @@ def test_not_a_ratings_file(tmp_path, file):
         open_ratings(cut)
 
 
-def test_damage_is_found_or_harmless(file):
-    """Whatever byte is damaged: either the file is refused, or all that it says is unchanged."""
-    whole = file.read_bytes()
-    found = 0
-    for position in range(0, len(whole), 29):
-        file.write_bytes(whole[:position] + bytes([whole[position] ^ 0x41]) + whole[position + 1 :])
+def everything(path: Path) -> list:
+    """What a run reads of a ratings file."""
+    with open_ratings(path) as ratings:
+        facts = [getattr(ratings, name) for name in vars(ratings) if not name.startswith("_") and name != "features"]
+        slabs = [array.tolist() for part in ("train", "test") for array in ratings.slab(part, 0, ratings.n_rows)]
+        names = [ratings.row_ids().tolist(), ratings.col_ids().tolist(), ratings.column_counts.tolist()]
+        features = [ratings.feature_slab(side, 0, 4).datasets(side) for side in ratings.features]
+    return [facts, slabs, names, [{name: array.tolist() for name, array in each.items()} for each in features]]
+
+
+def test_flipped_bits_are_found_as_they_are_read(file):
+    """A bit flipped anywhere: one line that says so, or all that is read is as it was written, without `verify`."""
+    features = Features(np.arange(5), np.array([0, 1, 0, 1], np.int32), np.ones(4, np.float32), ("a", "b"), ("g", "g"))
+    write_ratings(file, TRAIN, TEST, ROW_IDS, COL_IDS, seed=5, source="x.csv", features={"rows": features}, force=True)
+    whole, written = file.read_bytes(), everything(file)
+    rng = np.random.default_rng(0)
+    said = []
+    for position, bit in zip(rng.integers(len(whole), size=400), rng.integers(8, size=400), strict=True):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << bit
+        file.write_bytes(damaged)
         try:
-            with open_ratings(file) as ratings:
-                ratings.verify()
-                content = [array.tolist() for part in ("train", "test") for array in ratings.slab(part, 0, 4)]
-                content += [ratings.row_ids().tolist(), ratings.col_ids().tolist()]
-        except InputError:
-            found += 1
+            found = everything(file)
+        except InputError as error:
+            said.append(str(error))
         else:
-            assert content[:3] == [array.tolist() for array in TRAIN]
-            assert content[3:6] == [array.tolist() for array in TEST]
-            assert content[6:] == [ROW_IDS.tolist(), [name.decode() for name in COL_IDS.tolist()]]
-    assert found > len(whole) / 60
+            assert found == written
+    assert not any("\n" in line for line in said)
+    assert len(said) > 80  # the others lie where nothing is read
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, "S5"])
+def test_any_two_changes_of_a_piece_are_found(dtype):
+    """Of every kind of data: one bit, two, a sector of zeros, two sectors that have changed places."""
+    rng = np.random.default_rng(1)
+    data = rng.integers(1, 255, (2 * PIECE + 77) * np.dtype(dtype).itemsize, dtype=np.uint8)
+    before = piece_sums(data.view(dtype))
+    assert len(before) == pieces(2 * PIECE + 77) == 3
+    for _ in range(200):
+        a, b = np.sort(rng.choice(len(data) // 512, 2, replace=False)) * 512
+        one, two, lost, swapped = (data.copy() for _ in range(4))
+        one[a + 5] ^= 16
+        two[[a, b]] ^= 16
+        lost[a : a + 512] = 0
+        swapped[a : a + 512], swapped[b : b + 512] = data[b : b + 512], data[a : a + 512]
+        for changed in (one, two, lost, swapped):
+            assert (piece_sums(changed.view(dtype)) != before).any()
+
+
+def test_checksums_do_not_depend_on_how_the_data_arrive():
+    """Of an array in parts of any length, and of one in a piece."""
+    data = np.random.default_rng(2).integers(0, 2**31, 3 * PIECE + 5)
+    for step in (PIECE - 1, PIECE, 2 * PIECE + 3):
+        sums = Checksums()
+        for start in range(0, len(data), step):
+            sums.update(data[start : start + step])
+        assert sums.values().tolist() == piece_sums(data).tolist()
+
+
+def test_only_what_is_read_is_checked(tmp_path):
+    """Damage in one piece is no matter to a process that reads others; with `checksums=False` it is to none."""
+    n = 5 * PIECE
+    train = np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, np.float32)
+    path = tmp_path / "r.h5"
+    write_ratings(path, train, (np.zeros(n + 1, np.int64), train[1][:0], train[2][:0]), np.arange(n), np.arange(2))
+    with h5py.File(path, "r+") as opened:
+        opened["train/values"][3 * PIECE] = 2.0
+    with open_ratings(path) as ratings:
+        for start in (0, 17, PIECE, 3 * PIECE - 9, 4 * PIECE):
+            assert ratings.slab("train", start, start + 9)[2].tolist() == [1.0] * 9
+        for start, stop in ((3 * PIECE, 3 * PIECE + 1), (0, n), (4 * PIECE - 1, n)):
+            with pytest.raises(InputError, match=f"/train/values is damaged in entries {3 * PIECE} to {4 * PIECE}"):
+                ratings.slab("train", start, stop)
+    with open_ratings(path, checksums=False) as ratings:
+        assert ratings.slab("train", 3 * PIECE, 3 * PIECE + 2)[2].tolist() == [2.0, 1.0]
 
 
 # --------------------------------------------------------------------- writing

@@ -84,6 +84,8 @@ def test_a_table_says_what_it_cannot_tell_apart() -> None:
     table = tuning_table([1.0, 1.01, 2.0], pilot)
     assert [row.setting for row in table] == [1.0, 1.01, 2.0]
     assert [row.tied for row in table] == [True, True, False]
+    diverged = tuning_table([1.0, np.nan], pilot)
+    assert [(row.log10_ksd < 0, row.tied) for row in diverged] == [(True, True), (False, False)]
     with pytest.raises(InputError, match="repeats"):
         tuning_table([1.0], pilot, repeats=1)
 

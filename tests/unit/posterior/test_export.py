@@ -87,7 +87,16 @@ def test_netcdf_is_arviz_schema(made, tmp_path):
         np.testing.assert_allclose(tree["observed_data"]["rating"].values, run.test.rating[pairs])
         mean = posterior["prediction"].mean(("chain", "draw")).values
         np.testing.assert_allclose(mean, run.test.mean[pairs], atol=1e-4)
-        users = run.users.ids[run.test_pairs()[0][pairs]]
+        rows = [side[pairs] for side in run.test_pairs()]
+        found, x = Predictor(run, Options()), run.test.rating[pairs]
+        centre, variance = found.components(*rows)
+        first = -0.5 * ((x - run.mean - centre[:, 0]) ** 2 / variance[:, 0] + np.log(2 * np.pi * variance[:, 0]))
+        np.testing.assert_allclose(tree["log_likelihood"]["rating"].values[0, 0], first, rtol=1e-4)
+        replicas = tree["posterior_predictive"]["rating"].values
+        assert replicas.shape == (2, len(run.draws) // 2, len(pairs))
+        error = (replicas.mean(axis=(0, 1)) - found(*rows).mean) / (found(*rows).sd / np.sqrt(len(run.draws)))
+        assert np.abs(error).max() < 5
+        users = run.users.ids[rows[0]]
         assert tree["constant_data"]["user"].values.tolist() == users.tolist()
 
 
@@ -98,7 +107,9 @@ def test_arviz_reads_the_netcdf(made, tmp_path):
         "import sys, arviz\n"
         "data = arviz.from_netcdf(sys.argv[1])\n"
         "table = arviz.summary(data, var_names=['tau', 'mean_product'])\n"
-        "print(list(table.index), data.posterior.sizes['chain'])\n"
+        "left_out = arviz.loo(data).n_data_points == data.observed_data.sizes['pair']\n"
+        "print(list(table.index), data.posterior.sizes['chain'], left_out)\n"
+        "import matplotlib\nmatplotlib.use('agg')\narviz.plot_ppc(data, num_pp_samples=5)\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "run.nc")],
@@ -106,7 +117,7 @@ def test_arviz_reads_the_netcdf(made, tmp_path):
         text=True,
         timeout=240,
     )
-    assert done.stdout.strip() == "['tau', 'mean_product'] 2", done.stderr
+    assert done.stdout.strip() == "['tau', 'mean_product'] 2 True", done.stderr
 
 
 WRONG = [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import tracemalloc
+
 import numpy as np
 import pytest
 from runs import Made, make_run
@@ -9,6 +12,7 @@ from scipy.stats import norm
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.recommend import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 
 CASES = {
@@ -148,3 +152,28 @@ def test_draws_that_are_not_there_are_not_made_up(tmp_path):
     assert Predictor(run, Options()).source == "moments"
     with pytest.raises(InputError, match="no saved draws"):
         Predictor(run, Options("draws"))
+
+
+def test_memory_of_a_few_pairs_does_not_grow_with_the_draws(tmp_path):
+    """One draw at a time, for predictions and for a ranking; the third time they are kept, for a server of many."""
+    made = make_run(tmp_path, users=4000, items=20, burn_in=20, iterations=100)
+    users, items = np.int32([4, 3000]), np.int32([2, 7])
+
+    def ask(run):
+        found = [values.tolist() for values in Predictor(run, Options())(users, items)]
+        return found, [each.tolist() for block in recommend(run, users, Ranking()) for each in block]
+
+    expected = ask(made.open())  # loads kernels, too
+    run = made.open()
+    one = sum(4 * len(run.vocabulary(kind)) * (run.config.dimension + 2) for kind in ("user", "item"))  # with g, 1 / g
+    assert run.draw_weights.size >= 40
+    tracemalloc.start()
+    try:
+        first = ask(run)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * one  # a draw, its blocks as they are read, a manifest
+    again = ask(run)
+    shutil.rmtree(run.path / "draws" / "chain-0")
+    assert expected == first == again == ask(run)

@@ -16,10 +16,11 @@ from support import sample, write_planted
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings, open_ratings
+from dsgmcmc.data.ratings.features import StoredFeatures
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.plan import MAX_COUNT, Costs, check_messages
+from dsgmcmc.runs.plan import MAX_COUNT, MAX_ITERATION, Costs, check_limits
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.sources.ratings import make_factorisation
 from dsgmcmc.samplers import SAMPLERS
@@ -130,9 +131,21 @@ def test_shares_are_of_the_largest_process(data: Path) -> None:
 # ---------------------------------------------------------------------- messages
 
 
-def equal(columns: int) -> np.ndarray:
-    """Counts of columns that all have as many ratings."""
-    return np.ones(columns, np.int64)
+class Numbers(Ratings):
+    """Of a ratings file only how many ratings there are of what: no file, and nothing that takes memory."""
+
+    def __init__(self, column_counts: np.ndarray, train: np.ndarray, test: np.ndarray, features: int = 0) -> None:
+        self._column_counts = column_counts
+        self._indptr = {"train": np.append(0, np.cumsum(train)), "test": np.append(0, np.cumsum(test))}
+        described = StoredFeatures.__new__(StoredFeatures)
+        described.names = range(features)
+        self.features = {"cols": described} if features else {}
+
+
+def equal(columns: int, features: int = 0) -> Numbers:
+    """Columns that all have as many ratings, by rows that are as long."""
+    rows = np.broadcast_to(np.int64(1), 40_000)
+    return Numbers(np.ones(columns, np.int64), rows, rows, features)
 
 
 @pytest.mark.parametrize("sampler", ["psgld", "sgld"])
@@ -140,25 +153,55 @@ def test_the_largest_block_that_can_be_sent(sampler: str) -> None:
     """One column more in a block, and the run is refused with a grid that helps."""
     config = build({"rank": 512, "biases": False, "grid": 2, "sampler": {"name": sampler}}).resolved()
     rows = MAX_COUNT // (2 * 512)
-    check_messages(config, equal(2 * rows))
+    check_limits(config, equal(2 * rows))
     with pytest.raises(InputError, match=r"--grid of at least 3") as caught:
-        check_messages(config, equal(2 * rows + 2))
+        check_limits(config, equal(2 * rows + 2))
     assert f"{(rows + 1) * 1024:,}" in str(caught.value)
-    check_messages(config.model_copy(update={"grid": 3}), equal(2 * rows + 2))
+    check_limits(config.model_copy(update={"grid": 3}), equal(2 * rows + 2))
 
 
 def test_uneven_columns_count_as_they_are_cut() -> None:
     """One popular column is a block of its own, and the rest shares the others."""
     config = build({"rank": 512, "biases": False, "grid": 2}).resolved()
-    counts = equal(3_000_000)
-    counts[0] = 10_000_000
+    ratings = equal(3_000_000)
+    ratings.column_counts[0] = 10_000_000
     with pytest.raises(InputError, match="block of columns"):
-        check_messages(config, counts)
+        check_limits(config, ratings)
 
 
-def test_sums_past_the_limit() -> None:
-    """A dense prior's moments, gathered from very many blocks."""
-    config = build({"rank": 400, "grid": 32767, "prior": "normal-wishart"}).resolved()
-    with pytest.raises(InputError, match="normal-gamma"):
-        check_messages(config, equal(40_000))
-    check_messages(config.model_copy(update={"prior": "normal-gamma"}), equal(40_000))
+@pytest.mark.parametrize(
+    ("settings", "features", "remedy"),
+    [
+        ({"prior": "normal-wishart"}, 0, {"prior": "normal-gamma"}),
+        ({"sampler": {"name": "baoab", "metric": "kronecker"}}, 0, {"sampler": {"name": "baoab"}}),
+        ({}, 300, {"features": "no"}),  # the Gram matrix is added in slices of a million numbers
+        ({"grid": 1500}, 3600, {"grid": 1400}),  # the moments, of 3,600 x 401 numbers
+    ],
+)
+def test_sums_past_the_limit(settings: dict[str, Any], features: int, remedy: dict[str, Any]) -> None:
+    """Of which process 0 gathers the addends of very many blocks; the message says what helps, and it does."""
+    common = {"rank": 400, "grid": 32767, **settings}
+    with pytest.raises(InputError, match=next(iter(remedy)).replace("_", "-")):
+        check_limits(build(common).resolved(), equal(40_000, features))
+    check_limits(build(common | remedy).resolved(), equal(40_000, features))
+
+
+def test_positions_of_test_ratings_have_32_bits() -> None:
+    """In a block of rows; another grid cuts it. The ratings themselves are numbered by 64 bits."""
+    train = np.full(4, 2**40)
+    half = 2**30
+    config = build({"rank": 2, "grid": 2}).resolved()
+    columns = np.full(4, 2**40)
+    check_limits(config, Numbers(columns, train, np.array([half, half - 1, half, half - 1])))
+    past = Numbers(columns, train, np.array([half, half, 1, 1]))
+    with pytest.raises(InputError, match=r"2,147,483,648 test ratings.* larger --grid"):
+        check_limits(config, past)
+    check_limits(config.model_copy(update={"grid": 4}), past)
+
+
+def test_iterations_have_48_bits() -> None:
+    """Of the counter of random numbers: one more would give the first ones again."""
+    config = build({"rank": 2, "grid": 2, "until": "none", "iterations": MAX_ITERATION}).resolved()
+    check_limits(config, equal(4))
+    with pytest.raises(InputError, match="fewer --iterations"):
+        check_limits(config.model_copy(update={"iterations": MAX_ITERATION + 1}), equal(4))

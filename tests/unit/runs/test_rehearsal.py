@@ -22,6 +22,7 @@ from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.density import ALL, Data
+from dsgmcmc.targets.regression import Regression
 
 SHORT: dict[str, Any] = {"grid": 3, "iterations": 27, "burn_in": 12, "evaluate_every": 5, "thin": 3}
 RATINGS: list[dict[str, Any]] = [
@@ -29,6 +30,7 @@ RATINGS: list[dict[str, Any]] = [
     {"sampler": {"name": "hamcmc", "metric": "diagonal", "memory": 2}, "rank": 3},
     {"sampler": {"name": "sgld", "gradient": "full"}, "rank": 3, "prior": "normal-wishart"},
     {"sampler": {"name": "baoab"}, "rank": 3, "noise": "both", "implicit_features": "both"},
+    {"sampler": {"name": "baoab", "metric": "kronecker"}, "rank": 3, "row_scales": "both"},
     {"sampler": {"name": "psgld"}, "rank": 3, "prior": "fixed", "biases": False},
     {"sampler": {"name": "baoab"}, "rank": 3, "features": "yes"},
 ]
@@ -89,3 +91,5 @@ if __name__ == "__main__":
         compare(RatingsSource(data), folder / str(number), {**SHORT, "thin": thin, "features": "no", **changed})
     for name in (name for name, sampler in SAMPLERS.items() if not sampler.draws_conditionals):
         compare(DensitySource(Normal()), folder / name, {**SHORT, "thin": 5, "sampler": {"name": name}})
+    sums = Regression(np.random.default_rng(0).normal(size=(50, 2)), np.arange(50) % 2)
+    compare(DensitySource(sums), folder / "smh2", {**SHORT, "sampler": {"name": "smh2"}})

@@ -131,6 +131,20 @@ def test_the_path_in_the_diagonal_metric(memory: int, burn_in: int) -> None:
         assert iteration < 2 or v.all()
 
 
+@pytest.mark.parametrize("burn_in", [0, 30])
+def test_the_path_in_the_fisher_metric(burn_in: int) -> None:
+    """H^0 = 1 / (l P), with the curvature that the density gives, of rows with 50 data."""
+    sampler = HAMCMC(HAMCMCConfig(memory=3, metric="fisher", step_size=0.2, trust=0.5), burn_in)
+    target, gradient = path_of(sampler)
+    precision = CURVATURE + 0.2
+    share = CURVATURE / precision
+    bound = 1 + D * share / N + 2 * share * np.sqrt(D / N)
+    reference = DenseHAMCMC(gradient, 3, 0.2, 0.5, lambda t, g: np.full(D, 1 / (bound * precision)))
+    expected = reference.run(start_of(target, sampler), lambda t: noise(D, t)[None], 60)
+    for theta, dense in zip(sample_vector(target, sampler, 60), expected, strict=True):
+        np.testing.assert_allclose(theta, dense, rtol=1e-9, atol=1e-9)
+
+
 def test_pairs_without_curvature_are_left_out_and_counted() -> None:
     """Between two wells the curvature is negative: such pairs would make H indefinite; users see how many."""
     sampler = HAMCMC(HAMCMCConfig(memory=3, step_size=0.1), 0)

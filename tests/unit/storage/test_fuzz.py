@@ -1,140 +1,45 @@
 """Files with random damage, each opened in a process of its own with limits of memory and time.
 
 A reader gives what was written or says what is wrong; it never crashes, hangs, fills the memory or gives anything
-else. One process loads the libraries and forks once for every damaged file.
+else. How they are damaged and opened: `fuzzer`.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import fuzzer
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import csr, planted
+from runs import make_run
+from support import csr, dsgmcmc, planted
+from support import run as command
 
 from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.storage.manifest import Key, SmallArray
+from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.writer import write_snapshot
 
-FORKER = r"""
-import hashlib, json, os, pathlib, random, resource, shutil, signal, sys
-import numpy as np
-from dsgmcmc.errors import InputError
-from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.storage.snapshot import Snapshot
 
-kind, source, place, count, seed = sys.argv[1:]
-source, place, choice = pathlib.Path(source), pathlib.Path(place), random.Random(int(seed))
-MEMORY, SECONDS = 256 << 20, 20
-
-
-def content_of_ratings(path):
-    with open_ratings(path) as ratings:
-        ratings.verify()
-        parts = [ratings.slab(part, 0, ratings.n_rows) for part in ("train", "test")]
-        ids = [ratings.row_ids(), ratings.col_ids()]
-        facts = [ratings.n_rows, ratings.n_cols, ratings.transposed]
-    return repr(facts) + "".join(a.tobytes().hex() for part in parts for a in part) + repr([i.tolist() for i in ids])
-
-
-def content_of_snapshot(path):
-    snapshot = Snapshot(path)
-    snapshot.verify()
-    return "".join(repr(key) + snapshot.read(key).tobytes().hex() for key in sorted(snapshot.names()))
-
-
-def mutate(data):
-    data = bytearray(data)
-    how = choice.choice(("bit", "bit", "byte", "bytes", "word", "cut", "copy", "zero", "insert"))
-    at = choice.randrange(len(data))
-    if how == "bit":
-        data[at] ^= 1 << choice.randrange(8)
-    elif how == "byte":
-        data[at] = choice.choice((0, 1, 127, 128, 255))
-    elif how == "bytes":
-        for _ in range(choice.randrange(2, 30)):
-            data[choice.randrange(len(data))] = choice.randrange(256)
-    elif how == "word":
-        value = choice.choice((0, 1, 1 << 31, 1 << 40, (1 << 63) - 1, (1 << 64) - 1, len(data)))
-        data[at : at + 8] = value.to_bytes(8, "little")[: len(data) - at]
-    elif how == "cut":
-        del data[at:]
-    elif how == "copy":
-        chunk = data[at : at + choice.randrange(1, 600)]
-        to = choice.randrange(len(data))
-        data[to : to + len(chunk)] = chunk
-    elif how == "zero":
-        data[at : at + 512] = bytes(len(data[at : at + 512]))
-    else:
-        data[at:at] = choice.randbytes(choice.randrange(1, 9))
-    return how, bytes(data)
-
-
-def attempt(target, expected):
-    pages = int(open("/proc/self/statm").read().split()[0])
-    limit = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    signal.alarm(3 * SECONDS)
-    try:
-        found = content(target)
-    except InputError as error:
-        return 10 if str(error) else 12
-    return 11 if found == expected else 13
-
-
-content = content_of_ratings if kind == "ratings" else content_of_snapshot
-expected = content(source)
-results = {}
-wrong = []
-for number in range(int(count)):
-    if kind == "ratings":
-        target = place / "r.h5"
-        how, data = mutate(source.read_bytes())
-        target.write_bytes(data)
-    else:
-        target = place / "snapshot"
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(source, target)
-        victim = choice.choice(sorted(target.iterdir()))
-        how, data = mutate(victim.read_bytes())
-        victim.write_bytes(data)
-    child = os.fork()
-    if not child:
-        try:
-            code = attempt(target, expected)
-        except BaseException as error:
-            print(f"{number} {how}: {error!r}", file=sys.stderr)
-            code = 14
-        sys.stderr.flush()
-        os._exit(code)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    results[str(code)] = results.get(str(code), 0) + 1
-    if code not in (10, 11):
-        wrong.append([number, how, code])
-print(json.dumps({"results": results, "wrong": wrong}))
-"""
-
-
-def fuzz(kind: str, source: Path, place: Path, count: int, seed: int) -> dict[str, int]:
-    """Damage and open a file `count` times; how many attempts were refused (10) and harmless (11)."""
-    command = [sys.executable, "-c", FORKER, kind, str(source), str(place), str(count), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+def fuzz(kind: str, source: Path, place: Path, names: str, count: int, seed: int) -> dict[str, int]:
+    """Damage and open one of the named files `count` times; how many attempts were refused (10) and harmless (11)."""
+    program = [sys.executable, fuzzer.__file__, kind, str(source), str(place), names, str(count), str(seed)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["wrong"] == [], (report, done.stderr[-3000:])
-    assert sum(report["results"].values()) == count
+    assert sum(report["results"].values()) == count or not count
     return {code: int(number) for code, number in report["results"].items()}
 
 
 @pytest.mark.parametrize("names", ["integers", "text"])
 def test_damaged_ratings_files(tmp_path: Path, names: str) -> None:
-    """A thousand in all; the checksum tells every change of what is read."""
+    """A thousand in all; the checksums tell every change of what is read, as it is read."""
     i, j, x = planted(29, 17)
     held = np.arange(len(i)) % 5 == 0
     parts = [csr(29, i[part], j[part], x[part]) for part in (~held, held)]
@@ -143,7 +48,7 @@ def test_damaged_ratings_files(tmp_path: Path, names: str) -> None:
         ids = [np.array([f"{n}-ä" for n in column], dtype=object) for column in ids]
         ids = [np.array([name.encode() for name in column]) for column in ids]
     write_ratings(tmp_path / "whole.h5", *parts, *ids, seed=0, source="planted")
-    found = fuzz("ratings", tmp_path / "whole.h5", tmp_path, 500, 1 + (names == "text"))
+    found = fuzz("ratings", tmp_path / "whole.h5", tmp_path, "", 500, 1 + (names == "text"))
     assert found["10"] > 100
 
 
@@ -162,5 +67,42 @@ def test_damaged_snapshots(tmp_path: Path) -> None:
         "about": {},
     }
     path = write_snapshot(tmp_path, "step-000000000007", blocks, lambda: header, MPI.COMM_SELF)
-    found = fuzz("snapshot", path, tmp_path, 500, 3)
+    found = fuzz("snapshot", path, tmp_path, "manifest.json,shard-00000.h5", 500, 3)
     assert found["10"] > 450  # the others put there what was there before
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run with all text files."""
+    short = {"grid": 2, "iterations": 60, "burn_in": 20, "evaluate_every": 5, "save_draws": 2}
+    path = make_run(tmp_path_factory.mktemp("fuzzed"), users=30, items=14, **short).path
+    RunDirectory(path).note("kernels ready", seconds=1.0)
+    return path
+
+
+def test_text_files_of_a_run_with_random_damage(run: Path, tmp_path: Path) -> None:
+    """Commands and interface find what was written, or refuse it; flipped bits never change what is predicted."""
+    found = fuzz("run", run, tmp_path, ",".join(fuzzer.FILES), 100, 4)
+    assert found["10"] > 60
+
+
+def test_hostile_text_files_of_a_run(run: Path, tmp_path: Path) -> None:
+    """Too deep, too wide, too long, of other types, no files at all: one line each, in little time and memory."""
+    found = fuzz("run", run, tmp_path, "", 0, 5)
+    assert found["10"] > 100
+
+
+def test_a_command_refuses_in_one_line(run: Path, tmp_path: Path) -> None:
+    """The same through real commands, with the exit status; what would steer a terminal is not printed."""
+    target, data = tmp_path / "run", run.parent / "ratings.h5"
+    shutil.copytree(run, target)
+    text = (run / "run.toml").read_text(encoding="utf-8")
+    (target / "run.toml").write_text(text.replace("rank = 3", "rank = 4"), encoding="utf-8")
+    for arguments in (["info", target], ["verify", target], ["sample", data, "--out", target, "--resume"]):
+        done = command(*dsgmcmc(*arguments)).expect(2)
+        assert (done.out, done.err.count("\n")) == ("", 1)
+        assert "has been changed since the run was sampled" in done.err
+    steering = r"[bold]x[/nothing]\u001b[2J"
+    (target / "run.toml").write_text(text.replace(str(data), steering), encoding="utf-8")
+    done = command(*dsgmcmc("info", target)).expect()
+    assert r"[bold]x[/nothing]\x1b[2J" in done.out

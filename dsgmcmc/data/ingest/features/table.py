@@ -12,9 +12,10 @@ from typing import Any
 
 import duckdb
 
+from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.features.movielens import FILES
 from dsgmcmc.data.ingest.load import scalar
-from dsgmcmc.data.ingest.sources import NAMES, decode_head, read_head, split_line
+from dsgmcmc.data.ingest.sources import decode_head, read_head, split_line
 from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64, Int64
@@ -138,7 +139,7 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
         if "\0" in text:
             raise InputError(f"{path} is not a text file: it contains zero bytes")
     else:
-        text = decode_head(path, head, gzipped)
+        text = decode_head(path, head, "gzip" if gzipped else "")
     lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
     if len(lines) > 1 and not text.endswith("\n"):
         lines.pop()  # may be cut by the sample

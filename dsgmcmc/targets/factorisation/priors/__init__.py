@@ -1,4 +1,4 @@
-"""What the prior means of a factor's rows have besides m: one file for each kind of knowledge about the rows."""
+"""What the priors of a factor's rows have besides m and Lambda: one file for each kind of it."""
 
 from dsgmcmc.targets.factorisation.priors.base import PriorMean
 from dsgmcmc.targets.factorisation.priors.features import FeatureEffects

@@ -18,6 +18,11 @@ MAX_DENSE = 4000
 _SLICE = 1 << 20  # numbers of the Gram matrix that are added at a time
 
 
+def gram_width(size: int) -> int:
+    """Most numbers of the Gram matrix of so many features that are added at a time."""
+    return max(1, _SLICE // size) * size
+
+
 class Design:
     """X of a factor, centred: row i of a block is x_i less the mean over the rows that have features, 0 without any.
 
@@ -71,7 +76,7 @@ class Design:
 
     def gram(self, ring: Ring, scales: Mapping[int, Float64] | None = None) -> Float64:
         """X^T S X over all blocks, (F, F), S the diagonal of the rows' `scales`, or I. Collective."""
-        step = max(1, _SLICE // self.size)
+        step = gram_width(self.size) // self.size
         found = []
         for start in range(0, self.size, step):
             part = slice(start, start + step)

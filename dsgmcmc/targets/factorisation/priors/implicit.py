@@ -2,14 +2,14 @@ r"""Implicit features: who rated what shifts the rows' prior means, whatever the
 
 As in SVD++, but for both sides and in the prior, so that the likelihood stays as it is:
 
-    theta_i ~ N(m + rho_i sum_{j in R_i} y_j, Lambda^-1),      rho_i = |R_i|^-1/2
-    y_jk    ~ N(0, 1 / beta_k),                                beta_k ~ Gamma(1, rate RATE)
+    theta_i ~ N(m + rho_i sum_{j in R_i} y_j, (s_i Lambda)^-1),    rho_i = |R_i|^-1/2
+    y_jk    ~ N(0, 1 / beta_k),                                    beta_k ~ Gamma(1, rate RATE)
 
-R_i are the columns that row i has training ratings of, y_j belongs to column j and rests with its block; the same
-mirrored for the columns' means. With X = diag(rho) R and u = theta - m - shift, the conditional of a step d of y from
-its current value is, for each k,
+s_i is the scale of the row, or 1. R_i are the columns that row i has training ratings of, y_j belongs to column j and
+rests with its block; the same mirrored for the columns' means. With X = diag(rho) R, S = diag(s) and u = theta - m -
+shift, the conditional of a step d of y from its current value is, for each k,
 
-    (X^T X + b_k) d = X^T (u + lambda_k^-1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',      b_k = beta_k / lambda_k
+    (X^T S X + b_k) d = X^T (S u + (S / lambda_k)^1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',    b_k = beta_k / lambda_k
 
 with standard normal e and e': the solution has the exact conditional law [Simm 2017, section 3.2]. It is found by
 conjugate gradients, preconditioned by the diagonal, for all k at once. A product with X or X^T is a tour of the ring;
@@ -30,7 +30,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.targets.factorisation.priors.base import DESCRIBED, Conditions, PrecisionTerms
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
-from dsgmcmc.types import Factor, Float64, ImplicitName, Purpose
+from dsgmcmc.types import Factor, Float64, Purpose
 
 #: Sweeps between draws: one costs about as much as the gradients of ten sweeps.
 EVERY = 10
@@ -92,12 +92,6 @@ shift = known * shift + (1 - known) * (others + drawn)
     columns=("average", "variance", "mean", "lambda_"),
     rows=("known", "scale"),
 )
-
-
-def shifted_factors(whose: ImplicitName, transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose rows' means are shifted; `transposed` says that the rows of W are items."""
-    users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
-    return {"no": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[whose]
 
 
 @dataclass

@@ -1,0 +1,73 @@
+"""Which column of a file is the user, the item, the rating and the timestamp."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dsgmcmc.errors import InputError
+
+# what other people call the columns, compared in lower case without punctuation
+NAMES: dict[str, tuple[str, ...]] = {
+    "user": ("user", "userid", "uid", "reviewerid", "customerid", "row", "rowid"),
+    "item": (
+        *("item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "parentasin", "isbn"),
+        *("bookid", "songid", "trackid", "artistid", "businessid", "gameid", "animeid", "col", "column"),
+    ),
+    "rating": (
+        *("rating", "ratings", "score", "stars", "value", "overall", "bookrating"),
+        *("count", "counts", "clicks", "plays", "purchases", "quantity"),
+    ),
+    "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "ts"),
+}
+ROLES = tuple(NAMES)
+CLICKS = "of clicks, which have no ratings, name the others alone: --columns user=NAME,item=NAME"
+
+
+def parse_columns(text: str | None) -> dict[str, str]:
+    """Parse ``user=U,item=I[,rating=R][,timestamp=T]``; U is a name in the header or a position from 1."""
+    if text is None:
+        return {}
+    pairs = [(role.strip(), name.strip()) for role, _, name in (part.partition("=") for part in text.split(","))]
+    roles = {role for role, name in pairs if name}
+    if len(roles) < len(pairs) or not {"user", "item"} <= roles <= set(ROLES):
+        raise InputError(f"--columns {text}: expected user=NAME,item=NAME[,rating=NAME][,timestamp=NAME]")
+    return dict(pairs)
+
+
+def assign_columns(
+    path: Path, names: list[str] | None, width: int, columns: dict[str, str], timestamp: bool
+) -> dict[str, int]:
+    """Find the position of each role among the columns `names` (None: the file has no header)."""
+    roles = ROLES if timestamp else ROLES[:3]
+    clicks = "rating" not in columns if columns else names is None and width == 2
+    found: dict[str, int] = {}
+    for role, name in columns.items():
+        if names is not None and name in names:
+            found[role] = names.index(name)
+        elif name.isdecimal() and 1 <= int(name) <= width:
+            found[role] = int(name) - 1
+        else:
+            have = f"columns {', '.join(names)}" if names else f"{width} columns without a header"
+            raise InputError(f"{path} has {have}, and no {name!r} that --columns names as {role}")
+    if names is not None:
+        plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
+        if not columns and not set(plain) - {name for role in ROLES if role != "rating" for name in NAMES[role]}:
+            clicks = True  # there is nothing else that could be a rating
+        for role in roles:
+            matches = [k for known in NAMES[role] for k, name in enumerate(plain) if name == known]
+            if role not in found and matches and not (clicks and role == "rating"):
+                found[role] = matches[0]
+    elif not columns:
+        found = {role: k for k, role in enumerate(roles) if k < width}
+    have = f"columns {', '.join(names)}" if names is not None else f"{width} columns, no header"
+    roles = tuple(role for role in roles if not (clicks and role == "rating"))
+    missing = [role for role in roles if role not in found]
+    options = "--columns user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
+    if missing == ["rating"]:
+        raise InputError(f"{path} has no rating column ({have}); name it with {options}, or {CLICKS}")
+    if missing:
+        raise InputError(f"{path}: cannot tell which column is {', '.join(missing)} ({have}); use {options}")
+    if len({found[role] for role in roles}) < len(roles):
+        raise InputError(f"{path}: --columns names one column twice")
+    return {role: found[role] for role in roles}

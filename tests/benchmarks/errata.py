@@ -1,0 +1,168 @@
+"""The numbers of docs/papers/what-does-not-reproduce.md, computed anew: formulas as printed beside those that hold.
+
+    python tests/benchmarks/errata.py
+
+A minute or two of one core.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from dsgmcmc.diagnostics.stein import stein_kernel
+from dsgmcmc.samplers.recipe import Dynamics, drift, euler, residual
+from dsgmcmc.samplers.sample import sample, vector_target
+from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
+from dsgmcmc.samplers.sgmcmc.sgnht import SGNHT, SGNHTConfig
+from dsgmcmc.targets.potentials import Gaussian
+
+RNG = np.random.default_rng(0)
+POINTS = np.linspace(-2, 2, 9)[:, None]
+LINE = "{:62s} {}"
+
+
+def show(what, value):
+    """One line."""
+    print(LINE.format(what, value), flush=True)
+
+
+def each(*numbers):
+    """(n, 1, 1) arrays as (n, m, m) matrices of rows of them."""
+    size = round(sqrt(len(numbers)))
+    return np.stack(numbers, axis=-1).reshape(len(numbers[0]), size, size)
+
+
+def correction():
+    """Gamma and its sign: D = 1/2 + 1 / (1 + x^2) on N(0, 1), Euler steps of .01, 4,000 chains."""
+    d = lambda x: 0.5 + 1 / (1 + x**2)  # noqa: E731
+    slope = lambda x: -2 * x / (1 + x**2) ** 2  # noqa: E731
+    grid = np.linspace(-8, 8, 100_001)
+    for label, sign, law in (
+        ("Gamma with a plus, as derived", 1.0, np.exp(-(grid**2) / 2)),
+        ("Gamma left out", 0.0, np.exp(-(grid**2) / 2) / d(grid)),
+        ("Gamma inside the bracket, as printed", -1.0, np.exp(-(grid**2) / 2) / d(grid) ** 2),
+    ):
+        dynamics = Dynamics(
+            lambda z: z, lambda z: d(z)[:, :, None], lambda z: 0 * z[:, :, None], lambda z, s=sign: s * slope(z)
+        )
+        z, squares = RNG.normal(size=(4000, 1)), []
+        for step in range(3000):
+            z = euler(dynamics, z, 0.01, RNG.normal(size=z.shape))
+            if step > 500 and step % 20 == 0:
+                squares.append((z**2).mean())
+        quadrature = (law * grid**2).sum() / law.sum()
+        left = np.abs(residual(dynamics, POINTS)).max()
+        show(f"E x^2, {label}", f"{np.mean(squares):.3f} (its law {quadrature:.3f}; residual {left:.1e})")
+
+
+def riemannian(friction, divergence):
+    """[Ma 2015, eq. 17] in one dimension with signs, at U = x^2 / 2 and S = sqrt(1.5) (U + 1/2)^(1/4)."""
+    s = lambda x: sqrt(1.5) * (x**2 / 2 + 0.5) ** 0.25  # noqa: E731
+    slope = lambda x: sqrt(1.5) * 0.25 * x * (x**2 / 2 + 0.5) ** -0.75  # noqa: E731
+    gradient = lambda z: z  # noqa: E731
+    zero = lambda z: 0 * z[:, 0]  # noqa: E731
+    dynamics = Dynamics(
+        gradient,
+        lambda z: each(zero(z), zero(z), zero(z), s(z[:, 0]) ** 2),
+        lambda z: each(zero(z), -s(z[:, 0]), s(z[:, 0]), zero(z)),
+    )
+
+    def found(z):
+        x, r = z.T
+        return np.stack([s(x) * r, -s(x) * x + divergence * slope(x) + friction * s(x) ** 2 * r], axis=1)
+
+    z = RNG.normal(size=(9, 2))
+    return np.abs(residual(dynamics, z, found)).max(), np.abs(found(z) - drift(dynamics, z)).max()
+
+
+def signs_of_eq_17():
+    """The last two signs."""
+    for label, friction, divergence in (("algorithm 1", -1, 1), ("eq. 17 as printed", 1, -1), ("eq. 16", -1, 0)):
+        left, off = riemannian(friction, divergence)
+        show(f"Fokker-Planck residual, {label}", f"{left:.1e} (drift off by {off:.1e})")
+
+
+def thermostat():
+    """H of SGNHT: (d/2)(xi - A)^2, or divided by 2 d; the dynamics of eq. 15, d = 2."""
+    d, a = 2, 0.5
+
+    def grad(weight):
+        return lambda z: np.hstack([z[:, :d], z[:, d : 2 * d], weight * (z[:, 2 * d :] - a)])
+
+    def found(z):
+        theta, r, xi = z[:, :d], z[:, d : 2 * d], z[:, 2 * d :]
+        return np.hstack([r, -theta - xi * r, (r**2).sum(axis=1, keepdims=True) / d - 1])
+
+    matrix = np.diag([0.0] * d + [a] * d + [0.0])
+    for label, weight in (("(d / 2) (xi - A)^2", d), ("(xi - A)^2 / (2 d), as printed", 1 / d)):
+        dynamics = Dynamics(grad(weight), lambda z: np.tile(matrix, (len(z), 1, 1)), lambda z: 0)
+        show(
+            f"Fokker-Planck residual of eq. 15, H with {label}",
+            f"{np.abs(residual(dynamics, RNG.normal(size=(9, 5)), found)).max():.1e}",
+        )
+    sampler = SGNHT(SGNHTConfig(step_size=0.05**2 / 2, warm_up=0, thermostat="row", metric="identity"), 0)
+    for dimension in (1, 5):
+        target = vector_target(Gaussian(np.zeros(dimension), np.eye(dimension)), sampler, rows=4000)
+        variance = np.mean([target.block["xi"].var() for t, _ in enumerate(sample(target, sampler, 3000)) if t > 1000])
+        show(
+            f"Var xi measured, d = {dimension}", f"{variance:.3f} (1 / d = {1 / dimension:.3f}, printed H: {dimension})"
+        )
+
+
+def stein():
+    """The Stein kernel's signs: E k0 over independent pairs of a normal law in two dimensions."""
+    totals = {1.0: [], -1.0: []}
+    for _ in range(400):
+        x, y = RNG.normal(size=(2, 100, 2))
+        for sign, found in totals.items():
+            found.append(stein_kernel(x, -sign * x, y, -sign * y).mean())
+    for sign, label in ((1.0, "minus in the mixed terms"), (-1.0, "plus, as printed")):
+        found = np.array(totals[sign])
+        show(f"E k0, {label}", f"{found.mean():+.4f} +- {found.std() / sqrt(len(found)):.4f}")
+
+
+def euler_and_refresh():
+    """SGHMC read as simultaneous updates; and with momenta drawn anew every L updates, whole kicks."""
+    eps, c, chains = 0.1, 1.0, 4000
+    for friction in (1.0, 0.2):
+        theta, r = RNG.normal(size=(2, chains))
+        found = []
+        for step in range(4000):
+            noise = sqrt(2 * friction * eps) * RNG.normal(size=chains)
+            theta, r = theta + eps * r, r - eps * theta - eps * friction * r + noise
+            if step > 1000:
+                found.append(theta.var())
+        law = 2 * friction * (2 - friction * eps + eps**2) / ((friction - eps) * (4 - 2 * friction * eps + eps**2))
+        show(f"Var theta, simultaneous, C = {friction:g}, eps = .1", f"{np.mean(found):.3f} (law {law:.3f})")
+    sampler = SGHMC(SGHMCConfig(step_size=eps**2 / 2, gamma=c, metric="identity", splitting="published", warm_up=0), 0)
+    target = vector_target(Gaussian(np.zeros(1), np.eye(1)), sampler, rows=chains)
+    found = [theta.var() for t, theta in enumerate(sample(target, sampler, 4000)) if t > 1000]
+    show("Var theta, one after the other, C = 1, eps = .1", f"{np.mean(found):.3f}")
+    h = 0.05
+    for length, first, kick in ((5, "r", 1.0), (10, "r", 1.0), (5, "theta", 1.0), (5, "r", 0.5)):
+        theta, found = RNG.normal(size=chains), []
+        for step in range(4000):
+            r = RNG.normal(size=chains)
+            for leap in range(length):
+                if first == "theta":
+                    theta = theta + h * r
+                r = r - (kick if leap == 0 else 1.0) * h * theta
+                if first == "r":
+                    theta = theta + h * r
+            if step > 1500:
+                found.append(theta.var())
+        what = f"{first} first, fresh every {length}, first kick {kick:g}"
+        show(f"Var theta, {what}", f"{np.mean(found):.3f}")
+
+
+def main():
+    """All of them."""
+    for part in (correction, signs_of_eq_17, thermostat, stein, euler_and_refresh):
+        print(f"\n{part.__doc__.rstrip()}")
+        part()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""[Ma 2015, fig. 2]: four samplers on two laws in one dimension, three on a banana, against quadrature.
+
+    python tests/benchmarks/recipe_fig2.py [--quick] [--out docs/figures]
+
+Left: Kullback-Leibler divergence of the histogram of all draws (80 bins on [-4, 4]) from the law. Right: the same of a
+histogram in two dimensions, over the steps that a chain has made. Friction 1, the metric G^-1 = 1.5 sqrt(U - min U +
+1/2), dynamics one after the other, r first. Some minutes of one core, `--quick` seconds; a figure needs matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+
+from dsgmcmc.samplers.sample import sample, vector_target
+from dsgmcmc.samplers.sgmcmc.gsgrhmc import GSGRHMC, GSGRHMCConfig
+from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.targets.potentials import Banana, DoubleWell, Gaussian
+
+TIME, BURN_IN, CHAINS = 150, 30, 4000
+EDGES = np.linspace(-4, 4, 81)
+CELLS = (np.linspace(-4, 4, 33), np.linspace(-3, 4, 29))
+LEFT = ("SGLD", "SGHMC", "naive SGRHMC", "gSGRHMC")
+RIGHT = {"SGLD": (0.01, 0.02, 0.03), "SGHMC": (0.05, 0.1, 0.2), "gSGRHMC": (0.02, 0.05, 0.1)}
+
+
+class Energetic:
+    """G^-1 = 1.5 sqrt(U - min U + 1/2) times the identity, and one as the unit of steps."""
+
+    least = 0.0
+    corrected = 1.0
+
+    @property
+    def curvature(self):
+        return np.ones(self.dimension)
+
+    @curvature.setter
+    def curvature(self, value):
+        """Steps are given in the time of the dynamics."""
+
+    def metric(self, theta):
+        above = self.energy(theta)[:, None] - self.least + 0.5
+        root = np.sqrt(1.5) * above**0.25
+        return np.repeat(root, theta.shape[1], axis=1), self.corrected * 0.25 * root / above * self.gradient(theta)
+
+
+class OnePeak(Energetic, Gaussian):
+    """U = x^2 / 2."""
+
+    def __init__(self):
+        super().__init__(np.zeros(1), np.eye(1))
+
+
+class TwoPeaks(Energetic, DoubleWell):
+    """U = x^4 - 2 x^2."""
+
+    least = -1.0
+
+
+class Ridge(Energetic, Banana):
+    """The banana."""
+
+
+def make(name, density, eps):
+    """A sampler of fig. 2, of step eps in time."""
+    if name == "SGLD":
+        return SGLD(SGLDConfig(step_size=eps, gradient="full"), 0)
+    if name == "SGHMC":
+        settings = {"step_size": eps**2 / 2, "gamma": 1.0, "metric": "identity", "splitting": "published"}
+        return SGHMC(SGHMCConfig(**settings, warm_up=0, gradient="full"), 0)
+    density.corrected = float(name != "naive SGRHMC")
+    return GSGRHMC(GSGRHMCConfig(step_size=eps, gradient="full"), 0)
+
+
+def divergence(counts, p):
+    """Kullback-Leibler divergence of a histogram from probabilities."""
+    q = counts / counts.sum()
+    seen = q > 0
+    return float((q[seen] * np.log(q[seen] / p[seen])).sum())
+
+
+def cells(density, *edges, fine=20):
+    """Probabilities of the cells of a histogram, by quadrature."""
+    middles = (np.arange(fine) + 0.5) / fine
+    grids = [(e[:-1, None] + np.diff(e)[:, None] * middles).ravel() for e in edges]
+    points = np.stack([grid.ravel() for grid in np.meshgrid(*grids, indexing="ij")], axis=1)
+    p = np.exp(-density.energy(points)).reshape([s for grid in grids for s in (len(grid) // fine, fine)])
+    p = p.sum(axis=tuple(range(1, p.ndim, 2)))
+    return p / p.sum()
+
+
+def left(density, name, eps, chains):
+    """Divergence, E x^2 over its exact value, and how many chains were lost."""
+    sampler = make(name, density, eps)
+    target = vector_target(density, sampler, rows=chains)
+    every, counts, squares = max(1, round(0.5 / eps)), np.zeros(len(EDGES) - 1), []
+    with np.errstate(all="ignore"):
+        for step, theta in enumerate(sample(target, sampler, round(TIME / eps), sd=0.5)):
+            if step * eps >= BURN_IN and step % every == 0:
+                x = theta[np.isfinite(theta)]
+                counts += np.histogram(x, EDGES)[0]
+                squares.append(np.mean(x[np.abs(x) < 4] ** 2))
+    lost = int((~np.isfinite(theta)).sum())
+    return divergence(counts, cells(density, EDGES)), float(np.mean(squares)), lost
+
+
+def right(name, eps, chains, last):
+    """Mean divergence over chains after 100 * 3^k steps, k = 0 .. last; infinite from where a chain is lost."""
+    density = Ridge()
+    sampler, p = make(name, density, eps), cells(density, *CELLS, fine=8)
+    target = vector_target(density, sampler, rows=chains)
+    shape = tuple(len(edges) - 1 for edges in CELLS)
+    counts, found, kept = np.zeros((chains, *shape)), [], []
+    stops = [100 * 3**k for k in range(last + 1)]
+    with np.errstate(all="ignore"):
+        for step, theta in enumerate(sample(target, sampler, stops[-1], sd=0.5), start=1):
+            kept.append(theta.copy())
+            if len(kept) < 1000 and step not in stops:
+                continue
+            draws, kept = np.array(kept), []
+            if not np.isfinite(draws).all():
+                return found + [np.inf] * (len(stops) - len(found))
+            places = [np.clip(np.searchsorted(e, draws[..., i]) - 1, 0, len(e) - 2) for i, e in enumerate(CELLS)]
+            np.add.at(counts, (np.broadcast_to(np.arange(chains), places[0].shape), *places), 1)
+            if step in stops:
+                found.append(float(np.mean([divergence(each, p) for each in counts])))
+    return found
+
+
+def main():
+    """Print both tables, and draw them."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a small form of it, to see that it runs")
+    parser.add_argument("--out", type=Path, help="folder for recipe_fig2.png")
+    options = parser.parse_args()
+    chains, steps, last = (200, (0.05,), 2) if options.quick else (CHAINS, (0.05, 0.02), 6)
+    begin, bars = process_time(), {}
+    print("| law | eps | sampler | KL | E x^2 | exact | chains lost |\n|---|---|---|---|---|---|---|")
+    for density, exact in ((OnePeak(), 1.0), (TwoPeaks(), DoubleWell.square)):
+        for eps in steps:
+            for name in LEFT:
+                kl, square, lost = left(density, name, eps, chains)
+                bars[type(density).__name__, eps, name] = kl
+                law = type(density).__doc__.rstrip(".")
+                print(f"| {law} | {eps} | {name} | {kl:.4f} | {square:.4f} | {exact:.4f} | {lost} |", flush=True)
+    print(f"\n{process_time() - begin:.0f} s of CPU\n")
+    ks = range(last + 1)
+    print("| sampler | eps | " + " | ".join(f"{100 * 3**k:,}" for k in ks) + " |\n|---|---|" + "---|" * (last + 1))
+    curves = {}
+    for name, grid in RIGHT.items():
+        for eps in grid:
+            curves[name, eps] = right(name, eps, 10 if options.quick else 40, last)
+            print(f"| {name} | {eps} | " + " | ".join(f"{kl:.3f}" for kl in curves[name, eps]) + " |", flush=True)
+    print(f"\n{process_time() - begin:.0f} s of CPU")
+    if options.out:
+        draw(bars, curves, steps[-1], options.out)
+
+
+def draw(bars, curves, eps, folder):
+    """The figure, as in the paper."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (one, two) = plt.subplots(1, 2, figsize=(9, 3.4))
+    for shift, law in ((-0.2, "OnePeak"), (0.2, "TwoPeaks")):
+        heights = [bars[law, eps, name] for name in LEFT]
+        one.bar(np.arange(len(LEFT)) + shift, heights, 0.4, label="one peak" if shift < 0 else "two peaks")
+    one.set_xticks(range(len(LEFT)), LEFT, fontsize=8)
+    one.set(ylabel="Kullback-Leibler divergence", title=f"left: steps of {eps}")
+    one.legend()
+    for (name, step), curve in curves.items():
+        best = min((c for (other, _), c in curves.items() if other == name), key=lambda c: c[-1])
+        if curve is best:
+            two.loglog([100 * 3**k for k in range(len(curve))], curve, marker="o", label=f"{name}, eps {step}")
+    two.set(xlabel="steps", title="right: the step that ends lowest")
+    two.legend()
+    figure.tight_layout()
+    figure.savefig(folder / "recipe_fig2.png", dpi=80)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Figures 1 and 2 of [Cornish 2019], and its acceptance rates of pCN, by the kernels of this package.
+
+    python tests/benchmarks/scalable_mh.py --out docs/figures        # 5 minutes of one core, 1 run
+    python tests/benchmarks/scalable_mh.py --runs 20                 # as many runs as the paper's: an hour and a half
+    python tests/benchmarks/scalable_mh.py --quick                   # to see that it works: seconds
+
+Logistic regression, d = 10, x ~ N(0, I), theta = 1, y Bernoulli, n = 2^6 .. 2^17, 20,000 iterations a run from the
+normal approximation at the mode. Proposal (16), N(theta, H^-1), and pCN. The prior is N(0, 100 I) where the paper's is
+flat, as small data may be separable. Plain Metropolis-Hastings is the same compiled loop with its limit at 0, so that
+it pays neither for Python nor for other code.
+
+Evaluations are of the energy of a datum, after the first tenth. ESS is by overlapping batch means of every fifth state,
+batches of T^(2/3), averaged over the elements of theta. Seconds a step are CPU seconds of whole blocks of iterations,
+kernel after kernel for each n, in the same run. Writes ``scalable_mh.png`` and prints tables. Left out: the paper's
+Firefly and Zig-Zag curves.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import product
+from pathlib import Path
+from time import process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.samplers import OF_DENSITIES
+from dsgmcmc.samplers.sample import vector_target
+from dsgmcmc.targets.regression import Regression
+
+D, APART = 10, 5
+KERNELS = {
+    "MH": ("smh2", {"fallback": 0.0}),
+    "SMH-1, published bound": ("smh1", {"bound": "published"}),
+    "SMH-2, published bound": ("smh2", {"bound": "published"}),
+    "SMH-1, whitened bound": ("smh1", {"bound": "whitened"}),
+    "SMH-2, whitened bound": ("smh2", {"bound": "whitened"}),
+}
+
+
+class Measured(NamedTuple):
+    """What a chain was seen to do, by step."""
+
+    acceptance: float
+    evaluations: float
+    microseconds: float
+    ess: float
+
+    @property
+    def ess_per_second(self) -> float:
+        """Effective draws a CPU second."""
+        return 1e6 * self.ess / self.microseconds
+
+
+def data(n: int, run: int) -> Regression:
+    """Of the paper's section 6."""
+    rng = np.random.default_rng([n, run])
+    x = rng.normal(size=(n, D))
+    y = rng.random(n) < 1 / (1 + np.exp(-x.sum(axis=1)))
+    return Regression(x, y, prior_precision=0.01)
+
+
+def effective(draws: np.ndarray) -> float:
+    """Effective number of draws (T, d), by overlapping batch means."""
+    t = len(draws)
+    b = int(t ** (2 / 3))
+    sums = np.concatenate([np.zeros((1, draws.shape[1])), np.cumsum(draws - draws.mean(axis=0), axis=0)])
+    means = (sums[b:] - sums[:-b]) / b
+    variance = t * b / ((t - b) * (t - b + 1)) * (means**2).sum(axis=0)
+    return float((t * draws.var(axis=0) / np.maximum(variance, 1e-300)).mean())
+
+
+def measure(density: Regression, name: str, iterations: int, run: int, **settings: Any) -> Measured:
+    """Run a chain, look at every fifth state, and time blocks of steps apart from that."""
+    burn_in = iterations // 10
+    sampler = OF_DENSITIES[name](OF_DENSITIES[name].Config(**settings), burn_in)
+    target = vector_target(density, sampler, seed=run)
+    sampler.start(target, 1.0)
+    states = []
+    for first in range(0, iterations, APART):
+        sampler.advance(target, first, APART)
+        states.append(target.block["theta"][0].copy())
+    moves, evaluations, _, steps = sampler.tally.counts[0].copy()
+    block, made, begin = sampler.at_once(target), 0, process_time()
+    while made < iterations // 2 and process_time() - begin < 5:
+        sampler.advance(target, iterations + made, block)
+        made += block
+    seconds = process_time() - begin
+    draws = np.array(states[burn_in // APART :])
+    return Measured(moves / steps, evaluations / steps, 1e6 * seconds / made, effective(draws) / (APART * len(draws)))
+
+
+def table(rows: dict[str, dict[int, float]], what: str) -> None:
+    """Print a table by kernel and n."""
+    sizes = list(next(iter(rows.values())))
+    print(f"\n| {what} | {' | '.join(f'2^{n.bit_length() - 1}' for n in sizes)} |\n|---|{'---|' * len(sizes)}")
+    for name, values in rows.items():
+        print(f"| {name} | {' | '.join(f'{value:.3g}' for value in values.values())} |")
+
+
+def figures(sizes: list[int], iterations: int, runs: int, out: Path | None) -> None:
+    """Evaluations, seconds and effective draws of every kernel at every n."""
+    found: dict[str, dict[int, Measured]] = {name: {} for name in KERNELS}
+    for n in sizes:
+        for label, (name, settings) in KERNELS.items():
+            each = [measure(data(n, run), name, iterations, run, **settings) for run in range(runs)]
+            found[label][n] = Measured(*np.mean(each, axis=0))
+    for what in ("evaluations", "microseconds", "acceptance", "ess_per_second"):
+        table({name: {n: getattr(m, what) for n, m in by_n.items()} for name, by_n in found.items()}, what)
+    for name, first in product(("SMH-2, published bound", "SMH-2, whitened bound"), (12, 14)):
+        large = [(n, m.evaluations) for n, m in found[name].items() if n >= 1 << first and m.evaluations > 0]
+        if len(large) > 1:
+            slope = np.polyfit(*np.log(np.array(large)).T, 1)[0]
+            print(f"\n{name}: slope of the evaluations from 2^{first} on {slope:.2f} (expected -0.5)")
+    if out is not None:
+        draw(found, out)
+
+
+def draw(found: dict[str, dict[int, Measured]], out: Path) -> None:
+    """The paper's figures 1 and 2 side by side."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4))
+    for axis, what in zip(axes, ("evaluations", "ess_per_second"), strict=True):
+        for name, by_n in found.items():
+            axis.loglog(list(by_n), [getattr(m, what) for m in by_n.values()], "o-", base=2, label=name)
+        axis.set(xlabel="n", title={"evaluations": "evaluations a step", "ess_per_second": "ESS a second"}[what])
+    axes[0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(out / "scalable_mh.png", dpi=110)
+
+
+def crank_nicolson(sizes: list[int], iterations: int) -> None:
+    """Acceptance of pCN, which depends on n and rho."""
+    rows: dict[str, dict[int, float]] = {}
+    for label in ("MH", "SMH-2, published bound"):
+        for rho in (0.9, 0.5, 0.0):
+            name, settings = KERNELS[label]
+            more = {**settings, "proposal": "pcn", "rho": rho}
+            rows[f"{label}, rho = {rho:g}"] = {n: measure(data(n, 0), name, iterations, 0, **more)[0] for n in sizes}
+    table(rows, "acceptance of pCN")
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few data, few iterations")
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="folder of the figure; needs matplotlib")
+    given = parser.parse_args()
+    exponents = (6, 9) if given.quick else (6, 8, 10, 12, 14, 16, 17)
+    iterations = 1_000 if given.quick else 20_000
+    figures([1 << exponent for exponent in exponents], iterations, given.runs, given.out)
+    crank_nicolson([1 << exponent for exponent in ((8,) if given.quick else (10, 13, 16))], min(iterations, 5_000))
+
+
+if __name__ == "__main__":
+    main()

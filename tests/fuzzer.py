@@ -1,0 +1,350 @@
+"""Damages files and opens each in a process of its own with limits of memory and time; run by the tests as a program.
+
+One process loads the libraries and forks once for every damaged file. How an attempt ends: refused with one line (10),
+harmless (11), refused without a word or in several lines (12), other content than was written (13), a crash (14); a
+signal is negative.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+import typer
+
+from dsgmcmc.cli.app import app
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.run import open_run
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.snapshot import Snapshot
+
+REFUSED, HARMLESS, WORDLESS, WRONG, CRASHED = 10, 11, 12, 13, 14
+#: Address space in bytes beyond that of the libraries, and seconds.
+LIMITS = {"ratings": (256 << 20, 20), "snapshot": (256 << 20, 20), "run": (400 << 20, 20)}
+
+#: What is done to a file or directory, by its name.
+Changes = Iterator[tuple[str, Callable[[Path], Any]]]
+
+
+# ---------------------------------------------------------------------- what a file says
+
+
+def content_of_ratings(path: Path) -> Any:
+    """Everything that a ratings file holds."""
+    with open_ratings(path) as ratings:
+        parts = [ratings.slab(part, 0, ratings.n_rows) for part in ("train", "test")]
+        ids = [ratings.row_ids().tolist(), ratings.col_ids().tolist()]
+        arrays = [array.tobytes() for part in parts for array in part]
+        return [ratings.n_rows, ratings.n_cols, ratings.transposed, ratings.mean, ratings.digest, ids, arrays]
+
+
+def content_of_snapshot(path: Path) -> Any:
+    """Everything that a snapshot holds."""
+    snapshot = Snapshot(path)
+    snapshot.verify()
+    return [(key, snapshot.read(key).tobytes()) for key in sorted(snapshot.names())]
+
+
+def content_of_run(path: Path, name: str = "") -> dict[str, Any]:
+    """What the readers of one of its files find in a run, by their names; errors for those that refuse it."""
+    found: dict[str, Any] = {}
+    for read in READERS.get(name, EVERY):
+        try:
+            found[read.__name__] = read(path)
+        except InputError as error:
+            found[read.__name__] = error
+    return found
+
+
+def said(*arguments: str) -> str:
+    """What a command prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        COMMAND.main(list(arguments), standalone_mode=False)
+    return out.getvalue()
+
+
+def _predictions(path: Path) -> Any:
+    run, both = open_run(path), np.arange(5, dtype=np.int32)
+    return [Predictor(run, Options(source, clip=True))(both, both).mean.tolist() for source in ("draws", "moments")]
+
+
+def _ranking(path: Path) -> str:
+    return said("recommend", str(path), "--user", "3", "--include-rated", "--json")
+
+
+def _summary(path: Path) -> Any:
+    said("info", str(path))
+    facts = json.loads(said("info", str(path), "--json"))
+    if facts["summary"] is None:
+        raise InputError("no summary")
+    return facts["summary"], facts["run"]["mean"], facts["settings"]["rank"]
+
+
+def _log(path: Path) -> list[str]:
+    return [repr(line) for line in RunDirectory(path).metrics()]
+
+
+def _events(path: Path) -> list[str]:
+    return [repr(line) for line in RunDirectory(path).events() if line["event"] != "damaged line"]
+
+
+def _page(path: Path) -> str:
+    return said("report", str(path), "--out", f"{path}.html") and ""
+
+
+def _verified(path: Path) -> str:
+    return str(json.loads(said("verify", str(path), "--json"))["digest"])
+
+
+def _prepared(path: Path) -> str:
+    """What a job does to the logs before it goes on."""
+    run = RunDirectory(path)
+    run.mend_logs()
+    run.split_metrics()
+    run.note("resumed")
+    return ""
+
+
+EVERY = (_predictions, _ranking, _summary, _log, _events, _page, _verified, _prepared)
+READERS = {
+    "run.toml": (_predictions, _summary, _verified),
+    "summary.json": (_summary, _page, _verified),
+    "metrics.jsonl": (_log, _page, _prepared),
+    "events.jsonl": (_events, _verified, _prepared),
+}
+FILES = tuple(READERS)
+COMMAND = typer.main.get_command(app)
+
+
+# ---------------------------------------------------------------------- what is done to it
+
+
+def mutate(data: bytes, choice: random.Random) -> tuple[str, bytes]:
+    """Damage bytes at random, and say how."""
+    content = bytearray(data)
+    how = choice.choice(("bit", "bit", "byte", "bytes", "word", "cut", "copy", "zero", "insert"))
+    at = choice.randrange(len(content))
+    if how == "bit":
+        content[at] ^= 1 << choice.randrange(8)
+    elif how == "byte":
+        content[at] = choice.choice((0, 1, 127, 128, 255))
+    elif how == "bytes":
+        for _ in range(choice.randrange(2, 30)):
+            content[choice.randrange(len(content))] = choice.randrange(256)
+    elif how == "word":
+        value = choice.choice((0, 1, 1 << 31, 1 << 40, (1 << 63) - 1, (1 << 64) - 1, len(content)))
+        content[at : at + 8] = value.to_bytes(8, "little")[: len(content) - at]
+    elif how == "cut":
+        del content[at:]
+    elif how == "copy":
+        chunk = content[at : at + choice.randrange(1, 600)]
+        to = choice.randrange(len(content))
+        content[to : to + len(chunk)] = chunk
+    elif how == "zero":
+        content[at : at + 512] = bytes(len(content[at : at + 512]))
+    else:
+        content[at:at] = choice.randbytes(choice.randrange(1, 9))
+    return how, bytes(content)
+
+
+def at_random(names: list[str], count: int, seed: int) -> Changes:
+    """Damage one of the named files, or what is the whole target where there is no name."""
+    choice = random.Random(seed)
+    for _ in range(count):
+        name = choice.choice(names)
+        bits = random.Random(choice.random())
+
+        def change(target: Path, name: str = name, bits: random.Random = bits) -> str:
+            path = target / name if name else target
+            how, data = mutate(path.read_bytes(), bits)
+            path.write_bytes(data)
+            return how
+
+        yield name, change
+
+
+#: What a value may be replaced by.
+ODD = (-1, 0, 500, 1e308, True, "many", "[bold]x[/nothing]\x1b[2J", [], [1], {"a": 1}, 10**30)
+TEXTS = {
+    "empty": b"",
+    "zeros": bytes(3000),
+    "not UTF-8": b'{"chain": 0, "iteration": "\xff\xfe"}\n',
+    "deep JSON": b'{"chain": 0, "x": ' + b"[" * 60_000 + b"\n",
+    "deep TOML": b"x = " + b"[" * 60_000,
+    "dotted": b".".join([b"a"] * 32_000) + b" = 1\n",
+    "dotted tables": b"\n".join(b"[" + b".".join([b"a"] * 150) + b".b%d]" % i for i in range(200)),
+    "list": b"[]\n",
+    "text": b'"x"\n',
+    "null": b"null\n",
+    "digits": b'{"chain": 0, "iteration": ' + b"9" * 5000 + b"}\n",
+    "TOML digits": b"[run]\nmean = " + b"9" * 5000,
+    "hexadecimal": b"rank = 0x" + b"f" * 5000 + b"\n[run]\n",
+    "old, wide JSON": b'{"iterations": 1, "processes": 1, "seconds_sampling": 1.0, "x": ['
+    + b"[]," * 1_350_000
+    + b"1]}",
+    "old, many lines": b'{"chain": 0, "iteration": 1, "sweep": 1, "time_s": 1}\n' * 200_000,
+    "old, many events": b'{"time": "", "event": "", "x": [' + b"[]," * 20_000 + b"1]}\n",
+}
+
+
+def hostile(source: Path, seed: int) -> Changes:
+    """Texts that are no run's, what is no file, and values of other types, in the text files of a run."""
+    for name in FILES:
+        for what, text in TEXTS.items():
+            yield f"{name}: {what}", lambda run, name=name, text=text: (run / name).write_bytes(text)
+        yield f"{name}: huge", lambda run, name=name: os.truncate(run / name, 1 << 40)
+        for what, make in (
+            ("directory", Path.mkdir),
+            ("pipe", os.mkfifo),
+            ("device", lambda path: path.symlink_to("/dev/zero")),
+            ("loop", lambda path: path.symlink_to(path.name)),
+            ("missing", lambda path: None),
+        ):
+            yield f"{name}: {what}", lambda run, name=name, make=make: _replace(run / name, make)
+    choice = random.Random(seed)
+    settings = tomllib.loads((source / "run.toml").read_text(encoding="utf-8"))
+    summary = json.loads((source / "summary.json").read_text(encoding="utf-8"))
+    del summary["sha256"]  # as older versions wrote it
+    for file, tree, save in (("run.toml", settings, _save_settings), ("summary.json", summary, _save_summary)):
+        for place in _leaves(tree):
+            value = choice.choice(ODD)
+            if choice.random() < 0.4:  # other places with another seed
+                continue
+            changed = _with(tree, place, value)
+            yield f"{file}: old {place} = {str(value)[:30]}", lambda run, save=save, changed=changed: save(run, changed)
+    line = {"chain": 0, "iteration": 1, "sweep": 1.0, "time_s": 0.0, "rmse": 1.0, "rmse_mean": None}
+    for name in (*line, *line):
+        value = choice.choice(ODD)
+        text = json.dumps({**line, name: value}).encode() + b"\n"
+        yield f"metrics.jsonl: old {name} = {str(value)[:30]}", lambda run, text=text: _append(run, text)
+
+
+def _append(run: Path, text: bytes) -> None:
+    with (run / "metrics.jsonl").open("ab") as file:
+        file.write(text)
+
+
+def _replace(path: Path, make: Callable[[Path], Any]) -> None:
+    path.unlink()
+    make(path)
+
+
+def _save_settings(run: Path, content: dict[str, Any]) -> None:
+    (run / "run.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
+
+
+def _save_summary(run: Path, content: dict[str, Any]) -> None:
+    (run / "summary.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def _leaves(tree: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Places of all values of a table and of its tables."""
+    for name, value in tree.items():
+        yield (*place, name)
+        if isinstance(value, dict):
+            yield from _leaves(value, (*place, name))
+
+
+def _with(tree: dict[str, Any], place: tuple[str, ...], value: Any) -> dict[str, Any]:
+    first, *rest = place
+    return {**tree, first: _with(tree[first], tuple(rest), value) if rest else value}
+
+
+# ---------------------------------------------------------------------- what comes of it
+
+
+def attempt(kind: str, target: Path, name: str, expected: Any) -> int:
+    """Read a damaged target within the limits, and say how it ended."""
+    memory, seconds = LIMITS[kind]
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + memory
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    signal.alarm(5 * seconds)
+    if kind == "run":
+        found = content_of_run(target, name)
+        errors = [str(part) for part in found.values() if isinstance(part, InputError)]
+        right = not expected or all(_right(expected, reader, part) for reader, part in found.items())
+    else:
+        errors, right = [], True
+        try:
+            right = CONTENT[kind](target) == expected
+        except InputError as error:
+            errors = [str(error)]
+    if any("\n" in error or not error for error in errors):
+        return WORDLESS
+    return WRONG if not right else REFUSED if errors else HARMLESS
+
+
+def _right(expected: dict[str, Any], reader: str, found: Any) -> bool:
+    """Whether a reader found what was written, or refused it; a log may have lost lines."""
+    if isinstance(found, InputError):
+        return True
+    if reader in ("_log", "_events"):
+        return set(found) <= set(expected[reader])
+    return bool(found == expected[reader])
+
+
+CONTENT: dict[str, Callable[[Path], Any]] = {
+    "ratings": content_of_ratings,
+    "snapshot": content_of_snapshot,
+    "run": content_of_run,
+}
+
+
+def _copied(source: Path, place: Path) -> Path:
+    """Put a fresh copy of a file or directory there."""
+    target = place / f"target{source.suffix}"
+    if source.is_file():
+        return Path(shutil.copy(source, target))
+    shutil.rmtree(target, ignore_errors=True)
+    return Path(shutil.copytree(source, target))
+
+
+def main(kind: str, source: Path, place: Path, names: list[str], count: int, seed: int) -> None:
+    """Damage and open `count` times one of the named files of a target; print how often it ended how."""
+    expected = CONTENT[kind](_copied(source, place))
+    changes = hostile(source, seed) if kind == "run" and not count else at_random(names, count, seed)
+    results: dict[int, int] = {}
+    wrong = []
+    for number, (name, change) in enumerate(changes):
+        target = _copied(source, place)
+        how = change(target)
+        child = os.fork()
+        if not child:
+            try:
+                code = attempt(kind, target, name.split(":")[0], None if "old" in name else expected)
+            except BaseException as error:  # whatever it is, the reader did not expect it
+                print(f"{number} {name} {how}: {error!r:.300}", file=sys.stderr)
+                traceback.print_exc()
+                code = CRASHED
+            sys.stderr.flush()
+            os._exit(code)
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        results[code] = results.get(code, 0) + 1
+        if code not in (REFUSED, HARMLESS):
+            wrong.append([number, name, how if isinstance(how, str) else "", code])
+    print(json.dumps({"results": results, "wrong": wrong}))
+
+
+if __name__ == "__main__":
+    kind, source, place, names, count, seed = sys.argv[1:]
+    main(kind, Path(source), Path(place), names.split(","), int(count), int(seed))

@@ -1,0 +1,88 @@
+"""Kernels beyond 2^31 ratings and numbers of a block: what 32 bits cannot count.
+
+Arrays are files full of holes, mapped into memory: only the pages that a kernel touches take any.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dsgmcmc.kernels.csr import _split_module
+from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
+from dsgmcmc.kernels.outer import add_outer_products, statistics_width
+from dsgmcmc.kernels.prediction import predict_kernel
+
+FAR = 2**31 + 5  # where the ratings lie
+ROWS = 2**31 // 8  # of a factor; its last rows lie past 2^31 numbers
+
+
+@pytest.fixture
+def holes(tmp_path):
+    """Make an array of zeros that takes no room."""
+    made = iter(range(9))
+
+    def make(shape, dtype=np.float32):
+        return np.asarray(np.memmap(tmp_path / str(next(made)), dtype, "w+", shape=shape))
+
+    return make
+
+
+def ratings(holes):
+    """Three ratings of two rows: near the beginning of their arrays, and past 2^31 of them."""
+    near = np.array([0, 2, 3]), np.array([0, 2, 1], np.int32), np.array([1.0, -2.0, 0.5], np.float32)
+    far = near[0] + FAR, holes(FAR + 3, np.int32), holes(FAR + 3)
+    far[1][FAR:], far[2][FAR:] = near[1:]
+    return near, far
+
+
+def factors(K):
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal((n, K)).astype(np.float32) for n in (2, 3)]
+
+
+@pytest.mark.parametrize("K", [3, 70])
+def test_gradient_of_ratings_past_32_bits(holes, K):
+    """The gradient is that of the same ratings at the beginning of their arrays, bit by bit; unrolled and blocked."""
+    found = []
+    for given in ratings(holes):
+        outs = [np.zeros_like(theta) for theta in factors(K)]
+        total = gradient_kernel(K, False, weighted=False)(*given, *factors(K), *outs, 1.0)
+        found.append([total, *(out.tobytes() for out in outs)])
+    assert found[0] == found[1]
+
+
+def test_other_sums_over_ratings_past_32_bits(holes):
+    """Sums of weights, outer products and the cutting into blocks: as at the beginning of their arrays."""
+    found = []
+    for indptr, indices, values in ratings(holes):
+        sums = [np.zeros((2, 2), np.float32), np.zeros((3, 2), np.float32)]
+        scales = np.float32([1, 2]), np.float32([3, 4, 5])
+        weigh_kernel()(indptr, indices, *scales, *sums)
+        products = np.zeros((2, statistics_width(3)), np.float32)
+        add_outer_products(indptr, indices, values, factors(3)[1], np.ones(3, np.float32), 3, products)
+        starts, block_of = np.zeros((2, 3), np.int64), np.int32([0, 0, 1])
+        module = _split_module()
+        module.count(indptr, indices, block_of, starts)
+        firsts, bounds = np.array([0, starts[0, -1]]), np.array([0, 2, 3])
+        cut = np.zeros(3, np.int32), np.zeros(3, np.float32)
+        module.fill(indptr, indices, values, block_of, bounds, starts, firsts, 0.0, *cut)
+        found.append([array.tolist() for array in (*sums, products, starts, *cut)])
+    assert found[0] == found[1]
+    assert np.any(found[0][2])
+
+
+def test_rows_past_32_bits_of_numbers(holes):
+    """A gradient and a prediction with the last row of a factor of more than 2^31 numbers."""
+    K, row = 8, np.float32([0.5, -1, 2, 0, 1, 3, -2, 1])
+    theta, out = holes((ROWS + 2, K)), holes((ROWS + 2, K))
+    theta[-1] = row
+    own = np.ones((1, K), np.float32)
+    column = np.array([ROWS + 1], np.int32)
+    predicted = np.zeros(1, np.float32)
+    predict_kernel(K, False)(np.zeros(1, np.int32), column, own, theta, predicted)
+    assert predicted[0] == row.sum()
+    given = np.array([0, 1]), column, np.array([1.5], np.float32)
+    gradient_kernel(K, False, weighted=False)(*given, own, theta, np.zeros_like(own), out, 1.0)
+    assert out[-1].tolist() == [row.sum() - 1.5] * K
+    assert not out[:2].any()

@@ -1,0 +1,227 @@
+"""A run says of itself only what it was made with: changed settings and facts, foreign or incomplete posteriors."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from runs import Made, make_run
+from support import sample
+
+from dsgmcmc import BPMF
+from dsgmcmc.diagnostics.audit import audit
+from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.run import open_run
+from dsgmcmc.storage.manifest import MANIFEST, Key, seal
+from dsgmcmc.storage.rundir import INDEX, RunDirectory
+from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.writer import write_snapshot
+from dsgmcmc.types import Array
+
+SHORT = {"grid": 2, "iterations": 60, "burn_in": 20, "evaluate_every": 20, "save_draws": 2}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A finished run of ratings 1 .. 5."""
+    return make_run(tmp_path_factory.mktemp("made"), users=30, items=14, stars=True, **SHORT)
+
+
+@pytest.fixture
+def path(made: Made, tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    return Path(shutil.copytree(made.path, tmp_path / "run"))
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Change ``run.toml`` by hand."""
+    file = path / "run.toml"
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+FACTS = {
+    "mean": ("\nmean = ", "\nmean = 1"),
+    "transposed": ("transposed = false", "transposed = true"),
+    "minimum": ("minimum = 1.0", "minimum = 2.0"),
+    "maximum": ("maximum = 5.0", "maximum = 4.0"),
+    "levels": ("    2.0,\n", "    2.5,\n"),
+    "test_ratings": ("test_ratings = ", "test_ratings = 1"),
+    "baselines": ("biases_only = ", "biases_only = 1"),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_a_changed_fact_is_named(made: Made, path: Path, name: str) -> None:
+    """A flipped digit of the mean would shift all predictions; every reader refuses, and so does a job."""
+    edit(path, *FACTS[name])
+    for read in (open_run, BPMF.load, lambda path: audit(RunDirectory(path))):
+        with pytest.raises(InputError, match=rf"run\.toml has been changed since .*: {name}$"):
+            read(path)
+    with pytest.raises(InputError, match=rf"run\.toml has been changed since .*: {name}$"):
+        sample(MPI.COMM_SELF, made.data, path, resume=True)
+
+
+@pytest.mark.parametrize(
+    "change", [("center = true", "center = false"), ("rank = 3", "rank = 4"), ("seed = 0", "seed = 1")]
+)
+def test_a_changed_setting_is_refused(made: Made, path: Path, change: tuple[str, str]) -> None:
+    """Also where the snapshots could be read with it; and it is not taken for an override on resuming."""
+    edit(path, *change)
+    for read in (open_run, lambda path: audit(RunDirectory(path))):
+        with pytest.raises(InputError, match="its settings do not match its config_hash"):
+            read(path)
+    with pytest.raises(InputError, match="its settings do not match its config_hash"):
+        sample(MPI.COMM_SELF, made.data, path, resume=True)
+
+
+@pytest.mark.parametrize("name", ["data_hash", "config_hash"])
+def test_snapshots_belong_to_the_run_s_own_hashes(path: Path, name: str) -> None:
+    """A changed hash says as much as a changed setting."""
+    edit(path, f'{name} = "', f'{name} = "0f')
+    text = (path / "run.toml").read_text(encoding="utf-8")
+    start = text.index(f'{name} = "') + len(f'{name} = "') + 64
+    (path / "run.toml").write_text(text[:start] + text[start + 2 :], encoding="utf-8")
+    with pytest.raises(InputError, match=r"run\.toml has been changed"):
+        open_run(path)
+
+
+def test_what_may_change_from_job_to_job_is_free_and_named(path: Path) -> None:
+    """The ratings may be moved, and the length is only what the last job was asked for."""
+    edit(path, "iterations = 60", "iterations = 90")
+    edit(path, "ratings.h5", "moved.h5")
+    assert open_run(path).config.iterations == 90
+    found = audit(RunDirectory(path)).unchecked
+    assert found == ["run.toml (chains, checkpoint_every, data, iterations, keep_checkpoints, versions)"]
+
+
+def test_a_run_that_was_overridden_is_whole(made: Made, path: Path) -> None:
+    """Draws, index and posterior may have the hash of one of its earlier configurations."""
+    before = open_run(path).moments[0].mean["user"]
+    settings, facts = RunDirectory(path).read_settings()
+    other = open_run(path).config.model_copy(update={"evaluate_every": 30}).hash()
+    facts |= {"earlier_config_hashes": [facts["config_hash"]], "config_hash": other}
+    RunDirectory(path).write_settings({**settings, "evaluate_every": 30}, facts)
+    audit(RunDirectory(path))
+    np.testing.assert_array_equal(open_run(path).moments[0].mean["user"], before)
+
+
+def test_an_older_run_is_read_and_its_doubts_are_named(path: Path) -> None:
+    """Its manifests do not say what they were made with, its summary and logs have no checksums."""
+    for file in path.rglob(MANIFEST):
+        content = json.loads(file.read_text(encoding="utf-8"))
+        del content["about"]["made_with"], content["sha256"]
+        file.write_text(seal(json.dumps(content)), encoding="utf-8")
+    summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+    del summary["sha256"]
+    (path / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    old = [{name: value for name, value in line.items() if name != "crc32"} for line in lines]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in old), encoding="utf-8")
+    (path / "notes.txt").write_text("mine", encoding="utf-8")
+    open_run(path)
+    first, *others = audit(RunDirectory(path)).unchecked
+    assert all(name in first for name in ("mean", "transposed", "levels", "minimum", "maximum"))
+    assert others == ["summary.json", "metrics.jsonl", "notes.txt"]
+
+
+def test_a_changed_summary_is_refused(path: Path) -> None:
+    """`info` and the report show its numbers."""
+    file = path / "summary.json"
+    file.write_text(file.read_text(encoding="utf-8").replace('"rmse_mean": ', '"rmse_mean": 1'), encoding="utf-8")
+    for read in (read_summary, lambda file: audit(RunDirectory(path))):
+        with pytest.raises(InputError, match="does not match its own checksum"):
+            read(file)
+
+
+# ---------------------------------------------------------------------- what a posterior lacks
+
+Change = Callable[[dict[Key, Array]], Any]
+
+
+def rewrite(place: Path, change: Change) -> None:
+    """Write a snapshot again, whole and sealed, with other blocks."""
+    snapshot = Snapshot(place)
+    blocks = {key: snapshot.read(key) for key in snapshot.names()}
+    change(blocks)
+    header = snapshot.manifest.model_dump(exclude={"shards", "blocks", "format", "version"})
+    shutil.rmtree(place)
+    write_snapshot(place.parent, place.name, blocks, lambda: header, MPI.COMM_SELF)
+
+
+def cut(key: Key) -> Change:
+    """Take the last column, or element."""
+    return lambda blocks: blocks.update({key: np.ascontiguousarray(blocks[key][..., :-1])})
+
+
+def gone(key: Key) -> Change:
+    return lambda blocks: blocks.pop(key)
+
+
+TAU, MEAN = Key("trace", "run", 0, "tau"), Key("moments", "W", 1, "mean")
+WRONG = {
+    "trace/run/000000/tau": gone(TAU),
+    "moments/W/000001/mean": gone(MEAN),
+    "is of shape": cut(MEAN),
+    "trace/run/000000/H.precision is of shape": cut(Key("trace", "run", 0, "H.precision")),
+    "test/W/000000/noise_variance": gone(Key("test", "W", 0, "noise_variance")),
+    r"test/W/\*/variance is of shape": cut(Key("test", "W", 1, "variance")),
+    "trace/W/000000/prediction is of shape": cut(Key("trace", "W", 0, "prediction")),
+    "followed is of type <f8": lambda blocks: blocks.update({Key("trace", "W", 1, "followed"): np.zeros(3)}),
+    r"moments/H/\*/mean is of shape": lambda blocks: [
+        blocks.update({Key("moments", "H", 0, name): np.zeros((3, 4), np.float32)}) for name in ("mean", "variance")
+    ],
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_an_incomplete_posterior_is_refused_when_it_is_opened(path: Path, words: str) -> None:
+    """Not with a KeyError when the missing part is asked for."""
+    (place,) = (path / "posterior" / "chain-0").iterdir()
+    rewrite(place, WRONG[words])
+    with pytest.raises(InputError, match=words):
+        open_run(path)
+
+
+def test_an_index_of_other_lengths_is_refused(path: Path) -> None:
+    """Every row has one name, every test rating a row and a column, and the posterior the same number of rows."""
+    index = path / INDEX
+    kept = Path(shutil.copytree(index, path.parent / "kept"))
+    for changes in ([Key("ids", "W", 0, "integers")], [Key("test", "W", 0, "rows")], [Key("ratings", "H", 0, "count")]):
+        rewrite(index, cut(changes[0]))
+        with pytest.raises(InputError, match="inconsistent"):
+            open_run(path)
+        shutil.rmtree(index)
+        shutil.copytree(kept, index)
+    rewrite(
+        index,
+        lambda blocks: [cut(key)(blocks) for key in (Key("ids", "W", 0, "integers"), Key("ratings", "W", 0, "count"))],
+    )
+    with pytest.raises(InputError, match=r"by run\.toml and the index"):
+        open_run(path)
+
+
+def test_an_incomplete_draw_is_refused(path: Path) -> None:
+    """When it is read: there may be many of large manifests."""
+    run = open_run(path)
+    chain, iteration = run.draws[0]
+    rewrite(path / "draws" / f"chain-{chain}" / f"step-{iteration:012d}", gone(Key("draw", "H", 0, "theta")))
+    with pytest.raises(InputError, match="draw/H/000000/theta"):
+        run.draw(0)
+
+
+def test_a_snapshot_in_another_s_place_is_refused(path: Path) -> None:
+    """Each is whole by itself."""
+    numbers = sorted((path / "draws" / "chain-0").iterdir())
+    shutil.rmtree(numbers[0])
+    shutil.copytree(numbers[1], numbers[0])
+    with pytest.raises(InputError, match="holds something else"):
+        open_run(path).draw(0)

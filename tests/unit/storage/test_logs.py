@@ -1,0 +1,130 @@
+"""Logs: lines under a checksum, a torn last line, damage anywhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.storage.logs import MAX_METRICS_BYTES, EventLine, MetricsLine, append, read_log
+from dsgmcmc.storage.rundir import RunDirectory
+
+
+def line(iteration: int) -> dict[str, object]:
+    return {"chain": 0, "iteration": iteration, "sweep": 1.0, "time_s": 0.5, "rmse": 0.9, "rmse_mean": None}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """A run directory with logs of three lines."""
+    made = RunDirectory(tmp_path)
+    for iteration in (1, 2, 3):
+        append(made.metrics_file(0), line(iteration))
+        made.note("resumed", iteration=iteration)
+    return made
+
+
+def test_what_is_appended_is_read_back(run: RunDirectory) -> None:
+    """The checksum is no part of it."""
+    assert list(run.metrics()) == [line(1), line(2), line(3)]
+    assert [event["iteration"] for event in run.events()] == [1, 2, 3]
+    assert set(run.logs().values()) == {True}
+
+
+@pytest.mark.parametrize("torn", [b'{"chain": 0, "iter', b"\0" * 700, b"\xff"])
+def test_a_torn_last_line_is_left_out_and_cut_off(run: RunDirectory, torn: bytes) -> None:
+    """A killed process leaves it; what the next one appends must not become a part of it."""
+    for file in (run.metrics_file(0), run.path / "events.jsonl"):
+        with file.open("ab") as log:
+            log.write(torn)
+    whole = run.metrics_file(0).read_bytes()[: -len(torn)]
+    assert len(list(run.metrics())) == len(run.events()) == 3
+    run.mend_logs()
+    assert run.metrics_file(0).read_bytes() == whole
+    run.note("resumed", iteration=4)
+    assert [event["iteration"] for event in run.events()] == [1, 2, 3, 4]
+
+
+def test_a_line_without_its_end_is_whole(run: RunDirectory) -> None:
+    """Only the newline was lost."""
+    file = run.metrics_file(0)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    assert len(list(run.metrics())) == 3
+    run.mend_logs()
+    assert file.read_bytes() == whole
+
+
+def test_nothing_but_a_torn_line_is_mended(run: RunDirectory) -> None:
+    """A flipped digit, a lost line end: named with its line, by readers and before a job goes on; the file stays."""
+    file = run.metrics_file(0)
+    whole = file.read_bytes()
+    for damaged in (
+        whole.replace(b'"iteration": 2', b'"iteration": 7'),
+        whole.replace(b"}\n", b"}", 1),
+        b"\n" + whole,
+        whole.replace(b"crc32", b"crc22", 1),
+    ):
+        file.write_bytes(damaged)
+        for work in (run.mend_logs, run.split_metrics, run.logs, lambda: list(run.metrics())):
+            with pytest.raises(InputError, match=r"metrics\.jsonl, line [12], is damaged"):
+                work()
+        assert file.read_bytes() == damaged
+
+
+def test_a_damaged_event_is_an_event(run: RunDirectory) -> None:
+    """Processes of several hosts append; a job must not end for what two of them wrote at once. `verify` does."""
+    file = run.path / "events.jsonl"
+    damaged = file.read_bytes().replace(b'"iteration": 2', b'"iteration": 7')
+    file.write_bytes(damaged + b'{"torn')
+    run.mend_logs()
+    assert file.read_bytes() == damaged
+    assert run.events()[1] == {"time": "", "event": "damaged line", "line": 2}
+    with pytest.raises(InputError, match=r"events\.jsonl, line 2, is damaged"):
+        run.logs()
+
+
+def test_lines_of_older_versions_are_read(run: RunDirectory) -> None:
+    """They have no checksum, which is said."""
+    with run.metrics_file(0).open("a", encoding="utf-8") as log:
+        log.write('{"chain": 1, "iteration": 1, "sweep": 0.5, "time_s": 0.1, "rmse": NaN, "rmse_mean": null}\n')
+    assert [found["chain"] for found in run.metrics()] == [0, 0, 0, 1]
+    assert run.logs()[run.metrics_file(0)] is False
+
+
+def test_a_job_does_not_write_through_a_link(run: RunDirectory) -> None:
+    """A directory that came from elsewhere could have it append to any file of the user."""
+    precious = run.path / "precious"
+    precious.write_text("", encoding="utf-8")
+    (run.path / "events.jsonl").unlink()
+    (run.path / "events.jsonl").symlink_to(precious)
+    with pytest.raises(InputError, match="is a link"):
+        run.mend_logs()
+    with pytest.raises(OSError, match="symbolic"):
+        run.note("resumed")
+    assert precious.read_text(encoding="utf-8") == ""
+
+
+def test_metrics_are_split_cut_and_merged_as_they_were_written(tmp_path: Path) -> None:
+    """Line by line the same bytes, so that checksums stay; the later of two lines of one iteration counts."""
+    run = RunDirectory(tmp_path)
+    lines = [{**line(iteration), "chain": chain} for chain in (0, 1) for iteration in (1, 2)]
+    for each in lines:
+        append(run.metrics_file(0), each)
+    whole = run.metrics_file(0).read_bytes()
+    run.split_metrics()
+    assert [text for text, _ in read_log(run.metrics_file(1), MetricsLine, MAX_METRICS_BYTES)] == [
+        text + b"\n" for text in whole.split(b"\n")[2:4]
+    ]
+    run.merge_metrics()
+    assert run.metrics_file(0).read_bytes() == whole
+    run.cut_metrics(0, 1)
+    assert [found["iteration"] for found in run.metrics()] == [1, 1]
+
+
+def test_a_line_says_what_it_must(tmp_path: Path) -> None:
+    """An event without a time is none."""
+    (tmp_path / "events.jsonl").write_text('{"event": "resumed"}\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"line 1, is damaged \(time: Field required\)"):
+        list(read_log(tmp_path / "events.jsonl", EventLine, 1000))
