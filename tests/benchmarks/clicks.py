@@ -23,7 +23,7 @@ import numpy as np
 from dsgmcmc.data.ingest.load import create_raw, load
 from dsgmcmc.data.ingest.sources import inspect
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.diagnostics.ranking import measures, recommended, without_model
+from dsgmcmc.diagnostics.ranking import measures, popular, recommended
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rules import Ranking
@@ -124,8 +124,8 @@ def of_ours(run: Run, rated: Rated, by: str = "mean") -> tuple[float, float, flo
 
 def of_popularity(run: Run, rated: Rated) -> tuple[float, float, float]:
     """Score lists of the items with the most clicks."""
-    users, counts = np.unique(run.test_pairs()[0]), run.counts("item")
-    return scores(users, without_model(lambda _: counts, users, rated, 100), run)
+    users = np.unique(run.test_pairs()[0])
+    return scores(users, popular(run, users, rated, 100), run)
 
 
 def chosen(data: Path, out: Path, rank: int) -> tuple[tuple[float, float], tuple[float, float]]:
