@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.diagnostics.ranking import average, measures, recommended, without_model
+from dsgmcmc.diagnostics.ranking import average, measures, popular, recommended
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.run import Run
@@ -47,9 +47,7 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
     chosen = np.isin(test_users, users)
     pairs = test_users[chosen], test_items[chosen]
     rated, longest = Rated(ratings), max(LENGTHS.values())
-    counts = run.counts("item")
-    own = recommended(run, users, Ranking(longest), rated)
-    others = without_model(lambda _: counts, users, rated, longest)
+    own, others = recommended(run, users, Ranking(longest), rated), popular(run, users, rated, longest)
     found: dict[str, Any] = {"users": len(users)}
     for measure, k in LENGTHS.items():
         mean, by_popularity = (average(measures(users, lists[:, :k], *pairs)[measure]) for lists in (own, others))

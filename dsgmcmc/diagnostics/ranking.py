@@ -77,10 +77,9 @@ def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -
     if not run.config.law.all_cells:  # a click has no probability, and its score has who clicked what
         rules["likely"] = Ranking(at, "likely", at_least=liked)
     lists = {name: recommended(run, users, ranking, rated) for name, ranking in rules.items()}
-    counts = run.counts("item")
-    lists["exposure alone"] = without_model(rated.exposure.of, users, rated, at)
-    lists["most popular"] = without_model(lambda _: counts, users, rated, at)
-    surprise = -np.log2(np.maximum(counts, 1) / len(run.users))
+    lists["exposure alone"] = _without_model(rated.exposure.of, users, rated, at)
+    lists["most popular"] = popular(run, users, rated, at)
+    surprise = -np.log2(np.maximum(run.counts("item"), 1) / len(run.users))
     found = []
     for name, items in lists.items():
         averages = {measure: average(values) for measure, values in measures(users, items, *pairs).items()}
@@ -142,7 +141,13 @@ def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists
     return lists
 
 
-def without_model(score_of: Callable[[Int32], Array], users: Int32, rated: Rated, at: int) -> Lists:
+def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
+    """Items with the most training ratings that a user has not rated, for each."""
+    counts = run.counts("item")
+    return _without_model(lambda _: counts, users, rated, at)
+
+
+def _without_model(score_of: Callable[[Int32], Array], users: Int32, rated: Rated, at: int) -> Lists:
     """Lists by a score of all items that follows from what a user rated."""
     lists = np.full((len(users), at), -1, np.int32)
     for row, user in enumerate(users.tolist()):
