@@ -95,7 +95,7 @@ class Conformance:
         theta, found = whole(target, "theta"), whole(target, "g")
         with open_ratings(data) as ratings:
             indptr, j, x = ratings.slab("train", 0, ROWS)
-            x = x.astype(np.float64) - ratings.mean
+        x = np.ones(len(x)) if target.likelihood.all_cells else x.astype(np.float64) - target.ratings.centre
         i = np.repeat(np.arange(ROWS), np.diff(indptr))
         w, h = theta[Factor.W][i], theta[Factor.H][j]
         eta = (w[:, :rank] * h[:, :rank]).sum(axis=1) + w[:, rank:].sum(axis=1) + h[:, rank:].sum(axis=1)
@@ -164,7 +164,7 @@ class Conformance:
         theta = whole(target, "theta")
         with open_ratings(data) as ratings:
             indptr, j, x = ratings.slab("test", 0, ROWS)
-            centre = np.float32(ratings.mean)
+        centre = np.float32(target.ratings.centre)
         w, h = theta[Factor.W][np.repeat(np.arange(ROWS), np.diff(indptr))], theta[Factor.H][j]
         eta = (w[:, :-1] * h[:, :-1]).sum(axis=1) + w[:, -1] + h[:, -1]
         mean, variance = law_at(target, eta, target.noise_precision)

@@ -31,5 +31,5 @@ class AllCells(Gaussian):
         "zero_weight": 0.1,
         "biases": False,
         "center": False,
-        "sampler": {"name": "baoab", "metric": "kronecker"},
+        "sampler": {"metric": "kronecker"},
     }
