@@ -140,9 +140,13 @@ def fold_in_file(
     """
     if not path.exists():
         raise InputError(f"{path} does not exist")
+    source = inspect(path, None, parse_columns(columns), False)
+    if "rating" not in source.columns and not run.config.law.all_cells:
+        given = f"--columns {columns}" if columns else f"{path} has no rating column"
+        raise InputError(f"{given}: expected user=NAME,item=NAME,rating=NAME, as the run is of ratings")
     with duckdb.connect() as db:
         create_raw(db)
-        load(db, inspect(path, None, parse_columns(columns), False), False)
+        load(db, source, False)
         twice = db.execute(
             "SELECT user_id, item_id FROM raw GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 5"
         ).fetchall()
