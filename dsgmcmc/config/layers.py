@@ -61,7 +61,9 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     given = {name: value for layer in layers for name, value in layer.items()}
     law = SYNONYMS.get(str(given.get("likelihood")), given.get("likelihood"))
     defaults = LIKELIHOODS[law].defaults if law in LIKELIHOODS else {}
-    merged = _merge((defaults, *layers), default_sampler({**defaults, **given}))
+    sections = [section_of(layer["sampler"]) for layer in (defaults, *layers) if layer.get("sampler")]
+    section = {name: value for each in sections for name, value in each.items()}
+    merged = _merge((defaults, *layers), default_sampler({**defaults, **given, "sampler": section}))
     if merged.get("prior") == "fixed":  # as published, with steps that are meant for ratings in their own unit
         published = {"noise_precision": 1.0, "prior_precision": 1.0, "standardise": False}
         merged = published | merged

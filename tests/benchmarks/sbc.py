@@ -91,7 +91,8 @@ def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> np.ndarr
         pairs = write(path, rng, truth, n)
         kind = build({"sampler": sampler}).sampler.kind
         config = kind.suited(kind.Config(), n)
-        config = config.model_copy(update={"step_size": config.step_size * scale})
+        if "step_size" in kind.Config.model_fields:
+            config = config.model_copy(update={"step_size": config.step_size * scale})
         section = {"name": sampler} | config.model_dump()
         settings = {"rank": RANK, "grid": 1, "seed": seed, "sampler": section, "noise": noise, "burn_in": BURN_IN}
         resolved = build({**settings, "iterations": BURN_IN + DRAWS * THIN}).resolved()
