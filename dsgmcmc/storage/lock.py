@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from dsgmcmc.errors import EXIT_ABORT, InputError
+from dsgmcmc.storage.files import open_plain
 
 TOUCH_SECONDS = 30.0
 STALE_SECONDS = 120.0
+MAX_BYTES = 1 << 12
 _JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID")
 
 
@@ -74,13 +76,16 @@ class Lock:
 
     def _owner(self) -> dict[str, Any]:
         try:
-            owner = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            with open_plain(self._path, MAX_BYTES) as file:
+                owner = json.loads(file.read(MAX_BYTES))
+        except (OSError, ValueError, RecursionError, InputError):
             return {}
         return owner if isinstance(owner, dict) else {}
 
     def _take_away(self) -> str:
-        """Remove a stale lock and say why it is; refuse a living one."""
+        """Remove a stale lock and say why it is; refuse a living one, and what is no file."""
+        if self._path.exists() and not self._path.is_file():
+            raise InputError(f"{self._path} is a directory, a pipe or a device: a lock is a file. Remove it")
         owner = self._owner()
         dead, reason = _judge(owner, self._age())
         if not dead:

@@ -73,7 +73,7 @@ def test_a_process_of_another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         lock.release()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"host": 3}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"host": 3}', "[" * 4000, "[" * (1 << 20)])
 def test_a_lock_that_says_nothing(tmp_path: Path, text: str) -> None:
     """It may be written just now; when it is old it counts no more."""
     path = tmp_path / "lock"
@@ -84,6 +84,16 @@ def test_a_lock_that_says_nothing(tmp_path: Path, text: str) -> None:
     lock = Lock(path)
     assert "has not touched" in lock.acquire()
     lock.release()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_lock_that_is_no_file(tmp_path: Path, make: Any) -> None:
+    """It is refused and left alone, and nothing waits for the writer of a pipe."""
+    path = tmp_path / "lock"
+    make(path)
+    with pytest.raises(InputError, match="a lock is a file"):
+        Lock(path).acquire()
+    assert path.exists()
 
 
 def test_a_run_whose_lock_was_taken_ends(tmp_path: Path) -> None:
