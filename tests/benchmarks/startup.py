@@ -56,12 +56,8 @@ def first_iteration(data: Path, out: Path, processes: int, **environment: str) -
     return {"until the first iteration": summary["seconds_startup"], "of it kernels": kernels}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, metavar="DATA.h5", help="ratings file")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=5)
-    given = parser.parse_args()
+def measure(data: Path, processes: int, repeats: int) -> dict[str, list[float]]:
+    """Seconds of everything, `repeats` of each, by name."""
     seconds: dict[str, list[float]] = {}
 
     def note(what: str, found: dict[str, float]) -> None:
@@ -71,7 +67,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-bench-") as name:
         folder = Path(name)
         run, pairs = folder / "run", folder / "pairs.csv"
-        command("sample", given.data, "--out", run, *SHORT, processes=given.processes)
+        command("sample", data, "--out", run, *SHORT, processes=processes)
         opened = open_run(run)
         user, item = opened.users.ids[0], opened.items.ids[0]
         with pairs.open("w", newline="", encoding="utf-8") as file:
@@ -84,17 +80,27 @@ def main() -> None:
         }
         for line in commands.values():
             command(*line)  # compiles
-        for number in range(given.repeats):
-            note("sample, warm", first_iteration(given.data, folder / f"warm-{number}", given.processes))
+        for number in range(repeats):
+            note("sample, warm", first_iteration(data, folder / f"warm-{number}", processes))
             fresh = {"DSGMCMC_CACHE_DIR": str(folder / f"cache-{number}")}
-            note("sample, cold", first_iteration(given.data, folder / f"cold-{number}", given.processes, **fresh))
+            note("sample, cold", first_iteration(data, folder / f"cold-{number}", processes, **fresh))
             for name, line in commands.items():
                 note(name, {"wall": command(*line)})
             parts = attempt(probe_startup_with_mpi)
             if isinstance(parts, Failure):
                 raise SystemExit(parts.reason)
             note("a process", parts)
-    for name, values in seconds.items():
+    return seconds
+
+
+def main() -> None:
+    """Measure, and print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, metavar="DATA.h5", help="ratings file")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args()
+    for name, values in measure(given.data, given.processes, given.repeats).items():
         print(f"{name:40} {statistics.median(values):6.2f} s   ({min(values):.2f} to {max(values):.2f})")
 
 
