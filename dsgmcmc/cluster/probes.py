@@ -39,7 +39,7 @@ def _first_kernel() -> None:
 #: What a process does before it samples, in this order, after Python and MPI.
 STARTUP: dict[str, Callable[[], object]] = {
     "NumPy": partial(import_module, "numpy"),
-    "Numba": partial(import_module, "dsgmcmc.kernels.jit"),
+    "Numba": partial(import_module, "dsgmcmc.kernels.compiler"),
     "HDF5": partial(import_module, "dsgmcmc.data.ratings"),
     "samplers": partial(import_module, "dsgmcmc.config.run"),
     "first kernel": _first_kernel,

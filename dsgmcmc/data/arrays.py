@@ -11,7 +11,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import scipy.sparse
 
 from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.data.ingest.columns import NAMES
@@ -48,6 +47,8 @@ def read_triples(X: Any, y: Any = None) -> Triples:
     InputError
         If it is none of these, or a value is missing or not finite.
     """
+    import scipy.sparse  # takes its time to import
+
     if scipy.sparse.issparse(X):
         if y is not None:
             raise InputError("X is a matrix of ratings: leave out y")

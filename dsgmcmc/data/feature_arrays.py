@@ -8,7 +8,6 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import scipy.sparse
 
 from dsgmcmc.data.arrays import names_of
 from dsgmcmc.data.ingest.columns import NAMES
@@ -37,6 +36,8 @@ def write_features(given: Any, entity: str, folder: Path) -> Description:
     InputError
         If it is none of these.
     """
+    import scipy.sparse  # takes its time to import
+
     if isinstance(given, str | os.PathLike):
         return Description(Path(given))
     if scipy.sparse.issparse(given):

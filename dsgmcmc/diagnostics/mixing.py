@@ -21,7 +21,6 @@ the 5 % and the 95 % quantile.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtri
 
 from dsgmcmc.types import Float64
 
@@ -67,6 +66,8 @@ def halves(values: Float64) -> Float64:
 def _normal_scores(values: Float64) -> Float64:
     """Normal quantiles of the ranks among all draws (eq. 14); equal values share their mean rank."""
     ranks = _ranks(values.reshape(-1, values.shape[-1]))
+    from scipy.special import ndtri  # takes its time to import
+
     return np.asarray(ndtri((ranks - 0.375) / (len(ranks) + 0.25)), np.float64).reshape(values.shape)
 
 

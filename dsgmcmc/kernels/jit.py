@@ -17,8 +17,8 @@ somebody else, or that group or others may write, is refused.
 
 ``DSGMCMC_SHOW_KERNELS=1`` prints the source of every kernel to stderr as it is loaded.
 
-Importing this module turns Numba's SLP vectorisation on for the whole process: without it the unrolled
-kernels run at a quarter of their speed, and their last bits differ.
+Numba itself is imported with the first kernel that is asked for (`kernels.compiler`): commands that compute nothing do
+without it.
 """
 
 from __future__ import annotations
@@ -28,27 +28,14 @@ import functools
 import hashlib
 import importlib.util
 import os
-import platform
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-import llvmlite
-import llvmlite.binding
-import numba
-import numpy as np
-from numba.core.caching import FunctionCache
-from numba.core.runtime.nrt import rtsys
-from numba.core.typeinfer import register_dispatcher
 
 from dsgmcmc.errors import InputError
-
-numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 
 FAST = '{"contract", "reassoc", "nsz"}'
 """Fast-math flags of the kernels: sums may be reordered and products fused. There is no promise that NaN and
@@ -60,7 +47,7 @@ import math
 from typing import Any
 import numpy as np
 from numba import njit
-from dsgmcmc.kernels.jit import compiled
+from dsgmcmc.kernels.compiler import compiled
 from numpy import float32, float64, int32, int64, uint32, uint64
 
 """
@@ -87,8 +74,10 @@ def compile_source(name: str, source: str) -> ModuleType:
     InputError
         The cache folder is not safe to use.
     """
+    from dsgmcmc.kernels.compiler import machine  # Numba takes longer to import than most commands take
+
     source = _HEADER + source
-    digest = hashlib.sha256("\0".join((_machine(), name, source)).encode()).hexdigest()[:32]
+    digest = hashlib.sha256("\0".join((machine(), name, source)).encode()).hexdigest()[:32]
     module_name = f"dsgmcmc_{name}_{digest}"
     if module_name in sys.modules:
         return sys.modules[module_name]
@@ -111,33 +100,6 @@ def compile_source(name: str, source: str) -> ModuleType:
 def decorator(signature: str, fastmath: str = FAST) -> str:
     """The line above a kernel's ``def``: one signature, so that racing processes write the same entry."""
     return f'@compiled("{signature}", nogil=True, error_model="numpy", fastmath={fastmath})'
-
-
-def compiled(signature: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a kernel of generated source: ``numba.njit(signature, cache=True, **options)``, loaded in less time."""
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(**options)(function)
-        dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]
-        with register_dispatcher(dispatcher):
-            dispatcher.compile(signature)
-        dispatcher.disable_compile()
-        return dispatcher
-
-    return decorate
-
-
-class _Cache(FunctionCache):
-    """Numba's cache, without the compiler where there is nothing to compile.
-
-    Numba's own first imports all that it knows of Python and NumPy, a third of a second, also for machine code that is
-    in the cache and needs none of it. The compiler imports it for itself when it starts.
-    """
-
-    def load_overload(self, sig: str, target_context: Any) -> Any:
-        rtsys.initialize(target_context)  # all that machine code needs besides itself: memory of arrays
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
 
 
 def helper(fastmath: str = FAST) -> str:
@@ -166,32 +128,6 @@ def cache_directory() -> Path:
             f"alone; chmod 700 it or set DSGMCMC_CACHE_DIR"
         )
     return folder.resolve()
-
-
-@functools.cache
-def _machine() -> str:
-    """Everything besides the source that decides the machine code."""
-    flags = (
-        "OPT",
-        "LOOP_VECTORIZE",
-        "SLP_VECTORIZE",
-        "CPU_NAME",
-        "CPU_FEATURES",
-        "BOUNDSCHECK",
-        "DEBUGINFO_DEFAULT",
-    )
-    return "\n".join(
-        (
-            platform.python_implementation() + sys.version,
-            numba.__version__,
-            llvmlite.__version__,
-            np.__version__,
-            llvmlite.binding.get_process_triple(),
-            llvmlite.binding.get_host_cpu_name(),
-            llvmlite.binding.get_host_cpu_features().flatten(),
-            *(f"{flag}={getattr(numba.config, flag, None)}" for flag in flags),
-        )
-    )
 
 
 def _publish(cache: Path, digest: str, file_name: str, source: str) -> Path:

@@ -7,6 +7,7 @@ of the components' own quantiles, to 2e-6 in probability. The normal distributio
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -77,12 +78,12 @@ def empirical(c, w, n, p):
 
 
 {decorator}
-def summarise(centre, variance, weights, p_low, p_high, z_low, z_high, table, means, sds, lows, highs):
+def summarise(centre, variance, weights, p_low, p_high, z_low, z_high, table, scratch, means, sds, lows, highs):
     """Mean, sd and the quantiles p_low and p_high of every cell's mixture; weights sum to 1."""
     n = weights.shape[0]
-    c = np.empty(n)
-    w = np.empty(n)
-    inverse = np.empty(n)
+    c = scratch[0]
+    w = scratch[1]
+    inverse = scratch[2]
     for q in range(centre.shape[0]):
         mean = 0.0
         for d in range(n):
@@ -131,24 +132,23 @@ def summarise(
     mean, sd, low, high : (q,) float32
     """
     mean, sd, low, high = (np.empty(len(centre), np.float32) for _ in range(4))
-    _summary_module().summarise(centre, variance, weights, *levels, *z, normal_table(), mean, sd, low, high)
+    scratch = np.empty((3, len(weights)))  # of ours: a kernel that makes arrays takes as long to load as Numba itself
+    _summary_module().summarise(centre, variance, weights, *levels, *z, normal_table(), scratch, mean, sd, low, high)
     return mean, sd, low, high
 
 
 @functools.cache
 def normal_table() -> NDArray[np.float64]:
     """The standard normal distribution function on [-9, 9], (4609,) float64."""
-    from scipy.special import ndtr  # it takes longer to import than a short run to sample
-
-    table: NDArray[np.float64] = ndtr(np.linspace(-_EXTENT, _EXTENT, 2 * _EXTENT * _PER_UNIT + 1))
-    return table
+    points = np.linspace(-_EXTENT, _EXTENT, 2 * _EXTENT * _PER_UNIT + 1) / math.sqrt(2)
+    return np.array([math.erfc(-point) / 2 for point in points.tolist()])
 
 
 @functools.cache
 def _summary_module() -> Any:
     signature = (
         "void(float32[:, ::1], float32[:, ::1], float64[::1], float64, float64, float64, float64, float64[::1], "
-        "float32[::1], float32[::1], float32[::1], float32[::1])"
+        "float64[:, ::1], float32[::1], float32[::1], float32[::1], float32[::1])"
     )
     source = _SUMMARY.format(
         helper=jit.helper(), decorator=jit.decorator(signature), extent=_EXTENT, per_unit=_PER_UNIT

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 
 import h5py
-import numba
 import numpy as np
 
 from dsgmcmc._version import __version__
@@ -14,6 +13,8 @@ from dsgmcmc.parallel.machine import cpu_name
 
 def versions() -> dict[str, str]:
     """Versions of what the bits of a chain may depend on."""
+    import numba  # takes its time to import, and only new runs ask
+
     return {
         "dsgmcmc": __version__,
         "python": platform.python_version(),

@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from dsgmcmc.data.ratings import SIDES, Features, Ratings
 from dsgmcmc.data.ratings.format import row_slabs
@@ -37,6 +36,8 @@ class RatingsBlock:
     @cached_property
     def by_column(self) -> RatingsBlock:
         """The same ratings sorted by column: of a cell whose rows are the columns. Kept from the first time on."""
+        from scipy import sparse  # takes its time to import, and an opened run needs no cells
+
         rows = len(self.indptr) - 1
         turned = sparse.csr_array((self.values, self.indices, self.indptr), shape=(rows, self.columns)).tocsc()
         return RatingsBlock(turned.indptr.astype(np.int64), turned.indices.astype(np.int32), turned.data, rows)

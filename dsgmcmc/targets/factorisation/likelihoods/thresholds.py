@@ -27,7 +27,6 @@ from math import sqrt
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit, logit, ndtri
 
 from dsgmcmc.kernels.ordinal import Link
 from dsgmcmc.targets.state import Replicated
@@ -68,6 +67,8 @@ class ThresholdModel:
     """
 
     def __init__(self, link: Link, counts: Int64) -> None:
+        from scipy.special import expit, logit, ndtri  # takes its time to import
+
         share = counts / counts.sum()
         cumulated = np.cumsum(share)[:-1]
         start = logit(cumulated) if link == "logit" else ndtri(cumulated)

@@ -1,0 +1,77 @@
+"""Numba: a kernel's source compiled, or its machine code loaded from Numba's cache.
+
+Importing this module imports Numba, and turns its SLP vectorisation on for the whole process: without it the unrolled
+kernels run at a quarter of their speed, and their last bits differ. So the generated modules alone import it
+(`kernels.jit`), which is when a kernel is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite
+import llvmlite.binding
+import numba
+import numpy as np
+from numba.core.caching import FunctionCache
+from numba.core.runtime.nrt import rtsys
+from numba.core.typeinfer import register_dispatcher
+
+numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
+
+
+def compiled(signature: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorate a kernel of generated source: ``numba.njit(signature, cache=True, **options)``, loaded in less time."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        dispatcher = numba.njit(**options)(function)
+        dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]
+        with register_dispatcher(dispatcher):
+            dispatcher.compile(signature)
+        dispatcher.disable_compile()
+        return dispatcher
+
+    return decorate
+
+
+class _Cache(FunctionCache):
+    """Numba's cache, without the compiler where there is nothing to compile.
+
+    Numba's own first imports all that it knows of Python and NumPy, a third of a second, also for machine code that is
+    in the cache and needs none of it. The compiler imports it for itself when it starts.
+    """
+
+    def load_overload(self, sig: str, target_context: Any) -> Any:
+        rtsys.initialize(target_context)  # all that machine code needs besides itself: memory of arrays
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
+
+@functools.cache
+def machine() -> str:
+    """Everything besides the source that decides the machine code."""
+    flags = (
+        "OPT",
+        "LOOP_VECTORIZE",
+        "SLP_VECTORIZE",
+        "CPU_NAME",
+        "CPU_FEATURES",
+        "BOUNDSCHECK",
+        "DEBUGINFO_DEFAULT",
+    )
+    return "\n".join(
+        (
+            platform.python_implementation() + sys.version,
+            numba.__version__,
+            llvmlite.__version__,
+            np.__version__,
+            llvmlite.binding.get_process_triple(),
+            llvmlite.binding.get_host_cpu_name(),
+            llvmlite.binding.get_host_cpu_features().flatten(),
+            *(f"{flag}={getattr(numba.config, flag, None)}" for flag in flags),
+        )
+    )
