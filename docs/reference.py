@@ -40,6 +40,7 @@ PUBLIC = {
         ("dsgmcmc.targets.regression", "Regression"),
         ("dsgmcmc.targets.links", "Link"),
         ("dsgmcmc.targets.density", "Riemannian"),
+        ("dsgmcmc.targets.lda", "LatentDirichlet"),
         ("dsgmcmc.targets.potentials", "Gaussian"),
         ("dsgmcmc.targets.potentials", "DoubleWell"),
         ("dsgmcmc.targets.potentials", "Banana"),

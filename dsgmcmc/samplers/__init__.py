@@ -18,6 +18,7 @@ from dsgmcmc.samplers.metropolis.stochastic import ModifiedStochasticMH, Stochas
 from dsgmcmc.samplers.sgmcmc.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB
 from dsgmcmc.samplers.sgmcmc.gsgrhmc import GSGRHMC
+from dsgmcmc.samplers.sgmcmc.gsgrld import GSGRLD
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC
 from dsgmcmc.samplers.sgmcmc.psgld import PSGLD
 from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC
@@ -49,6 +50,7 @@ OF_DENSITIES: dict[str, type[Sampler[Any]]] = {
     "stochastic_mh": StochasticMH,
     "modified_stochastic_mh": ModifiedStochasticMH,
     "gsgrhmc": GSGRHMC,
+    "gsgrld": GSGRLD,
     "adjusted_sgld": AdjustedSGLD,
 }
 

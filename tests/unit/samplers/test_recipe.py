@@ -33,6 +33,14 @@ class Curved(Logistic):
         return root, slope.sum(axis=1) + 2 * np.diagonal(slope, axis1=1, axis2=2)
 
 
+class Stretched(Logistic):
+    """With a metric that is diagonal."""
+
+    def metric(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """S_j = 1 + sin(theta_j) / 5, and d S_j / d theta_j."""
+        return 1 + np.sin(theta) / 5, np.cos(theta) / 5
+
+
 DENSITY = Curved()
 #: Roots of the times of the steps that a sampler's drift is taken from, as fractions of the largest: Chebyshev's nodes.
 NODES, TERMS = 0.525 - 0.475 * np.cos((np.arange(60) + 0.5) * np.pi / 60), 13
@@ -51,6 +59,11 @@ def diagonal(values: np.ndarray) -> np.ndarray:
 def overdamped(s: np.ndarray) -> Dynamics:
     """Z = theta, D = S S for the root S of the inverse metric."""
     return Dynamics(energy_gradient, lambda z: diagonal(0 * z + s**2), lambda z: diagonal(0 * z))
+
+
+def stretched() -> Dynamics:
+    """Z = theta, D = S S, which depends on theta."""
+    return Dynamics(energy_gradient, lambda z: diagonal(Stretched().metric(z)[0] ** 2), lambda z: diagonal(0 * z))
 
 
 def underdamped(s: np.ndarray, friction: np.ndarray) -> Dynamics:
@@ -101,7 +114,7 @@ def thermostats(s: np.ndarray, number: int) -> Dynamics:
     return Dynamics(gradient, lambda z: grown(plain.diffusion(z)), curl)
 
 
-OVERDAMPED = {"sgld", "psgld", "sgrld"}
+OVERDAMPED = {"sgld", "psgld", "sgrld", "gsgrld"}
 
 
 @dataclass
@@ -137,7 +150,7 @@ class Case:
         """Where a step of this time leads from z (m,)."""
         if time not in self.made:
             sampler = self.sampler(time)
-            target = vector_target(DENSITY, sampler)
+            target = vector_target(Stretched() if self.name == "gsgrld" else DENSITY, sampler)
             sampler.start(target, 1.0)
             sampler.advance(target, 0, START)  # takes the metric
             target.begin(START)
@@ -210,6 +223,7 @@ CASES = [
     Case("sgnht", {"diffusion": FRICTION, "thermostat": "scalar"}, lambda s: thermostats(s, 1)),
     Case("sgnht", {"diffusion": FRICTION, "thermostat": "element"}, lambda s: thermostats(s, D)),
     Case("gsgrhmc", {}, lambda s: riemannian()),
+    Case("gsgrld", {"gradient": "full"}, lambda s: stretched()),
 ]
 #: One adapts to its own past, and its law has no exact diffusion; the other has no exact gradient to step along.
 OTHERS = {"hamcmc", "adjusted_sgld"}

@@ -1,0 +1,205 @@
+"""Figure 3 of [Ma 2015]: latent Dirichlet allocation, perplexity against documents seen, on planted topics and Reuters.
+
+    python tests/benchmarks/recipe_fig3.py --out docs/figures    # 3 minutes of one core; --quick: seconds
+
+Planted: 20 topics ~ Dirichlet(.05) over 1,000 words, 10,000 documents of 90 words with proportions ~ Dirichlet(.1).
+Perplexity is of every tenth word of 500 other documents given their other words, of single states; "of the mean" is of
+the mean prediction over the states of the last half. Batches of 50 documents, step eps (1 + t / 1,000)^-.55 at
+iteration t; of four steps that with the lowest perplexity after one pass over the documents is taken on. Topics are
+matched to planted ones by their total variation distance.
+
+Reuters (395 documents, 4,258 words) comes with the PyPI package lda: pip install --no-deps lda. With it installed
+its collapsed Gibbs sampler runs beside ours. Without it that part is skipped. Seconds are CPU seconds, evaluation not
+counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from dsgmcmc.samplers import sampler_named
+from dsgmcmc.samplers.sample import vector_target
+from dsgmcmc.targets.lda import LatentDirichlet
+
+#: Samplers, and steps in the time of their dynamics.
+STEPS = {
+    "SGLD": ("sgld", (1e-5, 1e-4, 1e-3, 1e-2)),
+    "SGHMC": ("sghmc", (3e-3, 1e-2, 3e-2, 1e-1)),
+    "SGRLD": ("gsgrld", (3e-4, 1e-3, 3e-3, 1e-2)),
+    "gSGRHMC": ("gsgrhmc", (3e-3, 1e-2, 3e-2, 1e-1)),
+}
+LOOKS = (1, 2, 5, 10, 20, 40, 100, 200, 400, 600, 800, 1000)
+
+
+class Unseen:
+    """Documents whose every tenth word is to be predicted."""
+
+    def __init__(self, documents):
+        self.observed = [np.delete(words, slice(9, None, 10)) for words in documents]
+        self.asked = [words[9::10] for words in documents]
+
+    def predictive(self, density, theta):
+        """Probability of every word that is asked for, given a state."""
+        return density.predictive(theta, self.observed, self.asked)[0]
+
+    @staticmethod
+    def perplexity(probabilities):
+        """Of words with these probabilities."""
+        return float(np.exp(-np.log(probabilities).mean()))
+
+
+def planted(rng, documents, unseen, topics, words, length):
+    """Topics (K, V), and documents: an integer array each."""
+    beta = rng.dirichlet(np.full(words, 0.05), topics)
+    cumulated = np.cumsum(beta, axis=1)
+    found = []
+    for pi in rng.dirichlet(np.full(topics, 0.1), documents + unseen):
+        z = rng.choice(topics, length, p=pi)
+        drawn = [
+            np.searchsorted(cumulated[k], u * cumulated[k, -1]) for k, u in zip(z, rng.random(length), strict=True)
+        ]
+        found.append(np.array(drawn))
+    return beta, found[:documents], found[documents:]
+
+
+def make(name, eps, grid):
+    """A sampler of this step in time."""
+    kind = sampler_named(name)
+    section = {"step_size": eps, "decay": "polynomial", "decay_sweeps": 1000 / grid, "decay_power": 0.55}
+    if name == "sghmc":
+        section |= {"step_size": eps**2 / 2, "metric": "identity", "splitting": "published", "gamma": 1.0}
+        section |= {"warm_up": 0, "decay_power": 1.0}  # of half the square: its step falls by .5
+    return kind(kind.Config(**section), 0)
+
+
+def run(density, unseen, name, eps, grid, iterations):
+    """Perplexity by iteration, that of the mean of the last half, the last state, and seconds an iteration."""
+    sampler = make(name, eps, grid)
+    target = vector_target(density, sampler, grid=grid)
+    sampler.start(target, 1.0)
+    found, mean, number, seconds = {}, 0.0, 0, 0.0
+    for iteration in range(1, iterations + 1):
+        begin = process_time()
+        with np.errstate(all="ignore"):
+            sampler.advance(target, iteration - 1, 1)
+        seconds += process_time() - begin
+        theta, late = target.block["theta"], iteration > iterations // 2 and iteration % max(1, iterations // 40) == 0
+        if iteration in LOOKS or late or iteration == iterations:
+            if not np.isfinite(theta).all() or np.abs(theta).max() > 1e12:
+                return {iterations: np.inf}, np.inf, theta, seconds / iteration
+            p = unseen.predictive(density, theta)
+            if iteration in LOOKS or iteration == iterations:
+                found[iteration] = unseen.perplexity(p)
+            if late:
+                mean, number = mean + p, number + 1
+    return found, unseen.perplexity(mean / max(number, 1)), theta.copy(), seconds / iterations
+
+
+def matched(found, beta):
+    """Total variation distances of planted topics from those found, of the best matching, in order."""
+    distance = 0.5 * np.abs(found[:, None] - beta[None]).sum(axis=2)
+    return np.sort(distance[linear_sum_assignment(distance)])
+
+
+def compare(density, unseen, batch, passes, beta=None):
+    """Table and curves of all samplers; `batch` documents an iteration."""
+    grid, curves, tables = max(1, density.n_data // batch), {}, []
+    print("| sampler | " + " | ".join(["perplexity after one pass, by step"] * 4) + " |\n|---|---|---|---|---|")
+    for label, (name, steps) in STEPS.items():
+        tried = {eps: run(density, unseen, name, eps, grid, grid)[0][grid] for eps in steps}
+        print(f"| {label} | " + " | ".join(f"{eps:g}: {value:.0f}" for eps, value in tried.items()) + " |", flush=True)
+        best = min(tried, key=tried.__getitem__)
+        curve, of_mean, theta, seconds = run(density, unseen, name, best, grid, passes * grid)
+        curves[f"{label}, eps {best:g}"] = {iteration * batch: value for iteration, value in curve.items()}
+        ends = [f"{tried[best]:.1f}", f"{curve[passes * grid]:.1f}", f"{of_mean:.1f}", f"{1e3 * seconds:.1f}"]
+        if beta is not None:
+            apart = matched(density.topics(theta)[0], beta)
+            ends += [f"{np.median(apart):.3f}", f"{(apart < 0.2).sum()} of {len(apart)}"]
+        tables.append(f"| {label} | {best:g} | " + " | ".join(ends) + " |")
+    heads = ["sampler", "eps", "after one pass", f"after {passes}", "of the mean", "ms an iteration"]
+    heads += ["median distance of topics", "topics within .2"] if beta is not None else []
+    print("\n| " + " | ".join(heads) + " |\n|" + "---|" * len(heads) + "\n" + "\n".join(tables))
+    every = sorted(set().union(*curves.values()))
+    print("\n| documents seen | " + " | ".join(f"{n:,}" for n in every) + " |\n|---|" + "---|" * len(every))
+    for label, curve in curves.items():
+        print(f"| {label} | " + " | ".join(f"{curve[n]:.0f}" if n in curve else "" for n in every) + " |")
+    return curves
+
+
+def planted_topics(quick):
+    """First part."""
+    size = (1000, 100, 5, 200) if quick else (10_000, 500, 20, 1000)
+    documents, others, topics, words = size
+    beta, seen, new = planted(np.random.default_rng(0), documents, others, topics, words, 90)
+    density, unseen = LatentDirichlet(seen, words, topics, alpha=0.1, beta0=0.05), Unseen(new)
+    print(f"\n{documents:,} planted documents\n")
+    truth = unseen.perplexity(unseen.predictive(density, beta.reshape(1, -1)))
+    frequency = np.bincount(density.words, minlength=words) + 0.05
+    one = unseen.perplexity((frequency / frequency.sum())[np.concatenate(unseen.asked)])
+    print(f"perplexity of the planted topics {truth:.1f}; of one topic for all words {one:.1f}\n")
+    return compare(density, unseen, 50, 2 if quick else 5, beta), truth
+
+
+def reuters(quick):
+    """Second part."""
+    try:
+        import lda
+        import lda.datasets
+    except ImportError:
+        print("\nReuters skipped: its data are in the PyPI package lda, which is not installed")
+        return {}, None
+    counts, topics = lda.datasets.load_reuters(), 20
+    rng = np.random.default_rng(0)
+    documents = [rng.permutation(np.repeat(np.arange(counts.shape[1]), row)) for row in counts]
+    held = np.arange(len(documents)) % 10 == 0
+    seen = [words for words, out in zip(documents, held, strict=True) if not out]
+    unseen = Unseen([words for words, out in zip(documents, held, strict=True) if out])
+    density = LatentDirichlet(seen, counts.shape[1], topics, alpha=0.1, beta0=0.1)
+    print(f"\nReuters: {len(seen)} documents, {held.sum()} others\n")
+    begin = process_time()
+    rival = lda.LDA(n_topics=topics, n_iter=50 if quick else 500, alpha=0.1, eta=0.1, random_state=1, refresh=10_000)
+    rival.fit(counts[~held])
+    seconds = process_time() - begin
+    exact = unseen.perplexity(unseen.predictive(density, rival.topic_word_.reshape(1, -1)))
+    print(f"collapsed Gibbs of lda, {rival.n_iter} sweeps: perplexity {exact:.1f}, {seconds:.1f} s\n")
+    return compare(density, unseen, 50, 5 if quick else 100), exact
+
+
+def main():
+    """Print the tables, and draw them."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a small form of it, to see that it runs")
+    parser.add_argument("--out", type=Path, help="folder for recipe_fig3.png")
+    options = parser.parse_args()
+    begin = process_time()
+    parts = [planted_topics(options.quick), reuters(options.quick)]
+    print(f"\n{process_time() - begin:.0f} s of CPU")
+    if options.out:
+        draw([part for part in parts if part[0]], options.out)
+
+
+def draw(parts, folder):
+    """The figure, as in the paper."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, len(parts), figsize=(4.5 * len(parts), 3.4), squeeze=False)
+    for axis, (curves, reference), title in zip(axes[0], parts, ("planted topics", "Reuters"), strict=False):
+        for label, curve in curves.items():
+            axis.loglog(list(curve), list(curve.values()), marker="o", label=label)
+        axis.axhline(reference, color="black", linestyle="--")
+        axis.set(xlabel="documents seen", ylabel="perplexity", title=title)
+        axis.legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(folder / "recipe_fig3.png", dpi=80)
+
+
+if __name__ == "__main__":
+    main()
