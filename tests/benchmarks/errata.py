@@ -157,9 +157,43 @@ def euler_and_refresh():
         show(f"Var theta, {what}", f"{np.mean(found):.3f}")
 
 
+def naive_noise():
+    """Friction against gradient noise of variance V = 4 in steps of .1, on N(0, 1), where nothing else is added."""
+    eps, v, chains = 0.1, 4.0, 4000
+    for label, friction in (("C = eps V, as printed", eps * v), ("C = eps V / 2, as derived", eps * v / 2)):
+        theta, r = RNG.normal(size=(2, chains))
+        found = []
+        for step in range(4000):
+            r = r - eps * (theta + sqrt(v) * RNG.normal(size=chains)) - eps * friction * r
+            theta = theta + eps * r
+            if step > 1000:
+                found.append(theta.var())
+        show(f"Var theta, {label}", f"{np.mean(found):.3f}")
+    s = 2.0  # root of the inverse metric
+    for label, corrected in (("B = V", v), ("B = S V S", s * v * s)):
+        theta, r = RNG.normal(size=(2, chains))
+        found = []
+        for step in range(4000):
+            noise = sqrt(eps * (2 * s * s - eps * corrected)) * RNG.normal(size=chains)
+            r = r - eps * s * (theta + sqrt(v) * RNG.normal(size=chains)) - eps * s * s * r + noise
+            theta = theta + eps * s * r
+            if step > 1000:
+                found.append(theta.var())
+        show(f"Var theta, algorithm 1 with G^-1/2 = 2, {label}", f"{np.mean(found):.3f}")
+
+
+def contraction():
+    """Distance of theta_K from N(0, 1) in W2, from theta_0 = 10: steps h with drift h / 2, K h = 4."""
+    for h in (0.1, 0.01, 0.001):
+        k = round(4 / h)
+        mean = 10 * (1 - h / 2) ** k
+        sd = sqrt(h * (1 - (1 - h / 2) ** (2 * k)) / (1 - (1 - h / 2) ** 2))
+        show(f"W2 at h = {h:g}", f"{sqrt(mean**2 + (sd - 1) ** 2):.3f} (first term as printed {10 * (1 - h) ** k:.3f})")
+
+
 def main():
     """All of them."""
-    for part in (correction, signs_of_eq_17, thermostat, stein, euler_and_refresh):
+    for part in (correction, signs_of_eq_17, thermostat, stein, euler_and_refresh, naive_noise, contraction):
         print(f"\n{part.__doc__.rstrip()}")
         part()
 
