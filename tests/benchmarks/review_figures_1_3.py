@@ -8,9 +8,10 @@ Figure 1: SGLD on N(0, S), S = diag(2, 1) turned by 45 degrees, gradient noise N
 tenth, ten runs; h is the paper's step, twice ours. Then the data of the public code: x ~ N(0, Sigma), theta_k ~ N(0,
 s_k^2) with s_k of .1, 1 or 10, 1,000 of 100,000 data an iteration, prior N(0, 10 I). Samplers start from N(0, 1),
 those with control variates at the mode, which Newton's method finds and the paper by half of the iterations: so they
-have half of them here, too; ULA, whose gradients take all data, has a twentieth. Steps are those of four with the smallest discrepancy in pilot runs from the mode, a fifth
-as long. The truth is SMH-2, which is exact. Discrepancies are of 250 of the last 1,000 draws, in coordinates in which
-the posterior's standard deviations are 1. Seconds are CPU seconds, without pilots.
+have half of them here, too; ULA, whose gradients take all data, has a twentieth. Steps are those of four with the
+smallest discrepancy in pilot runs from the mode, a fifth as long. The truth is SMH-2, which is exact. Discrepancies are
+of 250 of the last 1,000 draws, in coordinates in which the posterior's standard deviations are 1.
+Seconds are CPU seconds, without pilots.
 """
 
 from __future__ import annotations
