@@ -39,8 +39,6 @@ class Subsample(PartGradient):
     ----------
     drawn : list of (S,) int64
         Data that every row drew last.
-    terms : list of (S, D) float64
-        Their terms in the gradient, S times as large.
     calls : float
         Gradients of single data that were taken so far, on average over the rows.
     """
@@ -52,7 +50,7 @@ class Subsample(PartGradient):
     def __init__(self, config: SamplerConfig, burn_in: int) -> None:
         self.config, self.burn_in, self.calls = config, burn_in, 0.0
         self.drawn: list[Int64] = []
-        self.terms: list[Float64] = []
+        self._summed: list[tuple[SumDensity, Float64, Float64]] = []
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
@@ -79,7 +77,7 @@ class Subsample(PartGradient):
         assert isinstance(target, VectorTarget)
         density = data_of(target)
         size = max(1, density.n_data // target.sweep_length)
-        self.drawn, self.terms = [], []
+        self.drawn, self._summed = [], []
         for block in cell.blocks:
             block.begin_gradient(position, out, prior)
             if target.stream.iteration == 0:
@@ -107,12 +105,19 @@ class Subsample(PartGradient):
             if self.control_variate:
                 summed, base = change, block["table_sum"][row].copy()
             _, once = np.unique(index, return_index=True)
-            block["table_sum"][row] += density.spread(change[:, once], index[once])[0].sum(axis=0)
+            block["table_sum"][row] += density.weighted(change[:, once], index[once], np.ones(len(once)))
             table[index] = slopes[0]
         self.drawn.append(index)
-        self.terms.append(density.spread(summed, index)[0] / p[:, None])
-        found: Float64 = self.terms[-1].mean(axis=0) + base
-        return found
+        self._summed.append((density, summed, p))
+        return density.weighted(summed, index, p) / len(index) + base
+
+    @property
+    def terms(self) -> list[Float64]:
+        """Terms of the gradient of what every row drew last, S times as large, (S, D) each."""
+        return [
+            density.spread(summed, index)[0] / p[:, None]
+            for index, (density, summed, p) in zip(self.drawn, self._summed, strict=True)
+        ]
 
     def noise(self) -> Float64:
         """Covariance of the last gradient's noise given theta, as its terms show it, (n, D, D).

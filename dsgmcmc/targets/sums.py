@@ -85,6 +85,11 @@ class SumDensity(ABC):
         found: Float64 = self.spread(slopes).sum(axis=1)
         return found
 
+    def weighted(self, slopes: Float64, index: Data, p: Float64) -> Float64:
+        """Sum of gradients that are kept, each divided by a number of its own: (D,) of (1, S, W) and (S,)."""
+        found: Float64 = (self.spread(slopes, index)[0] / p[:, None]).sum(axis=0)
+        return found
+
     def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
         """Lengths of the gradients that are kept, (n, S)."""
         found: Float64 = np.linalg.norm(self.spread(slopes, index), axis=2)

@@ -17,6 +17,7 @@ from dsgmcmc.samplers.sample import vector_target
 from dsgmcmc.samplers.sgmcmc.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.subsampling import ON_DATA, Subsample, draw
+from dsgmcmc.targets.network import Network
 from dsgmcmc.targets.potentials import DoubleWell
 from dsgmcmc.targets.regression import Regression
 from dsgmcmc.targets.sums import SumDensity
@@ -45,6 +46,9 @@ class Plain(SumDensity):
         return FIVE.smoothness
 
 
+NETWORK = Network(FEATURES, [0, 1, 2, 0, 1], 2)
+
+
 def made(name: str, density: Any = FIVE, grid: int = 2, rows: int = 1, step: float = 0.3) -> tuple[VectorTarget, SGLD]:
     """Target and sampler at a random state."""
     sampler = SGLD(SGLDConfig(step_size=step, gradient=name), 0)
@@ -62,7 +66,7 @@ def advance(target: VectorTarget, sampler: SGLD, first: int, count: int) -> None
 def mean_over_draws(target: VectorTarget, estimator: Subsample) -> np.ndarray:
     """Expectation of the likelihood's gradient over all draws of two data, from the state as it is."""
     density, block = target.density, target.block
-    theta, total = block["theta"], np.zeros(2)
+    theta, total = block["theta"], np.zeros(density.dimension)
     p = estimator.probabilities(target, block, 0, theta[0])
     assert p.sum() == pytest.approx(1, abs=1e-14)
     kept = {name: array.copy() for name, array in block.arrays.items()}
@@ -74,7 +78,7 @@ def mean_over_draws(target: VectorTarget, estimator: Subsample) -> np.ndarray:
     return total
 
 
-@pytest.mark.parametrize("density", [FIVE, Plain()], ids=["regression", "any sum"])
+@pytest.mark.parametrize("density", [FIVE, Plain(), NETWORK], ids=["regression", "any sum", "network"])
 @pytest.mark.parametrize("name", ON_DATA)
 def test_every_estimator_is_unbiased(name: str, density: SumDensity) -> None:
     """All 25 draws of two of five data, after 0 to 6 iterations, which leave tables of mixed ages: to 1e-12."""
