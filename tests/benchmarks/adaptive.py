@@ -1,73 +1,158 @@
-"""[El Hanchi 2019]: how noisy gradients of 122 of 13,276 data are, for each way of drawing them. MNIST, zeros and ones.
+"""[El Hanchi 2019], table 1 and figures 1 to 19: adaptive subsampling on the zeros and ones of MNIST.
 
-    python tests/benchmarks/adaptive.py mnist.npz [--quick]
+    python tests/benchmarks/adaptive.py mnist.npz --out docs/figures                  # the small form
+    python tests/benchmarks/adaptive.py mnist.npz --out docs/figures --long 100000    # longer chains in 100 dimensions
+    python tests/benchmarks/adaptive.py mnist.npz --quick                             # to see that it runs
 
 The file has arrays of images (n, 28, 28) or (n, 784) and of labels (n,). Coefficients of a logistic regression on ten
-principal components, N(0, 1) before the data. Every estimator follows one path of Langevin dynamics with exact
-gradients from the mode on, with draws and tables of its own; what is printed is the largest eigenvalue of the exact
-covariance of its gradient given theta and its tables, in the mean over the second half of the path. A minute or two of
-one core.
+(figures 1 to 15) or a hundred (16 to 19) principal components, N(0, 1) before the data, 122 data an iteration, all
+chains from the mode. The truth is MALA in the coordinates in which the normal approximation at the mode is round, eight
+chains together. Noise of gradients is the largest eigenvalue of their exact covariance given theta and the tables.
 """
 
 from __future__ import annotations
 
 import argparse
 from math import sqrt
+from pathlib import Path
+from time import process_time
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.stats import kurtosis
 
+from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
 from dsgmcmc.samplers.sample import vector_target
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.subsampling import ON_DATA
 from dsgmcmc.targets.regression import Regression
 
-SIZE, COMPONENTS, STEPS = 122, 10, (5e-3, 5e-4, 5e-5)
+SIZE, STEPS, EPS = 122, (5e-3, 5e-4, 5e-5), 5e-3
+#: Rows of the table of laws: sampler, gradient, eps.
+LAWS = {
+    "LD, all data": ("sgld", "full", EPS),
+    "SGLD": ("sgld", "part", EPS),
+    "SAGA": ("sgld", "saga", EPS),
+    "IS": ("sgld", "importance", EPS),
+    "IS-SAGA": ("sgld", "importance-saga", EPS),
+    "SAGA, eps .0005": ("sgld", "saga", EPS / 10),
+    "modified SGLD, weights as printed": ("adjusted_sgld", "adaptive-published", EPS),
+    "modified SGLD, `adaptive-stored`": ("adjusted_sgld", "adaptive-stored", EPS),
+    "modified SGLD, `adaptive`": ("adjusted_sgld", "adaptive", EPS),
+    "`adaptive`, noise not adjusted": ("sgld", "adaptive", EPS),
+}
+KERNELS = {
+    "MH": "mh",
+    "stochastic MH": "stochastic_mh",
+    "modified MH": "modified_stochastic_mh",
+    "austerity": "austerity",
+}
+DRAWN = ("LD, all data", "SGLD", "modified SGLD, weights as printed", "modified SGLD, `adaptive`")
 
 
-def digits(path):
-    """Logistic regression of one against zero on principal components of pixels in 0 .. 1."""
-    with np.load(path) as file:
-        arrays = [file[name] for name in file.files]
-    images = np.concatenate([a.reshape(len(a), -1) for a in arrays if a.ndim > 1])
-    labels = np.concatenate([a for a in arrays if a.ndim == 1])
-    chosen = labels <= 1
-    pixels = images[chosen] / 255.0
-    pixels -= pixels.mean(axis=0)
-    _, vectors = np.linalg.eigh(pixels.T @ pixels)
-    return Regression(pixels @ vectors[:, : -COMPONENTS - 1 : -1], labels[chosen])
+class Problem:
+    """A posterior, its mode, moments, and the directions in which it is widest and narrowest."""
+
+    def __init__(self, path, components, draws):
+        with np.load(path) as file:
+            arrays = [file[name] for name in file.files]
+        images = np.concatenate([a.reshape(len(a), -1) for a in arrays if a.ndim > 1])
+        labels = np.concatenate([a for a in arrays if a.ndim == 1])
+        pixels = images[labels <= 1] / 255.0
+        pixels -= pixels.mean(axis=0)
+        _, vectors = np.linalg.eigh(pixels.T @ pixels)
+        self.density = density = Regression(pixels @ vectors[:, : -components - 1 : -1], labels[labels <= 1])
+        self.grid = density.n_data // SIZE
+
+        def energy(theta):
+            gradient = density.gradient(theta[None]) + density.prior_gradient(theta[None])
+            return (density.energy(theta[None]) + density.prior_energy(theta[None]))[0], gradient[0]
+
+        self.mode = minimize(energy, np.zeros(components), jac=True).x
+        self.hessian = density.hessian(self.mode)
+        self.draws = self.truth(draws)
+        self.mean, self.variance = self.draws.mean(axis=0), self.draws.var(axis=0)
+        self.axes = np.linalg.eigh(np.cov(self.draws, rowvar=False))[1][:, [-1, 0]]
+
+    def truth(self, number):
+        """Draws (8 number, D) of the posterior itself."""
+        density, root = self.density, np.linalg.inv(np.linalg.cholesky(self.hessian)).T
+        round_ = Regression(density.features @ root, density.responses, prior_precision=root.T @ root)
+        round_.curvature = 1 - np.diag(round_.prior_precision)
+        kind = OF_DENSITIES["mala"]
+        sampler = kind(kind.Config(step_size=0.6 / len(self.mode) ** (1 / 3)), 0)
+        target = vector_target(round_, sampler, rows=8)
+        sampler.start(target, 1.0)
+        target.block["theta"][:] += np.linalg.solve(root, self.mode)
+        found = []
+        for iteration in range(number + number // 10):
+            sampler.advance(target, iteration, 1)
+            found.append(target.block["theta"] @ root.T)
+        print(f"acceptance of the truth's chains {sampler.metrics()['acceptance']:.2f}", flush=True)
+        return np.concatenate(found[number // 10 :])
+
+    def chain(self, name, gradient, eps, iterations, look=None):
+        """States from the mode on, and the sampler; `look(target, sampler, iteration)` before every iteration."""
+        kind = SAMPLERS.get(name) or OF_DENSITIES[name]
+        sampler = kind(kind.Config(step_size=eps * self.density.curvature.max(), gradient=gradient), 0)
+        target = vector_target(self.density, sampler, grid=self.grid, schedule="random")
+        sampler.start(target, 0.0)
+        target.block["theta"][0] = self.mode
+        states = np.empty((iterations, len(self.mode)))
+        for iteration in range(iterations):
+            if look:
+                look(target, sampler, iteration)
+            sampler.advance(target, iteration, 1)
+            states[iteration] = target.block["theta"][0]
+        return states, sampler
+
+    def kernel(self, name, variance, iterations):
+        """States of a Metropolis kernel that walks with steps N(0, variance I), and the sampler."""
+        kind = OF_DENSITIES[name]
+        more = {"batch": SIZE, "risk": 0.01} if name != "mh" else {}
+        scale = sqrt(variance * self.density.n_data)
+        sampler = kind(kind.Config(proposal="walk", scale=scale, **more), 0)
+        target = vector_target(self.density, sampler)
+        sampler.start(target, 0.0)
+        target.block["theta"][0] = self.mode
+        states = np.empty((iterations, len(self.mode)))
+        for iteration in range(iterations):
+            sampler.advance(target, iteration, 1)
+            states[iteration] = target.block["theta"][0]
+        return states, sampler
+
+    def errors(self, states):
+        """Norms of the errors of mean and variance."""
+        wrong = states.mean(axis=0) - self.mean, states.var(axis=0) - self.variance
+        return [float(np.linalg.norm(each)) for each in wrong]
 
 
-def covariance(density, estimator, target, terms):
-    """Of the gradient given theta and tables: (sum a a^T / p - a a^T) / S for the terms a of all data."""
+def noise(density, sampler, target):
+    """Largest variance of the gradient at the state: of (sum a a^T / p - a a^T) / S for the terms a of all data."""
     block = target.block
-    p = np.full(density.n_data, 1 / density.n_data)
-    if estimator is not None:
-        p = estimator.probabilities(target, block, 0, block["theta"][0])
-        if estimator.control_variate:
-            terms = terms - density.spread(estimator.table(density, block))[0]
-    total = terms.sum(axis=0)
-    return (terms.T @ (terms / p[:, None]) - np.outer(total, total)) / SIZE
+    p, terms = np.full(density.n_data, 1 / density.n_data), density.gradients(block["theta"])[0]
+    if type(sampler.gradient) in ON_DATA.values():
+        p = sampler.gradient.probabilities(target, block, 0, block["theta"][0])
+        if sampler.gradient.control_variate:
+            terms = terms - density.spread(sampler.gradient.table(density, block))[0]
+    total, drawn = terms.sum(axis=0), p > 0  # others have no gradient to the last bit
+    covariance = terms[drawn].T @ (terms[drawn] / p[drawn, None]) - np.outer(total, total)
+    return float(np.linalg.eigvalsh(covariance / SIZE)[-1])
 
 
-def variances(density, mode, eps, iterations):
-    """Largest variance of the gradient by estimator."""
-    grid, rng = density.n_data // SIZE, np.random.default_rng(0)
-    bound = density.curvature.max()
-    followers = {}
+def along_one_path(problem, eps, iterations):
+    """Noise of every estimator that follows the same path of LD, with draws and tables of its own."""
+    density, rng = problem.density, np.random.default_rng(0)
+    kind, followers = SAMPLERS["sgld"], {}
     for name in (None, *ON_DATA):
-        sampler = SGLD(SGLDConfig(step_size=eps * bound, gradient=name), 0)
-        followers[name or "uniform"] = (sampler, vector_target(density, sampler, grid=grid, schedule="random"))
-    theta, found = mode.copy(), {name: [] for name in followers}
+        sampler = kind(kind.Config(step_size=eps * density.curvature.max(), gradient=name), 0)
+        followers[name or "uniform"] = sampler, vector_target(density, sampler, grid=problem.grid, schedule="random")
+    theta, found = problem.mode.copy(), {name: [] for name in followers}
     for iteration in range(iterations):
-        look = iteration >= iterations // 2 and iteration % 25 == 0
-        terms = density.gradients(theta[None])[0] if look else None
         for name, (sampler, target) in followers.items():
             target.begin(iteration)
             target.block["theta"][0] = theta
-            if look:
-                drawn = sampler.gradient if name != "uniform" else None
-                found[name].append(np.linalg.eigvalsh(covariance(density, drawn, target, terms))[-1])
+            if iteration >= iterations // 2 and iteration % 25 == 0:
+                found[name].append(noise(density, sampler, target))
             if name != "uniform":
                 for _ in sampler.gradient(target, "theta"):
                     pass
@@ -76,24 +161,168 @@ def variances(density, mode, eps, iterations):
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
+def on_their_own(problem, eps, iterations):
+    """Noise of estimators along the chains that they drive: the paper's table 1, and its modified SGLD."""
+    found = {}
+    for name in ("SGLD", "SAGA", "IS", "IS-SAGA", *(name for name in LAWS if name.startswith("modified"))):
+        seen = []
+
+        def look(target, sampler, iteration, seen=seen):
+            if iteration >= iterations // 2 and iteration % 25 == 0:
+                seen.append(noise(problem.density, sampler, target))
+
+        with np.errstate(all="ignore"):
+            problem.chain(*LAWS[name][:2], eps, iterations, look)
+        found[name] = float(np.mean(seen))
+    return found
+
+
+def table(columns, headings, first):
+    """Print dicts as the columns of a table."""
+    print(f"\n| {first} | " + " | ".join(headings) + " |\n|---|" + "---|" * len(headings))
+    for name in columns[0]:
+        print(f"| {name} | " + " | ".join(f"{column[name]:.3g}" for column in columns) + " |", flush=True)
+
+
+def autocorrelation(states, lag):
+    """Of a series (T,)."""
+    off = states - states.mean()
+    return float((off[lag:] * off[:-lag]).mean() / off.var())
+
+
+def laws(problem, iterations):
+    """Table of what the chains of ten dimensions sample; the states of those that are drawn."""
+    truth, kept = (problem.draws @ problem.axes).var(axis=0), {}
+    size = [float(np.linalg.norm(each)) for each in (problem.mean, problem.variance)]
+    print(
+        f"\nnorms of mean and variance {size[0]:.3g}, {size[1]:.3g}; variance along axes {truth[0]:.3g}, {truth[1]:.3g}"
+    )
+    print("\n| | variance, widest | narrowest | error of mean | of variance | ACF at 10 | nothing added | seconds |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, settings in LAWS.items():
+        begin = process_time()
+        states, sampler = problem.chain(*settings, iterations + iterations // 2)
+        seconds, states = process_time() - begin, states[iterations // 2 :]
+        ratio, errors = (states @ problem.axes).var(axis=0) / truth, problem.errors(states)
+        clipped = sampler.metrics().get("clipped")
+        rest = "" if clipped is None else f"{100 * clipped:.1f} %"
+        acf = autocorrelation(states @ problem.axes[:, 0], 10)
+        print(
+            f"| {name} | {ratio[0]:.3g} | {ratio[1]:.3g} | {errors[0]:.3g} | {errors[1]:.3g} | {acf:.2f} | {rest} | "
+            f"{seconds:.1f} |",
+            flush=True,
+        )
+        kept[name] = states
+    return kept
+
+
+def estimators(problem, number):
+    """Figures 2, 5, 11 and 14: how normal the estimates at the mode are, from this many draws."""
+    density, rng, theta = problem.density, np.random.default_rng(3), problem.mode[None]
+    energies, gradients = density.energies(theta)[0], density.gradients(theta)[0]
+    widest = np.linalg.eigh(gradients.T @ gradients)[1][:, -1]
+    print("\n| estimate at the mode | sd, uniform | excess kurtosis | sd, by size and uniformly | excess kurtosis |")
+    print("|---|---|---|---|---|")
+    lengths = np.linalg.norm(gradients, axis=1)
+    for what, terms, weights in (("U", energies, np.abs(energies)), ("gradient", gradients @ widest, lengths)):
+        cells = []
+        for share in (0.0, 0.5):
+            p = share * weights / weights.sum() + (1 - share) / len(terms)
+            found = (terms / p)[rng.choice(len(terms), size=(number, SIZE), p=p)].mean(axis=1)
+            cells += [f"{found.std():.3g}", f"{kurtosis(found):.2f}"]
+        print(f"| {what} | " + " | ".join(cells) + " |", flush=True)
+
+
+def kernels(problem, variance, iterations):
+    """Figures 1, 10, 12: Metropolis kernels in ten dimensions."""
+    truth = (problem.draws @ problem.axes).var(axis=0)
+    print(
+        "\n| | accepted | longest stay | evaluations a step | variance, widest | narrowest |\n|---|---|---|---|---|---|"
+    )
+    for label, name in KERNELS.items():
+        states, sampler = problem.kernel(name, variance, iterations)
+        moved = np.flatnonzero(np.any(np.diff(states, axis=0) != 0, axis=1))
+        stay = int(np.diff(np.concatenate([[0], moved, [iterations]])).max())
+        metrics, ratio = sampler.metrics(), (states @ problem.axes).var(axis=0) / truth
+        print(
+            f"| {label} | {metrics['acceptance']:.2f} | {stay:,} | {metrics['evaluations']:,.0f} | {ratio[0]:.3g} | "
+            f"{ratio[1]:.3g} |",
+            flush=True,
+        )
+
+
+def against_calls(problem, long):
+    """Figures 16 to 19: errors of mean and variance from the mode on, over calls of gradients or energies."""
+    n, curves = problem.density.n_data, {}
+    few = max(20, round(2 * long * SIZE / n))
+
+    def follow(label, states, each, first=0.0):
+        stops = np.unique(np.geomspace(10, len(states), 16).astype(int))
+        errors = np.array([problem.errors(states[:stop]) for stop in stops])
+        curves[label] = first + each * stops, errors
+        print(f"| {label} | {curves[label][0][-1] / 1e6:.2f} | {errors[-1][0]:.3g} | {errors[-1][1]:.3g} |", flush=True)
+
+    size = [float(np.linalg.norm(each)) for each in (problem.mean, problem.variance)]
+    print(f"\nnorms of mean and variance {size[0]:.3g}, {size[1]:.3g}")
+    print("\n| in 100 dimensions | million calls | error of mean | error of variance |\n|---|---|---|---|")
+    follow("LD, all data", problem.chain("sgld", "full", EPS, few)[0], n)
+    follow("SGLD", problem.chain("sgld", "part", EPS, long)[0], SIZE)
+    for name in ("modified SGLD, weights as printed", "modified SGLD, `adaptive`"):
+        follow(name, problem.chain(*LAWS[name], long)[0], SIZE, n)
+    for label in ("MH", "modified MH"):
+        states, sampler = problem.kernel(KERNELS[label], 3e-3, few if label == "MH" else long // 4)
+        metrics = sampler.metrics()
+        follow(f"{label}, {metrics['acceptance']:.2f} accepted", states, metrics["evaluations"])
+    return curves
+
+
+def draw(problem, states, curves, folder):
+    """Marginals in ten dimensions, errors in a hundred."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(2, 2, figsize=(9.5, 6.5))
+    for axis, direction, title in zip(axes[0], problem.axes.T, ("widest", "narrowest"), strict=True):
+        exact = problem.draws @ direction
+        edges = np.linspace(exact.mean() - 6 * exact.std(), exact.mean() + 6 * exact.std(), 61)
+        axis.hist(exact, edges, density=True, color="0.8", label="posterior")
+        for name in DRAWN:
+            axis.hist(states[name] @ direction, edges, density=True, histtype="step", lw=1.3, label=name)
+        axis.set(title=f"10 components, eps .005: the {title} direction", yticks=[])
+    axes[0, 0].legend(fontsize=7)
+    for axis, which, title in zip(axes[1], (0, 1), ("mean", "variance"), strict=True):
+        for name, (calls, errors) in curves.items():
+            axis.loglog(calls, errors[:, which], label=name, lw=1.3)
+        axis.set(title=f"100 components: error of the {title}", xlabel="gradients or energies of single data")
+    axes[1, 0].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(folder / "adaptive.png", dpi=80)
+
+
 def main():
-    """Print the table."""
+    """Print the tables, and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data")
     parser.add_argument("--quick", action="store_true", help="a small form of it, to see that it runs")
+    parser.add_argument("--long", type=int, default=6000, help="iterations of chains in 100 dimensions that subsample")
+    parser.add_argument("--out", type=Path, help="folder for adaptive.png; needs matplotlib")
     options = parser.parse_args()
-    density = digits(options.data)
-
-    def energy(theta):
-        gradient = density.gradient(theta[None]) + density.prior_gradient(theta[None])
-        return (density.energy(theta[None]) + density.prior_energy(theta[None]))[0], gradient[0]
-
-    mode = minimize(energy, np.zeros(COMPONENTS), jac=True).x
-    columns = [variances(density, mode, eps, 200 if options.quick else 3000) for eps in STEPS]
-    print(f"{density.n_data:,} data\n\n| gradient | " + " | ".join(f"eps {eps:g}" for eps in STEPS) + " |")
-    print("|---|" + "---|" * len(STEPS))
-    for name in columns[0]:
-        print(f"| {name} | " + " | ".join(f"{column[name]:.3g}" for column in columns) + " |")
+    iterations, long = (100, 200) if options.quick else (4000, options.long)
+    ten = Problem(options.data, 10, iterations // 2)
+    print(f"{ten.density.n_data:,} data")
+    columns = [along_one_path(ten, eps, iterations // 2) for eps in STEPS]
+    table(columns, [f"eps {eps:g}" for eps in STEPS], "noise along one path of LD")
+    columns = [on_their_own(ten, eps, iterations // 2) for eps in STEPS]
+    table(columns, [f"eps {eps:g}" for eps in STEPS], "noise along their own chains")
+    states = laws(ten, iterations)
+    estimators(ten, 20 * iterations)
+    kernels(ten, 0.01, iterations)
+    hundred = Problem(options.data, 100, iterations // 3)
+    curves = against_calls(hundred, long)
+    if options.out:
+        draw(ten, states, curves, options.out)
 
 
 if __name__ == "__main__":

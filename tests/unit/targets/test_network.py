@@ -82,9 +82,7 @@ def test_the_information_is_the_mean_square_of_gradients(activation: Any) -> Non
 
 @pytest.mark.parametrize("name", [name for name, kind in SAMPLERS.items() if not kind.draws_conditionals])
 def test_every_sampler_of_gradients_learns(name: str) -> None:
-    """Two classes apart by the sign of one feature: in 300 iterations, at half of each default step, the energy falls
-    below a third of that of guessing.
-    """
+    """The sign of a feature, in 300 iterations of half of each default step: a third of the energy of guessing."""
     rng = np.random.default_rng(2)
     features = rng.normal(size=(200, 2)).astype(np.float32)
     density = Network(features, features[:, 0] > 0, 3, activation="sigmoid", prior_precision=0.1)
@@ -93,9 +91,8 @@ def test_every_sampler_of_gradients_learns(name: str) -> None:
     config = config.model_copy(update={"step_size": config.step_size / 2, "warm_up": 0})
     sampler = kind(config, 0)
     target = vector_target(density, sampler, grid=4, schedule="random")
-    for theta in sample(target, sampler, 300, sd=0.3):
-        pass
-    assert density.energy(theta)[0] < 200 * np.log(2) / 3
+    *_, last = sample(target, sampler, 300, sd=0.3)  # a view: all are the last
+    assert density.energy(last)[0] < 200 * np.log(2) / 3
 
 
 def test_the_data_stay_as_they_are() -> None:

@@ -1,0 +1,201 @@
+"""[Nemeth 2021, fig. 5]: a network on MNIST by stochastic gradients with and without control variates.
+
+    python tests/benchmarks/review_figure5.py mnist.npz --out docs/figures                      # the small form
+    python tests/benchmarks/review_figure5.py mnist.npz --out docs/figures --iterations 10000   # as long as the paper's
+    python tests/benchmarks/review_figure5.py mnist.npz --quick                                 # to see that it works
+
+The file has arrays of images (n, 28, 28) or (n, 784), training digits first, and of labels (n,): the last 10,000 are
+for testing. 784-100-10 units, softmax in both layers as the paper prints it, 552 images an iteration, normal priors
+whose four precisions, Gamma(1, 1), are drawn exactly after every update. Steps are those of the paper's public code, in
+its units.
+
+Chains start at N(0, 0.01) and burn in for as many iterations as are then looked at; those with control variates start
+at the end of as many steps of gradient descent. A gradient call is the gradient of one datum. Seconds are of CPU,
+without those of looking at test data. Some rows are not the paper's: see the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+from math import sqrt
+from pathlib import Path
+from time import process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers.sample import vector_target
+from dsgmcmc.targets.network import Network
+
+HIDDEN, BATCH, TEST, SD, LOOKS = 100, 552, 10_000, 0.1, 20
+STEPS = {"SGLD": 1e-4, "SGHMC": 4e-6, "SGNHT": 7e-6}  # h, and twice h^2 of momenta
+PAPER = tuple(f"{name}{cv}" for name in STEPS for cv in ("", "-CV"))
+OURS = ("SGLD, from the optimum", "SGNHT, a thermostat an element", "SGLD, sigmoid")
+
+
+class Curve(NamedTuple):
+    """Gradient calls so far, log losses of states and of mean predictions, accuracy, seconds."""
+
+    calls: list[float]
+    single: list[float]
+    mean: list[float]
+    accuracy: float
+    seconds: float
+
+
+class Experiment:
+    """Data, and what has been done with them."""
+
+    def __init__(self, path, iterations, quick):
+        with np.load(path) as file:
+            arrays = [file[name] for name in file.files]
+        images = np.concatenate([a.reshape(len(a), -1) for a in arrays if a.ndim > 1])
+        labels = np.concatenate([a for a in arrays if a.ndim == 1])
+        test = TEST // 20 if quick else TEST
+        n = 20 * BATCH if quick else len(labels) - test
+        self.train, self.test, self.iterations = (images[:n], labels[:n]), (images[-test:], labels[-test:]), iterations
+        self.grid = n // BATCH
+
+    def network(self, activation):
+        """The density, its steps in the units of the paper."""
+        density = Network(*self.train, HIDDEN, activation=activation, scale=1 / 255)
+        density.curvature = np.ones(density.dimension)
+        return density
+
+    def optimum(self):
+        """Gradient descent at the step of SGLD, and its seconds; precisions are 1, with which no weights vanish."""
+        density, rng, begin = self.network("softmax"), np.random.default_rng(1), process_time()
+        theta = SD * rng.normal(size=(1, density.dimension))
+        for _ in range(self.iterations):
+            part = slice(rng.integers(self.grid), None, self.grid)
+            gradient = self.grid * density.gradient(theta, part) + density.prior_gradient(theta)
+            theta -= STEPS["SGLD"] / 2 * gradient
+        return theta, process_time() - begin
+
+    def losses(self, p):
+        """Log loss and accuracy of probabilities of the test data."""
+        labels = self.test[1]
+        loss = -np.log(np.maximum(p[np.arange(len(labels)), labels], 1e-300)).mean()
+        return float(loss), float((p.argmax(axis=1) == labels).mean())
+
+    def chain(self, name, start=None, spent=0.0):
+        """Run a chain from a state, or through burn-in, and look at it `LOOKS` times in either half."""
+        density = self.network("sigmoid" if "sigmoid" in name else "softmax")
+        sampler = make(name)
+        target = vector_target(density, sampler, grid=self.grid, schedule="random")
+        sampler.start(target, SD)
+        if start is not None:
+            target.block["theta"][:] = start
+        burn_in = self.iterations if start is None else 0
+        before = 0 if start is None else self.iterations * BATCH
+        anchored = sampler.config.gradient == "control-variate"
+        rng, every = np.random.default_rng(2), max(1, self.iterations // LOOKS)
+        curve, total, seen, seconds = Curve([], [], [], 0.0, 0.0), 0.0, 0, spent
+        for iteration in range(burn_in + self.iterations):
+            begin = process_time()
+            sampler.advance(target, iteration, 1)
+            theta = target.block["theta"]
+            draw_precisions(density, theta[0], rng)
+            seconds += process_time() - begin
+            if (iteration + 1) % every:
+                continue
+            p = density.probabilities(theta, self.test[0])[0]
+            calls = (1 + anchored) * BATCH * (iteration + 1) + anchored * density.n_data
+            curve.calls.append(before + calls)
+            curve.single.append(self.losses(p)[0])
+            if iteration >= burn_in:
+                total, seen = total + p, seen + 1
+                curve.mean.append(self.losses(total / seen)[0])
+        self.last = theta.copy()
+        return curve._replace(accuracy=self.losses(total / seen)[1], seconds=seconds)
+
+    def noise(self, theta, anchor):
+        """Variance of a part's gradient with control variates over that without, at a state."""
+        density, parts = self.network("softmax"), range(0, self.grid, max(1, self.grid // 24))
+        plain = [density.gradient(theta, slice(part, None, self.grid))[0] for part in parts]
+        fixed = [density.gradient(anchor, slice(part, None, self.grid))[0] for part in parts]
+        return float(np.var(np.subtract(plain, fixed), axis=0).sum() / np.var(plain, axis=0).sum())
+
+
+def draw_precisions(density, theta, rng):
+    """Precisions of the groups given their elements, Gamma(1 + m / 2, 1 + |v|^2 / 2)."""
+    for place in density.groups.values():
+        v = theta[place]
+        density.prior_precision[place] = rng.gamma(1 + v.size / 2) / (1 + v @ v / 2)
+
+
+def make(name):
+    """Sampler of a row; eps is half of the paper's h, or of its h^2 where there is a momentum."""
+    kind = name.split(",")[0].removesuffix("-CV")
+    eps = STEPS[kind] / 2
+    settings: dict[str, Any] = {"step_size": eps, "gradient": "control-variate" if "-CV" in name else "part"}
+    friction = 0.01 / sqrt(2 * eps)
+    if kind == "SGHMC":
+        settings |= {"splitting": "published", "metric": "identity", "gamma": friction, "refresh": 5, "warm_up": 0}
+    if kind == "SGNHT":
+        thermostat = "element" if "element" in name else "scalar"
+        settings |= {"metric": "identity", "thermostat": thermostat, "diffusion": friction, "warm_up": 0}
+    sampler = SAMPLERS[kind.lower()]
+    return sampler(sampler.Config(**settings), 0)
+
+
+def main():
+    """Print the table, and draw the figure."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument(
+        "--iterations", type=int, default=1000, help="of burn-in or descent, and of looking; the paper: 10000"
+    )
+    parser.add_argument("--quick", action="store_true", help="a fifth of the data, few iterations")
+    parser.add_argument("--out", type=Path, help="folder for review_figure5.png; needs matplotlib")
+    options = parser.parse_args()
+    experiment = Experiment(options.data, LOOKS if options.quick else options.iterations, options.quick)
+    start, spent = experiment.optimum()
+    losses = experiment.losses(experiment.network("softmax").probabilities(start, experiment.test[0])[0])
+    n = len(experiment.train[1])
+    print(f"{n:,} images; after descent log loss {losses[0]:.4f}, accuracy {losses[1]:.4f}, {spent:.0f} s\n")
+    print("| | step | log loss of states | of their mean | accuracy of it | passes | seconds | gradient calls |")
+    print("|---|---|---|---|---|---|---|---|")
+    curves = {}
+    for name in (*PAPER, *OURS):
+        placed = (start, spent) if "-CV" in name or "optimum" in name else ()
+        curve = curves[name] = experiment.chain(name, *placed)
+        step = STEPS[name.split(",")[0].removesuffix("-CV")]
+        single = np.mean(curve.single[-len(curve.mean) :])
+        print(
+            f"| {name} | {step:g} | {single:.3f} | {curve.mean[-1]:.3f} | {100 * curve.accuracy:.1f} % | "
+            f"{curve.calls[-1] / n:.0f} | {curve.seconds:.0f} | {curve.calls[-1] / 1e6:.1f} million |",
+            flush=True,
+        )
+        if name == "SGLD-CV":
+            noise = experiment.noise(experiment.last, start)
+    print(f"\nvariance of the gradient with control variates over that without, where SGLD-CV ends: {noise:.2f}")
+    if options.out:
+        draw(curves, n, options.out)
+
+
+def draw(curves, n, folder):
+    """Log loss of single states, and of mean predictions, over passes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True)
+    for name in PAPER:
+        curve, kind = curves[name], name.removesuffix("-CV")
+        style = {"color": f"C{list(STEPS).index(kind)}", "ls": "--" if "-CV" in name else "-", "label": name, "lw": 1.2}
+        passes = np.array(curve.calls) / n
+        axes[0].plot(passes, curve.single, **style)
+        axes[1].plot(passes[-len(curve.mean) :], curve.mean, **style)
+    for axis, title in zip(axes, ("single states", "mean of the predictions so far"), strict=True):
+        axis.set(xlabel="passes over the data", title=title, yscale="log")
+    axes[0].set_ylabel("log loss, test data")
+    axes[0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(folder / "review_figure5.png", dpi=80)
+
+
+if __name__ == "__main__":
+    main()
