@@ -11,6 +11,7 @@ from dsgmcmc._version import __version__
 from dsgmcmc.cli.cluster.bench import bench
 from dsgmcmc.cli.cluster.doctor import doctor
 from dsgmcmc.cli.cluster.launch_script import launch_script
+from dsgmcmc.cli.cluster.plan import plan
 from dsgmcmc.cli.data.fetch import fetch
 from dsgmcmc.cli.data.prepare import prepare
 from dsgmcmc.cli.data.synthetic import synthetic
@@ -59,6 +60,7 @@ app.command(short_help="Write one HTML page: how it sampled, how it predicts.")(
 app.command(short_help="Say how good a run is, or what a file is.")(info)
 app.command(short_help="Check every checksum, print the digest.")(verify)
 app.command(short_help="Look at what sampling needs here.")(doctor)
+app.command(short_help="Foresee a run on a cluster: time, memory, messages.")(plan)
 app.command(short_help="Write a job script for Slurm, PBS, LSF or Flux.")(launch_script)
 app.add_typer(bench, name="bench", short_help="Measure kernels, noise, the ring and whole runs.")
 

@@ -1,4 +1,4 @@
-"""The machines that a run is started on: what they lack, how fast they are, and the scripts of their batch systems.
+"""The machines that a run is started on: what they lack, how fast they are, what sampling costs, their job scripts.
 
 Nothing here samples; `templates` has the scripts.
 """

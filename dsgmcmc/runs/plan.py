@@ -223,17 +223,43 @@ def _sweeping(config: ResolvedConfig, ratings: Ratings, share: float) -> int:
     return int(share * (rows * statistics_width(config.dimension) * 4 + ratings.nnz * RATING_BYTES + index))
 
 
-def _sent(config: ResolvedConfig, columns: int, size: int, described: bool) -> int:
-    """Bytes of the column blocks that change process in an iteration, on average."""
+class Moves(NamedTuple):
+    """Column blocks that change process in an iteration, on average, each with `width` numbers of a column.
+
+    Attributes
+    ----------
+    width : int
+    blocks : float
+        How many blocks do, of all processes.
+    steps : int
+        In how many steps: between two of them every process works on the blocks that it has.
+    """
+
+    width: int
+    blocks: float
+    steps: int
+
+
+def moves(config: ResolvedConfig, size: int, described: bool) -> list[Moves]:
+    """What is sent in an iteration between the `size` processes of a chain; `described` where there are features."""
     grid = config.grid
     owners = np.array([owner(b, size, grid) for b in range(grid)])
-    leaving = [float(np.mean(owners != np.roll(owners, shift))) for shift in range(grid)]
+
+    def leaving(shift: int) -> float:
+        return float(np.mean(owners != np.roll(owners, shift)))
+
+    following = leaving(1)
     if config.sweep_length == 1:  # a tour in every iteration
-        steps = sum(tour.width * (grid if tour.returns else grid - 1) for tour in _tours(config))
-        return int(columns * steps * 4 * leaving[1 % grid])
-    width = _width(config, described)
-    if config.schedule == "cyclic":
-        return int(columns * width * 4 * leaving[1 % grid])
-    # parts follow each other by any other shift equally often; a part follows itself at random, or where sweeps meet
-    itself = 1 / grid if config.schedule == "random" else 1 / grid**2
-    return int(columns * width * 4 * (1 - itself) * sum(leaving[1:]) / max(grid - 1, 1))
+        steps = [(tour.width, grid if tour.returns else grid - 1) for tour in _tours(config)]
+        return [Moves(width, count * grid * following, count) for width, count in steps]
+    if config.schedule != "cyclic":
+        # parts follow each other by any other shift equally often; a part follows itself at random, or where sweeps
+        # meet
+        itself = 1 / grid if config.schedule == "random" else 1 / grid**2
+        following = (1 - itself) * sum(map(leaving, range(1, grid))) / max(grid - 1, 1)
+    return [Moves(_width(config, described), grid * following, 1)]
+
+
+def _sent(config: ResolvedConfig, columns: int, size: int, described: bool) -> int:
+    """Bytes of the column blocks that change process in an iteration, on average."""
+    return int(sum(columns / config.grid * move.width * 4 * move.blocks for move in moves(config, size, described)))

@@ -179,6 +179,7 @@ def test_commands_without_mpi(blocked, tmp_path):
         ["export", run, "--out", str(tmp_path / "run.parquet")],
         ["report", run],
         ["doctor", "--help"],
+        ["plan", prepared, "--cores", "2"],
         ["launch-script", "slurm"],
         ["bench", "--help"],
     ]

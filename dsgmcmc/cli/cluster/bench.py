@@ -98,6 +98,41 @@ def sample(
     _show(title, scaling(data, _numbers(processes, "-n"), options, repeats), as_json)
 
 
+@bench.command()
+def machine(
+    out: Annotated[Path, typer.Argument(metavar="FILE.toml", help="Machine file to write, or to add to.")],
+    sampler: Annotated[str, typer.Option(help="Sampler.")] = "baoab",
+    noise: Annotated[str, typer.Option(help="shared, by-user, by-item or both.")] = "shared",
+    rank: Annotated[str, typer.Option("--rank", "-K", help="Ranks, separated by commas.")] = "16,32,64",
+    folder: Annotated[Path, typer.Option(help="Where runs will be written: what the disk does there.")] = Path(),
+) -> None:
+    """Measure what sampling costs here, and write it to a file for `dsgmcmc plan --machine`.
+
+    Start as many processes on one node as you would sample with: they share its caches, memory and links. What the
+    file has of other samplers and ranks stays there. A minute or so for each rank.
+
+    \b
+    Examples:
+      mpirun -n 32 dsgmcmc bench machine node.toml
+      mpirun -n 32 dsgmcmc bench machine node.toml --sampler gibbs --rank 32,64
+    """
+    from dsgmcmc.parallel import launch
+
+    ranks = _numbers(rank, "--rank")
+    comm = launch.world_comm()
+    from dsgmcmc.cluster.constants import read_machine, write_machine
+    from dsgmcmc.runs.calibrate import measure_machine
+
+    def work() -> int:
+        found = measure_machine(comm, sampler, noise, ranks, folder, read_machine(out) if out.exists() else None)
+        if found:
+            write_machine(out, found)
+            print(f"{out}: {found.about} on {found.cpu}")
+        return 0
+
+    launch.run_parallel(comm, work)
+
+
 def _numbers(text: str, option: str) -> list[int]:
     try:
         numbers = [int(part) for part in text.split(",")]

@@ -118,13 +118,24 @@ def split(connection: duckdb.DuckDBPyConnection, fraction: float, temporal: bool
         return "false"
     if n_test >= total:
         raise InputError(f"--test-fraction {fraction} of {total} ratings leaves none to train on")
-    order = "time DESC, key" if temporal else "key"
-    time, key = connection.execute(
-        f"SELECT time, key FROM cells ORDER BY {order} LIMIT 1 OFFSET {n_test - 1}"
-    ).fetchall()[0]
     if temporal:
+        time, key = connection.execute(
+            f"SELECT time, key FROM cells ORDER BY time DESC, key LIMIT 1 OFFSET {n_test - 1}"
+        ).fetchall()[0]
         return f"(time > {time!r}::DOUBLE OR (time = {time!r}::DOUBLE AND key <= {key}::UBIGINT))"
-    return f"key <= {key}::UBIGINT"
+    return f"key <= {_smallest(connection, n_test)}::UBIGINT"
+
+
+def _smallest(connection: duckdb.DuckDBPyConnection, n: int) -> int:
+    """The n-th smallest key of ``cells``; of all only those with the same first 16 bits are sorted."""
+    counts = connection.execute(
+        "SELECT key >> 48 AS top, count(*) AS n FROM cells GROUP BY top ORDER BY top"
+    ).fetchnumpy()
+    below = np.cumsum(counts["n"])
+    place = int(np.searchsorted(below, n))
+    before = int(below[place - 1]) if place else 0
+    few = f"SELECT key FROM cells WHERE key >> 48 = {counts['top'][place]} ORDER BY key"
+    return int(scalar(connection, f"{few} LIMIT 1 OFFSET {n - before - 1}"))
 
 
 def sort_cells(connection: duckdb.DuckDBPyConnection, is_test: str, n_rows: int) -> tuple[Int64, int]:

@@ -1,0 +1,207 @@
+"""``dsgmcmc plan``: what a run will take on a cluster, before there is one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dsgmcmc.cli.options import JsonOption
+from dsgmcmc.errors import InputError
+
+if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.runs.advice import Curve
+    from dsgmcmc.runs.forecast import Forecast
+
+MOST = 10**15  # users, items or ratings
+UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def plan(
+    data: Annotated[
+        Path | None, typer.Argument(metavar="[DATA.h5]", help="Ratings file; or say what it would have.")
+    ] = None,
+    users: Annotated[str | None, typer.Option(metavar="N", help="Users, such as 480189 or 1e8.")] = None,
+    items: Annotated[str | None, typer.Option(metavar="N", help="Items.")] = None,
+    ratings: Annotated[str | None, typer.Option(metavar="N", help="Training ratings.")] = None,
+    test: Annotated[str, typer.Option(metavar="N", help="Test ratings.")] = "0",
+    rank: Annotated[int, typer.Option("--rank", "-K", help="Latent dimensions.")] = 32,
+    sampler: Annotated[str, typer.Option(help="Sampler.")] = "baoab",
+    noise: Annotated[str, typer.Option(help="shared, by-user, by-item or both.")] = "shared",
+    grid: Annotated[int | None, typer.Option(help="Blocks a side.", show_default="the best")] = None,
+    assign: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting, e.g. save_draws=200.")
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Nodes.")] = 1,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes on each.", show_default="the best")] = None,
+    cores: Annotated[int, typer.Option(min=1, max=4096, help="Cores of a node.")] = 32,
+    memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory of a node.")] = "128GB",
+    bandwidth: Annotated[str, typer.Option(metavar="SIZE", help="Of a node's link, in a second.")] = "12.5GB",
+    latency: Annotated[float, typer.Option(metavar="SECONDS", help="Of a message between nodes.")] = 2e-6,
+    overlap: Annotated[
+        float, typer.Option(min=0, max=1, help="Part of a message that moves while processors compute; TCP: 0.")
+    ] = 1.0,
+    disk: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Written in a second, by all together.", show_default="as measured"),
+    ] = None,
+    mtbf: Annotated[str, typer.Option(metavar="TIME", help="Mean time between failures of a node.")] = "1000d",
+    most: Annotated[int, typer.Option(min=1, max=1 << 20, help="Processes up to which to look.")] = 1024,
+    machine: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Of `dsgmcmc bench machine`.", show_default="built-in constants"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Foresee a run on a cluster: time of a sweep, memory, messages, disk; what to choose; where it stops scaling.
+
+    Nothing is read but the sizes of the data, and no MPI is needed. Times are of sweeps: draws, evaluation and
+    checkpoints come on top.
+
+    \b
+    Examples:
+      dsgmcmc plan --users 480189 --items 17770 --ratings 1e8 --nodes 4 --cores 32
+      dsgmcmc plan ml-20m.h5 --rank 64 --nodes 2 --processes 16 --grid 64
+      dsgmcmc plan --users 1e8 --items 1e6 --ratings 1e10 --nodes 64 --memory 256GB --machine node.toml --json
+    """
+    from dsgmcmc.cluster.constants import builtin, read_machine
+    from dsgmcmc.config.layers import Layers, build
+    from dsgmcmc.config.units import seconds_of
+    from dsgmcmc.data.session import parse_bytes
+    from dsgmcmc.runs.advice import Node, checkpoint_interval, choose, curve
+
+    sizes = _sizes(data, users, items, ratings, test)
+    if not 0 <= latency < 10:
+        raise InputError(f"--latency {latency}: expected seconds, such as 2e-6")
+    node = Node(cores, parse_bytes(memory), _some("--bandwidth", bandwidth), latency, overlap)
+    given: dict[str, Any] = {"sampler": {"name": sampler}, "rank": rank, "noise": noise, "iterations": "700sweeps"}
+    asked = build(*Layers(given | ({"grid": grid} if grid else {}), None, assign or ()).read())
+    known = read_machine(machine) if machine else builtin()
+    each, chosen = choose(asked, sizes, known, node, nodes, processes)
+    growing = curve(asked, sizes, known, node, each, most)
+    writing = chosen.checkpoint / (_some("--disk", disk) if disk else known.disk.bandwidth)
+    failures = seconds_of("--mtbf", mtbf) / nodes
+    found = {
+        "machine": {"file": str(machine) if machine else "built-in", "cpu": known.cpu, "about": known.about},
+        "data": {"rows": sizes.n_rows, "columns": sizes.n_cols, "ratings": sizes.nnz, "test_ratings": sizes.nnz_test},
+        "nodes": nodes,
+        "processes_per_node": each,
+        **chosen.table(),
+        "efficiency": growing.efficiency(chosen),
+        "checkpoint_seconds": writing,
+        "checkpoint_every": checkpoint_interval(writing, failures),
+        "scales_to": growing.last,
+        "because": growing.reason,
+        "curve": [{**one.table(), "efficiency": growing.efficiency(one)} for one in growing.forecasts],
+    }
+    if as_json:
+        print(json.dumps(found, indent=1))
+    else:
+        _show(found, chosen, growing)
+
+
+def _sizes(data: Path | None, users: str | None, items: str | None, ratings: str | None, test: str) -> Ratings:
+    """Sizes of a ratings file, or those that were given."""
+    from dsgmcmc.data.ratings import open_ratings
+    from dsgmcmc.runs.forecast import Sizes
+
+    given = {"--users": users, "--items": items, "--ratings": ratings}
+    if data is not None:
+        if any(given.values()):
+            raise InputError(f"{data} says how many users, items and ratings there are: leave out {', '.join(given)}")
+        return open_ratings(data)
+    missing = [option for option, value in given.items() if value is None]
+    if missing:
+        raise InputError(f"give a ratings file, or {' and '.join(missing)}")
+    i, j, n = (_number(option, str(value)) for option, value in given.items())
+    if not max(i, j) <= n <= i * j:
+        raise InputError(f"{n:,} ratings of {i:,} users and {j:,} items: expected {max(i, j):,} to {i * j:,}")
+    return Sizes(i, j, n, _number("--test", test, 0))
+
+
+def _number(option: str, text: str, least: int = 1) -> int:
+    try:
+        number = float(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        number = -1.0
+    if not least <= number <= MOST or number != int(number):
+        raise InputError(f"{option} {text}: expected a number from {least} to {MOST:,}, such as 480189 or 1e8")
+    return int(number)
+
+
+def _some(option: str, text: str) -> float:
+    from dsgmcmc.data.session import parse_bytes
+
+    found = parse_bytes(text)
+    if found < 1:
+        raise InputError(f"{option} {text}: expected more than nothing")
+    return found
+
+
+#: What the seconds of a sweep are, by their names in `dsgmcmc.runs.forecast.Forecast`.
+PARTS = {
+    "ratings": "ratings",
+    "visits": "rows that meet column blocks",
+    "updates": "updates of rows",
+    "calls": "calls around the kernels",
+    "differences": "waiting: cells differ",
+    "exchange": "waiting: exchange",
+    "sums": "ordered sums",
+}
+
+
+def _show(found: dict[str, Any], chosen: Forecast, growing: Curve) -> None:
+    """Print what was found for people."""
+    data, machine = found["data"], found["machine"]
+    seconds, per_node = chosen.seconds, found["processes_per_node"] * chosen.memory_per_process
+    rows = [
+        ("data", f"{data['rows']:,} x {data['columns']:,}, {data['ratings']:,} ratings"),
+        ("constants", f"{machine['file']}: {machine['about']}, {machine['cpu']}"),
+        ("", ""),
+        ("processes", f"{chosen.processes:,}: {found['nodes']:,} nodes, {found['processes_per_node']} on each"),
+        ("blocks", f"--grid {chosen.grid}"),
+        ("a sweep", f"{_seconds(seconds)}, {data['ratings'] / seconds / 1e6:,.0f} M ratings/s"),
+        ("efficiency", f"{found['efficiency']:.0%} of one process alone, times {chosen.processes:,}"),
+        ("memory", f"{_bytes(chosen.memory_per_process)} a process, {_bytes(per_node)} a node"),
+        ("sent", f"{_bytes(chosen.sent_per_sweep)} a sweep, {chosen.messages_per_sweep:,.0f} messages"),
+        ("a message", f"{_bytes(chosen.message)} at most"),
+        ("disk", f"{_bytes(chosen.disk_least)} to {_bytes(chosen.disk_most)}"),
+        ("checkpoint", f"{_bytes(chosen.checkpoint)}, {_seconds(found['checkpoint_seconds'])} of writing"),
+        ("", f"--checkpoint-every {max(round(found['checkpoint_every']), 1)}s loses the least"),
+    ]
+    for name, text in rows:
+        typer.echo(f"{name:12}{text}".rstrip())
+    typer.echo("\nA sweep")
+    for name, text in PARTS.items():
+        part = getattr(chosen, name)
+        typer.echo(f"  {text:30}{_seconds(part):>10}{part / seconds:6.0%}")
+    table = Table(title="More processes", title_justify="left")
+    for name in ("processes", "B", "a sweep", "efficiency", "memory a process", "sent a sweep", "most, after ratings"):
+        table.add_column(name, justify="right")
+    for one in growing.forecasts:
+        most = max(list(PARTS)[1:], key=lambda name: float(getattr(one, name)))
+        texts = (f"{one.processes:,}", str(one.grid), _seconds(one.seconds), f"{growing.efficiency(one):.0%}")
+        table.add_row(*texts, _bytes(one.memory_per_process), _bytes(one.sent_per_sweep), PARTS[most])
+    Console(width=110).print(table)
+    if growing.last is None:
+        typer.echo(f"It scales as far as this goes{f': {growing.reason}' if growing.reason else ''}.")
+    else:
+        typer.echo(f"Beyond {growing.last:,} processes twice as many are not worth it: {growing.reason}.")
+
+
+def _bytes(size: float) -> str:
+    unit = 0
+    while size >= 1000 and unit < len(UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:,.3g} {UNITS[unit]}"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds >= 120:
+        return f"{seconds / 60:,.1f} min"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"

@@ -1,0 +1,215 @@
+"""What sampling costs on a kind of machine, in few measured numbers, and their file.
+
+A *machine file* is TOML: `dsgmcmc bench machine` writes it, `dsgmcmc plan` reads it. The file beside this module has
+what is taken without one; its first lines say where it was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from dsgmcmc.config.sampler import explain
+from dsgmcmc.errors import InputError
+from dsgmcmc.storage.files import read_toml, write_whole
+from dsgmcmc.types import NoiseName
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Work(_Table):
+    """Seconds of what a sweep of one sampler is made of, on one core.
+
+    Attributes
+    ----------
+    sampler : str
+    noise : str
+        As of a run.
+    rank : int
+        Number K of latent dimensions.
+    column_bytes : list of float
+        Bytes of a column block's positions and gradients, at which `rating` was measured: more do not fit the caches.
+    rating : list of float
+        A rating, in all passes of a sweep.
+    visit : float
+        A row of W that meets a column block: there are rows times B of them in a sweep.
+    update : float
+        An update of a row of either factor.
+    cell, block : float
+        A call for a cell, and for the update of a block.
+    iteration : float
+        What an iteration costs besides, whatever the data: it is not shared among processes.
+    tours : float
+        Tours of the ring in a sweep; 0 where only parts are visited.
+    sums, summed : float
+        Ordered sums in a sweep, and float64 numbers of a block that go into them, all together.
+    """
+
+    sampler: str
+    noise: NoiseName
+    rank: int = Field(ge=1, le=512)
+    column_bytes: list[Positive] = Field(min_length=1)
+    rating: list[Seconds] = Field(min_length=1)
+    visit: Seconds
+    update: Seconds
+    cell: Seconds
+    block: Seconds
+    iteration: Seconds
+    tours: Seconds
+    sums: Seconds
+    summed: Seconds
+
+    @model_validator(mode="after")
+    def _same_lengths(self) -> Work:
+        if len(self.rating) != len(self.column_bytes) or sorted(self.column_bytes) != self.column_bytes:
+            raise ValueError("rating has a number for every one of column_bytes, which ascend")
+        return self
+
+    def seconds_per_rating(self, column_bytes: float) -> float:
+        """`rating` where a column block has so many bytes: linear in their logarithm, constant outside."""
+        return float(np.interp(np.log(column_bytes), np.log(self.column_bytes), self.rating))
+
+
+class Exchange(_Table):
+    """Messages between processes of one node, and ordered sums.
+
+    Attributes
+    ----------
+    latency : float
+        Seconds of a message of next to nothing, the calls that send and receive it included.
+    bandwidth : float
+        Bytes a second between two processes of a node, which all send and receive at once.
+    message : float
+        Seconds of one of many small messages that a process takes in.
+    added : float
+        Seconds in which process 0 adds one number to an ordered sum.
+    """
+
+    latency: Positive
+    bandwidth: Positive
+    message: Seconds
+    added: Seconds
+
+
+class Disk(_Table):
+    """Where runs are written; `bandwidth` in bytes a second, all processes together."""
+
+    bandwidth: Positive
+
+
+class Machine(_Table):
+    """A machine file.
+
+    Attributes
+    ----------
+    format, version
+        Say what the file is.
+    cpu : str
+        Name of the processor.
+    processes : int
+        How many measured at once: those of a node share caches and memory.
+    about : str
+        How it was measured.
+    """
+
+    format: Literal["dsgmcmc-machine"] = "dsgmcmc-machine"
+    version: Literal[1] = 1
+    cpu: str
+    processes: int = Field(ge=1)
+    about: str = ""
+    exchange: Exchange
+    disk: Disk
+    work: list[Work] = Field(min_length=1)
+
+    @field_validator("work")
+    @classmethod
+    def _in_order(cls, work: list[Work]) -> list[Work]:
+        return sorted(work, key=lambda each: (each.sampler, each.noise, each.rank))
+
+    def work_of(self, sampler: str, noise: str, rank: int) -> Work:
+        """What a sampler costs at a rank: linear between those that were measured, and beyond them.
+
+        Raises
+        ------
+        InputError
+            If this sampler was not measured.
+        """
+        known = [work for work in self.work if (work.sampler, work.noise) == (sampler, noise)]
+        if not known:
+            there = ", ".join(sorted({f"{work.sampler} with --noise {work.noise}" for work in self.work}))
+            raise InputError(
+                f"the machine file has no costs of {sampler} with --noise {noise} (it has {there}): measure them with "
+                f"`dsgmcmc bench machine FILE --sampler {sampler} --noise {noise}`, and give --machine FILE"
+            )
+        return _between(known, sampler, noise, rank)
+
+
+def _between(known: Sequence[Work], sampler: str, noise: str, rank: int) -> Work:
+    """Interpolate between the two nearest ranks, or extrapolate from them; of one alone all is proportional to K."""
+    if len(known) == 1:
+        share, (low, high) = rank / known[0].rank, (known[0], known[0])
+        scaled = {name: getattr(low, name) * share for name in ("visit", "update")}
+        return low.model_copy(update={"rank": rank, "rating": [each * share for each in low.rating], **scaled})
+    place = min(max(int(np.searchsorted([work.rank for work in known], rank)), 1), len(known) - 1)
+    low, high = known[place - 1], known[place]
+    weight = (rank - low.rank) / (high.rank - low.rank)
+
+    def mix(a: float, b: float) -> float:
+        return max((1 - weight) * a + weight * b, 0.0)
+
+    names = set(Work.model_fields) - {"sampler", "noise", "rank", "column_bytes", "rating"}
+    return Work(
+        sampler=sampler,
+        noise=low.noise,
+        rank=rank,
+        column_bytes=low.column_bytes,
+        rating=[mix(low.seconds_per_rating(each), high.seconds_per_rating(each)) for each in low.column_bytes],
+        **{name: mix(getattr(low, name), getattr(high, name)) for name in names},
+    )
+
+
+def builtin() -> Machine:
+    """What is taken without a machine file."""
+    with as_file(files("dsgmcmc.cluster") / "machine.toml") as path:
+        return read_machine(path)
+
+
+def read_machine(path: Path) -> Machine:
+    """Read a machine file.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it is damaged.
+    """
+    try:
+        return Machine.model_validate(read_toml(path))
+    except ValidationError as error:
+        raise InputError(
+            f"{path} is no machine file of this version: {explain(error, Machine.model_fields)}"
+        ) from error
+
+
+def write_machine(path: Path, machine: Machine) -> None:
+    """Write a machine file, in place of an older one.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written.
+    """
+    try:
+        write_whole(path, tomli_w.dumps(machine.model_dump()))
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error}") from error

@@ -1,0 +1,229 @@
+"""What to choose for a run on a cluster, and how far more processes help, from `dsgmcmc.runs.forecast`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
+
+from dsgmcmc.cluster.constants import Machine
+from dsgmcmc.config.run import RunConfig
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.errors import InputError
+from dsgmcmc.runs.forecast import Forecast, Nodes
+from dsgmcmc.runs.plan import MAX_COUNT
+
+BLOCKS = (1, 2, 3, 4, 8)  # row blocks of a process that are tried
+FEW = (4, 8, 16, 32)  # blocks that are tried as well
+MAX_GRID = 32767  # as `--grid` admits
+WORTH = 1.4  # twice the processes are worth it while a sweep gets so many times faster
+NEARLY = 0.95  # of the best speed is enough, with fewer processes
+
+#: Why a doubling is no longer worth it, by the part of a sweep that has lost most beside perfect scaling.
+REASONS = {
+    "ratings": "row blocks cannot be shared out evenly, or column blocks no longer fit the caches",
+    "visits": "too few rows a block: a row meets B column blocks in a sweep, and has few ratings with each",
+    "updates": "row blocks cannot be shared out evenly",
+    "calls": "too little work in a cell: what surrounds the kernels takes longer than they do",
+    "differences": "too few ratings in a cell: processes wait for the one that happens to have more",
+    "exchange": "exchange is no longer hidden: a block takes longer to travel than the others to be worked on",
+    "sums": "ordered sums: process 0 takes in a message of everyone, and adds what all blocks say",
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A kind of node, and the links between them.
+
+    Attributes
+    ----------
+    cores : int
+        Processes that a node has cores for.
+    memory : float
+        Bytes of a node.
+    bandwidth, latency, overlap : float
+        See `Nodes`.
+    """
+
+    cores: int
+    memory: float
+    bandwidth: float
+    latency: float
+    overlap: float = 1.0
+
+    def nodes(self, number: int, processes: int) -> Nodes:
+        """So many of them, with so many processes each."""
+        return Nodes(number, processes, self.bandwidth, self.latency, self.overlap)
+
+
+def forecasts(
+    asked: RunConfig, ratings: Ratings, machine: Machine, nodes: Nodes, grid: int | None = None
+) -> list[Forecast]:
+    """Forecasts for some numbers of blocks, or the one that was asked for, the quickest first.
+
+    Parameters
+    ----------
+    asked : RunConfig
+        Settings of the run, but for its grid.
+    ratings : Ratings
+    machine : Machine
+    nodes : Nodes
+    grid : int, optional
+        Number of blocks B.
+
+    Raises
+    ------
+    InputError
+        If there are more processes than blocks, or no number of blocks is possible.
+    """
+    found = []
+    for blocks in [grid] if grid else sorted({*FEW, *(nodes.all * each for each in BLOCKS)}):
+        if not nodes.all <= blocks <= min(MAX_GRID, ratings.n_cols):
+            continue
+        config = asked.model_copy(update={"grid": blocks}).resolved()
+        forecast = Forecast.of(config, ratings, machine, nodes)
+        if forecast.message // 4 <= MAX_COUNT:
+            found.append(forecast)
+    if not found:
+        most = min(MAX_GRID, ratings.n_cols)
+        raise InputError(
+            f"{nodes.all:,} processes{f' with --grid {grid}' if grid else ''} are not possible here: B is at least the "
+            f"number of processes and at most {most:,}, and a message has at most {MAX_COUNT:,} numbers"
+        )
+    return sorted(found, key=lambda each: each.seconds)
+
+
+def choose(
+    asked: RunConfig, ratings: Ratings, machine: Machine, node: Node, number: int, processes: int | None = None
+) -> tuple[int, Forecast]:
+    """Processes a node and number of blocks: the fewest processes that are nearly as quick as any.
+
+    Parameters
+    ----------
+    asked : RunConfig
+        With its grid, if that is not to be chosen.
+    ratings : Ratings
+    machine : Machine
+    node : Node
+    number : int
+        Of nodes.
+    processes : int, optional
+        On each node, if they are not to be chosen.
+
+    Raises
+    ------
+    InputError
+        If the run fits on these nodes in no way.
+    """
+    possible: list[tuple[int, Forecast]] = []
+    least = float("inf")
+    why: InputError | None = None
+    for each in [processes] if processes else counts(node.cores):
+        try:
+            tried = forecasts(asked, ratings, machine, node.nodes(number, each), asked.grid)
+        except InputError as error:
+            why = why or error
+            continue
+        least = min(least, *(each * forecast.memory_per_process for forecast in tried))
+        fit = [forecast for forecast in tried if each * forecast.memory_per_process <= node.memory]
+        possible += [(each, fit[0])] if fit else []
+    if not possible:
+        if why and least == float("inf"):
+            raise why
+        raise InputError(
+            f"the run does not fit: a node would need {least / 1e9:,.1f} GB at least, and has {node.memory / 1e9:,.1f} "
+            "GB; take more nodes, or a smaller --rank"
+        )
+    best = min(forecast.seconds for _, forecast in possible)
+    return next(pair for pair in possible if pair[1].seconds * NEARLY <= best)
+
+
+def counts(most: int) -> list[int]:
+    """1, 2, 4, ... up to `most`, and that."""
+    return sorted({*(1 << bit for bit in range(most.bit_length())), most})
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Sweeps on more and more processes.
+
+    Attributes
+    ----------
+    forecasts : list of Forecast
+        Of 1, 2, 4, ... processes, at the best number of blocks each.
+    alone : float
+        Seconds of a sweep of one process, were its memory large enough.
+    last : int or None
+        Processes beyond which twice as many are not worth it; None if the curve ends before.
+    reason : str
+        Why.
+    """
+
+    forecasts: Sequence[Forecast]
+    alone: float
+    last: int | None
+    reason: str
+
+    def efficiency(self, forecast: Forecast) -> float:
+        """Speed a process, relative to one process alone."""
+        return self.alone / (forecast.processes * forecast.seconds)
+
+
+def curve(asked: RunConfig, ratings: Ratings, machine: Machine, node: Node, processes: int, most: int) -> Curve:
+    """Double the number of processes, on nodes with so many processes each, up to `most`.
+
+    Parameters
+    ----------
+    asked : RunConfig
+        Whose grid is not looked at: every number of processes has its best.
+    ratings : Ratings
+    machine : Machine
+    node : Node
+    processes : int
+        On a full node.
+    most : int
+        Processes.
+    """
+    found: list[Forecast] = []
+    number = 1
+    while number <= most:
+        nodes = node.nodes(-(-number // processes), min(number, processes))
+        try:
+            found.append(forecasts(asked, ratings, machine, nodes)[0])
+        except InputError:
+            break
+        number *= 2
+    first = found[0]
+    for one, two in pairwise(found):
+        if one.seconds / two.seconds < WORTH:
+            lost = {name: getattr(two, name) - getattr(first, name) / two.processes for name in Forecast.PARTS}
+            return Curve(found, first.seconds, one.processes, REASONS[max(lost, key=lost.__getitem__)])
+    reason = "" if number > most else f"a grid of more than {found[-1].grid:,} blocks is not possible"
+    return Curve(found, first.seconds, None, reason)
+
+
+def checkpoint_interval(cost: float, mtbf: float) -> float:
+    """Seconds between checkpoints that waste the least time, [Young 1974] as refined by [Daly 2006, eq. 37].
+
+    Parameters
+    ----------
+    cost : float
+        Seconds that a checkpoint takes, C.
+    mtbf : float
+        Mean seconds between failures of the whole job, M.
+
+    Returns
+    -------
+    float
+        sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + (C / 2M) / 9) - C for C < 2 M, else M.
+
+    References
+    ----------
+    [Young 1974] J. W. Young: A first order approximation to the optimum checkpoint interval. CACM 17.
+    [Daly 2006] J. T. Daly: A higher order estimate of the optimum checkpoint interval for restart dumps. FGCS 22.
+    """
+    if cost >= 2 * mtbf:
+        return mtbf
+    ratio = cost / (2 * mtbf)
+    return sqrt(2 * cost * mtbf) * (1 + sqrt(ratio) / 3 + ratio / 9) - cost

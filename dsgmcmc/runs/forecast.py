@@ -1,0 +1,284 @@
+"""How long a sweep will take on machines that are not there: a model of few measured constants.
+
+    seconds of a sweep = work of the process that has most of it            (`Counts`, times `Work`)
+                       + what it waits for since cells differ in their ratings
+                       + exchange that is not hidden behind the work
+                       + ordered sums
+
+*Work* is what a sweep has of ratings, visits, updates, cells and blocks, each times what one of it costs; the machine
+file has been fitted to the same counts. The share of a process is that of the row blocks that it owns.
+
+*Exchange.* In every step of a tour each process sends one block to its neighbour and receives one, while it works on
+the others that it has: n - 1 of its n cells. Between nodes a network card moves the block meanwhile, so only what takes
+longer is waited for; within a node the processor copies it, and nothing is hidden. All processes step together, so the
+slowest link counts. With parts in random order blocks go to processes that may be anywhere, and all of a node share its
+link; with a tour it is one.
+
+*Sums.* Process 0 receives a message from every other one, adds B times as many numbers as a block has, and the result
+goes down a tree.
+
+*Differences.* Cells have about m ratings, with a variance of m where rows and columns are rated at random; of P
+processes the slowest has about sqrt(2 ln P) standard deviations more than the average.
+
+Draws, evaluation and checkpoints come on top: the model is of sweeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from math import ceil, log, log2, sqrt
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dsgmcmc.cluster.constants import Machine, Work
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.parallel.partition import block_bounds
+from dsgmcmc.runs.plan import Costs, Moves, moves
+from dsgmcmc.targets.factorisation.priors.features import featured_factors
+from dsgmcmc.types import Float64
+
+INTERPRETER = 200_000_000  # bytes of Python and its libraries
+
+
+class Sizes(Ratings):
+    """Numbers in the place of a ratings file.
+
+    Parameters
+    ----------
+    users, items, ratings : int
+        Ratings of training; the longer side are the rows.
+    test : int
+        Test ratings.
+    """
+
+    def __init__(self, users: int, items: int, ratings: int, test: int = 0) -> None:
+        self.path = Path("none")
+        self.n_rows, self.n_cols = max(users, items), min(users, items)
+        self.nnz, self.nnz_test, self.features = ratings, test, {}
+
+    def levels(self, most: int) -> Float64:
+        """See `Ratings.levels`: half stars."""
+        return np.arange(1, 11) / 2
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The machines of a run.
+
+    Attributes
+    ----------
+    nodes, processes : int
+        Nodes, and processes on each.
+    bandwidth : float
+        Bytes a second of a node's link, each way.
+    latency : float
+        Seconds of a message of next to nothing between nodes.
+    overlap : float
+        Part of a message between nodes that moves while the processor computes: 1 with cards that do it alone.
+    """
+
+    nodes: int
+    processes: int
+    bandwidth: float
+    latency: float
+    overlap: float = 1.0
+
+    @property
+    def all(self) -> int:
+        """Processes on all nodes."""
+        return self.nodes * self.processes
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the process that has most to do goes through in a sweep.
+
+    Attributes
+    ----------
+    ratings, visits, updates, cells, blocks, iterations : float
+        See `dsgmcmc.cluster.constants.Work`.
+    """
+
+    ratings: float
+    visits: float
+    updates: float
+    cells: float
+    blocks: float
+    iterations: float
+
+    #: Costs of all but the first, by their names in `Work`.
+    names: ClassVar[tuple[str, ...]] = ("visit", "update", "cell", "block", "iteration")
+
+    @classmethod
+    def of(cls, config: ResolvedConfig, ratings: Ratings, processes: int) -> Counts:
+        """Count what a sweep has, on so many processes."""
+        grid, iterations = config.grid, config.sweep_length
+        share = ceil(grid / processes) / grid
+        rows, columns = ratings.n_rows, ratings.n_cols
+        return cls(
+            ratings=share * ratings.nnz,
+            visits=share * rows * grid,
+            updates=share * (rows + columns) * iterations,
+            cells=share * grid * grid,
+            blocks=share * 2 * grid * iterations,
+            iterations=iterations,
+        )
+
+    @property
+    def others(self) -> tuple[float, ...]:
+        """All but the ratings, in the order of `names`."""
+        return self.visits, self.updates, self.cells, self.blocks, self.iterations
+
+
+def column_bytes(config: ResolvedConfig, columns: int) -> float:
+    """Bytes of the positions and gradients of a column block."""
+    return columns / config.grid * config.dimension * 8
+
+
+def largest_block(ratings: Ratings, grid: int) -> int:
+    """Columns of the largest column block; rows and columns are in random order, so all are about alike."""
+    if isinstance(ratings, Sizes):
+        return int(ceil(ratings.n_cols / grid))
+    bounds = block_bounds(np.concatenate([[0], np.cumsum(ratings.column_counts)]), grid)
+    return int(np.diff(bounds).max())
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A sweep on so many processes.
+
+    Attributes
+    ----------
+    processes, grid : int
+    ratings, visits, updates, calls : float
+        Seconds of the process that has most to do: at the ratings, at rows that meet column blocks, at updates, and
+        between kernels.
+    differences, exchange, sums : float
+        Seconds of waiting; see the module's docstring.
+    sent_per_sweep : float
+        Bytes of all column blocks that change process.
+    messages_per_sweep : float
+        Messages of them, of all processes.
+    message : int
+        Bytes of the largest.
+    memory_per_process, disk_least, disk_most, checkpoint : int
+        See `Costs`; memory with the interpreter's.
+    """
+
+    processes: int
+    grid: int
+    ratings: float
+    visits: float
+    updates: float
+    calls: float
+    differences: float
+    exchange: float
+    sums: float
+    sent_per_sweep: float
+    messages_per_sweep: float
+    message: int
+    memory_per_process: int
+    disk_least: int
+    disk_most: int
+    checkpoint: int
+
+    #: Names of the seconds, which add up to a sweep.
+    PARTS: ClassVar[tuple[str, ...]] = (
+        "ratings",
+        "visits",
+        "updates",
+        "calls",
+        "differences",
+        "exchange",
+        "sums",
+    )
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a sweep."""
+        return float(sum(getattr(self, name) for name in self.PARTS))
+
+    @classmethod
+    def of(cls, config: ResolvedConfig, ratings: Ratings, machine: Machine, nodes: Nodes) -> Forecast:
+        """Foresee a run with this configuration, whose grid is at least the number of processes."""
+        processes, grid = nodes.all, config.grid
+        work = machine.work_of(config.sampler.name, config.noise, config.rank)
+        counts, costs = Counts.of(config, ratings, processes), Costs.of(config, ratings, processes)
+        at_ratings = counts.ratings * work.seconds_per_rating(column_bytes(config, ratings.n_cols))
+        visits, updates, *calls = (
+            count * getattr(work, name) for count, name in zip(counts.others, counts.names, strict=True)
+        )
+        traffic = list(_traffic(config, ratings, work, processes))
+        steps = sum(move.steps * times for move, times in traffic)
+        touring = at_ratings + visits + calls[0] + (0.0 if config.sweep_length == 1 else updates + sum(calls[1:]))
+        column = largest_block(ratings, grid) * 4
+        waiting = sum(
+            move.steps * times * _exposed(config, machine, nodes, move.width * column, touring / steps)
+            for move, times in traffic
+        )
+        in_step = counts.ratings / max(steps, 1)  # ratings of a process between two exchanges
+        return cls(
+            processes=processes,
+            grid=grid,
+            ratings=at_ratings,
+            visits=visits,
+            updates=updates,
+            calls=sum(calls),
+            differences=at_ratings * sqrt(2 * log(processes) / in_step),
+            exchange=waiting,
+            sums=_sums(machine, nodes, work, grid),
+            sent_per_sweep=sum(ratings.n_cols / grid * move.width * 4 * move.blocks * times for move, times in traffic),
+            messages_per_sweep=sum(move.blocks * times for move, times in traffic),
+            message=max((move.width * column for move, _ in traffic if processes > 1), default=0),
+            memory_per_process=costs.memory_per_process + INTERPRETER,
+            disk_least=costs.disk_least,
+            disk_most=costs.disk_most,
+            checkpoint=costs.checkpoint,
+        )
+
+    def table(self) -> dict[str, Any]:
+        """All by name, with the seconds of a sweep."""
+        return {"seconds_per_sweep": self.seconds, **asdict(self)}
+
+
+def _traffic(config: ResolvedConfig, ratings: Ratings, work: Work, processes: int) -> Iterator[tuple[Moves, float]]:
+    """What is sent, and how often in a sweep; of a metric that needs tours of its own positions and sums travel."""
+    described = bool(featured_factors(config.features, ratings))
+    regular = moves(config, processes, described)
+    if config.sweep_length == 1:
+        yield from ((move, work.tours / len(regular)) for move in regular)
+        return
+    yield from ((move, config.sweep_length) for move in regular)
+    if work.tours:
+        blocks = config.grid * min(processes, config.grid) if processes > 1 else 0.0
+        yield Moves(2 * config.dimension, blocks, config.grid), work.tours
+
+
+def _exposed(config: ResolvedConfig, machine: Machine, nodes: Nodes, size: float, computing: float) -> float:
+    """Seconds of a step in which nothing is done but wait for a message of `size` bytes, or copy it."""
+    if nodes.all == 1:
+        return 0.0
+    exchange, cells = machine.exchange, ceil(config.grid / nodes.all)
+    within = exchange.latency + size / exchange.bandwidth if nodes.processes > 1 else 0.0
+    if nodes.nodes == 1:
+        return within
+    together = nodes.processes if config.sweep_length > 1 and config.schedule != "cyclic" else 1
+    link = nodes.latency + size * together / nodes.bandwidth
+    hidden = nodes.overlap * computing * (cells - 1) / cells
+    return max(within, exchange.latency + max(link - hidden, 0.0))
+
+
+def _sums(machine: Machine, nodes: Nodes, work: Work, grid: int) -> float:
+    """Seconds of the ordered sums of a sweep, that one process alone would not need."""
+    if nodes.all == 1:
+        return 0.0
+    exchange, far = machine.exchange, nodes.nodes > 1
+    latency = exchange.latency + (nodes.latency if far else 0.0)
+    numbers = grid * work.summed
+    moved = 8 * numbers / (min(nodes.bandwidth, exchange.bandwidth) if far else exchange.bandwidth)
+    each = (nodes.all - 1) * exchange.message + (1 + ceil(log2(nodes.all))) * latency
+    return work.sums * each + moved + numbers * exchange.added

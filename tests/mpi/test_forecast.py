@@ -1,0 +1,72 @@
+"""What ``dsgmcmc plan`` counts, against real rings: messages, bytes, sums and memory, on any number of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from mpi4py import MPI
+
+from dsgmcmc.cluster.constants import builtin
+from dsgmcmc.config.layers import build
+from dsgmcmc.parallel.ring import Move
+from dsgmcmc.runs.calibrate import CYCLE, Chain, CountingRing, MadeUp, Shape
+from dsgmcmc.runs.forecast import Forecast, Nodes
+from dsgmcmc.runs.plan import Costs
+from dsgmcmc.types import Float32
+
+pytestmark = pytest.mark.mpi
+
+SHAPE = Shape(rows=960, columns=480, per_row=20)
+
+
+class Watched(CountingRing):
+    """A ring that counts what arrives, too."""
+
+    messages = received = largest = 0
+
+    def move(self, columns: dict[int, Float32], part: int, after: int, length: Callable[[int], int]) -> Move:
+        """See `Ring.move`."""
+        going = super().move(columns, part, after, length)
+        sizes = [buffer.nbytes for buffer in going._arriving.values()]
+        self.messages, self.received = self.messages + len(sizes), self.received + sum(sizes)
+        self.largest = max([self.largest, *sizes])
+        return going
+
+
+@pytest.mark.parametrize("grid", [8, 20])
+@pytest.mark.parametrize("sampler", ["baoab", "psgld"])
+def test_messages_and_memory_are_what_the_plan_says(comm: MPI.Comm, together, sampler: str, grid: int) -> None:
+    """Messages, their bytes and the sums of a cycle of sweeps, to the last one; memory of the largest process.
+
+    Of psgld the parts follow each other at random, and what is sent is so on average: to 12 % in 10 sweeps.
+    """
+    if comm.size > grid:
+        pytest.skip("more processes than blocks")
+    settings = {"sampler": sampler, "rank": 24, "grid": grid, "iterations": "700sweeps", "save_draws": 0}
+    config, ratings = build(settings).resolved(), MadeUp(SHAPE)
+    ring = Watched(comm, grid)
+    chain = Chain(config, ratings, ring)
+    ring.messages = ring.received = ring.largest = ring.sums = ring.summed = 0
+    chain.cycle()
+    said = Forecast.of(config, ratings, builtin(), Nodes(1, comm.size, 1e9, 1e-6))
+    messages, received = comm.allreduce(ring.messages), comm.allreduce(ring.received)
+    largest, work = comm.allreduce(ring.largest, op=max), builtin().work_of(sampler, "shared", 24)
+    held = sum(
+        array.nbytes
+        for block in chain.target.ratings.train.values()
+        for array in (block.indptr, block.indices, block.values)
+    )
+    state = sum(block.buffer.nbytes + block["g"].nbytes for block in chain.target.blocks())
+    held, state = comm.allreduce(held, op=max), comm.allreduce(state, op=max)
+    costs = Costs.of(config, ratings, comm.size)
+    with together():
+        exactly = 1e-9 if sampler == "baoab" else 0.12
+        assert messages == pytest.approx(CYCLE * said.messages_per_sweep, rel=exactly)
+        assert received == pytest.approx(CYCLE * said.sent_per_sweep, rel=exactly)
+        assert largest == said.message
+        assert ring.sums == pytest.approx(CYCLE * work.sums)
+        assert ring.summed == pytest.approx(CYCLE * work.summed)
+        everywhere = 2 * 8 * (SHAPE.rows + SHAPE.columns)
+        assert held + everywhere == pytest.approx(costs.ratings_per_process, rel=0.03)
+        assert state == pytest.approx(costs.state_per_process, rel=0.03)
