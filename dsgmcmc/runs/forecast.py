@@ -142,7 +142,7 @@ def column_bytes(config: ResolvedConfig, columns: int) -> float:
 def largest_block(ratings: Ratings, grid: int) -> int:
     """Columns of the largest column block; rows and columns are in random order, so all are about alike."""
     if isinstance(ratings, Sizes):
-        return int(ceil(ratings.n_cols / grid))
+        return -(-int(ratings.n_cols) // grid)
     bounds = block_bounds(np.concatenate([[0], np.cumsum(ratings.column_counts)]), grid)
     return int(np.diff(bounds).max())
 
