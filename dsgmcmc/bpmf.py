@@ -18,6 +18,9 @@ from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import open_run
 from dsgmcmc.storage.scratch import Scratch
 
+#: Defaults of the model, which a run that starts from another one takes from that.
+USUAL = {"rank": "auto", "noise": "shared", "implicit_features": "no"}
+
 
 class BPMF(FittedModel, Estimator):
     """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient and Langevin MCMC.
@@ -135,7 +138,7 @@ class BPMF(FittedModel, Estimator):
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, start: str | os.PathLike[str] | FittedModel | None = None) -> Self:
         """Sample the posterior. Collective, if `comm` is given.
 
         Parameters
@@ -147,6 +150,9 @@ class BPMF(FittedModel, Estimator):
             - with `y`, an array or data frame (n, 2): user, item.
         y : (n,) float, optional
             Ratings.
+        start : path or fitted model, optional
+            A run on fewer ratings, or what was fitted to them: users and items that both have begin where that one is,
+            so that a short `burn_in` is enough. Its model counts where nothing else is said.
 
         Returns
         -------
@@ -158,6 +164,10 @@ class BPMF(FittedModel, Estimator):
             If ratings or parameters are wrong.
         """
         settings = self._settings()
+        begin, earlier = None, getattr(self, "_scratch", None)  # kept till the end: it may have the run of `start`
+        if start is not None:
+            begin = start.run_.path if isinstance(start, FittedModel) else Path(start)
+            settings = {name: value for name, value in settings.items() if value != USUAL.get(name)}
         if self.comm is not None and self.out is None:
             raise InputError("with comm=, say where the run goes with out=: all processes write there")
         if not (self.warm_start and hasattr(self, "_scratch")):
@@ -180,13 +190,14 @@ class BPMF(FittedModel, Estimator):
             return str(data.resolve())
 
         if self.comm is None:
-            sample_apart(Path(prepare()), out, settings, self.warm_start, self.n_jobs, self.verbose)
+            sample_apart(Path(prepare()), out, settings, self.warm_start, self.n_jobs, self.verbose, begin)
         else:
             data = self.comm.bcast(agree(self.comm, prepare, "fit"), root=0)
             from dsgmcmc.runs.job import Job  # needs MPI, which is running
             from dsgmcmc.runs.sources.ratings import RatingsSource
 
-            Job(self.comm, RatingsSource(Path(data)), out, Layers(settings), self.warm_start).run()
+            Job(self.comm, RatingsSource(Path(data), start=begin), out, Layers(settings), self.warm_start).run()
+        del earlier
         return self._adopt(open_run(out))
 
     @classmethod

@@ -185,11 +185,13 @@ def factor_target(
     return target
 
 
-def sample(comm: MPI.Comm, data: Path, out: Path, resume: bool = False, **settings: Any) -> int:
+def sample(
+    comm: MPI.Comm, data: Path, out: Path, resume: bool = False, start: Path | None = None, **settings: Any
+) -> int:
     """``dsgmcmc sample`` on the processes of `comm`; the exit status. Collective."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
     try:
-        return Job(comm, RatingsSource(data), out, Layers(settings), resume).run()
+        return Job(comm, RatingsSource(data, start=start), out, Layers(settings), resume).run()
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

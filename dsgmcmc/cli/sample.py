@@ -119,6 +119,10 @@ def sample(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Any setting, e.g. sampler.friction=0.8."),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="EARLIER", help="Start where this run on fewer ratings is, with its model."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with RUN, or start it.")] = False,
     override: Annotated[
         bool, typer.Option("--override", help="With --resume: let --thin and --evaluate-every change from here on.")
@@ -159,6 +163,7 @@ def sample(
       mpirun -n 4 dsgmcmc sample ml-1m.h5 --out run --rank 64 --iterations 1000sweeps
       mpirun -n 2 dsgmcmc sample ml-1m.h5 --out run --resume --until ess=400
       dsgmcmc sample ml-1m.h5 --out run --chains 4 --until rhat=1.01,ess=400
+      dsgmcmc sample grown.h5 --from run --out new --burn-in 20sweeps
       dsgmcmc sample ml-1m.h5 --out run --likelihood ordinal-logit --noise both
       dsgmcmc sample clicks.h5 --out run --likelihood all-cells
       dsgmcmc sample ml-1m.h5 --out run --set sampler.friction=0.8 --dry-run
@@ -177,7 +182,7 @@ def sample(
 
     def work() -> int:
         make = partial(Policy, **{field.name: options[field.name] for field in fields(Policy)})
-        job = Job(comm, RatingsSource(data, verify), out, layers, resume, agree(comm, make, "sample"))
+        job = Job(comm, RatingsSource(data, verify, start), out, layers, resume, agree(comm, make, "sample"))
         return job.describe() if dry_run else job.run()
 
     launch.run_parallel(comm, work)

@@ -83,7 +83,15 @@ def _shown_by_python() -> Iterator[IO[str]]:
         thread.join()
 
 
-def sample_apart(data: Path, out: Path, settings: dict[str, Any], resume: bool, n_jobs: int, verbose: bool) -> None:
+def sample_apart(
+    data: Path,
+    out: Path,
+    settings: dict[str, Any],
+    resume: bool,
+    n_jobs: int,
+    verbose: bool,
+    start: Path | None = None,
+) -> None:
     """Run ``dsgmcmc sample`` in processes of its own: MPI, threads and signals stay out of this one.
 
     Parameters
@@ -98,6 +106,8 @@ def sample_apart(data: Path, out: Path, settings: dict[str, Any], resume: bool, 
         Processes; -1 for one on every core.
     verbose : bool
         Whether progress goes to standard error.
+    start : Path, optional
+        Run to start from.
 
     Raises
     ------
@@ -113,6 +123,7 @@ def sample_apart(data: Path, out: Path, settings: dict[str, Any], resume: bool, 
         file.write(tomli_w.dumps(settings))
         file.flush()
         arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
+        arguments += ["--from", str(start)] if start is not None else []
         if verbose and not sys.stderr.isatty():
             with _shown_by_python() as errors:
                 done = run_dsgmcmc(arguments, jobs, stdout=subprocess.DEVNULL, stderr=errors)

@@ -62,6 +62,8 @@ class Chain:
         What to do when something goes wrong.
     made : dict, optional
         What its snapshots are made with; see `dsgmcmc.storage.facts`.
+    begin : callable, optional
+        Moves the target from its usual start to another one.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Chain:
         control: Control,
         policy: Policy,
         made: Facts | None = None,
+        begin: Callable[[Any], None] | None = None,
     ) -> None:
         self.config, self.ring, self.run_directory, self.chain = config, ring, run, chain
         self.control, self.policy = control, policy
@@ -83,6 +86,7 @@ class Chain:
         self._make_target = make_target
         self._hashes = {"config_hash": config.hash(), "data_hash": data_hash}
         self._made: Facts = made or {}
+        self._move_start = begin
         self._earlier_hashes: Collection[str] = ()
         self.seconds_before = 0.0  # sampling time until `advance` was last called
         self._begin: float | None = None
@@ -121,6 +125,8 @@ class Chain:
         """Set the initial state. Collective."""
         self.target.reset()
         self.sampler.start(self.target, self.config.initial_sd)
+        if self._move_start is not None:
+            self._move_start(self.target)
 
     def advance(self, goal: int, report: Report) -> Request:
         """Iterate until `goal` iterations are made, or all agree to stop. Collective.

@@ -197,7 +197,8 @@ class Job:
 
         def open_chain(number: int) -> Chain:
             make = partial(make_target, number)
-            chain = Chain(config, make, ring, self.run_directory, number, data_hash, control, self.policy, made)
+            run, begin = self.run_directory, partial(self.source.begin, self.run_directory, made, number)
+            chain = Chain(config, make, ring, run, number, data_hash, control, self.policy, made, begin)
             if not (self._resume and chain.resume(earlier)):
                 chain.start()
             return chain

@@ -43,6 +43,7 @@ class FactsModel(BaseModel):
     ratings: int = Field(0, ge=0)
     test_ratings: int = Field(0, ge=0)
     baselines: dict[str, float] = {}
+    start: Sha256 = ""
     data_hash: Sha256 = ""
     config_hash: Sha256 = ""
     earlier_config_hashes: list[Sha256] = []

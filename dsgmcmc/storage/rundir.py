@@ -3,6 +3,7 @@
 =========================  ============================================================================
 ``run.toml``               resolved configuration, seed, versions, hashes
 ``index/``                 original names of users and items (a snapshot)
+``start/chain-c``          what the chains start from, if that is another run (snapshots)
 ``metrics.jsonl``          one object a line; while they run, chain c > 0 writes ``metrics-chain-c.jsonl``
 ``checkpoints/chain-c/``   snapshots of the chain's state, ``step-000000012000``
 ``draws/chain-c/``         saved draws, one snapshot each
@@ -43,7 +44,7 @@ from dsgmcmc.storage.logs import (
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
-INDEX = "index"
+INDEX, START = "index", "start"
 #: Series of snapshots of a chain, and what each of them holds, in the order in which they are looked at.
 SERIES = {"checkpoints": "checkpoint", "draws": "draw", "posterior": "posterior"}
 _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
@@ -114,6 +115,23 @@ class RunDirectory:
             raise InputError(f"{path} holds something else: (kind, chain, iteration) are {found}, not {expected}")
         check_made_with(manifest, facts, path)
         return snapshot
+
+    def start(self, chain: int | None = None) -> Path:
+        """Directory of what chains start from, where that is another run, or what it has of one chain of that."""
+        return self.path / START / ("" if chain is None else f"chain-{chain}")
+
+    def starts(self) -> list[Path]:
+        """What `start` has of each chain, in order."""
+        found = [(path.name, path) for path in self.start().iterdir()] if self.start().is_dir() else []
+        return [path for _, path in sorted((int(name[6:]), path) for name, path in found if _CHAIN.fullmatch(name))]
+
+    def open_start(self, chain: int, facts: Facts) -> Snapshot:
+        """Open what a chain starts from; raises as `open_index`."""
+        found = self.starts()
+        if not found:
+            raise InputError(f"{self.start()} is missing: the run starts from it")
+        number = chain % len(found)
+        return self._opened(self.start(number), ("start", number, 0), facts)
 
     # ------------------------------------------------------------------ configuration
 

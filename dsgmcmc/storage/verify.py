@@ -40,6 +40,8 @@ def verify_run(run: RunDirectory) -> str:
     _, facts = run.read_settings()
     if "target" not in facts:  # a factorisation, whose rows and columns have names
         run.open_index(facts).verify()
+    for path in run.starts() if "start" in facts else ():
+        Snapshot(path).verify()
     lines = []
     for chain in run.chains():
         draws: set[int] = set()

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.base import RunTarget
 from dsgmcmc.types import Comm
@@ -19,7 +20,7 @@ MakeTarget = Callable[[int, Sampler[Any]], RunTarget]
 
 
 class Source(Protocol[R]):
-    """What a job samples. But for `open` and `miniature` its methods are called on process 0 alone."""
+    """What a job samples. But for `open`, `begin` and `miniature` its methods are called on process 0 alone."""
 
     @property
     def unit(self) -> str:
@@ -50,6 +51,9 @@ class Source(Protocol[R]):
 
     def open(self, config: R, ring: Ring) -> tuple[MakeTarget, int]:
         """Return what makes the targets of this process's chains, and the number of data. Collective."""
+
+    def begin(self, run: RunDirectory, facts: Facts, chain: int, target: Any) -> None:
+        """Move a chain's target from its usual start to that which the run's facts name, if they do. Collective."""
 
     def miniature(self, config: R, ring: Ring) -> MakeTarget:
         """Return what makes a target that runs the same code on next to no data; `ring` has one block."""

@@ -22,6 +22,7 @@ from dsgmcmc.runs.rehearsal import few_data
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sample import vector_target
+from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.density import Density, fingerprint
@@ -87,6 +88,9 @@ class DensitySource:
     def open(self, config: ResolvedChain, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
         return partial(self._make, config, ring.phases), self.density.n_data
+
+    def begin(self, run: RunDirectory, facts: Facts, chain: int, target: VectorTarget) -> None:
+        """See `Source.begin`: it has no other start."""
 
     def miniature(self, config: ResolvedChain, ring: Ring) -> MakeTarget:
         """See `Source.miniature`."""

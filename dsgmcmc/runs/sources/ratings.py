@@ -29,8 +29,9 @@ from dsgmcmc.runs.plan import Costs, check_limits
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.runs.sources.fitness import check_levels, warn_of_small_data, warn_of_values
+from dsgmcmc.runs.sources.start import Earlier, start_digest
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.storage.facts import made_with
+from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
@@ -43,6 +44,7 @@ from dsgmcmc.targets.factorisation.priors.base import chosen_factors
 from dsgmcmc.targets.factorisation.priors.design import Design
 from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, check_features, featured_factors
 from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures
+from dsgmcmc.targets.factorisation.start import take_start
 from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Comm, Float64
@@ -63,13 +65,16 @@ class RatingsSource:
         The file.
     checksums : bool, optional
         Whether what is read is compared with its checksums.
+    start : Path, optional
+        Run from which a new run starts; one that is resumed has what it started from.
     """
 
     unit = "ratings"
     resolved = ResolvedConfig
 
-    def __init__(self, path: Path, checksums: bool = True) -> None:
-        self.path, self._checksums = path, checksums
+    def __init__(self, path: Path, checksums: bool = True, start: Path | None = None) -> None:
+        self.path, self._checksums, self._start = path, checksums, start
+        self._earlier: Earlier | None = None
 
     def _ratings(self) -> Ratings:
         return open_ratings(self.path, self._checksums)
@@ -85,7 +90,10 @@ class RatingsSource:
             return str(ratings.digest)
 
     def build(self, *layers: Mapping[str, Any]) -> RunConfig:
-        """See `Source.build`; rank, step and length that are not given are suited to the ratings."""
+        """See `Source.build`; what is not given is suited to the ratings, or that of the run that it starts from."""
+        if self._start is not None and not layers[0]:
+            self._earlier = Earlier(self._start)
+            layers = (self._earlier.model(), *layers)
         asked = build(*layers)
         with self._ratings() as ratings:
             automatic = automatic_rank(ratings.nnz, ratings.n_rows + ratings.n_cols)
@@ -110,6 +118,9 @@ class RatingsSource:
             if config.grid > ratings.n_cols:
                 raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.path}")
             check_limits(config, ratings)
+            if self._earlier is not None:
+                self._earlier.check(config, len(found) if (found := ratings.levels(MAX_LEVELS)) is not None else 0)
+                self._earlier.rows_of(ratings)
             if config.law.has_levels:
                 check_levels(ratings, config.likelihood)
             if config.until and not ratings.nnz_test:
@@ -127,7 +138,12 @@ class RatingsSource:
 
     def prepare(self, run: RunDirectory, config: ResolvedConfig, comm: Comm) -> dict[str, Any]:
         """See `Source.prepare`: writes the names of users and items, and scores the simplest predictors once."""
-        known = run.read_settings()[1].get("baselines") if run.settings_file.exists() else None
+        before = run.read_settings()[1] if run.settings_file.exists() else {}
+        known, start = before.get("baselines"), before.get("start")
+        if before and self._start is not None and start is None:
+            raise InputError(f"{run.path} did not start from another run: go on with it without --from")
+        if start is not None and start != start_digest(run):
+            raise InputError(f"{run.start()} is incomplete, or is not what the run started from")
         with self._ratings() as ratings:
             levels = ratings.levels(MAX_LEVELS)
             scored = ratings.nnz_test and not config.law.all_cells
@@ -143,7 +159,9 @@ class RatingsSource:
                 **({"baselines": known or baselines(ratings)} if scored else {}),
             }
             write_index(run, ratings, config.hash(), made_with(facts), comm)
-            return facts
+            if self._earlier is not None:
+                start = self._earlier.write(run, ratings, config, made_with(facts), comm)
+            return facts if start is None else facts | {"start": start}
 
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
@@ -151,6 +169,11 @@ class RatingsSource:
         data = ring.agree(self._ratings, "sample")
         levels = ring.agree(partial(data.levels, MAX_LEVELS), "sample") if config.law.has_levels else None
         return _targets(config, data, ring, levels), data.nnz
+
+    def begin(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
+        """See `Source.begin`. Collective."""
+        if "start" in facts:
+            target.ring.agree(lambda: take_start(target, run.open_start(chain, facts)), "starting from another run")
 
     def miniature(self, config: ResolvedConfig, ring: Ring) -> MakeTarget:
         """See `Source.miniature`."""

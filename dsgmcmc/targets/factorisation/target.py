@@ -117,7 +117,7 @@ class FactorTarget:
         return float(self.hyperparameters.tau[self.subchain])
 
     @property
-    def _replicated(self) -> tuple[Replicated, ...]:
+    def replicated(self) -> tuple[Replicated, ...]:
         """Small parameters, the same on all processes."""
         priors = (*(part.parameters for part in self.prior_means), self.row_scales.parameters)
         return (self.hyperparameters, *priors, *self.likelihood.replicated)
@@ -281,7 +281,7 @@ class FactorTarget:
 
     def small(self) -> dict[str, Float64]:
         """See `RunTarget.small`."""
-        return {name: value for part in self._replicated for name, value in part.arrays().items()}
+        return {name: value for part in self.replicated for name, value in part.arrays().items()}
 
     def load(self, snapshot: Snapshot) -> None:
         """See `RunTarget.load`."""
@@ -290,7 +290,7 @@ class FactorTarget:
             array[:] = snapshot.read(key)
         self.hyperparameters = Hyperparameters.empty()
         arrays = {name: value.array() for name, value in snapshot.manifest.state.items()}
-        for part in self._replicated:
+        for part in self.replicated:
             part.take(arrays)
 
     def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:

@@ -11,8 +11,8 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import RunConfig
 
 #: Options that are neither settings of the run nor of the job's policy; the step is part of the sampler's section,
-#: `verify` is the source's.
-OTHERS = {"data", "out", "step_size", "config", "assign", "resume", "verify", "dry_run"}
+#: `verify` and `start` are the source's.
+OTHERS = {"data", "out", "step_size", "config", "assign", "resume", "verify", "start", "dry_run"}
 
 
 def test_every_option_of_sample_goes_somewhere() -> None:

@@ -1,0 +1,217 @@
+"""A run that starts from another one, of fewer ratings: users and items that both have begin where that one is.
+
+The newest checkpoint of every chain of that run is read once, before the first iteration. What is taken of it
+(`dsgmcmc.targets.factorisation.start`) is matched by name and kept in ``RUN/start/chain-c`` for the blocks of the new
+grid; chain c begins with that of number c modulo their number. So chains are a function of these files, and a run that
+is resumed needs no other. ``start`` in ``run.toml`` is the digest of their content.
+
+Everything stays in the unit of each run's own standardised ratings: the standard deviation of grown data differs
+little, and a start need not be exact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.config.run import ModelConfig, ResolvedConfig
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.partition import block_bounds
+from dsgmcmc.posterior.names import Index, Vocabulary
+from dsgmcmc.storage.facts import MADE_WITH, Facts
+from dsgmcmc.storage.manifest import Key, SmallArray
+from dsgmcmc.storage.provenance import versions
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.snapshot import Lazy, Snapshot
+from dsgmcmc.storage.verify import snapshot_lines
+from dsgmcmc.storage.writer import write_snapshot
+from dsgmcmc.targets.factorisation.start import KNOWN, OF_ALL, OF_FACTOR, OF_ROWS, POSITION
+from dsgmcmc.types import Array, Comm, Int32
+
+#: Settings of the model that say when something is drawn, and not what is sampled.
+_WHEN = ("hyper_start", "hyper_every")
+
+
+class Earlier:
+    """The run that another one starts from.
+
+    Parameters
+    ----------
+    path : Path
+        Run directory.
+
+    Raises
+    ------
+    InputError
+        If it is no run of ratings, or has no checkpoint.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.directory = RunDirectory(path)
+        if "target" in self.directory.read_settings()[1]:
+            raise InputError(f"{path} is a run of a density, and --from takes a run of ratings")
+        self.config, facts = ResolvedConfig.of_run(self.directory)
+        self.levels = len(facts.get("levels", []))
+        newest = [(chain, steps(self.directory.series("checkpoints", chain))) for chain in self.directory.chains()]
+        self.checkpoints = [
+            self.directory.open_snapshot("checkpoints", chain, found[-1], facts) for chain, found in newest if found
+        ]
+        if not self.checkpoints:
+            raise InputError(f"{path} has no checkpoint to start from: go on with it first, or leave out --from")
+        self.index = Index(self.directory, facts)
+
+    def model(self) -> dict[str, Any]:
+        """Return the settings of its model, for those that are not given; hyperparameters are drawn from the first."""
+        table = self.config.table()
+        settings = {name: table[name] for name in ModelConfig.model_fields if name in table}
+        return {name: value for name, value in settings.items() if name not in _WHEN} | {"hyper_start": 1}
+
+    def check(self, config: ResolvedConfig, levels: int) -> None:
+        """Refuse another model; raises InputError.
+
+        Parameters
+        ----------
+        config : ResolvedConfig
+            Of the run that is to start from it.
+        levels : int
+            Different training ratings of that run, where the likelihood is of levels.
+        """
+        free = (*_WHEN, *(("prior_precision",) if config.prior != "fixed" else ()))
+        for name in ModelConfig.model_fields:
+            before, now = getattr(self.config, name), getattr(config, name)
+            if name not in free and before != now:
+                raise InputError(
+                    f"{self.directory.path} was sampled with {name} {before}, and {now} is asked for: a run starts "
+                    "from one of the same model; leave the setting out, or --from"
+                )
+        if config.law.has_levels and levels != self.levels:
+            raise InputError(
+                f"{self.directory.path} was sampled from {self.levels} different ratings, and now there are {levels}: "
+                "the thresholds between them are others; leave out --from"
+            )
+
+    # ------------------------------------------------------------------ what is kept of it
+
+    def rows_of(self, ratings: Ratings) -> dict[str, Int32]:
+        """Return this run's row of every row of the factors of `ratings`, -1 where it has none, by factor.
+
+        Raises
+        ------
+        InputError
+            If no name is in both.
+        """
+        kinds = ("item", "user") if ratings.transposed else ("user", "item")
+        given = zip("WH", kinds, (ratings.row_ids(), ratings.col_ids()), strict=True)
+        rows = {factor: _match(self.index.vocabulary(kind), ids) for factor, kind, ids in given}
+        if all((found < 0).all() for found in rows.values()):
+            raise InputError(f"{self.directory.path} and {ratings.path} have no user and no item in common")
+        return rows
+
+    def write(self, run: RunDirectory, ratings: Ratings, config: ResolvedConfig, made: Facts, comm: Comm) -> str:
+        """Write ``RUN/start``, and return the digest of what is in it.
+
+        Parameters
+        ----------
+        run : RunDirectory
+            That begins; locked by this process.
+        ratings : Ratings
+            What it samples.
+        config : ResolvedConfig
+            Its settings.
+        made : dict
+            What its snapshots are made with; see `dsgmcmc.storage.facts`.
+        comm : MPI.Comm
+            Of this process alone.
+        """
+        rows = self.rows_of(ratings)
+        factors = dict(zip("WH", "HW" if ratings.transposed != self._transposed else "WH", strict=True))
+        indptrs = (ratings.row_indptr, np.concatenate([[0], np.cumsum(ratings.column_counts)]))
+        bounds = {factor: block_bounds(indptr, config.grid) for factor, indptr in zip("WH", indptrs, strict=True)}
+        shutil.rmtree(run.start(), ignore_errors=True)  # of a run that was killed before it began
+        run.start().mkdir()
+        for chain, checkpoint in enumerate(self.checkpoints):
+            blocks: dict[Key, Lazy] = {}
+            for factor, before in factors.items():
+                fields = self._fields(checkpoint, before)
+                for b, part in enumerate(np.split(rows[factor], bounds[factor][1:-1])):
+                    blocks[Key("start", factor, b, KNOWN)] = (part >= 0).astype(np.uint8)
+                    blocks |= {
+                        Key("start", factor, b, name): partial(_rows, whole, part) for name, whole in fields.items()
+                    }
+
+            def header(chain: int = chain, checkpoint: Snapshot = checkpoint) -> dict[str, Any]:
+                about = {"versions": versions(), MADE_WITH: made}
+                place = {"kind": "start", "chain": chain, "iteration": 0, "grid": config.grid}
+                hashes = {"config_hash": config.hash(), "data_hash": ratings.digest}
+                return {**place, **hashes, "state": self._small(checkpoint, factors), "about": about}
+
+            write_snapshot(run.start(), run.start(chain).name, blocks, header, comm)
+        counts = {f"known_{self._kind(ratings, factor)}s": int((rows[factor] >= 0).sum()) for factor in "WH"}
+        iterations = [checkpoint.manifest.iteration for checkpoint in self.checkpoints]
+        run.note("started from a run", run=str(self.directory.path), iterations=iterations, **counts)
+        return start_digest(run)
+
+    @property
+    def _transposed(self) -> bool:
+        return self.index.factors["item"] == "W"
+
+    @staticmethod
+    def _kind(ratings: Ratings, factor: str) -> str:
+        return "user" if (factor == "W") != ratings.transposed else "item"
+
+    def _position(self, checkpoint: Snapshot) -> tuple[int, str]:
+        """Return the sub-chain that made a checkpoint's last state, and the field that has it."""
+        sampler = self.config.make_sampler()
+        name = sampler.position(max(checkpoint.manifest.iteration - 1, 0))
+        return sampler.positions.index(name), name
+
+    def _fields(self, checkpoint: Snapshot, factor: str) -> dict[str, Array]:
+        """Return all rows of the fields that are taken, (n, width)."""
+        stored = {field: field for field in OF_ROWS} | {POSITION: self._position(checkpoint)[1]}
+        there = {key.field for key in checkpoint.names() if key[:2] == ("state", factor)}
+        rows = self.index.lengths()[0][factor]
+        found = {}
+        for field, name in stored.items():
+            if name in there or field == POSITION:
+                found[field] = checkpoint.whole("state", factor, name)
+                width = self.config.dimension if field == POSITION else 1
+                if found[field].shape != (rows, width):
+                    raise InputError(f"{checkpoint.path} is inconsistent: {name} of {factor} is {found[field].shape}")
+        return found
+
+    def _small(self, checkpoint: Snapshot, factors: dict[str, str]) -> dict[str, SmallArray]:
+        """Return the small arrays that are taken, of one sub-chain."""
+        state, (subchain, _) = checkpoint.manifest.state, self._position(checkpoint)
+        names = {name: name for name in OF_ALL}
+        names |= {f"{now}.{name}": f"{before}.{name}" for now, before in factors.items() for name in OF_FACTOR}
+        found = {name: state[stored].array() for name, stored in names.items() if stored in state}
+        several = len(self.config.make_sampler().positions) > 1  # of which all arrays have one after another
+        return {n: SmallArray.of(array[[subchain]] if several else array) for n, array in found.items()}
+
+
+def start_digest(run: RunDirectory) -> str:
+    """SHA-256 of what a run starts from, by the hashes in the manifests; raises InputError if they are damaged."""
+    lines = [line for path in run.starts() for line in snapshot_lines(Snapshot(path), "start")]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _match(known: Vocabulary, ids: Array) -> Int32:
+    """Rows of names in a vocabulary; where one has integers and the other text, as text."""
+    if known.integers != (ids.dtype == np.int64):
+        known = Vocabulary(known.kind, known.ids.astype(str).astype(object))
+        ids = ids.astype(str).astype(object)
+    return known.index_of(ids)
+
+
+def _rows(whole: Array, rows: Int32) -> Array:
+    """Return rows of an array; zeros for -1."""
+    found: Array = whole[np.maximum(rows, 0)]
+    found[rows < 0] = 0
+    return found

@@ -1,0 +1,94 @@
+"""A run on grown data that starts from one on fewer, against sampling anew: RMSE by sweeps.
+
+Usage: python tests/benchmarks/warm_start.py RATINGS [--latest]
+
+A tenth of the ratings is held out, nine tenths of the others are sampled (300 sweeps), then all of the others are: from
+that run (``--from``) and anew, with 10, 30 and 100 sweeps, of which the first half is burn-in. What is new in the
+grown data is drawn at random, or with ``--latest`` are the latest ratings, so that many are of new users. RATINGS is
+any file that ``dsgmcmc prepare`` reads, such as ``ml-1m/ratings.dat``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from dsgmcmc.data.ratings import open_ratings
+
+SWEEPS = (10, 30, 100)
+
+
+def dsgmcmc(*arguments: object) -> None:
+    """Run a command; what it prints is shown if it fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dsgmcmc", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr)
+
+
+def ratings_of(path: Path, part: str) -> np.ndarray:
+    """User, item and rating of all ratings of a part of a ratings file, (n, 3)."""
+    with open_ratings(path) as ratings:
+        indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
+        rows = np.repeat(ratings.row_ids(), np.diff(indptr))
+        pairs = (ratings.col_ids()[columns], rows) if ratings.transposed else (rows, ratings.col_ids()[columns])
+    return np.column_stack([*pairs, values])
+
+
+def write(path: Path, ratings: np.ndarray) -> Path:
+    """Write ratings as CSV."""
+    np.savetxt(path, ratings, fmt=("%d", "%d", "%g"), delimiter=",", header="user,item,rating", comments="")
+    return path
+
+
+def rmse(run: Path) -> float:
+    """RMSE of a run's posterior mean."""
+    return float(json.loads((run / "summary.json").read_text())["rmse_mean"])
+
+
+def main() -> None:
+    """Prepare, sample and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ratings", type=Path)
+    parser.add_argument("--latest", action="store_true", help="what is new are the latest ratings")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        dsgmcmc("prepare", given.ratings, folder / "all.h5")
+        train, test = (ratings_of(folder / "all.h5", part) for part in ("train", "test"))
+        held = write(folder / "test.csv", test)
+        if given.latest:  # the training ratings are those before a time: prepare splits them
+            dsgmcmc("prepare", given.ratings, folder / "latest.h5", "--split", "temporal", "--test-fraction", 0.19)
+            early = {(u, i) for u, i, _ in ratings_of(folder / "latest.h5", "train").tolist()}
+            kept = np.array([(u, i) in early for u, i, _ in train.tolist()])
+        else:
+            kept = np.random.default_rng(0).random(len(train)) < 0.9
+        for size, chosen in (("few", train[kept]), ("grown", train)):
+            dsgmcmc("prepare", write(folder / f"{size}.csv", chosen), folder / f"{size}.h5", "--test", held)
+        lengths = ("--iterations", "300sweeps")
+        dsgmcmc("sample", folder / "few.h5", "--out", folder / "run", *lengths)
+        dsgmcmc("sample", folder / "grown.h5", "--out", folder / "long", *lengths)
+        print(
+            f"{kept.mean():.1%} of {len(train):,} training ratings, RMSE {rmse(folder / 'run'):.4f}; all of them, ",
+            end="",
+        )
+        print(f"300 sweeps: {rmse(folder / 'long'):.4f}\n\n| sweeps | from the run | anew |\n|---|---|---|")
+        for sweeps in SWEEPS:
+            found = []
+            for way, more in (("warm", ("--from", folder / "run")), ("anew", ())):
+                out = folder / f"{way}{sweeps}"
+                lengths = (f"--iterations={sweeps}sweeps", f"--burn-in={sweeps // 2}sweeps", "--thin=1sweeps")
+                dsgmcmc("sample", folder / "grown.h5", "--out", out, *lengths, *more)
+                found.append(rmse(out))
+            print(f"| {sweeps} | {found[0]:.4f} | {found[1]:.4f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
