@@ -16,8 +16,8 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.ingest.columns import NAMES
-from dsgmcmc.data.ingest.load import scalar
-from dsgmcmc.data.ingest.sources import decode_head, read_head, split_line
+from dsgmcmc.data.ingest.load import compression, readable, scalar
+from dsgmcmc.data.ingest.sources import decode_head, packed_how, read_head, split_line
 from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
@@ -143,8 +143,8 @@ def _load_parquet(db: duckdb.DuckDBPyConnection, source: Path, shown: str, colum
 
 def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: PairColumns) -> PairsTable:
     head = read_head(source)
-    gzipped = head[:2] == b"\x1f\x8b"
-    text = decode_head(source, head, "gzip" if gzipped else "")
+    packed = packed_how(head)
+    text = decode_head(source, head, packed)
     lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
     if len(lines) > 1 and not text.endswith("\n"):
         lines.pop()  # may be cut by the sample
@@ -157,12 +157,13 @@ def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns:
         raise InputError(f"{shown}: two columns have the same name ({', '.join(names)})")
     kinds = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
     quote = "" if delimiter == "::" else '"'
-    db.execute(
-        f"CREATE TABLE pairs AS SELECT * FROM read_csv(?, auto_detect = false, header = false, skip = {int(header)}, "
-        f"columns = {{{kinds}}}, delim = {literal(delimiter)}, quote = '{quote}', escape = '{quote}', "
-        f"store_rejects = true, compression = '{'gzip' if gzipped else 'none'}')",
-        [glob.escape(str(source.absolute()))],
-    )
+    with readable(source, packed) as plain:
+        db.execute(
+            "CREATE TABLE pairs AS SELECT * FROM read_csv(?, auto_detect = false, header = false, "
+            f"skip = {int(header)}, columns = {{{kinds}}}, delim = {literal(delimiter)}, quote = '{quote}', "
+            f"escape = '{quote}', store_rejects = true, compression = '{compression(packed)}')",
+            [glob.escape(str(plain.absolute()))],
+        )
     if scalar(db, "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reject_errors'"):
         bad = db.execute("SELECT line, any_value(csv_line) FROM reject_errors GROUP BY line ORDER BY line").fetchall()
         if bad:

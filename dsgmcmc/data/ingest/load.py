@@ -48,7 +48,7 @@ def load(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> N
         if source.kind == "npz":
             _load_npz(connection, source, test)
         else:
-            with _readable(source) as path:
+            with readable(source.path, source.packed) as path:
                 _insert(connection, source, path, test)
     except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.IOException) as error:
         if isinstance(error, duckdb.IOException) and source.path.name not in str(error):
@@ -75,17 +75,17 @@ def _insert(connection: duckdb.DuckDBPyConnection, source: Source, path: Path, t
 
 
 @contextmanager
-def _readable(source: Source) -> Iterator[Path]:
+def readable(path: Path, packed: str) -> Iterator[Path]:
     """Give a file that DuckDB reads, which bzip2 it does not: unpacked beside the others that are temporary."""
-    if source.packed != "bzip2":
-        yield source.path
+    if packed != "bzip2":
+        yield path
         return
-    with tempfile.NamedTemporaryFile(prefix="dsgmcmc-", suffix=source.path.stem) as file:
+    with tempfile.NamedTemporaryFile(prefix="dsgmcmc-", suffix=path.stem) as file:
         try:
-            with unpacked(source.path, source.packed) as packed:
-                shutil.copyfileobj(packed, file)
+            with unpacked(path, packed) as content:
+                shutil.copyfileobj(content, file)
         except (OSError, EOFError) as error:
-            raise InputError(f"{source.path} is not a whole bzip2 file: {error}") from error
+            raise InputError(f"{path} is not a whole bzip2 file: {error}") from error
         file.flush()
         yield Path(file.name)
 
@@ -95,13 +95,13 @@ def _json(source: Source) -> str:
     columns = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
     return (
         f"SELECT {_columns(source, list(source.names))} FROM read_json(?, format = 'newline_delimited', "
-        f"columns = {{{columns}}}, compression = '{_compression(source)}')"
+        f"columns = {{{columns}}}, compression = '{compression(source.packed)}')"
     )
 
 
-def _compression(source: Source) -> str:
-    """How DuckDB unpacks a file as it reads."""
-    return "gzip" if source.packed == "gzip" else "none"
+def compression(packed: str) -> str:
+    """How DuckDB unpacks a file as it reads; see `readable`."""
+    return "gzip" if packed == "gzip" else "none"
 
 
 def _check_gzip(path: Path) -> None:
@@ -136,7 +136,7 @@ def _text(source: Source) -> str:
         f"SELECT {_columns(source, names)} FROM read_csv(?, auto_detect = false, header = false, "
         f"skip = {source.skip}, columns = {{{kinds}}}, delim = '{source.delimiter}', "
         f"quote = '{source.quote}', escape = '{source.quote}', store_rejects = true, "
-        f"compression = '{_compression(source)}')"
+        f"compression = '{compression(source.packed)}')"
     )
 
 
@@ -161,7 +161,7 @@ def _matrix_market(source: Source) -> str:
     rating = "CASE WHEN len(f) = 2 THEN 1 END" if pattern else "CASE WHEN len(f) = 3 THEN f[3] END"
     lines = (
         f"read_csv(?, auto_detect = false, header = false, skip = {skip}, columns = {{'line': 'VARCHAR'}}, "
-        f"delim = chr(1), quote = '', escape = '', compression = '{_compression(source)}')"
+        f"delim = chr(1), quote = '', escape = '', compression = '{compression(source.packed)}')"
     )
     return (
         f"SELECT {_index('f[1]')} AS user_id, {_index('f[2]')} AS item_id, "

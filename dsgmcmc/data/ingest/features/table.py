@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import glob
-import gzip
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,8 @@ import duckdb
 
 from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.features.movielens import FILES
-from dsgmcmc.data.ingest.load import scalar
-from dsgmcmc.data.ingest.sources import decode_head, read_head, split_line
+from dsgmcmc.data.ingest.load import compression, readable, scalar
+from dsgmcmc.data.ingest.sources import decode_head, packed_how, read_head, split_line, unpacked
 from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64, Int64
@@ -98,14 +97,16 @@ def read_table(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
     return table
 
 
-def _create(db: duckdb.DuckDBPyConnection, table: Table, id_text: str, texts: list[str], source: str) -> Table:
+def _create(
+    db: duckdb.DuckDBPyConnection, table: Table, id_text: str, texts: list[str], source: str, path: Path
+) -> Table:
     missing = ", ".join(map(literal, MISSING))
     cleaned = [
         f"CASE WHEN lower(trim({text})) IN ({missing}) THEN NULL ELSE trim({text}) END AS {column}"
         for text, column in zip(texts, table.columns.values(), strict=True)
     ]
     names = ", ".join([f"nullif(trim({id_text}), '') AS id", *cleaned])
-    db.execute(f"CREATE TABLE {table.name} AS SELECT {names} FROM {source}", [glob.escape(str(table.path.absolute()))])
+    db.execute(f"CREATE TABLE {table.name} AS SELECT {names} FROM {source}", [glob.escape(str(path.absolute()))])
     return table
 
 
@@ -126,24 +127,24 @@ def _read_parquet(
 
     others = [k for k in range(len(names)) if k != position]
     table = Table(path, entity, {names[k]: f"c{k}" for k in others})
-    return _create(db, table, text(position), [text(k) for k in others], "read_parquet(?)")
+    return _create(db, table, text(position), [text(k) for k in others], "read_parquet(?)", path)
 
 
 def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str) -> Table:
     head = read_head(path)
-    gzipped = head[:2] == b"\x1f\x8b"
-    encoding = _encoding(path, gzipped)
+    packed = packed_how(head)
+    encoding = _encoding(path, packed)
     if encoding == "latin-1":
-        with _open(path, gzipped) as file:
+        with _open(path, packed) as file:
             text = file.read(1 << 16).decode("latin-1")
         if "\0" in text:
             raise InputError(f"{path} is not a text file: it contains zero bytes")
     else:
-        text = decode_head(path, head, "gzip" if gzipped else "")
+        text = decode_head(path, head, packed)
     lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
     if len(lines) > 1 and not text.endswith("\n"):
         lines.pop()  # may be cut by the sample
-    delimiter, known = FILES.get(path.name.removesuffix(".gz"), ("", {}))
+    delimiter, known = FILES.get(path.name.removesuffix(".gz").removesuffix(".bz2"), ("", {}))
     if known and len(split_line(lines[0], delimiter)) == len(known) and not _is_header(lines[0], delimiter, entity):
         names, skip, kinds = list(known), 0, {name: kind for name, kind in known.items() if kind != "id"}
     else:
@@ -160,9 +161,10 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
     source = (
         f"read_csv(?, auto_detect = false, header = false, skip = {skip}, columns = {{{types}}}, "
         f"delim = {literal(delimiter)}, quote = '{quote}', escape = '{quote}', store_rejects = true, "
-        f"encoding = '{encoding}', compression = '{'gzip' if gzipped else 'none'}')"
+        f"encoding = '{encoding}', compression = '{compression(packed)}')"
     )
-    _create(db, table, columns[position], [columns[k] for k in others], source)
+    with readable(path, packed) as plain:
+        _create(db, table, columns[position], [columns[k] for k in others], source, plain)
     rejected = db.execute("SELECT line, error_message FROM reject_errors ORDER BY line LIMIT 5").fetchall()
     if rejected:
         raise InputError(
@@ -173,15 +175,15 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
     return table
 
 
-def _open(path: Path, gzipped: bool) -> Any:
-    return gzip.open(path) if gzipped else path.open("rb")
+def _open(path: Path, packed: str) -> Any:
+    return unpacked(path, packed) if packed else path.open("rb")
 
 
-def _encoding(path: Path, gzipped: bool) -> str:
+def _encoding(path: Path, packed: str) -> str:
     """UTF-8, or else Latin-1, as of MovieLens."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        with _open(path, gzipped) as file:
+        with _open(path, packed) as file:
             while block := file.read(1 << 20):
                 decoder.decode(block)
     except UnicodeDecodeError:

@@ -1,0 +1,43 @@
+"""Files of pairs and of features that are compressed are read as those that are not."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from pathlib import Path
+
+import pytest
+
+from dsgmcmc.data.ingest.features.table import read_table
+from dsgmcmc.data.pairs import PairColumns, load_pairs
+from dsgmcmc.data.session import default_memory, open_session
+from dsgmcmc.errors import InputError
+
+CONTENT = b"user,item,job\n1,2,writer\n3,4,nurse\n"
+PACKED = {"x.csv": CONTENT, "x.csv.gz": gzip.compress(CONTENT), "x.csv.bz2": bz2.compress(CONTENT)}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_any_compression(tmp_path: Path, name: str) -> None:
+    """By their content: gzip and bzip2."""
+    (path := tmp_path / name).write_bytes(PACKED[name])
+    with open_session(tmp_path, default_memory()) as (db, scratch):
+        load_pairs(db, str(path), PairColumns(), scratch)
+        assert db.execute("SELECT user, item FROM pairs").fetchall() == [("1", "2"), ("3", "4")]
+        table = read_table(db, path, "user", None, "|")
+        assert db.execute(f"SELECT id, {table.columns['job']} FROM {table.name}").fetchall() == [
+            ("1", "writer"),
+            ("3", "nurse"),
+        ]
+
+
+def test_half_a_file_is_refused(tmp_path: Path) -> None:
+    """One that was cut short says so, whatever it is of."""
+    (path := tmp_path / "x.csv.bz2").write_bytes(bz2.compress(CONTENT)[:-8])
+    with open_session(tmp_path, default_memory()) as (db, scratch):
+        for read in (
+            lambda: load_pairs(db, str(path), PairColumns(), scratch),
+            lambda: read_table(db, path, "user", None, "|"),
+        ):
+            with pytest.raises(InputError, match=r"x\.csv\.bz2"):
+                read()
