@@ -124,8 +124,8 @@ class Watch:
             self._there.setblocking(False)
             self._wakeup = signal.set_wakeup_fd(self._there.fileno(), warn_on_full_buffer=False)
         self._here.settimeout(_SECONDS)
-        # DuckDB counts, we show
-        self._connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+        with contextlib.suppress(duckdb.InvalidInputException):  # in a notebook without ipywidgets, it does not count
+            self._connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
         self._thread.start()
         return self
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -83,3 +85,23 @@ def test_a_signal_ends_a_query(tmp_path):
         execute(tmp_path, "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3")
     timer.join()
     assert list(tmp_path.iterdir()) == []
+
+
+#: What DuckDB takes for the kernel of a notebook, in which ipywidgets are not installed.
+NOTEBOOK = """
+import sys, types
+kernel = types.SimpleNamespace(config={"IPKernelApp": {}})
+sys.modules["IPython"] = types.ModuleType("IPython")
+sys.modules["IPython"].get_ipython = lambda: kernel
+sys.modules["ipywidgets"] = None
+from pathlib import Path
+from dsgmcmc.data.session import MINIMUM, open_session
+with open_session(Path("."), MINIMUM) as (connection, _):
+    print(connection.execute("SELECT 1").fetchall())
+"""
+
+
+def test_a_notebook_without_widgets(tmp_path):
+    """There DuckDB refuses to count, for want of a bar to show it in: `fit` failed in every plain notebook."""
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "[(1,)]\n", done.stderr
