@@ -230,17 +230,22 @@ _WEIGH = """
 {decorator}
 def weigh(indptr, indices, weight_w, weight_h, sums_w, sums_h):
     '''Add w_ij = g_i g'_j and w_ij^2 over a block's ratings to the sums of rows and of columns.'''
+    sh = sums_h.reshape(sums_h.size)
     for i in range(indptr.shape[0] - 1):
         own = float64(weight_w[i])
         total = 0.0
         squares = 0.0
-        for q in range(indptr[i], indptr[i + 1]):
-            j = indices[q]
+        for q in range(uint64(indptr[i]), uint64(indptr[i + 1])):
+            j = uint64(indices[q])
+            at = j + j
             w = own * float64(weight_h[j])
+            square = w * w
+            n = sh[at]
+            s = sh[at + uint64(1)]
             total += w
-            squares += w * w
-            sums_h[j, 0] += float32(w)
-            sums_h[j, 1] += float32(w * w)
+            squares += square
+            sh[at] = n + float32(w)
+            sh[at + uint64(1)] = s + float32(square)
         sums_w[i, 0] += float32(total)
         sums_w[i, 1] += float32(squares)
 """
