@@ -19,7 +19,7 @@ import scipy.sparse
 from mpi4py import MPI
 
 from dsgmcmc.config.layers import Layers
-from dsgmcmc.data.ratings import SIDES, Features, open_ratings, write_ratings
+from dsgmcmc.data.ratings import SIDES, Features, Side, Times, open_ratings, write_ratings
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
@@ -77,6 +77,21 @@ def csr(n_rows: int, i: np.ndarray, j: np.ndarray, x: np.ndarray) -> tuple[np.nd
     return indptr, j.astype(np.int32), x.astype(np.float32)
 
 
+def in_time(i: np.ndarray, j: np.ndarray, times: np.ndarray) -> dict[Side, Times]:
+    """Where ratings of rows i and columns j stand in the order of time."""
+    found: dict[Side, Times] = {}
+    sides: tuple[tuple[Side, np.ndarray, np.ndarray], ...] = (("rows", i, j), ("cols", j, i))
+    for side, owners, others in sides:
+        place, page = np.zeros(len(i), np.int32), np.zeros(len(i), np.int32)
+        for owner in np.unique(owners):
+            mine = np.flatnonzero(owners == owner)
+            mine = mine[np.lexsort((others[mine], times[mine]))]
+            place[mine] = np.arange(len(mine))
+            page[mine] = np.unique(np.floor(times[mine]), return_inverse=True)[1]
+        found[side] = Times(place, page)
+    return found
+
+
 def write_planted(
     path: Path,
     rows: int = 29,
@@ -86,10 +101,11 @@ def write_planted(
     seed: int = 0,
     stars: bool = False,
     features: tuple[int, int] | None = None,
+    timed: bool = False,
 ) -> Path:
     """Write a ratings file of `planted` ratings, a `test` fraction of which is held out; with so many features.
 
-    `stars` rounds to 1 .. 5.
+    `stars` rounds to 1 .. 5; `timed` ratings were given in one of ten seconds.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     i, j, x = planted(rows, columns, share, seed)
@@ -103,7 +119,12 @@ def write_planted(
         found = scipy.sparse.csr_matrix(x)
         names, groups = tuple(map(str, range(width))), tuple("ab"[k % 2] for k in range(width))
         given[side] = Features(found.indptr.astype(np.int64), found.indices, found.data, names, groups)
-    write_ratings(path, *parts, np.arange(rows), np.arange(columns), features=given, seed=seed, source="planted")
+    order = in_time(i, j, np.random.default_rng(seed + 2).uniform(0, 10, len(i)))
+    times = [
+        {side: Times(*(each[chosen] for each in found)) for side, found in order.items()} for chosen in (~held, held)
+    ]
+    more = {"features": given, "times": tuple(times) if timed else None}
+    write_ratings(path, *parts, np.arange(rows), np.arange(columns), seed=seed, source="planted", **more)
     return path
 
 

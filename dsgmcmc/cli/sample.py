@@ -70,6 +70,14 @@ def sample(
         str | None,
         typer.Option(help="yes, no, user or item: which features of DATA.h5 are used.", show_default="yes"),
     ] = None,
+    time_levels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="user|user:page,user:8,...",
+            help="Ratings of a user (item) that share an effect: of a second (page), or so many in a row.",
+            show_default="no",
+        ),
+    ] = None,
     biases: Annotated[
         bool | None, typer.Option("--biases/--no-biases", help="User and item biases.", show_default="on")
     ] = None,

@@ -39,6 +39,7 @@ LATER = {
     "features": "yes",
     "zero_weight": None,
     "row_scales": "no",
+    "time_levels": "no",
 }
 LATER_OF_SAMPLERS = {"gradient": None, "anchor_every": None, "metric": "fisher"}
 

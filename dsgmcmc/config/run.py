@@ -11,6 +11,7 @@ from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER
 from dsgmcmc.errors import InputError
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, SYNONYMS, Law
+from dsgmcmc.targets.factorisation.time.levels import canonical
 from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName, RowScalesName
 
 Rank = Annotated[int, Field(ge=1, le=512)]
@@ -41,6 +42,7 @@ class ModelConfig(BaseModel):
     implicit_features: ImplicitName = Field("no", description="whose prior means depend on whom or what they rated")
     features: FeaturesName = Field("yes", description="which features of the ratings shift the rows' prior means")
     row_scales: RowScalesName = Field("no", description="whose rows have precisions of their own around their means")
+    time_levels: str = Field("no", description="whose ratings share effects when they were given together")
     noise: NoiseName = "shared"
     noise_precision: float | Literal["sampled"] = "sampled"
     zero_weight: float | None = Field(
@@ -61,6 +63,11 @@ class ModelConfig(BaseModel):
         if isinstance(value, float) and not 0 < value < float("inf"):
             raise ValueError("must be positive, or 'sampled'")
         return value
+
+    @field_validator("time_levels")
+    @classmethod
+    def _levels(cls, value: str) -> str:
+        return canonical(value)
 
     @field_validator("likelihood")
     @classmethod
@@ -107,7 +114,22 @@ class RunConfig(ModelConfig, ChainConfig):
                 f"row scales are not drawn for the interleaved sub-chains of {self.sampler.name}: use another "
                 "--sampler, or --row-scales no"
             )
+        if self.time_levels != "no":
+            self._check_time(interleaved)
         return found
+
+    def _check_time(self, interleaved: bool) -> None:
+        """Refuse levels of time where effects cannot be drawn."""
+        if self.law.all_cells or not self.law.is_conditionally_gaussian():
+            raise InputError(
+                f"effects of time are drawn from normal laws, which they do not have with the {self.likelihood} "
+                "likelihood: leave out time_levels"
+            )
+        if interleaved or self.sampler.kind.estimator(self.sampler.config).fixed_likelihood:
+            raise InputError(
+                f"effects of time change the ratings that {self.sampler.name} remembers gradients of: use another "
+                "--sampler or sampler.gradient, or --time-levels no"
+            )
 
     def _check_law(self) -> None:
         """Refuse what the likelihood does not have, or cannot be sampled with."""

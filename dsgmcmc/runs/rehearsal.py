@@ -14,8 +14,9 @@ from time import perf_counter
 import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
-from dsgmcmc.data.ratings import Features, Ratings, Side
-from dsgmcmc.data.ratings.format import Part
+from dsgmcmc.data.ratings import SIDES, Features, Ratings, Side, Times
+from dsgmcmc.data.ratings.format import PARTS, Part
+from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.parallel.faults import no_faults
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.sources.base import MakeTarget
@@ -70,9 +71,10 @@ class FewRatings(Ratings):
 
     def __init__(self, ratings: Ratings) -> None:
         self.path, self.n_rows, self.n_cols, self.nnz, self.nnz_test = ratings.path, 2, 2, 4, 4
-        self._indptr, self._column_counts = {"train": np.array([0, 2, 4])}, np.array([2, 2])
+        self._indptr, self._column_counts = dict.fromkeys(PARTS, np.array([0, 2, 4])), np.array([2, 2])
         self._values = np.array([ratings.minimum, ratings.maximum], np.float32)
         self.mean, self.transposed, self.features = ratings.mean, ratings.transposed, ratings.features
+        self.times = FewTimes() if ratings.times else None
 
     def levels(self, most: int) -> Float64 | None:
         """See `Ratings.levels`."""
@@ -91,6 +93,17 @@ class FewRatings(Ratings):
         """See `Ratings.feature_slab`; one feature of all."""
         n = stop - start
         return Features(np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, np.float32), ("",), ("",))
+
+
+class FewTimes(StoredTimes):
+    """All of one second."""
+
+    def __init__(self) -> None:
+        self.counts = {side: Times(np.full(2, 4, np.int32), np.ones(2, np.int32)) for side in SIDES}
+
+    def slab(self, part: Part, side: Side, start: int, stop: int) -> Times:
+        """See `StoredTimes.slab`."""
+        return Times(np.zeros(2 * (stop - start), np.int32), np.zeros(2 * (stop - start), np.int32))
 
 
 def few_data(density: Density) -> Density:

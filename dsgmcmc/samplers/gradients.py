@@ -164,6 +164,7 @@ class FullGradient(GradientEstimator):
 
     Hyperparameters are drawn given the state that the gradient was taken at, and the update uses them as they are then,
     so that both conditionals are exact: the likelihood's part is kept at noise precision 1, and scaled when it is read.
+    Where the data themselves have changed it is taken again.
     """
 
     by_parts: ClassVar[bool] = False
@@ -177,6 +178,8 @@ class FullGradient(GradientEstimator):
             for block in self._blocks(target):
                 before(block)
         target.all_data_seen()
+        if target.renews_data:
+            target.full_gradient(position, "g", errors=False)
         yield from self._blocks(target)
 
     @staticmethod

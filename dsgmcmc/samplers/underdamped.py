@@ -8,7 +8,7 @@ gradient and the update should change the second alone: of the first they were d
 momentum is to be independent. What all rows have in common moves little in a sweep, and the halves are joined. The
 scale of a row's prior moves more: where rows have scales, the first half is taken before they are drawn. (Of rows of 33
 columns that know their prior alone, with nu = 8, the variance was 1.63 with joined halves at eps 0.35, is 1.35, and
-ought to be 1.33.)
+ought to be 1.33.) So it is in iterations that change the data, whose second half has a gradient of its own.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Underdamped(Sampler[C]):
         self.first_half = self.metric.formula(f"r = r - {HALF_KICK}\n")
         self.second_half = self.metric.formula(lines.replace(KICK, HALF_KICK))
 
-    def halves(self, block: ParameterBlock) -> bool:
+    def halves(self, target: Target, block: ParameterBlock) -> bool:
         """Whether the halves of the kick are taken apart."""
-        return not self.gradient.by_parts and block.prior(block).scale is not None
+        return not self.gradient.by_parts and (target.renews_data or block.prior(block).scale is not None)
 
     def end_step(self, target: Target, h: float, block: ParameterBlock) -> None:
         """Take the half of the kick that ends the step before, if it is taken apart."""
-        if self.halves(block):
+        if self.halves(target, block):
             self.metric.kick(target, block, self.first_half, h)
 
     @property

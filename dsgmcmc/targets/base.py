@@ -95,6 +95,10 @@ class Target(Protocol):
     curvature_bound: float
 
     @property
+    def renews_data(self) -> bool:
+        """Whether `all_data_seen` changes the data in this iteration, so that gradients are to be taken anew."""
+
+    @property
     def noise_precision(self) -> float:
         """Tau as it is now; 1 where there is none."""
 

@@ -121,6 +121,11 @@ class VectorTarget:
     # ------------------------------------------------------------------ what samplers use
 
     @property
+    def renews_data(self) -> bool:
+        """See `Target.renews_data`."""
+        return False
+
+    @property
     def noise_precision(self) -> float:
         """See `Target.noise_precision`."""
         return 1.0

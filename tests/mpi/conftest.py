@@ -54,6 +54,13 @@ def together(comm: MPI.Comm) -> Together:
 
 
 @pytest.fixture(scope="session")
+def timed(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with times."""
+    path = write_planted(tmp_path_factory.mktemp("timed") / "r.h5", timed=True) if comm.rank == 0 else None
+    return comm.bcast(path, root=0)
+
+
+@pytest.fixture(scope="session")
 def data(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small ratings file that all processes read."""
     path = write_planted(tmp_path_factory.mktemp("data") / "r.h5") if comm.rank == 0 else None

@@ -127,6 +127,23 @@ def test_row_scales(
     compare(comm, together, data, mpi_tmp_path, settings_of(sampler, **settings), [7, 17])
 
 
+@pytest.mark.parametrize(
+    ("sampler", "settings"),
+    [
+        ("baoab", {"time_levels": "user,item", "noise": "both", "row_scales": "user", "implicit_features": "both"}),
+        ("psgld", {"time_levels": "item:page,user:3,item:4"}),
+        ("gibbs", {"time_levels": "item:3,user:page", "noise": "by-item"}),
+    ],
+)
+def test_levels_of_time(
+    comm: MPI.Comm, together, timed: Path, mpi_tmp_path: Path, sampler: str, settings: dict[str, Any]
+) -> None:
+    """Groups of rows at home and of columns on their way, with parts anywhere; stopped between two draws of them."""
+    sweep = BASE["grid"] if sampler == "psgld" else 1
+    settings = settings_of(sampler, **settings) | {"iterations": 14 * sweep, "thin": sweep}
+    compare(comm, together, timed, mpi_tmp_path, settings, [8 * sweep + sweep // 2, 14 * sweep])
+
+
 @pytest.mark.parametrize(("sampler", "section"), SETTINGS)
 def test_settings_with_state_or_sums_of_their_own(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, section: dict[str, Any]

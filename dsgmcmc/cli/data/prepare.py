@@ -84,6 +84,9 @@ def prepare(
     test: Annotated[
         str | None, typer.Option(metavar="FILE", help="File with the test ratings, instead of a split.")
     ] = None,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="Keep the order of ratings in time, for `sample --time-levels`.")
+    ] = False,
     duplicates: Annotated[
         Duplicates, typer.Option(help="Where a user rated an item more than once: refuse, or take which.")
     ] = Duplicates.error,
@@ -162,6 +165,7 @@ def prepare(
                 seed=seed,
                 split=split.value,
                 test=test,
+                timestamps=timestamps,
                 duplicates=duplicates,
                 described=describe(files, names, feature_kinds, separator),
                 memory=None if memory is None else parse_bytes(memory),
@@ -204,6 +208,7 @@ def _show(summary: Summary) -> None:
         "rows are": rows,
         **{f"{entity} features": _features(entity, found) for entity, found in summary.features.items()},
         "columns": summary.columns,
+        **({"timestamps": "their order is kept"} if summary.timestamps else {}),
         "file": f"{summary.path}, {summary.bytes / 1e6:,.1f} MB",
     }.items():
         table.add_row(name, value)

@@ -27,6 +27,17 @@ DUPLICATES: dict[str, tuple[str, str] | None] = {
 }
 
 
+# ratings of one second are in the order of the other side, which has nothing to do with the split
+_PLACE = "(row_number() OVER (PARTITION BY {0} ORDER BY time, {1}) - 1)::INTEGER"
+_PAGE = "(dense_rank() OVER (PARTITION BY {0} ORDER BY floor(time)) - 1)::INTEGER"
+_TIMES = {
+    "rows_place": _PLACE.format("row", "col"),
+    "rows_page": _PAGE.format("row"),
+    "cols_place": _PLACE.format("col", "row"),
+    "cols_page": _PAGE.format("col"),
+}
+
+
 def _hash(*fields: str) -> str:
     """Return SQL for 64 bits of MD5 of text fields."""
     joined = ", chr(31), ".join(fields)
@@ -138,8 +149,12 @@ def _smallest(connection: duckdb.DuckDBPyConnection, n: int) -> int:
     return int(scalar(connection, f"{few} LIMIT 1 OFFSET {n - before - 1}"))
 
 
-def sort_cells(connection: duckdb.DuckDBPyConnection, is_test: str, n_rows: int) -> tuple[Int64, int]:
+def sort_cells(
+    connection: duckdb.DuckDBPyConnection, is_test: str, n_rows: int, timestamps: bool = False
+) -> tuple[Int64, int]:
     """Make the table ``sorted`` (row, col, value, test), by row and column, of a matrix of so many rows.
+
+    With `timestamps` it also has the places and pages of ratings (`dsgmcmc.data.ratings.Times`).
 
     Returns
     -------
@@ -147,7 +162,10 @@ def sort_cells(connection: duckdb.DuckDBPyConnection, is_test: str, n_rows: int)
         Where each row's ratings, training and test together, begin.
     n_test : int
     """
-    connection.execute(f"CREATE TABLE sorted AS SELECT row, col, value, {is_test} AS test FROM cells ORDER BY row, col")
+    times = "".join(f", {formula} AS {name}" for name, formula in _TIMES.items()) if timestamps else ""
+    connection.execute(
+        f"CREATE TABLE sorted AS SELECT row, col, value, {is_test} AS test{times} FROM cells ORDER BY row, col"
+    )
     connection.execute("DROP TABLE cells")
     found = connection.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
     indptr = np.zeros(n_rows + 1, dtype=np.int64)
@@ -157,9 +175,9 @@ def sort_cells(connection: duckdb.DuckDBPyConnection, is_test: str, n_rows: int)
 
 
 def read_rows(connection: duckdb.DuckDBPyConnection, start: int, stop: int) -> dict[str, Array]:
-    """Return ``row``, ``col``, ``value``, ``test`` of ``sorted``, rows `start` to `stop`."""
+    """Return the columns of ``sorted``, rows `start` to `stop`."""
     return connection.execute(
-        f"SELECT row, col, value, test FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col"
+        f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col"
     ).fetchnumpy()
 
 

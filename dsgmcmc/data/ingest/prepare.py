@@ -18,7 +18,7 @@ from dsgmcmc.data.ingest.features import Description, Encoded, check_kinds, enco
 from dsgmcmc.data.ingest.files import find_files
 from dsgmcmc.data.ingest.load import create_raw, load, scalar
 from dsgmcmc.data.ingest.sources import inspect
-from dsgmcmc.data.ratings import PARTS, SIDES, RatingsWriter, open_ratings, row_slabs
+from dsgmcmc.data.ratings import PARTS, SIDES, RatingsWriter, Times, open_ratings, row_slabs
 from dsgmcmc.data.session import Report, Watch, default_memory, open_session
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Int64
@@ -35,6 +35,8 @@ class Summary:
     features : dict
         By "user" or "item", where they have features: ``groups``, the number of features in each; ``unknown`` and
         ``unrated``, those without features and those without ratings; ``notes``, what was left out or looks wrong.
+    timestamps : bool
+        Whether it has the order of ratings in time.
     """
 
     path: str
@@ -52,6 +54,7 @@ class Summary:
     content_sha256: str
     columns: str
     features: dict[str, dict[str, Any]] = field(default_factory=dict)
+    timestamps: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name."""
@@ -68,6 +71,7 @@ def prepare_ratings(
     seed: int = 0,
     split: Literal["random", "temporal"] = "random",
     test: str | None = None,
+    timestamps: bool = False,
     duplicates: str = "error",
     described: Mapping[str, Description] | None = None,
     memory: int | None = None,
@@ -92,6 +96,8 @@ def prepare_ratings(
         Whether test ratings are drawn, or are the latest.
     test : str, optional
         File (or folder or glob) with the test ratings, instead of a split.
+    timestamps : bool
+        Whether the order of ratings in time is kept, for levels of time.
     duplicates : {"error", "first", "last", "mean"}
         What to do with several ratings of one pair.
     described : dict of str to Description
@@ -127,8 +133,10 @@ def prepare_ratings(
     if {path.resolve() for path in parts[0][0]} & {path.resolve() for path in parts[1][0]}:
         raise InputError(f"--test {test} is one of the training files, too")
     RatingsWriter.check_target(out, force)
-    timestamp = split == "temporal"
-    sources = [(inspect(path, format, names, timestamp), held_out) for paths, held_out in parts for path in paths]
+    temporal = split == "temporal"
+    sources = [
+        (inspect(path, format, names, temporal or timestamps), held_out) for paths, held_out in parts for path in paths
+    ]
     memory = default_memory() if memory is None else memory
     with open_session(Path(temp_dir) if temp_dir else out.parent, memory, threads, report) as (db, watch):
         create_raw(db)
@@ -146,10 +154,11 @@ def prepare_ratings(
         arrange.make_cells(db, seed, duplicates, rows, cols)
         db.execute("DROP TABLE raw")
         watch.stage("splitting", 0.6, 0.65)
-        is_test = "test" if test else arrange.split(db, fraction, timestamp)
+        is_test = "test" if test else arrange.split(db, fraction, temporal)
         watch.stage("sorting", 0.65, 0.8)
-        indptr, n_test = arrange.sort_cells(db, is_test, sizes[rows])
+        indptr, n_test = arrange.sort_cells(db, is_test, sizes[rows], timestamps)
         attributes: dict[str, Any] = {"seed": seed, "transposed": rows == "item", "force": force}
+        attributes["times"] = timestamps
         attributes |= _origin([source.path for source, _ in sources])
         sides = zip(SIDES, (rows, cols), strict=True)
         attributes["features"] = {side: encoded[entity].features for side, entity in sides if entity in encoded}
@@ -202,7 +211,12 @@ def _write(
             for part, mask in zip(PARTS, (~cells["test"], cells["test"]), strict=True):
                 own = np.zeros(stop - start + 1, dtype=np.int64)
                 np.cumsum(np.bincount(row[mask] - start, minlength=stop - start), out=own[1:])
-                writer.append(part, own, col[mask], cells["value"][mask])
+                times = {
+                    side: Times(*(cells[f"{side}_{what}"][mask] for what in Times._fields))
+                    for side in SIDES
+                    if attributes["times"]
+                }
+                writer.append(part, own, col[mask], cells["value"][mask], times or None)
 
 
 def _id_type(db: duckdb.DuckDBPyConnection, entity: str) -> np.dtype[Any]:
@@ -250,4 +264,5 @@ def _summarise(out: Path, columns: str, encoded: Mapping[str, Encoded]) -> Summa
             content_sha256=ratings.digest,
             columns=columns,
             features={entity: found.summary() for entity, found in encoded.items()},
+            timestamps=ratings.times is not None,
         )

@@ -1,6 +1,6 @@
 """The ratings file: what ``prepare`` writes and every process reads a row range of.
 
-Format ``dsgmcmc-ratings``, version 1, or 2 where there are features, an HDF5 file with
+Format ``dsgmcmc-ratings``, version 1, 2 where there are features, or 3 where there are times, an HDF5 file with
 
 ========================  =========================  ===========================================
 ``/train``, ``/test``     ``indptr``                 (I+1,) int64, compressed sparse rows
@@ -11,6 +11,10 @@ Format ``dsgmcmc-ratings``, version 1, or 2 where there are features, an HDF5 fi
 ``/rows/features``        ``indptr indices values``  int64, int32, float32: compressed sparse rows, one of each row
 ..                        ``names groups``           (F,) UTF-8 of fixed length, see `Features`
 ``/cols/features``                                   the same of columns; either side may have none
+``/train``, ``/test``     ``times/SIDE/place``       int32, with SIDE rows and cols: see `Times`
+..                        ``times/SIDE/page``
+``/rows``, ``/cols``      ``times/place``            int32: how many each row, or column, has
+..                        ``times/page``
 ``/checksums``            ``NAME``                   (pieces,) uint32 of each data set above, see `checksums`
 attributes                ``format version``         text is UTF-8 of fixed length
 ..                        ``I J nnz nnz_test``       sizes
@@ -30,6 +34,7 @@ were made before there were any: what they hold is compared with its hash by ``d
 from dsgmcmc.data.ratings.features import SIDES, Features, Side
 from dsgmcmc.data.ratings.format import MAX_ID_BYTES, MAX_SIDE, PARTS, Part, row_slabs
 from dsgmcmc.data.ratings.reader import Ratings, open_ratings
+from dsgmcmc.data.ratings.times import Times
 from dsgmcmc.data.ratings.writer import RatingsWriter, write_ratings
 
 __all__ = [
@@ -42,6 +47,7 @@ __all__ = [
     "Ratings",
     "RatingsWriter",
     "Side",
+    "Times",
     "open_ratings",
     "row_slabs",
     "write_ratings",

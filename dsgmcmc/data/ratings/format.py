@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,8 @@ from dsgmcmc.types import Array, Float32, Int32, Int64
 FORMAT = "dsgmcmc-ratings"
 VERSION = 1
 VERSION_WITH_FEATURES = 2  # a program that knows no features must not sample without them
+VERSION_WITH_TIMES = 3  # with features or without
+VERSIONS = (VERSION, VERSION_WITH_FEATURES, VERSION_WITH_TIMES)
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
 
@@ -103,6 +106,20 @@ def find_bad_cells(indptr: Int64, indices: Int32, values: Float32, n_cols: int) 
     if not np.isfinite(values).all():
         return "values that are not finite"
     return None
+
+
+def find_bad_attributes(attributes: Mapping[str, Any]) -> str | None:
+    """Say what is wrong with the numbers of `ATTRIBUTES`, or None."""
+    rows, cols, low, mean, high = (attributes[name] for name in ("I", "J", "min", "mean", "max"))
+    if not (0 < cols <= rows <= MAX_SIDE):
+        return f"I={rows}, J={cols}: expected 0 < J <= I <= {MAX_SIDE}"
+    if attributes["nnz"] < 1 or attributes["nnz_test"] < 0:
+        return f"nnz={attributes['nnz']}, nnz_test={attributes['nnz_test']}"
+    # NaN fails every comparison; the mean in float64 may round just outside equal extremes
+    slack = 1e-6 * max(1.0, abs(low), abs(high))
+    if not low - slack <= mean <= high + slack or not math.isfinite(mean):
+        return f"min={low}, mean={mean}, max={high}"
+    return None if len(attributes["content_sha256"]) == 64 else "content_sha256 is not a SHA-256"
 
 
 def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:

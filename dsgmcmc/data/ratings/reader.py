@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,19 @@ from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
     FORMAT,
     MAX_ID_BYTES,
-    MAX_SIDE,
     PARTS,
     VERSION,
     VERSION_WITH_FEATURES,
+    VERSION_WITH_TIMES,
+    VERSIONS,
     ContentHash,
     Part,
+    find_bad_attributes,
     find_bad_cells,
     read_attribute,
     row_slabs,
 )
+from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.hdf5 import check_size, plain_dataset
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt32
@@ -59,6 +61,8 @@ class Ratings:
         Name and hash of the file that the ratings came from.
     features : dict of {"rows", "cols"} to StoredFeatures
         Of the sides that have any.
+    times : StoredTimes or None
+        Where ratings stand in the order of time, if that was kept.
     digest : str
         Hash of the content (`verify` recomputes it), the identity of the data for runs.
 
@@ -211,6 +215,8 @@ class Ratings:
                 _, indices, values = self.slab(part, start, stop)
                 content.update(f"{part}/indices", indices)
                 content.update(f"{part}/values", values)
+                for name, array in self.times.datasets(part, start, stop) if self.times else ():
+                    content.update(name, array)
                 if part == "train":
                     counts += np.bincount(indices, minlength=self.n_cols)
         if not np.array_equal(counts, self._column_counts):
@@ -251,26 +257,18 @@ class Ratings:
             raise self._wrong("it is an export of a run, for other programs")
         attributes = {name: read_attribute(self._file.attrs, name, kind) for name, kind in ATTRIBUTES.items()}
         self._version = attributes["version"]
-        if attributes["format"] != FORMAT or self._version not in (VERSION, VERSION_WITH_FEATURES):
+        if attributes["format"] != FORMAT or self._version not in VERSIONS:
             raise self._wrong(
                 f"its format is {attributes['format']!r} version {self._version}, this program reads {FORMAT!r} "
-                f"version {VERSION} or {VERSION_WITH_FEATURES}"
+                f"version {VERSION} to {max(VERSIONS)}"
             )
         self.n_rows, self.n_cols = attributes["I"], attributes["J"]
         self.nnz, self.nnz_test = attributes["nnz"], attributes["nnz_test"]
         self.mean, self.minimum, self.maximum = attributes["mean"], attributes["min"], attributes["max"]
         self.transposed, self.seed, self.digest = (attributes[k] for k in ("transposed", "seed", "content_sha256"))
         self.source, self.source_sha256 = attributes["source"], attributes["source_sha256"]
-        if not (0 < self.n_cols <= self.n_rows <= MAX_SIDE):
-            raise self._wrong(f"I={self.n_rows}, J={self.n_cols}: expected 0 < J <= I <= {MAX_SIDE}")
-        if self.nnz < 1 or self.nnz_test < 0:
-            raise self._wrong(f"nnz={self.nnz}, nnz_test={self.nnz_test}")
-        # NaN fails every comparison; the mean in float64 may round just outside equal extremes
-        slack = 1e-6 * max(1.0, abs(self.minimum), abs(self.maximum))
-        if not self.minimum - slack <= self.mean <= self.maximum + slack or not math.isfinite(self.mean):
-            raise self._wrong(f"min={self.minimum}, mean={self.mean}, max={self.maximum}")
-        if len(self.digest) != 64:
-            raise self._wrong("content_sha256 is not a SHA-256")
+        if bad := find_bad_attributes(attributes):
+            raise self._wrong(bad)
         self._check_data()
         if self._sealed and read_attribute(self._file.attrs, "seal", str) != seal(attributes, self._sums):
             raise self._wrong("its attributes or checksums are not those that were written; prepare it again")
@@ -293,10 +291,13 @@ class Ratings:
         self.features: dict[Side, StoredFeatures] = {}
         for side, n in zip(SIDES, (self.n_rows, self.n_cols), strict=True):
             self._dataset(f"{side}/ids", n, None)
-            if self._version == VERSION_WITH_FEATURES and f"{side}/features" in self._file:
+            if self._version > VERSION and f"{side}/features" in self._file:
                 self.features[side] = StoredFeatures(side, n, self._dataset)
         if self._version == VERSION_WITH_FEATURES and not self.features:
             raise self._wrong("its version promises features, and there are none")
+        self.times: StoredTimes | None = None
+        if self._version == VERSION_WITH_TIMES:
+            self.times = StoredTimes(self._indptr, self.n_cols, self._dataset, self.columns, self._wrong)
 
     def _dataset(self, name: str, length: int | None, dtype: type | None) -> CheckedDataset:
         """Take a data set of (`length`,) `dtype` (None: any length, identifiers) into `_data`, and its checksums."""

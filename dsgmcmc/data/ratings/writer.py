@@ -26,10 +26,12 @@ from dsgmcmc.data.ratings.format import (
     PARTS,
     VERSION,
     VERSION_WITH_FEATURES,
+    VERSION_WITH_TIMES,
     ContentHash,
     Part,
     find_bad_cells,
 )
+from dsgmcmc.data.ratings.times import Times, TimesToWrite
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
@@ -53,6 +55,8 @@ class RatingsWriter:
         Of the row and column names: int64, or ``S<n>`` for UTF-8 of at most n bytes.
     features : dict of side to Features
         Of the rows, the columns, or both.
+    times : bool
+        Whether it is told where ratings stand in the order of time.
     seed, transposed, source, source_sha256
         Attributes, see `Ratings`.
     force : bool
@@ -74,6 +78,7 @@ class RatingsWriter:
         nnz_test: int,
         id_types: tuple[npt.DTypeLike, npt.DTypeLike] = (np.int64, np.int64),
         features: Mapping[Side, Features] | None = None,
+        times: bool = False,
         seed: int = 0,
         transposed: bool = False,
         source: str = "",
@@ -88,7 +93,7 @@ class RatingsWriter:
         self.check_target(self.path, force)
         self._attributes: dict[str, Any] = {
             "format": FORMAT,
-            "version": VERSION_WITH_FEATURES if features else VERSION,
+            "version": VERSION_WITH_TIMES if times else VERSION_WITH_FEATURES if features else VERSION,
             "I": n_rows,
             "J": n_cols,
             "nnz": nnz,
@@ -103,6 +108,7 @@ class RatingsWriter:
         self._filled: dict[str, int] = {}
         self._column_counts = np.zeros(n_cols, dtype=np.int64)
         self._row_sums: list[Float64] = []
+        self._times = TimesToWrite(n_rows, n_cols) if times else None
         self._minimum, self._maximum = np.inf, -np.inf
         self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
         try:
@@ -145,8 +151,10 @@ class RatingsWriter:
         """Append original names: (n,) int64, or ``S`` with UTF-8, in the order of the rows or columns."""
         self._append(f"{side}/ids", names)
 
-    def append(self, part: Part, indptr: Int64, indices: Int32, values: Float32) -> None:
-        """Append the ratings of the next rows.
+    def append(
+        self, part: Part, indptr: Int64, indices: Int32, values: Float32, times: Mapping[Side, Times] | None = None
+    ) -> None:
+        """Append the ratings of the next rows, with `times` if they are kept.
 
         Parameters
         ----------
@@ -164,6 +172,11 @@ class RatingsWriter:
         self._append(f"{part}/indptr", offset + indptr[1:])
         self._append(f"{part}/indices", indices)
         self._append(f"{part}/values", values)
+        if self._times and times:
+            last = self._filled[f"{part}/indptr"] - 1
+            rows = np.repeat(np.arange(last - len(indptr) + 1, last), np.diff(indptr))
+            for name, numbers in self._times.of(part, {"rows": rows, "cols": indices}, times):
+                self._append(name, numbers)
         if part == "train" and len(values):
             self._column_counts += np.bincount(indices, minlength=self._n_cols)
             self._minimum = min(self._minimum, float(values.min()))
@@ -192,6 +205,8 @@ class RatingsWriter:
             make(f"{part}/indices", (n,), np.int32)
             make(f"{part}/values", (n,), np.float32)
         make("train/column_counts", (self._n_cols,), np.int64)
+        for name, n in self._times.sizes((nnz, nnz_test)).items() if self._times else ():
+            make(name, (n,), np.int32)
         for side, n, dtype in zip(("rows", "cols"), (n_rows, self._n_cols), id_types, strict=True):
             make(f"{side}/ids", (n,), _stored(np.dtype(dtype)))
         for name, array in more.items():
@@ -219,8 +234,11 @@ class RatingsWriter:
         for name in ("train/indptr", "train/indices", "test/indptr", "test/indices", "rows/ids", "cols/ids"):
             if self._filled.get(name, 0) != len(self._file[name]):
                 raise ValueError(f"/{name} was declared with {len(self._file[name])} entries")
-        self._file["train/column_counts"][:] = self._column_counts
-        self._checksums["train/column_counts"].update(self._column_counts)
+        counts: dict[str, Array] = {"train/column_counts": self._column_counts}
+        counts |= dict(self._times.counts()) if self._times else {}
+        for name, numbers in counts.items():
+            self._file[name][:] = numbers
+            self._checksums[name].update(numbers)
         a = self._attributes
         a["mean"] = math.fsum(itertools.chain.from_iterable(self._row_sums)) / a["nnz"]
         a["min"], a["max"] = self._minimum, self._maximum
@@ -274,6 +292,7 @@ def write_ratings(
     test: tuple[Int64, Int32, Float32],
     row_ids: Array,
     col_ids: Array,
+    times: tuple[Mapping[Side, Times], Mapping[Side, Times]] | None = None,
     **attributes: Any,
 ) -> None:
     """Write a ratings file from arrays in memory.
@@ -284,6 +303,8 @@ def write_ratings(
     train, test : (indptr, indices, values)
         Compressed sparse rows, in the order in which they are to lie in the file.
     row_ids, col_ids : (I,) and (J,) int64 or ``S`` arrays
+    times : pair of dict of side to Times, optional
+        Where the training and the test ratings stand in the order of time.
     **attributes
         ``features``, ``seed``, ``transposed``, ``source``, ``source_sha256``, ``force`` of `RatingsWriter`.
     """
@@ -294,9 +315,10 @@ def write_ratings(
         nnz=len(train[1]),
         nnz_test=len(test[1]),
         id_types=(row_ids.dtype, col_ids.dtype),
+        times=times is not None,
         **attributes,
     ) as writer:
         writer.ids("rows", row_ids)
         writer.ids("cols", col_ids)
-        writer.append("train", *train)
-        writer.append("test", *test)
+        for part, ratings, order in zip(PARTS, (train, test), times or (None, None), strict=True):
+            writer.append(part, *ratings, order)

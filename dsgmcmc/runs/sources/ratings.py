@@ -46,6 +46,8 @@ from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, check_
 from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures
 from dsgmcmc.targets.factorisation.start import take_start
 from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.targets.factorisation.time.effects import TimeEffects
+from dsgmcmc.targets.factorisation.time.levels import NO_TIMES, TimeGroups, levels_of, read_groups
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Comm, Float64
 
@@ -115,6 +117,8 @@ class RatingsSource:
         """See `Source.check`."""
         with self._ratings() as ratings:
             check_features(config.features, ratings, len(config.make_sampler().positions))
+            if config.time_levels != "no" and ratings.times is None:
+                raise InputError(NO_TIMES.format(self.path))
             if config.grid > ratings.n_cols:
                 raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.path}")
             check_limits(config, ratings)
@@ -241,7 +245,9 @@ def _targets(config: ResolvedConfig, ratings: Ratings, ring: Ring, levels: Float
     centre, clicks = _centre(config, ratings), config.law.all_cells
     blocks = RatingBlocks(ratings, ring, centre, config.standardise, featured, levels, clicks)
     counted = None if levels is None else Levels(levels, blocks.level_counts(ring))
-    return partial(make_factorisation, config, blocks, ring, ratings.transposed, levels=counted)
+    names = levels_of(config.time_levels, ratings.transposed)
+    groups = read_groups(names, ratings, blocks, ring) if names else None
+    return partial(make_factorisation, config, blocks, ring, ratings.transposed, levels=counted, groups=groups)
 
 
 def make_factorisation(
@@ -252,6 +258,7 @@ def make_factorisation(
     chain: int,
     sampler: Sampler[Any],
     levels: Levels | None = None,
+    groups: TimeGroups | None = None,
 ) -> FactorTarget:
     """Make the target of a chain, as it is before the first iteration.
 
@@ -271,6 +278,8 @@ def make_factorisation(
         Says what is kept, and whether an iteration uses a part of the data or all.
     levels : Levels, optional
         Of the training ratings, where the likelihood is of levels.
+    groups : TimeGroups, optional
+        Which ratings are together in time.
     """
     factors = heteroscedastic_factors(config.noise, transposed)
     few = config.law.has_levels and ratings.n_data < FEW_LEVELS
@@ -304,6 +313,7 @@ def make_factorisation(
         config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight),
         prior_means,
         scaled=chosen_factors(config.row_scales, transposed),
+        time=TimeEffects(groups, ratings, ring) if groups else None,
         fields=sampler.kept,
         scratch=sampler.working,
         positions=sampler.positions,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.csr import split_columns
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.partition import block_bounds
-from dsgmcmc.types import Factor, Float32, Float64, Int32, Int64
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
@@ -142,6 +143,11 @@ class RatingBlocks:
         """First and last + 1 global row of a block of a factor."""
         bounds = self.row_bounds if factor == Factor.W else self.column_bounds
         return int(bounds[index]), int(bounds[index + 1])
+
+    def zeros(self, factor: Factor, index: int, widths: Mapping[str, int]) -> dict[str, Array]:
+        """Zeros for the rows of a block of a factor, (n, width) float32 by name."""
+        start, stop = self.bounds(factor, index)
+        return {name: np.zeros((stop - start, width), np.float32) for name, width in widths.items()}
 
     def curvature_bound(self, probability: Float64 | None) -> float:
         """Most ratings of any one row or column in a part, over the part's probability; in all, without parts."""

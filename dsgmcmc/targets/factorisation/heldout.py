@@ -25,6 +25,7 @@ from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.targets.factorisation.likelihoods.levels import log_probability, nearest_level
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import Ordinal
+from dsgmcmc.targets.factorisation.time.effects import TimeEffects
 from dsgmcmc.types import Float32, Float64, Int32
 
 #: About so many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.
@@ -42,9 +43,18 @@ class HeldOut:
         Law of a rating.
     noise_precision : callable
         Gives tau as it is now.
+    time : TimeEffects, optional
+        What is added to the predictors of the test ratings.
     """
 
-    def __init__(self, circulation: Circulation, likelihood: Law, noise_precision: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        circulation: Circulation,
+        likelihood: Law,
+        noise_precision: Callable[[], float],
+        time: TimeEffects | None = None,
+    ) -> None:
+        self._time = time
         self._circulation, self._ring, self._noise_precision = circulation, circulation.ring, noise_precision
         self._drawn, self._ratings, self._has_noise = likelihood.drawn, circulation.ratings, likelihood.has_noise
         self._has_errors = circulation.ratings.n_test > 0 and not likelihood.all_cells  # clicks are all 1
@@ -59,7 +69,8 @@ class HeldOut:
         if self._ratings.n_test:
             tau = self._noise_precision()
             for cell in self._circulation.tour((position, *self._drawn)):
-                self._rows[cell.row.index].predict(self._predict, position, cell, tau)
+                shift = self._time.test.get(cell.row.index) if self._time else None
+                self._rows[cell.row.index].predict(self._predict, position, cell, tau, shift)
         if draw is not None:
             self._has_draws = True
             for rows in self._rows.values():
@@ -146,13 +157,15 @@ class HeldOutRows:
         self.followed_predictions: list[Float32] = []
         self.log_likelihoods: list[float] = []
 
-    def predict(self, kernel: Any, position: str, cell: RatingsCell, tau: float) -> None:
-        """Predict the ratings in a column block, and the variance of their noise."""
+    def predict(self, kernel: Any, position: str, cell: RatingsCell, tau: float, shift: Float32 | None = None) -> None:
+        """Predict the ratings in a column block, and the variance of their noise; `shift` is added to predictors."""
         chosen, rows, columns = self.rows.by_column[cell.column.index]
         if not len(chosen):
             return
         eta = np.empty(len(chosen), np.float32)
         kernel(rows, columns, cell.row[position], cell.column[position], eta)
+        if shift is not None:
+            eta += shift[chosen]
         self._take(eta, chosen, cell, rows, columns, tau)
 
     def _take(self, eta: Float32, chosen: Int32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> None:

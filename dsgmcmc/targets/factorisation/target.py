@@ -27,6 +27,7 @@ from dsgmcmc.targets.factorisation.priors import PriorMean
 from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT, Conditions
 from dsgmcmc.targets.factorisation.priors.scales import RowScales
 from dsgmcmc.targets.factorisation.statistics import row_statistics
+from dsgmcmc.targets.factorisation.time.effects import TimeEffects
 from dsgmcmc.targets.factorisation.units import in_rating_units
 from dsgmcmc.targets.state import Conditional, Layout, ParameterBlock, Replicated, StateField, Stream
 from dsgmcmc.types import Array, Factor, Float64
@@ -55,6 +56,8 @@ class FactorTarget:
         What the rows' prior means have besides m.
     scaled : tuple of Factor
         Factors whose rows' priors have scales of their own.
+    time : TimeEffects, optional
+        Effects of levels of time.
     fields : sequence of StateField
         State that travels with a block.
     scratch : sequence of str
@@ -79,6 +82,7 @@ class FactorTarget:
         prior_means: Sequence[PriorMean] = (),
         *,
         scaled: tuple[Factor, ...] = (),
+        time: TimeEffects | None = None,
         fields: Sequence[StateField],
         scratch: tuple[str, ...],
         positions: tuple[str, ...],
@@ -86,9 +90,11 @@ class FactorTarget:
         frozen: frozenset[Factor] = frozenset(),
         curvature_by_row: bool = False,
     ) -> None:
-        self.ring, self.ratings = ring, ratings
+        self.ring, self.time = ring, time or TimeEffects(None, ratings, ring)
+        self.ratings = ratings = self.time.ratings
         self.model, self.likelihood, self.stream = model, likelihood, stream
         self.prior_means, self.row_scales = tuple(prior_means), RowScales(scaled)
+        self._parts: tuple[PriorMean | RowScales, ...] = (*self.prior_means, self.row_scales)
         self.timers, self.grid = ring.phases, ring.grid
         self.dimension, self.n_data, self.positions = model.dimension, ratings.n_data, positions
         self.subchain, self._align_in = 0, scratch[0] if curvature_by_row and scratch else None
@@ -108,6 +114,7 @@ class FactorTarget:
 
         factors = LocalFactors(make, ratings, ring.blocks, layout, scratch, self.dimension)
         self.circulation = Circulation(ring, ratings, schedule, factors)
+        self._given = Conditions(self.circulation, self._prior, positions[0], stream)
 
     # ------------------------------------------------------------------ what samplers use
 
@@ -119,8 +126,8 @@ class FactorTarget:
     @property
     def replicated(self) -> tuple[Replicated, ...]:
         """Small parameters, the same on all processes."""
-        priors = (*(part.parameters for part in self.prior_means), self.row_scales.parameters)
-        return (self.hyperparameters, *priors, *self.likelihood.replicated)
+        parts = (part.parameters for part in (*self._parts, self.time))
+        return (self.hyperparameters, *parts, *self.likelihood.replicated)
 
     def _prior(self, block: ParameterBlock) -> RowPrior:
         """Prior of a block's rows; of the current sub-chain, in their dtype."""
@@ -150,19 +157,7 @@ class FactorTarget:
             background.add_gradient(self.circulation, self.likelihood.background, position, out)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> None:
-        """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks.
-
-        Parameters
-        ----------
-        cell : RatingsCell
-            Where to take it.
-        position, out : str
-            Field to take it at, and what it is added to.
-        scale : float
-            tau / p_t.
-        share : float
-            What the squared errors count for; 0 if they do not.
-        """
+        """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks; see `Law`."""
         begin = self.timers.enter()
         error = self.likelihood.add_gradient(cell, position, out, scale, share)
         self.squared_error[cell.row.index - self.ring.blocks.start, 0] += error * share
@@ -171,26 +166,31 @@ class FactorTarget:
     def all_data_seen(self) -> None:
         """See `Target.all_data_seen`: moves the likelihood's own parameters, and draws the hyperparameters."""
         self.likelihood.all_data_seen(self.circulation, self.stream)
-        if self._is_turn:
+        if self.model.is_turn(self._sweeps):
             self.draw_hyperparameters()
             self._draw_priors()
             self.model.draw_noise_in_turn(self.hyperparameters, self.circulation, self.stream)
+        self._draw_time()
+
+    @property
+    def renews_data(self) -> bool:
+        """See `Target.renews_data`: where effects of time are drawn."""
+        return self._sweeps >= self.model.first and self.time.is_turn(self._sweeps)
+
+    def _draw_time(self) -> None:
+        """Draw the effects of time, if it is their turn. Collective."""
+        if self.renews_data:
+            self.time.draw(self._given, self.likelihood, self.noise_precision)
 
     @property
     def _sweeps(self) -> int:
         """Sweeps made, with the one that ends with this iteration."""
         return (self.stream.iteration + 1) // self.sweep_length
 
-    @property
-    def _is_turn(self) -> bool:
-        return self.model.is_turn(self._sweeps)
-
     def _draw_priors(self) -> None:
         """Draw what the rows' priors have besides m and Lambda. Collective."""
-        given = Conditions(self.circulation, self._prior, self.positions[0], self.stream)
-        for part in self.prior_means:
-            part.draw(given, self._sweeps)
-        self.row_scales.draw(given, self._sweeps)
+        for part in self._parts:
+            part.draw(self._given, self._sweeps)
 
     def draw_hyperparameters(self) -> None:
         """Draw them given the state as it is. Collective."""
@@ -200,13 +200,15 @@ class FactorTarget:
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
         """See `Target.conditionals`. The columns must be at home."""
         likelihood = self.likelihood
+        if factor == Factor.W:
+            self._draw_time()
         statistics = row_statistics(self.circulation, likelihood, factor, position)
         for number, (block, sums) in enumerate(statistics.items()):
             with self.timers("gradient"):
                 errors = squared_errors(block[position], sums)
                 likelihood.keep_errors(block, errors)
                 self.squared_error[number, 0] = (likelihood.noise_scale(block) * errors).sum()
-        if self._is_turn:
+        if self.model.is_turn(self._sweeps):
             if factor == Factor.W:
                 self.draw_hyperparameters()
                 self._draw_priors()
@@ -254,13 +256,14 @@ class FactorTarget:
         if iteration % self.sweep_length == 0:  # tau is drawn from the errors of one sweep, however rarely
             self.squared_error[:] = 0.0
             self.likelihood.reset_errors(self.blocks())
+        self.time.prepare()
 
     def reset(self) -> None:
         """See `RunTarget.reset`."""
         self.hyperparameters = self.model.start(len(self.positions))
         self.likelihood.start(self.blocks())
-        self.row_scales.start(self.blocks())
-        for part in self.prior_means:
+        self.time.start()
+        for part in self._parts:
             part.start(self.blocks())
         for block in self.blocks():
             if SHIFT.name in block.arrays:
@@ -278,6 +281,7 @@ class FactorTarget:
         for local, b in enumerate(self.ring.blocks):
             yield Key("state", "W", b, "squared_error"), self.squared_error[local]
         yield from self.likelihood.saved(self.ring.blocks)
+        yield from self.time.saved()
 
     def small(self) -> dict[str, Float64]:
         """See `RunTarget.small`."""
@@ -292,19 +296,13 @@ class FactorTarget:
         arrays = {name: value.array() for name, value in snapshot.manifest.state.items()}
         for part in self.replicated:
             part.take(arrays)
+        self.time.loaded()
 
     def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
         """See `RunTarget.accumulators`."""
         widths = {"theta": self.dimension} | dict.fromkeys(self.likelihood.drawn, 1)
         widths |= {field.name: field.width or self.dimension for part in self.prior_means for field in part.fields}
-        return {
-            (factor, b): {
-                name: np.zeros((np.subtract(*self.ratings.bounds(factor, b)[::-1]), width), np.float32)
-                for name, width in widths.items()
-            }
-            for b in self.ring.blocks
-            for factor in Factor
-        }
+        return {(factor, b): self.ratings.zeros(factor, b, widths) for b in self.ring.blocks for factor in Factor}
 
     def drawn_fields(self, position: str) -> dict[str, str]:
         """See `RunTarget.drawn_fields`."""
@@ -317,8 +315,8 @@ class FactorTarget:
 
     def parameters(self) -> dict[str, Float64]:
         """See `RunTarget.parameters`."""
-        own = (self.row_scales.parameters, *(part.parameters for part in self.prior_means))
-        found = self.hyperparameters.of(self.subchain) | {k: v for each in own for k, v in each.arrays().items()}
+        found = self.hyperparameters.of(self.subchain)
+        found |= {k: v for part in (*self._parts, self.time) for k, v in part.parameters.arrays().items()}
         return in_rating_units(found, self.model.scale, self.model.unit) | self.likelihood.parameters()
 
     def find_divergence(self, position: str) -> str:
@@ -327,4 +325,4 @@ class FactorTarget:
 
     def recorders(self) -> Sequence[HeldOut]:
         """See `RunTarget.recorders`: predictions of the test ratings."""
-        return [HeldOut(self.circulation, self.likelihood, lambda: self.noise_precision)]
+        return [HeldOut(self.circulation, self.likelihood, lambda: self.noise_precision, self.time)]

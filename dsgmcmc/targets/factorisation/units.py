@@ -23,7 +23,7 @@ def in_rating_units(parameters: Mapping[str, Float64], scale: float, unit: Float
     """
     found = dict(parameters)
     for name, value in parameters.items():
-        if name == "tau":
+        if name in ("tau", "time.precision"):
             found[name] = value / scale**2
         elif name.endswith((".mean", ".effects")):
             found[name] = value * unit

@@ -1,0 +1,98 @@
+"""Passes over the ratings of a cell that belong to groups: residuals, sums over groups, and what groups take off."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.gradient import predictor_pass
+from dsgmcmc.types import Float32, Int32
+
+_GROUPS = '''\
+{add}
+def add(groups, residuals, weights, out):
+    """Weighted residuals, and weights, to the sums of their groups."""
+    for r in range(groups.shape[0]):
+        g = uint64(groups[r])
+        out[g, uint64(0)] += weights[r] * residuals[r]
+        out[g, uint64(1)] += weights[r]
+
+
+{subtract}
+def subtract(groups, effects, out):
+    """Every group's effect off its ratings."""
+    for r in range(groups.shape[0]):
+        out[r] -= effects[uint64(groups[r])]
+
+
+{weigh}
+def weigh(indptr, indices, weight_w, weight_h, out):
+    """w_ij = g_i g'_j of every rating."""
+    for i in range(indptr.shape[0] - 1):
+        for r in range(uint64(indptr[i]), uint64(indptr[i + 1])):
+            out[r] = weight_w[i] * weight_h[uint64(indices[r])]
+'''
+
+
+@functools.cache
+def residual_kernel(K: int, biases: bool) -> Callable[..., None]:
+    """Compile the residuals of a cell's ratings for one rank.
+
+    Returns
+    -------
+    f(indptr, indices, values, theta_w, theta_h, errors)
+        `indptr` (n + 1,) int64, `indices` (nnz,) int32 and `values` (nnz,) float32: the cell's ratings in CSR;
+        `theta_w` (n, D) and `theta_h` (m, D) float32. `errors` (nnz,) float32 is set to the values less their
+        predictors.
+    """
+    signature = f"void(int64[::1], int32[::1], float32[::1], {'float32[:, ::1], ' * 2}float32[::1])"
+    lines = [
+        "tw = theta_w.reshape(theta_w.size)",
+        "th = theta_h.reshape(theta_h.size)",
+        "base = uint64(0)",
+        "for i in range(theta_w.shape[0]):",
+        "    begin = uint64(indptr[i])",
+        "    end = uint64(indptr[i + 1])",
+        *("    " + line for line in predictor_pass(K, biases, "-", "values[r]")),
+    ]
+    header = "def residuals(indptr, indices, values, theta_w, theta_h, errors):"
+    source = "\n".join((jit.decorator(signature), header, *("    " + line for line in lines))) + "\n"
+    name = f"residuals_{K}{'_biases' if biases else ''}"
+    kernel: Callable[..., None] = jit.compile_source(name, source).residuals
+    return kernel
+
+
+@functools.cache
+def _module() -> Any:
+    source = _GROUPS.format(
+        add=jit.decorator("void(int32[::1], float32[::1], float32[::1], float32[:, ::1])"),
+        subtract=jit.decorator("void(int32[::1], float32[::1], float32[::1])"),
+        weigh=jit.decorator("void(int64[::1], int32[::1], float32[::1], float32[::1], float32[::1])"),
+    )
+    return jit.compile_source("groups", source)
+
+
+def add_to_groups(groups: Int32, residuals: Float32, weights: Float32, out: Float32) -> None:
+    """Add the sums of weighted residuals and of weights to those of groups.
+
+    Parameters
+    ----------
+    groups : (nnz,) int32
+        Of every rating.
+    residuals, weights : (nnz,) float32
+    out : (G, 2) float32
+        What is added to.
+    """
+    _module().add(groups, residuals, weights, out)
+
+
+def subtract_groups(groups: Int32, effects: Float32, out: Float32) -> None:
+    """Take the effects of groups, (G,) float32, off `out`, (nnz,) float32, whose groups are (nnz,) int32."""
+    _module().subtract(groups, effects, out)
+
+
+def weigh_ratings(indptr: Any, indices: Int32, weight_w: Float32, weight_h: Float32, out: Float32) -> None:
+    """Set `out`, (nnz,) float32, to the product of the noise scales of every rating's row and column."""
+    _module().weigh(indptr, indices, weight_w, weight_h, out)

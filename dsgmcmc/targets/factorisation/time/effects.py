@@ -1,0 +1,249 @@
+r"""Effects of levels of time: what the ratings of a user, or an item, that were given together have in common.
+
+With l the levels, g_l(ij) the group of rating ij at level l (`dsgmcmc.targets.factorisation.time.levels`),
+
+    x_ij ~ N(eta_ij + sum_l d_{l, g_l(ij)}, 1 / (tau g_i g'_j))
+    d_lg ~ N(0, 1 / lambda_l),      lambda_l ~ Gamma(1, rate RATE)
+
+The chain's ratings have the effects taken off, so that all else is drawn as without; the residuals e are of them. Given
+everything else, with N_g the sum of w = tau g g' over the training ratings of group g and B_g that of w (e + d_g), one
+level after another, every `EVERY` sweeps:
+
+    d_g | rest      ~ N(B_g / (N_g + lambda), 1 / (N_g + lambda))
+    lambda | d      ~ Gamma(1 + G / 2, rate RATE + sum d_g^2 / 2)
+    d, lambda       <- c d, lambda / c^2,  c ~ N(sum d_g B_g / S, 1 / S),  S = sum d_g^2 N_g
+
+all exact. The last is a step in lambda^-1/2 given d lambda^1/2, accepted with the ratio of its priors; it moves effects
+and precision together, which takes them where they belong where groups have few ratings, as the other two do where they
+have many [Yu & Meng 2011]. Sums and G are over groups with training ratings; the others have their prior N(0, 1 /
+lambda).
+
+The groups of a row of W are all with its process, and cost no message; those of a column are drawn where its block is
+at home, from sums that go round the ring, and go round themselves.
+
+[Yu & Meng 2011] To center or not to center: that is not the question. J. Comput. Graph. Stat. 20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsgmcmc.kernels.groups import add_to_groups, residual_kernel, subtract_groups, weigh_ratings
+from dsgmcmc.kernels.philox import normals
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.factorisation.likelihoods import Law
+from dsgmcmc.targets.factorisation.priors.base import Conditions
+from dsgmcmc.targets.factorisation.time.levels import NO_GROUPS, TimeGroups
+from dsgmcmc.targets.state import Replicated, Stream
+from dsgmcmc.types import Factor, Float32, Float64, Purpose
+
+if TYPE_CHECKING:
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+
+#: Sweeps between draws: one costs about as much as the gradients of three sweeps.
+EVERY = 5
+RATE = 0.1
+START = 50.0
+
+Cells = dict[tuple[int, int], Float32]
+
+
+@dataclass
+class TimePrecision(Replicated):
+    """Precisions lambda of the effects of all levels, (L,) float64, if there are any."""
+
+    saved_as: ClassVar[dict[str, str]] = {"precision": "time.precision"}
+
+    precision: Float64 | None = None
+
+
+class TimeEffects:
+    """The effects of all levels of time, and the ratings without them.
+
+    Parameters
+    ----------
+    groups : TimeGroups or None
+        Which ratings are together; None without any levels.
+    ratings : RatingBlocks
+        This process's ratings; they stay as they are.
+    ring : Ring
+        The processes of the chain.
+
+    Attributes
+    ----------
+    ratings : RatingBlocks
+        The ratings less their effects.
+    test : dict of int to (q,) float32
+        What effects add to the predictors of the test ratings of a row block.
+    """
+
+    def __init__(self, groups: TimeGroups | None, ratings: RatingBlocks, ring: Ring) -> None:
+        self.groups, self.ring, self._given = groups or NO_GROUPS, ring, ratings.train
+        self.levels = self.groups.levels
+        self.ratings = copy(ratings)
+        self.parameters = TimePrecision()
+        self._effects = [
+            {b: np.zeros(self.groups.size(number, b), np.float32) for b in ring.blocks}
+            for number in range(len(self.levels))
+        ]
+        self.test: dict[int, Float32] = {}
+        self.start()
+
+    def start(self) -> None:
+        """Set effects and precisions as they are before the first draw."""
+        for effects in (effects for blocks in self._effects for effects in blocks.values()):
+            effects.fill(0.0)
+        self.parameters.precision = np.full(len(self.levels), START) if self.levels else None
+        self._applied = not self.levels
+
+    def saved(self) -> Iterator[tuple[Key, Float32]]:
+        """Effects of this process, for a checkpoint."""
+        for level, blocks in zip(self.levels, self._effects, strict=True):
+            for b, effects in blocks.items():
+                yield Key("state", level.factor.name, b, f"time.{level.name.replace(':', '.')}"), effects
+
+    def loaded(self) -> None:
+        """Say that effects were replaced by those of a checkpoint."""
+        self._applied = not self.levels
+
+    # ------------------------------------------------------------------ the ratings without them
+
+    def prepare(self) -> None:
+        """Take the effects off the ratings, if they have changed. Collective."""
+        if not self._applied:
+            self._apply()
+
+    def _apply(self) -> None:
+        """Take the effects off the training ratings, and sum them for the test ratings. Collective."""
+        values = {cell: block.values.copy() for cell, block in self._given.items()}
+        self.test = {b: np.zeros(len(rows.values), np.float32) for b, rows in self.ratings.test.items()}
+        for number, level in enumerate(self.levels):
+            if level.factor == Factor.W:
+                for b, effects in self._effects[number].items():
+                    self.test[b] += effects[self.groups.test[number][b]]
+            for (b, c), effects in self._round(number, self._effects[number]):
+                subtract_groups(self.groups.train[number][b, c], effects, values[b, c])
+                if level.factor == Factor.H:
+                    chosen = self.ratings.test[b].by_column[c][0]
+                    self.test[b][chosen] += effects[self.groups.test[number][b][chosen]]
+        self.ratings.train = {cell: replace(block, values=values[cell]) for cell, block in self._given.items()}
+        self._applied = True
+
+    def _round(
+        self, number: int, arrays: dict[int, Float32], returning: bool = False
+    ) -> Iterator[tuple[tuple[int, int], Float32]]:
+        """Show every cell an array of its block's groups; with `returning`, of two columns and changed. Collective."""
+        if self.levels[number].factor == Factor.W:
+            yield from (((b, c), arrays[b]) for b, c in self._given)
+            return
+        home = dict(arrays)
+        for b, c, buffer in self.ring.tour(home, lambda c: (1 + returning) * self.groups.size(number, c), returning):
+            yield (b, c), buffer
+        if returning:
+            arrays |= home
+
+    # ------------------------------------------------------------------ drawing
+
+    def is_turn(self, sweeps: int) -> bool:
+        """Whether effects are drawn after so many sweeps."""
+        return bool(self.levels) and sweeps % EVERY == 1  # among them the first, so that it is rehearsed
+
+    def draw(self, given: Conditions, likelihood: Law, tau: float) -> None:
+        """Draw all effects and their precisions. Collective."""
+        residuals, weights = self._residuals(given, likelihood, tau)
+        for number in range(len(self.levels)):
+            sums = {b: np.zeros(2 * len(effects), np.float32) for b, effects in self._effects[number].items()}
+            for cell, buffer in self._round(number, sums, returning=True):
+                add_to_groups(self.groups.train[number][cell], residuals[cell], weights[cell], buffer.reshape(-1, 2))
+            change = self._draw_level(number, sums, given.stream)
+            for cell, effects in self._round(number, change):
+                subtract_groups(self.groups.train[number][cell], effects, residuals[cell])
+        self._apply()
+
+    def _residuals(self, given: Conditions, likelihood: Law, tau: float) -> tuple[Cells, Cells]:
+        """Residuals of the training ratings, and how precise each is. Collective."""
+        kernel = residual_kernel(likelihood.rank, likelihood.biases)
+        residuals = {cell: np.empty_like(block.values) for cell, block in self._given.items()}
+        weights = {cell: np.full_like(block.values, tau) for cell, block in self._given.items()}
+        for row, column, ratings in given.circulation.tour((given.position, *likelihood.drawn)):
+            cell = row.index, column.index
+            place = (ratings.indptr, ratings.indices)
+            kernel(*place, ratings.values, row[given.position], column[given.position], residuals[cell])
+            if likelihood.heteroscedastic:
+                weigh_ratings(*place, np.float32(tau) * row.row("weight"), column.row("weight"), weights[cell])
+        return residuals, weights
+
+    def _draw_level(self, number: int, sums: dict[int, Float32], stream: Stream) -> dict[int, Float32]:
+        """Draw the effects of a level, given sums over its groups, and their precision; what they change by."""
+        precisions, blocks = self.parameters.precision, self._effects[number]
+        assert precisions is not None
+        before = float(precisions[number])
+        draws = {b: self._draw_block(number, b, sums[b].reshape(-1, 2), before, stream) for b in blocks}
+
+        def finish(total: dict[str, Float64]) -> dict[str, Float64]:
+            rng = stream.generator(Purpose.TIME_PRECISION, part=number)
+            return dict(zip(("precision", "scale"), draw_precision(total["sums"], rng), strict=True))
+
+        partials = [[{"sums": draw.sums}] for draw in draws.values()]
+        drawn = self.ring.sum(partials, finish, {"precision": (1,), "scale": (1,)})
+        precisions[number] = drawn["precision"][0]
+        change = {}
+        for b, draw in draws.items():
+            effects = np.where(draw.seen, drawn["scale"] * draw.effects, draw.noise / np.sqrt(drawn["precision"]))
+            change[b] = effects.astype(np.float32) - blocks[b]
+            blocks[b][:] = effects
+        return change
+
+    def _draw_block(self, number: int, block: int, sums: Float32, precision: float, stream: Stream) -> _BlockDraw:
+        """Draw the effects of a block given their precision."""
+        level, old = self.levels[number], self._effects[number][block]
+        noise = np.empty(len(old), np.float32)
+        first = (number << 44) + int(self.groups.first[number][block])
+        normals(noise, *stream.key(Purpose.TIME, level.factor, first))
+        n = sums[:, 1].astype(np.float64)
+        fit = sums[:, 0] + n * old
+        new = fit / (n + precision) + noise / np.sqrt(n + precision)
+        seen = n > 0
+        own = new[seen]
+        total = np.array([len(own), own @ own, own @ fit[seen], own * own @ n[seen]])
+        return _BlockDraw(new, noise, seen, total)
+
+
+class _BlockDraw(NamedTuple):
+    """Effects of a block's groups, the normals that they were drawn with, who has training ratings, and sums of these.
+
+    The sums are of 1, of d^2, of d B and of d^2 N.
+    """
+
+    effects: Float64
+    noise: Float32
+    seen: NDArray[np.bool_]
+    sums: Float64
+
+
+def draw_precision(sums: Float64, rng: np.random.Generator) -> tuple[Float64, Float64]:
+    """Draw the precision of a level's effects, (1,), and what these are to be multiplied by, (1,).
+
+    Parameters
+    ----------
+    sums : (4,) float64
+        Over the groups with training ratings: G, sum d^2, sum d B, sum d^2 N.
+    rng : Generator
+        Source of randomness.
+    """
+    groups, squares, fit, weight = sums
+    precision = rng.gamma(1 + groups / 2) / (RATE + squares / 2)
+    scale = 1.0
+    if weight > 0:
+        proposal = rng.normal(fit / weight, 1 / np.sqrt(weight))
+        ratio = RATE * precision * (1 - 1 / proposal**2) - 3 * np.log(abs(proposal))
+        if np.log(rng.random()) < ratio:
+            scale = proposal
+    return np.array([precision / scale**2]), np.array([scale])
