@@ -229,11 +229,11 @@ def main():
     options = parser.parse_args()
     begin = process_time()
     found = figure_1(1000 if options.quick else 10_000, 2 if options.quick else 10)
-    quick = (3,), 10_000, 400, 2000
+    quick = (3,), 10_000, 400, 6000
     dimensions, n, iterations, exact = (
-        quick if options.quick else (options.dimensions, 100_000, options.iterations, 20_000)
+        quick if options.quick else (options.dimensions, 100_000, options.iterations, 200_000)
     )
-    chains = {d: table_2(d, n, iterations, exact) for d in dimensions}
+    chains = {d: table_2(d, n, iterations, exact // d) for d in dimensions}
     print(f"\n{process_time() - begin:.0f} s of CPU")
     if options.out:
         draw(found, chains[dimensions[0]], options.out)
