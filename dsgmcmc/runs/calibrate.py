@@ -63,7 +63,7 @@ OTHERS = (
 
 
 class MadeUp(Ratings):
-    """Ratings of a shape, in memory; some columns are rated far more than others."""
+    """Ratings of a shape, in memory; a tenth of the columns has 46 % of them, about as in MovieLens."""
 
     def __init__(self, shape: Shape, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -71,7 +71,7 @@ class MadeUp(Ratings):
         order = rng.permutation(shape.columns).astype(np.int32)
         self.path, self.n_rows, self.n_cols = Path("made up"), shape.rows, shape.columns
         self.nnz, self.nnz_test = shape.rows * shape.per_row, 0
-        self._columns = np.sort(order[(shape.columns * rng.random(size, np.float32) ** 2).astype(np.int32)], axis=1)
+        self._columns = np.sort(order[(shape.columns * rng.random(size, np.float32) ** 3).astype(np.int32)], axis=1)
         self._values = rng.integers(1, 6, size).astype(np.float32)
         self._indptr = {"train": shape.per_row * np.arange(shape.rows + 1), "test": np.zeros(shape.rows + 1, np.int64)}
         self._column_counts = np.bincount(self._columns.ravel(), minlength=shape.columns)

@@ -44,7 +44,7 @@ def plan(
     bandwidth: Annotated[str, typer.Option(metavar="SIZE", help="Of a node's link, in a second.")] = "12.5GB",
     latency: Annotated[float, typer.Option(metavar="SECONDS", help="Of a message between nodes.")] = 2e-6,
     overlap: Annotated[
-        float, typer.Option(min=0, max=1, help="Part of a message that moves while processors compute; TCP: 0.")
+        float, typer.Option(min=0, max=1, help="Part of a message that moves while processors compute.")
     ] = 1.0,
     disk: Annotated[
         str | None,
