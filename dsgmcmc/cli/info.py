@@ -121,6 +121,8 @@ def _measures(line: dict[str, Any], *worst: Callable[[Any], float]) -> list[str]
 
 
 def _calibration_table(scores: dict[str, Any]) -> Table:
+    from dsgmcmc.diagnostics.verdict import written
+
     table = Table(title=f"{scores['ratings']:,} test ratings", show_header=False, title_justify="left")
     for name in ("rmse", "mae", "crps", "log_predictive_density", "log_probability", "predictive_sd"):
         if scores[name] is None:
@@ -131,7 +133,7 @@ def _calibration_table(scores: dict[str, Any]) -> Table:
             .replace("mae", "MAE")
             .replace("crps", "CRPS")
             .replace("log probability", "log probability of the level"),
-            f"{scores[name]:.4f}",
+            written(scores[name]),
         )
     inside = ", ".join(f"{level:.0%}: {share:.1%}" for level, share in scores["coverage"].items())
     table.add_row("inside their intervals", inside)
@@ -140,7 +142,7 @@ def _calibration_table(scores: dict[str, Any]) -> Table:
         ("by_popularity", "items with {} to {} ratings"),
     ):
         for group in scores[name]:
-            text = f"RMSE {group['rmse']:.4f}, inside their 90 % intervals {group['coverage_90']:.1%}"
+            text = f"RMSE {written(group['rmse'])}, inside their 90 % intervals {group['coverage_90']:.1%}"
             table.add_row(what.format(group["from"], group["to"]), text)
     return table
 
@@ -222,7 +224,7 @@ def _shown_of_ratings(facts: dict[str, Any]) -> dict[str, Any]:
         "users": users,
         "items": items,
         "ratings": f"{both:,}, density {both / (users * items):.3%}",
-        "scale": f"{facts['minimum']:g} to {facts['maximum']:g}, mean {facts['mean']:.4f}",
+        "scale": f"{facts['minimum']:g} to {facts['maximum']:g}, mean {facts['mean']:.5g}",
         "training": facts["nnz"],
         "test": f"{facts['nnz_test']:,} ({facts['nnz_test'] / both:.1%})",
         "rows are": "items" if facts["transposed"] else "users",

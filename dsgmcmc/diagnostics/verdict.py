@@ -24,12 +24,15 @@ def result(summary: Summary) -> list[str]:
     if summary.get("rmse_mean") is None:
         return ["no RMSE: no ratings were held out" if _has_draws(summary) else "no RMSE: no draw was made yet"]
     simple = summary.get("baselines")
-    beside = f" (biases only {simple['biases_only']:.4f}, mean only {simple['mean_only']:.4f})" if simple else ""
+    beside = (
+        f" (biases only {written(simple['biases_only'])}, mean only {written(simple['mean_only'])})" if simple else ""
+    )
     inside = ", ".join(f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items())
     noise = "" if summary.get("tau") is None else f", tau {summary['tau']:.4g}"
     level = summary.get("log_probability")
     lines = [
-        f"RMSE of the posterior mean {summary['rmse_mean']:.4f}{beside}, MAE {summary['mae_mean']:.4f}{noise}",
+        f"RMSE of the posterior mean {written(summary['rmse_mean'])}{beside}, "
+        f"MAE {written(summary['mae_mean'])}{noise}",
         *([] if level is None else [f"log probability of a rating's level {level:.4f}"]),
         f"ratings inside their predictive intervals: {inside}",
     ]
@@ -41,6 +44,11 @@ def result(summary: Summary) -> list[str]:
             f"{chains['rhat_worst']:.3f} (worst of {chains['pairs']})"
         )
     return lines
+
+
+def written(error: float) -> str:
+    """Write an error in the ratings' unit: with four decimals, or four digits where that is too few or too many."""
+    return f"{error:.4f}" if error == 0 or 0.1 <= abs(error) < 1e5 else f"{error:.4g}"
 
 
 def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
@@ -88,10 +96,9 @@ def doubts(summary: Summary) -> list[str]:
         ("biases_only", "user and item biases alone"),
     ):
         if summary["rmse_mean"] > simple.get(name, inf):
-            found.append(
-                f"the RMSE is worse than that of {what} ({simple[name]:.4f}): the factors add noise; try a smaller "
-                "--rank"
-            )
+            smaller = "try a smaller --rank" if summary.get("rank", 2) > 1 else "the ratings are too few for them"
+            worse = f"the RMSE is worse than that of {what} ({written(simple[name])}): the factors add noise"
+            found.append(f"{worse}; {smaller}")
             break
     inside = summary["coverage"]["0.9"]
     if abs(inside - 0.9) > max(COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 1_000_000))):

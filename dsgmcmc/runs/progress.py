@@ -9,13 +9,15 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
+from dsgmcmc.diagnostics.verdict import written
+
 PLAIN_SECONDS = 5.0
-#: What is shown of a line of metrics, if it is there: its name there, how it is called, and its format.
+#: What is shown of a line of metrics, if it is there: its name there, how it is called, and how it is written.
 SHOWN = (
-    ("rmse", "RMSE of this draw", ".4f"),
-    ("rmse_mean", "of the posterior mean", ".4f"),
-    ("tau", "tau", ".3f"),
-    ("energy", "energy", ".6g"),
+    ("rmse", "RMSE of this draw", written),
+    ("rmse_mean", "of the posterior mean", written),
+    ("tau", "tau", "{:.4g}".format),
+    ("energy", "energy", "{:.6g}".format),
 )
 
 
@@ -84,7 +86,7 @@ class Progress:
         parts = [f"chain {line['chain']}", f"iteration {line['iteration']}/{self._iterations}"]
         if self.look:
             parts.append(self.look)
-        parts += [f"{label} {line[name]:{form}}" for name, label, form in SHOWN if line.get(name) is not None]
+        parts += [f"{label} {write(line[name])}" for name, label, write in SHOWN if line.get(name) is not None]
         if speed:
             left = (self._iterations - line["iteration"]) / speed
             most = "at most " if self.look else ""

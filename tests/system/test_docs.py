@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import typer
-from support import run
+from mpi4py import MPI
+from support import run, sample
 from typer.testing import CliRunner
 
 from dsgmcmc.cli.app import app
+from dsgmcmc.data.ingest import prepare_ratings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -27,6 +32,22 @@ QUICK = {
 }
 EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "serving.md", "tutorial.md"]
 ELSEWHERE = ["own-target.md"]  # in a test of its own, under mpirun
+#: Pages whose commands are executed, and what they take for given besides files of ratings.
+SHELL = {
+    "features.md": (),
+    "files.md": ("run",),
+    "samplers.md": ("ml-1m.h5",),
+    "serving.md": ("run",),
+    "small-data.md": ("ml-1m.h5",),
+    "tutorial.md": (),
+}
+NOT_HERE = {
+    "installation.md": "installs packages from an index",
+    "own-target.md": "runs in a test of its own, under mpirun",
+    "papers/recipe.md": "its script runs in its quick form",
+    "papers/what-does-not-reproduce.md": "takes minutes",
+    "release.md": "uploads to an index",
+}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -39,6 +60,8 @@ def test_examples_run(name, tmp_path):
     """A page's blocks, one after the other, in a process of their own: what readers paste works."""
     code = "\n".join(blocks(DOCS / name, "python"))
     assert "assert" in code
+    if "fastapi" in code and not importlib.util.find_spec("fastapi") and not os.environ.get("CI"):
+        pytest.skip("fastapi is not installed: pip install '.[test]'")
     script = tmp_path / "page.py"
     script.write_text(f"import os\nos.chdir({str(tmp_path)!r})\n{code}", encoding="utf-8")
     run(sys.executable, "-W", "error", script).expect(0)
@@ -59,26 +82,59 @@ def test_the_python_of_the_readme_runs(tmp_path):
     run(sys.executable, "-c", f"import os\nos.chdir({str(tmp_path)!r})\n{beforehand}{code}").expect(0)
 
 
-def test_the_commands_of_the_tutorial_run(tmp_path, monkeypatch):
-    """One after the other, as they stand, on a small data set in the place of MovieLens 1M, which is so not fetched."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ml-1m").mkdir()
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A small data set in the place of MovieLens 1M, which is so not fetched, and what is made of it beforehand."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "ml-1m").mkdir()
     users, items = [1, 2, *range(35, 51)], [*range(1, 14), 661, 1193]
-    rated = [(u, i) for u in users for i in items if (u + i) % 3]
-    movielens = "".join(f"{u}::{i}::{1 + (u * i) % 5}::0\n" for u, i in rated)
-    (tmp_path / "ml-1m" / "ratings.dat").write_text(movielens, encoding="utf-8")
-    (tmp_path / "ml-1m" / "movies.dat").write_text("1::One (1995)::Drama\n2::Two (1996)::Drama\n", encoding="latin-1")
-    Path("new_users.csv").write_text("user,item,rating\n9001,1,5\n9001,2,3\n", encoding="utf-8")
-    Path("pairs.csv").write_text("user,item\n1,2\n2,3\n", encoding="utf-8")
-    for line in "\n".join(blocks(DOCS / "tutorial.md", "sh")).splitlines():
+    rated = [(u, i, 1 + (u * i) % 5) for u in users for i in items if (u + i) % 3]
+    files = {
+        "ml-1m/ratings.dat": "".join(f"{u}::{i}::{r}::0\n" for u, i, r in rated),
+        "ml-1m/movies.dat": "1::One (1995)::Drama\n2::Two (1996)::Drama\n3::Three (1997)::Comedy\n",
+        "ml-1m/users.dat": "".join(f"{u}::{'FM'[u % 2]}::25::{u % 3}::12345\n" for u in users),
+        "new_users.csv": "user,item,rating\n9001,1,5\n9001,2,3\n",
+        "pairs.csv": "user,item\n1,2\n2,3\n",
+        "grown.csv": "user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in [*rated, (60, 1, 3), (60, 2, 4)]),
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="latin-1")
+    prepare_ratings([folder / "ml-1m" / "ratings.dat"], folder / "ml-1m.h5", test_fraction=0.1)
+    assert sample(MPI.COMM_SELF, folder / "ml-1m.h5", folder / "run", rank=2, iterations=60, burn_in=20) == 0
+    return folder
+
+
+@pytest.mark.parametrize("name", SHELL)
+def test_commands_run(name, made, tmp_path, monkeypatch):
+    """A page's, one after the other, as they stand, where there is what the page takes for given."""
+    monkeypatch.chdir(tmp_path)
+    for given in ("ml-1m", "new_users.csv", "pairs.csv", "grown.csv", *SHELL[name]):
+        (shutil.copytree if (made / given).is_dir() else shutil.copy)(made / given, tmp_path / given)
+    for line in "\n".join(blocks(DOCS / name, "sh")).splitlines():
         given, _, command = line.rpartition(" | ")
         words = shlex.split(command, comments=True)
         if words[:1] == ["mpirun"]:
             run(*words[:3], sys.executable, "-m", *words[3:]).expect(0)
+        elif words[:1] == ["python"]:
+            run(sys.executable, *words[1:]).expect(0)
         elif words:
             piped = shlex.split(given)[1].encode().decode("unicode_escape") if given else None
             done = CliRunner().invoke(app, words[1:], input=piped)
             assert done.exit_code == 0, (line, done.output, done.exception)
+
+
+def test_no_command_is_left_unexecuted():
+    """A new page with commands has to be listed, or to say why it is not."""
+    assert {str(page.relative_to(DOCS)) for page in PAGES if blocks(page, " *sh")} == SHELL.keys() | NOT_HERE.keys()
+
+
+def test_the_notebook_runs(tmp_path):
+    """Its code as a script, and what it shows is short."""
+    cells = json.loads((DOCS / "first-hour.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert sum(len(line) for cell in cells for each in cell.get("outputs", []) for line in str(each)) < 8000
+    (script := tmp_path / "notebook.py").write_text("\n".join(code), encoding="utf-8")
+    assert "RMSE" in run(sys.executable, "-W", "error", script).expect(0).out
 
 
 def test_no_python_is_left_unexecuted():

@@ -202,7 +202,7 @@ def _show(summary: Summary) -> None:
         "users": f"{summary.users:,}",
         "items": f"{summary.items:,}",
         "ratings": f"{summary.ratings:,}, density {summary.density:.3%}",
-        "scale": f"{summary.minimum:g} to {summary.maximum:g}, mean {summary.mean:.4f}",
+        "scale": f"{summary.minimum:g} to {summary.maximum:g}, mean {summary.mean:.5g}",
         "training": f"{summary.train:,}",
         "test": f"{summary.test:,} ({share:.1%})",
         "rows are": rows,

@@ -10,6 +10,7 @@ from dsgmcmc.diagnostics.forecasts import LevelForecast
 from dsgmcmc.diagnostics.report.charts import PALETTE, Bar, Series, bar_chart, figure, histogram, line_chart
 from dsgmcmc.diagnostics.report.content import Content
 from dsgmcmc.diagnostics.report.tables import table
+from dsgmcmc.diagnostics.verdict import written
 
 LOG_SCORES = ("log_predictive_density", "log_probability")
 
@@ -43,11 +44,11 @@ def calibration_section(runs: list[Content]) -> str:
         rows.append(
             (
                 run.name,
-                f"{scores['rmse']:.4f}",
-                f"{scores['mae']:.4f}",
-                f"{scores['crps']:.4f}",
+                written(scores["rmse"]),
+                written(scores["mae"]),
+                written(scores["crps"]),
                 *("-" if scores[name] is None else f"{scores[name]:.4f}" for name in LOG_SCORES),
-                f"{scores['predictive_sd']:.4f}",
+                written(scores["predictive_sd"]),
                 *(f"{scores['coverage'][level]:.1%}" for level in (0.5, 0.8, 0.9, 0.95)),
             )
         )

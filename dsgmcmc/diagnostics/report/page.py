@@ -17,7 +17,7 @@ from dsgmcmc.diagnostics.report.content import Content, gather, names_of
 from dsgmcmc.diagnostics.report.differences import differences_section
 from dsgmcmc.diagnostics.report.heldout import calibration_section, groups_section, residuals_section
 from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table, words_section
-from dsgmcmc.diagnostics.verdict import ending
+from dsgmcmc.diagnostics.verdict import ending, written
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import open_run
@@ -115,10 +115,10 @@ def _head(content: Content) -> str:
     if content.calibration:
         scores = content.calibration
         tiles += [
-            (f"{scores['rmse']:.4f}", "RMSE of the posterior mean"),
-            *((f"{rmse:.4f}", f"RMSE, {name.replace('_', ' ')}") for name, rmse in _simple(summary)),
+            (written(scores["rmse"]), "RMSE of the posterior mean"),
+            *((written(rmse), f"RMSE, {name.replace('_', ' ')}") for name, rmse in _simple(summary)),
             (f"{scores['coverage'][0.9]:.1%}", "of test ratings in 90 % intervals"),
-            (f"{scores['crps']:.4f}", "CRPS"),
+            (written(scores["crps"]), "CRPS"),
         ]
         if scores["log_probability"] is not None:
             tiles.append((f"{scores['log_probability']:.4f}", "log probability of the level"))

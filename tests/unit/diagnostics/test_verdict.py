@@ -26,10 +26,18 @@ def test_a_good_run():
     assert ending(GOOD) == "finished: 700 iterations"
 
 
+def test_any_unit_is_readable():
+    """Of ratings in ten-thousandths, every RMSE was 0.0001; of millions, digits that mean nothing were shown."""
+    small = GOOD | {"rmse_mean": 5.6e-5, "baselines": {"mean_only": 9.75e-5, "biases_only": 8.1e-5}}
+    assert "5.6e-05 (biases only 8.1e-05, mean only 9.75e-05)" in result(small)[0]
+    assert "5.61e+05" in result(GOOD | {"rmse_mean": 560_971.0, "baselines": None})[0]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"rmse_mean": 11.66}, "predicting the mean"),
+        ({"rmse_mean": 11.66}, "try a smaller --rank"),
+        ({"rmse_mean": 11.66, "rank": 1}, "too few"),
         ({"rmse_mean": 0.95}, "biases alone"),
         ({"coverage": {"0.9": 0.99}}, "too wide"),
         ({"coverage": {"0.9": 0.8}}, "too narrow"),
