@@ -42,6 +42,9 @@ class BPMF(FittedModel, Estimator):
         Whose noise differs; default nobody's.
     implicit_features : {"no", "user", "item", "both"}
         Whose prior means follow from what they rated, whatever the ratings; default nobody's.
+    time_levels : str
+        Which ratings share an effect because they were given together, such as ``"user"``; default none. `fit` then
+        needs timestamps: a column of X, or a file that has them.
     user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
         What is known of users and items, rated or not. Of a data frame a column that is called ``user`` (``item``), or
         else the index, has their names, of an array the first column, and of a matrix the row numbers are the names.
@@ -102,6 +105,7 @@ class BPMF(FittedModel, Estimator):
         chains: int = 1,
         noise: str = "shared",
         implicit_features: str = "no",
+        time_levels: str = "no",
         user_features: Any = None,
         item_features: Any = None,
         options: dict[str, Any] | None = None,
@@ -123,6 +127,7 @@ class BPMF(FittedModel, Estimator):
         self.chains = chains
         self.noise = noise
         self.implicit_features = implicit_features
+        self.time_levels = time_levels
         self.user_features = user_features
         self.item_features = item_features
         self.options = options
@@ -147,6 +152,7 @@ class BPMF(FittedModel, Estimator):
             - a path: a ratings file made by ``dsgmcmc prepare``, or any file that it reads;
             - a SciPy sparse matrix, users x items, whose stored values are the ratings and whose indices are the names;
             - a data frame or array (n, 3): user, item, rating; of a data frame, columns called so are found;
+            - with `time_levels` a data frame or array (n, 4), with the timestamp in seconds, or a path;
             - with `y`, an array or data frame (n, 2): user, item.
         y : (n,) float, optional
             Ratings.
@@ -186,7 +192,8 @@ class BPMF(FittedModel, Estimator):
                 described = {
                     kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
                 }
-                data = prepare_data(X, y, beside, self.test_fraction, settings["seed"], described)
+                timed = self.time_levels != "no"
+                data = prepare_data(X, y, beside, self.test_fraction, settings["seed"], described, timed)
             return str(data.resolve())
 
         if self.comm is None:
@@ -253,7 +260,7 @@ class BPMF(FittedModel, Estimator):
             section["name"] = self.sampler
         seed = seed_of(self.random_state)
         settings |= {"rank": self.rank, "chains": self.chains, "noise": self.noise, "seed": seed}
-        settings |= {"implicit_features": self.implicit_features}
+        settings |= {"implicit_features": self.implicit_features, "time_levels": self.time_levels}
         lengths = {"iterations": self.iterations, "burn_in": self.burn_in, "until": self.until}
         given = {"sampler": section or None, **lengths}
         return settings | {name: value for name, value in given.items() if value is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,37 +16,43 @@ from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.errors import InputError
-from dsgmcmc.types import Array, Float32
+from dsgmcmc.types import Array, Float32, Float64
 
 
 @dataclass(frozen=True)
 class Triples:
-    """Users, items (integers or str) and ratings, (n,) each."""
+    """Users, items (integers or str) and ratings, (n,) each, and their times in seconds, if they are known."""
 
     users: Array
     items: Array
     ratings: Float32
+    times: Float64 | None = None
 
     def write(self, path: Path) -> None:
-        """Write them to a Parquet file with the columns ``user, item, rating``."""
+        """Write them to a Parquet file with the columns ``user, item, rating``, and ``timestamp``."""
+        columns: dict[str, Array] = {"user": self.users, "item": self.items, "rating": self.ratings}
         with duckdb.connect() as db:
-            db.register("triples", {"user": self.users, "item": self.items, "rating": self.ratings})
+            db.register("triples", columns if self.times is None else columns | {"timestamp": self.times})
             db.execute(f"COPY (SELECT * FROM triples) TO '{str(path).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
 
 
-def read_triples(X: Any, y: Any = None) -> Triples:
+def read_triples(X: Any, y: Any = None, timed: bool = False) -> Triples:
     """Read ratings.
 
     Parameters
     ----------
     X : SciPy sparse matrix; data frame or array (n, 3); with `y`, data frame or array (n, 2)
     y : (n,) array, optional
+    timed : bool
+        Whether there is one more column, with times in seconds.
 
     Raises
     ------
     InputError
         If it is none of these, or a value is missing or not finite.
     """
+    if timed:
+        return _read_timed(X, y)
     import scipy.sparse  # takes its time to import
 
     if scipy.sparse.issparse(X):
@@ -59,6 +65,33 @@ def read_triples(X: Any, y: Any = None) -> Triples:
         ratings = np.asarray(y)
     else:
         users, items, ratings = _columns(X, ("user", "item", "rating"))
+    return _checked(users, items, ratings)
+
+
+def _read_timed(X: Any, y: Any) -> Triples:
+    """Read ratings with their times."""
+    import scipy.sparse  # takes its time to import
+
+    if scipy.sparse.issparse(X):
+        raise InputError("time levels need timestamps, which a sparse matrix does not have: give a data frame or array")
+    if y is not None:
+        users, items, times = _columns(X, ("user", "item", "timestamp"))
+        ratings = np.asarray(y)
+    else:
+        users, items, ratings, times = _columns(X, ("user", "item", "rating", "timestamp"))
+    if times.dtype.kind == "M":
+        times = np.where(np.isnat(times), np.nan, times.astype("datetime64[us]").astype(np.float64) / 1e6)
+    try:
+        seconds = times.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"timestamps must be seconds, or dates of NumPy ({error})") from error
+    if not np.isfinite(seconds).all():
+        raise InputError(f"{int((~np.isfinite(seconds)).sum())} timestamps are missing, NaN or infinite")
+    return replace(_checked(users, items, ratings), times=seconds)
+
+
+def _checked(users: Array, items: Array, ratings: Any) -> Triples:
+    """Ratings, if they are numbers."""
     try:
         values = np.asarray(ratings).astype(np.float32)
     except (TypeError, ValueError) as error:
@@ -141,6 +174,7 @@ def prepare_data(
     test_fraction: float,
     seed: int,
     described: Mapping[str, Description] | None = None,
+    timed: bool = False,
 ) -> Path:
     """Write ratings to a ratings file, unless they are one.
 
@@ -154,6 +188,8 @@ def prepare_data(
     seed : int
     described : dict of str to Description
         Features of "user", "item" or both.
+    timed : bool
+        Whether the order of ratings in time is kept.
 
     Returns
     -------
@@ -166,7 +202,7 @@ def prepare_data(
         If ratings or features are wrong.
     """
     options: dict[str, Any] = {"test_fraction": test_fraction, "seed": seed % 2**31, "force": True}
-    options["described"] = described
+    options |= {"described": described, "timestamps": timed}
     if isinstance(X, str | os.PathLike):
         if y is not None:
             raise InputError("X is a file, which has its ratings: leave out y")
@@ -176,11 +212,12 @@ def prepare_data(
             return Path(X)
         prepare_ratings([str(X)], path, **options)
         return path
-    triples = read_triples(X, y)
+    triples = read_triples(X, y, timed)
     source = path.with_suffix(".parquet")
     triples.write(source)
     try:
-        prepare_ratings([str(source)], path, columns="user=user,item=item,rating=rating", **options)
+        columns = "user=user,item=item,rating=rating" + (",timestamp=timestamp" if timed else "")
+        prepare_ratings([str(source)], path, columns=columns, **options)
     finally:
         source.unlink()
     return path

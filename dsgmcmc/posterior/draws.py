@@ -78,6 +78,12 @@ class Effects:
     strength: Float64
 
 
+def time_variance(small: Mapping[str, Float64]) -> Float64:
+    """Variance of the effects of all levels of time together, from the small parameters of a draw, or of many."""
+    found: Float64 = (1 / small["time.precision"]).sum(axis=-1) if "time.precision" in small else np.zeros(())
+    return found
+
+
 def effects_of(small: Mapping[str, Float64]) -> dict[str, Effects]:
     """What features do, by kind, from the small parameters of a draw."""
     return {
@@ -112,6 +118,8 @@ class Draw:
         Of features, where they are used.
     thresholds : (R - 1,) float64 or None
         Between levels, where ratings are of levels.
+    time_variance : float
+        Of the effects of all levels of time together, on a rating of which no group is known; 0 without levels.
     """
 
     chain: int
@@ -125,6 +133,7 @@ class Draw:
     implicit: dict[str, Float32]
     features: dict[str, Effects]
     thresholds: Float64 | None = None
+    time_variance: float = 0.0
 
     @cached_property
     def inverse_scale(self) -> dict[str, Float32]:
@@ -187,6 +196,8 @@ class Moments:
         Of a row never seen: the posterior mean of its prior's mean, and of its prior's variances.
     thresholds : (R - 1,) float64 or None
         Posterior mean of the thresholds between levels, where ratings are of levels.
+    time_variance : float
+        Posterior mean of that of the effects of all levels of time together.
     """
 
     mean: dict[str, Float32]
@@ -195,3 +206,4 @@ class Moments:
     noise_variance: float
     prior: dict[str, Prior]
     thresholds: Float64 | None = None
+    time_variance: float = 0.0

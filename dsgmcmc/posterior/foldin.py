@@ -14,6 +14,9 @@ so, and what is new. Where rows have noise of their own, g | theta ~ Gamma((nu +
 theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is taken. Where rows have
 scales, Lambda above is s Lambda, and s | theta ~ Gamma((nu + D) / 2, (nu + Q) / 2) is drawn alike, with Q = (theta -
 m)^T Lambda (theta - m): so the prior of a new row, too, is a Student's t.
+
+Where the model has levels of time, nobody knows which of the new ratings were given together: their effects are taken
+to be independent, as more noise, 1 / (tau g') + sum_l 1 / lambda_l in the place of 1 / (tau g').
 """
 
 from __future__ import annotations
@@ -129,6 +132,8 @@ class FoldIn:
                 target = target - theta[:, rank]
                 theta[:, rank] = 1.0
             noise_precision = draw.tau * draw.noise_scale[other][self._others[part]].astype(np.float64)
+            if draw.time_variance:
+                noise_precision = 1 / (1 / noise_precision + draw.time_variance)
             found = self.run.config.law.statistics(theta, target, noise_precision)
             assert found is not None
             gram, moment = found

@@ -38,6 +38,8 @@ class Sizes:
         Different training ratings R; 0 where they are too many to be levels.
     dense : bool
         Whether the priors' precisions are matrices.
+    times : int
+        Levels of time.
     """
 
     rows: dict[str, int]
@@ -46,13 +48,15 @@ class Sizes:
     test: int
     levels: int
     dense: bool
+    times: int = 0
 
     @classmethod
     def of(cls, config: ResolvedConfig, lengths: tuple[dict[str, int], int], levels: int) -> Sizes:
         """Sizes by a run's configuration, its index (`dsgmcmc.posterior.names.Index.lengths`) and number of levels."""
         rows, test = lengths
         dense = config.prior == "normal-wishart"
-        return cls(rows, config.dimension, config.grid, test, levels, dense)
+        times = 0 if config.time_levels == "no" else len(config.time_levels.split(","))
+        return cls(rows, config.dimension, config.grid, test, levels, dense, times)
 
 
 class Blocks:
@@ -140,11 +144,12 @@ def check_posteriors(snapshots: list[Snapshot], sizes: Sizes) -> None:
 def _check_posterior(snapshot: Snapshot, sizes: Sizes) -> None:
     blocks, d = Blocks(snapshot), sizes.dimension
     draws, _ = blocks.shape(Key("trace", "run", 0, "iteration"), None, 1)
-    traced = blocks.names("trace", "run") | {"weight", *PARAMETERS}
+    traced = blocks.names("trace", "run") | {"weight", *PARAMETERS, *(["time.precision"] if sizes.times else [])}
+    own = {"thresholds": sizes.levels - 1, "time.precision": sizes.times}
     for name in traced:
         factor_wide = name[2:] in ("mean", "precision", "implicit.mean", "implicit.variance")
         width = d if factor_wide else 1 if name in ("iteration", "weight", "tau") else None
-        blocks.shape(Key("trace", "run", 0, name), draws, sizes.levels - 1 if name == "thresholds" else width)
+        blocks.shape(Key("trace", "run", 0, name), draws, own.get(name, width))
     blocks.together(traced, TOGETHER)
     for factor, n in sizes.rows.items():
         for field in ("mean", "variance"):
@@ -184,6 +189,8 @@ def check_draw(snapshot: Snapshot, sizes: Sizes) -> None:
             blocks.small(f"{factor}.features.effects", None, d)
     if blocks.has("thresholds"):
         blocks.small("thresholds", sizes.levels - 1)
+    if sizes.times:
+        blocks.small("time.precision", sizes.times)
 
 
 def check_density(snapshot: Snapshot, dimension: int | None) -> None:

@@ -235,6 +235,7 @@ class Predictor:
                 centre[some, number], own = self._join(*rows)
                 spread[some, number] = own
                 variance[some, number] = scale * rows[0].noise * rows[1].noise + (0.0 if self._of_levels else own)
+            variance[:, number] += np.float32(draw.time_variance if self._has_noise else 0.0)
             thresholds.append(draw.thresholds)
         return Mixture(centre, variance, spread, run.draw_weights, np.array(thresholds) if self._of_levels else None)
 
@@ -279,6 +280,7 @@ class Predictor:
                 rows = [self._moment_rows(m, kind, index[which]) for kind, index in (("user", users), ("item", items))]
                 mean[which], spread[which] = self._join(*rows)
                 variance[which] = scale * rows[0].noise * rows[1].noise
+            variance += np.float32(m.time_variance if self._has_noise else 0.0)
             means.append(mean)
             variances.append(variance)
             spreads.append(spread)

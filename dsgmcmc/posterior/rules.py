@@ -128,7 +128,7 @@ class _Scores:
         run, draw, shape = self.run, self.run.draw(number), predictors.shape
         scale = np.outer(noise, _noise_of(run, draw, "item"))
         if not run.config.law.has_levels:
-            scale = scale / np.float32(draw.tau) + spread
+            scale = scale / np.float32(draw.tau) + np.float32(draw.time_variance) + spread
         found = Mixture(
             centre=predictors.reshape(-1, 1),
             variance=scale.reshape(-1, 1),

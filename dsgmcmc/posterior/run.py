@@ -16,7 +16,17 @@ import numpy.typing as npt
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.draws import KINDS, Draw, KeptDraws, Moments, Source, average_prior, effects_of, priors_of
+from dsgmcmc.posterior.draws import (
+    KINDS,
+    Draw,
+    KeptDraws,
+    Moments,
+    Source,
+    average_prior,
+    effects_of,
+    priors_of,
+    time_variance,
+)
 from dsgmcmc.posterior.heldout import TestPredictions, pooled, posteriors
 from dsgmcmc.posterior.layout import Sizes, check_draw, check_posteriors
 from dsgmcmc.posterior.names import Index, Vocabulary
@@ -186,6 +196,7 @@ class Run:
             noise_variance=float((share / trace["tau"]).sum()),
             prior={kind: average_prior(trace, share, kind) for kind in KINDS},
             thresholds=(share * trace["thresholds"]).sum(axis=0) if "thresholds" in trace else None,
+            time_variance=float((share[:, 0] * time_variance(trace)).sum()),
         )
 
     # ------------------------------------------------------------------ draws
@@ -260,6 +271,7 @@ class Run:
             nu={kind: float(state[f"{kind}.nu"]) for kind in KINDS if f"{kind}.nu" in state},
             features=effects_of(state),
             thresholds=state.get("thresholds"),
+            time_variance=float(time_variance(state)),
         )
 
     def source(self, wanted: Source = "auto") -> Literal["draws", "moments"]:

@@ -8,6 +8,7 @@ that can be observed. Looked at are
   and ``row_nu`` of the rows;
 - where ratings are of levels, the thresholds, ``threshold_1`` being that between the two lowest, and the precisions of
   the logarithms of the users' and items' ``scales``;
+- where there are levels of time, the sd of the effects of each, ``time_sd_user_8`` being that of every eight of a user;
 - ``mean_product`` = sum_k m_k m'_k of the priors' means of users and items and, where the precisions are diagonal,
   ``variance_product`` = sum_k 1 / (lambda_k lambda'_k): unchanged by permutations, signs, and scaling one side against
   the other;
@@ -63,6 +64,12 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
         for what in ("nu", "row_nu", "scales"):
             if f"{kind}.{what}" in traces[0]:
                 found[f"{kind}_{what}"] = take(f"{kind}.{what}")[..., 0]
+    if "time.precision" in traces[0]:
+        sds = np.moveaxis(take("time.precision"), -1, 0) ** -0.5
+        found |= {
+            f"time_sd_{name.replace(':', '_')}": sd
+            for name, sd in zip(run.config.time_levels.split(","), sds, strict=True)
+        }
     if "thresholds" in traces[0]:
         found |= {f"threshold_{r + 1}": values for r, values in enumerate(np.moveaxis(take("thresholds"), -1, 0))}
     means, precisions = ([take(f"{kind}.{what}")[..., :rank] for kind in KINDS] for what in ("mean", "precision"))

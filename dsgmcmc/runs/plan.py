@@ -22,6 +22,7 @@ from dsgmcmc.targets.factorisation.priors import ImplicitFeatures
 from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT
 from dsgmcmc.targets.factorisation.priors.design import gram_width
 from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, featured_factors
+from dsgmcmc.targets.factorisation.time.levels import levels_of
 from dsgmcmc.targets.state import Layout, StateField
 from dsgmcmc.types import Int64
 
@@ -91,6 +92,8 @@ class Costs:
         saved = TEST_SAVED_BYTES + noises
         checkpoint = (rows + columns) * width * 4 + moments + ratings.nnz_test * saved
         held = ratings.nnz * RATING_BYTES + ratings.nnz_test * TEST_RATING_BYTES
+        timed, effects = _timed(config, ratings)
+        held, checkpoint = held + timed, checkpoint + effects
         index = (rows + grid) * grid * 8  # where each row begins in each block
         everywhere = 2 * (rows + columns) * 8  # row and column counts, whole on every process
         one_draw = (rows + columns) * drawn * 4
@@ -189,6 +192,17 @@ def _noise_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
 def _implicit_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
     """Fields of every row, besides the sampler's, where prior means follow from who rated what."""
     return ImplicitFeatures.fields if config.implicit_features != "no" else ()
+
+
+def _timed(config: ResolvedConfig, ratings: Ratings) -> tuple[int, int]:
+    """Memory of levels of time for all ratings, and what their effects take in a checkpoint."""
+    if ratings.times is None or not (levels := levels_of(config.time_levels, ratings.transposed)):
+        return 0, 0
+    counts = (level.groups(ratings.times.counts[SIDES[level.factor]]) for level in levels)
+    effects = sum(int(each.sum(dtype=np.int64)) for each in counts)
+    # groups, and what they add up to; besides, while effects are drawn, a residual and a weight of every rating
+    held = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1) + ratings.nnz * 8
+    return held + 4 * effects, 4 * effects
 
 
 def _width(config: ResolvedConfig, described: bool) -> int:

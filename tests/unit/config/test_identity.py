@@ -37,6 +37,7 @@ OTHER = {
     "implicit_features": "both",
     "features": "no",
     "row_scales": "item",
+    "time_levels": "user:8",
     "hyper_start": 3,
     "hyper_every": 2,
     "model_version": 1,
@@ -56,6 +57,7 @@ LATER = {
     "implicit_features": "no",
     "features": "yes",
     "row_scales": "no",
+    "time_levels": "no",
 }
 LATER_OF_SAMPLERS = {"baoab": {"metric": "fisher"}}
 

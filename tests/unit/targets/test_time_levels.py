@@ -1,0 +1,173 @@
+"""Levels of time: names, groups from timestamps, what is refused, and predictions of ratings of an unknown time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from mpi4py import MPI
+from support import write_planted
+
+from dsgmcmc import BPMF
+from dsgmcmc.config.run import RunConfig
+from dsgmcmc.data.ingest import prepare_ratings
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.targets.factorisation.blocks import RatingBlocks
+from dsgmcmc.targets.factorisation.time.effects import draw_precision
+from dsgmcmc.targets.factorisation.time.levels import levels_of, read_groups
+
+#: User, item, rating, time: user a rates in three seconds, five ratings in all; b in one.
+LINES = ["a,p,1,10.2", "a,q,2,10.9", "a,r,3,5", "a,s,4,77", "a,t,5,77", "b,p,2,3", "b,q,4,3", "b,r,3,3"]
+
+
+def written(folder: Path, lines: list[str] = LINES, **options) -> Path:
+    """Ratings file of these lines."""
+    (folder / "r.csv").write_text("\n".join(["user,item,rating,timestamp", *lines]))
+    prepare_ratings([str(folder / "r.csv")], folder / "r.h5", force=True, **options)
+    return folder / "r.h5"
+
+
+def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
+    """Group of every rating at one level, by user and item, on one process; of a block's groups the first is 0."""
+    found = {}
+    ring = Ring(MPI.COMM_SELF, 1)
+    with open_ratings(path) as ratings:
+        blocks = RatingBlocks(ratings, ring, 0.0)
+        groups = read_groups(levels_of(name, ratings.transposed), ratings, blocks, ring)
+        rows, cols = ratings.row_ids(), ratings.col_ids()
+        for part, own in (("train", groups.train[0][0, 0]), ("test", groups.test[0][0])):
+            indptr, j, _ = ratings.slab(part, 0, ratings.n_rows)
+            for i, column, group in zip(np.repeat(np.arange(len(rows)), np.diff(indptr)), j, own, strict=True):
+                pair = (rows[i], cols[column])
+                found[pair[::-1] if ratings.transposed else pair] = int(group)
+    return found
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.4])
+@pytest.mark.parametrize(
+    ("level", "together"),
+    [
+        ("user:page", ["ar", "ap aq", "as at", "bp bq br"]),
+        ("item:page", ["bp", "ap", "bq", "aq", "br", "ar", "as", "at"]),
+        ("user:3", ["ar ap aq", "as at", "bp bq br"]),
+        ("item:2", ["ap bp", "aq bq", "ar br", "as", "at"]),
+    ],
+)
+def test_groups_follow_from_timestamps(tmp_path, fraction, level, together):
+    """Seconds and runs of each user and item, training and test ratings alike, whichever side the rows are."""
+    found = groups_of(written(tmp_path, timestamps=True, test_fraction=fraction), level)
+    sets = {frozenset(pair for pair, other in found.items() if other == group) for group in found.values()}
+    assert sets == {frozenset((pair[0], pair[1]) for pair in group.split()) for group in together}
+
+
+def test_timestamps_do_not_change_the_split(tmp_path):
+    """A file that keeps them has the test ratings of one that does not, and another digest."""
+    plain, timed = (open_ratings(written(tmp_path, timestamps=kept)) for kept in (False, True))
+    assert plain.times is None
+    assert plain.digest != timed.digest
+    assert [a.tolist() for a in plain.slab("test", 0, 5)] == [a.tolist() for a in timed.slab("test", 0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [(["a,p,1,nan"], "line 2"), (["a,p,1,"], "line 2"), (["a,p,1,soon"], "line 2")],
+)
+def test_timestamps_that_are_none_are_refused(tmp_path, lines, said):
+    """With the line; without --timestamps nobody looks."""
+    with pytest.raises(InputError, match=said):
+        written(tmp_path, lines + LINES[1:], timestamps=True)
+    written(tmp_path, lines + LINES[1:])
+
+
+def test_a_file_with_other_places_is_refused(tmp_path):
+    """A place that its row does not have, and counts that do not add up, in a file without a seal."""
+    path = written(tmp_path, timestamps=True, test_fraction=0.0)
+    for name, said in (("train/times/rows/place", "outside those"), ("rows/times/page", "cannot be")):
+        with h5py.File(path, "r+") as file:
+            if "seal" in file.attrs:
+                del file.attrs["seal"]
+            before, file[name][0] = file[name][0], 9
+        with pytest.raises(InputError, match=said):
+            groups_of(path, "user:page,item:page")
+        with h5py.File(path, "r+") as file:
+            file[name][0] = before
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"time_levels": "user:day"}, "'user:day' is not known"),
+        ({"time_levels": "user:1"}, "'user:1' is not known"),
+        ({"time_levels": "week"}, "'week' is not known"),
+        ({"time_levels": "user,user:8"}, "a level twice"),
+        ({"time_levels": "user", "likelihood": "ordinal-logit"}, "leave out time_levels"),
+        ({"time_levels": "user", "sampler": "hamcmc"}, "--time-levels no"),
+        ({"time_levels": "user", "sampler": {"name": "sgld", "gradient": "control-variate"}}, "--time-levels no"),
+    ],
+)
+def test_levels_that_cannot_be_are_refused(settings, said):
+    """Unknown names, and models or samplers that have no place for effects."""
+    if "likelihood" in settings:
+        settings |= {"noise_precision": 1.0, "standardise": False}
+    with pytest.raises(InputError, match=said):
+        RunConfig.of(settings).resolved()
+
+
+def test_ratings_without_timestamps_are_refused(tmp_path):
+    """Before anything is sampled, with the command that mends it."""
+    source = RatingsSource(write_planted(tmp_path / "r.h5"))
+    config = source.build({"time_levels": "user"}).resolved()
+    with pytest.raises(InputError, match="prepare it again with --timestamps"):
+        source.check(config, 1)
+
+
+def test_the_precision_of_effects_has_its_law():
+    """The two draws of lambda leave p(lambda | y) invariant, of y_g ~ N(d_g, 1 / N), d_g ~ N(0, 1 / lambda).
+
+    By quadrature. 20,000 steps of d and lambda have more than 3,000 independent draws of log lambda: within 0.06 sds.
+    """
+    rng = np.random.default_rng(0)
+    y, n = rng.normal(0, 1.0, 12), 2.0
+    grid = np.exp(np.linspace(-6, 8, 4001))
+    variance = 1 / grid[:, None] + 1 / n
+    log = -0.5 * (np.log(variance) + y**2 / variance).sum(axis=1) - 0.1 * grid + np.log(grid)  # in log lambda
+    weights = np.exp(log - log.max()) / np.exp(log - log.max()).sum()
+    mean = weights @ np.log(grid)
+    sd = np.sqrt(weights @ (np.log(grid) - mean) ** 2)
+    precision, found = 1.0, []
+    for _ in range(20_000):
+        d = n * y / (n + precision) + rng.normal(size=12) / np.sqrt(n + precision)
+        drawn, _ = draw_precision(np.array([12, d @ d, n * (d @ y), n * (d @ d)]), rng)
+        precision = drawn.item()
+        found.append(np.log(precision))
+    assert np.mean(found) == pytest.approx(mean, abs=0.06 * sd)
+    assert np.std(found) == pytest.approx(sd, rel=0.06)
+
+
+def test_predictions_of_an_unknown_time_are_wider(tmp_path):
+    """The predictive variance of a pair has that of the noise and of the effects of all levels, besides the draws'.
+
+    Timestamps come as a column of an array; whoever leaves it out is told so.
+    """
+    rng = np.random.default_rng(1)
+    pairs = np.unique(rng.integers(0, 25, (400, 2)), axis=0)
+    x, times = 3 + rng.normal(0, 1, len(pairs)), rng.uniform(0, 30, len(pairs))
+    options = {"grid": 2, "save_draws": 20}
+    model = BPMF(rank=2, iterations=60, burn_in=20, time_levels="user:page,item:4", options=options)
+    run = model.fit(np.column_stack([pairs, x, times])).run_
+    user, item = (run.vocabulary(kind).index_of(pairs[:9, k]) for k, kind in enumerate(("user", "item")))
+    draws = [run.draw(number) for number in range(len(run.draws))]
+    w, h = (np.array([d.theta[kind][index] for d in draws]) for kind, index in (("user", user), ("item", item)))
+    eta = (w[..., :2] * h[..., :2]).sum(axis=-1) + w[..., 2] + h[..., 2]
+    own = np.array([1 / d.tau + d.time_variance for d in draws])
+    share = run.draw_weights
+    assert all(draw.time_variance > 0 for draw in draws)
+    _, sd = model.predict(pairs[:9], return_std=True)
+    assert sd**2 == pytest.approx(share @ own + share @ (eta - share @ eta) ** 2, rel=1e-3)
+    with pytest.raises(InputError, match="expected an array of shape"):
+        model.fit(np.column_stack([pairs, x]))
