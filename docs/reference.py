@@ -39,6 +39,7 @@ PUBLIC = {
         ("dsgmcmc.targets.sums", "SumDensity"),
         ("dsgmcmc.targets.regression", "Regression"),
         ("dsgmcmc.targets.links", "Link"),
+        ("dsgmcmc.targets.network", "Network"),
         ("dsgmcmc.targets.density", "Riemannian"),
         ("dsgmcmc.targets.lda", "LatentDirichlet"),
         ("dsgmcmc.targets.potentials", "Gaussian"),

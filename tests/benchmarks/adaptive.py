@@ -269,6 +269,8 @@ def against_calls(problem, long):
     follow("SGLD", problem.chain("sgld", "part", EPS, long)[0], SIZE)
     for name in ("modified SGLD, weights as printed", "modified SGLD, `adaptive`"):
         follow(name, problem.chain(*LAWS[name], long)[0], SIZE, n)
+    name, gradient, _ = LAWS["modified SGLD, `adaptive`"]
+    follow("`adaptive`, eps .001", problem.chain(name, gradient, EPS / 5, long)[0], SIZE, n)
     for label in ("MH", "modified MH"):
         states, sampler = problem.kernel(KERNELS[label], 3e-3, few if label == "MH" else long // 4)
         metrics = sampler.metrics()
@@ -296,7 +298,7 @@ def draw(problem, states, curves, folder):
         for name, (calls, errors) in curves.items():
             axis.loglog(calls, errors[:, which], label=name, lw=1.3)
         axis.set(title=f"100 components: error of the {title}", xlabel="gradients or energies of single data")
-    axes[1, 0].legend(fontsize=7)
+    axes[1, 1].legend(fontsize=6)
     figure.tight_layout()
     figure.savefig(folder / "adaptive.png", dpi=80)
 
