@@ -65,6 +65,15 @@ def load(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> N
         _check_declared(connection, source, before, n)
 
 
+def whole_names(connection: duckdb.DuckDBPyConnection) -> None:
+    """Write names that are all whole numbers with ``.0`` without it: pandas makes them where an integer is missing."""
+    for column in ("user_id", "item_id"):
+        whole = f"regexp_full_match({column}, '-?[0-9]+[.]0')"
+        first = scalar(connection, f"SELECT {whole} FROM raw LIMIT 1")
+        if first and scalar(connection, f"SELECT bool_and({whole}) FROM raw"):
+            connection.execute(f"UPDATE raw SET {column} = left({column}, -2)")
+
+
 def _insert(connection: duckdb.DuckDBPyConnection, source: Source, path: Path, test: bool) -> None:
     selection = {"text": _text, "json": _json, "parquet": _parquet, "mtx": _matrix_market}[source.kind](source)
     connection.execute(

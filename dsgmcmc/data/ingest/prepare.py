@@ -16,7 +16,7 @@ from dsgmcmc.data.ingest import arrange
 from dsgmcmc.data.ingest.columns import parse_columns
 from dsgmcmc.data.ingest.features import Description, Encoded, check_kinds, encode, load_description
 from dsgmcmc.data.ingest.files import find_files
-from dsgmcmc.data.ingest.load import create_raw, load, scalar
+from dsgmcmc.data.ingest.load import create_raw, load, scalar, whole_names
 from dsgmcmc.data.ingest.sources import inspect
 from dsgmcmc.data.ratings import PARTS, SIDES, RatingsWriter, Times, open_ratings, row_slabs
 from dsgmcmc.data.session import Report, Watch, default_memory, open_session
@@ -143,6 +143,7 @@ def prepare_ratings(
         for k, (source, held_out) in enumerate(sources):
             watch.stage(f"reading {source.path.name}", 0.25 * k / len(sources), 0.25 * (k + 1) / len(sources))
             load(db, source, held_out)
+        whole_names(db)
         watch.stage("numbering users and items", 0.25, 0.3)
         tables = {entity: load_description(db, entity, given) for entity, given in described.items()}
         check_kinds(tables, described)

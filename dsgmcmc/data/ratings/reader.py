@@ -255,6 +255,8 @@ class Ratings:
     def _check(self) -> None:
         if "format" in self._file.attrs and self._file.attrs["format"] == "dsgmcmc-export":
             raise self._wrong("it is an export of a run, for other programs")
+        if "posterior" in self._file:
+            raise self._wrong("it is a netCDF export of a run, for ArviZ")
         attributes = {name: read_attribute(self._file.attrs, name, kind) for name, kind in ATTRIBUTES.items()}
         self._version = attributes["version"]
         if attributes["format"] != FORMAT or self._version not in VERSIONS:

@@ -17,6 +17,7 @@ from ingest_cases import RATINGS, everything, lines, prepare
 
 from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.data.ingest.sources import inspect
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 
 PLAIN = {(user, item): rating for user, item, rating, _ in RATINGS}
@@ -37,6 +38,19 @@ def test_the_columns_that_were_taken_are_said(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         assert prepare_ratings([str(path)], tmp_path / "r.h5", force=True).columns == said
+
+
+def test_whole_numbers_with_a_point_are_names_as_without(tmp_path: Path) -> None:
+    """As pandas writes integers of which one was missing: `--user 102` did not know 102.0."""
+    (path := tmp_path / "r.csv").write_text("".join(f"{u}.0,{i}.0,{r}\n" for (u, i), r in PLAIN.items()))
+    prepare_ratings([path], tmp_path / "r.h5", test_fraction=0)
+    with open_ratings(tmp_path / "r.h5") as ratings:
+        names = {*ratings.row_ids().tolist(), *ratings.col_ids().tolist()}
+    assert names == {name for pair in PLAIN for name in map(int, pair)}
+    path.write_text(path.read_text() + "1.5,1.0,3\n")
+    prepare_ratings([path], tmp_path / "r.h5", test_fraction=0, force=True)
+    with open_ratings(tmp_path / "r.h5") as ratings:
+        assert "1.5" in {*ratings.row_ids().tolist(), *ratings.col_ids().tolist()}
 
 
 TEXTS = {
