@@ -46,7 +46,6 @@ NOT_HERE = {
     "own-target.md": "runs in a test of its own, under mpirun",
     "papers/recipe.md": "its script runs in its quick form",
     "papers/what-does-not-reproduce.md": "takes minutes",
-    "release.md": "uploads to an index",
 }
 
 
