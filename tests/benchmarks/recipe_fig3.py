@@ -8,7 +8,7 @@ the mean prediction over the states of the last half. Batches of 50 documents, s
 iteration t; of four steps that with the lowest perplexity after one pass (Reuters: ten) is taken on. Topics are
 matched to planted ones by their total variation distance.
 
-Reuters (395 documents, 4,258 words) comes with the PyPI package lda: pip install --no-deps lda. With it installed
+Reuters (395 documents, 4,258 words) comes with the PyPI package lda: pip install lda. With it installed
 its collapsed Gibbs sampler runs beside ours. Without it that part is skipped. Seconds are CPU seconds, evaluation not
 counted.
 """
