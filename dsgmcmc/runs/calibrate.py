@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SETTLED = 40  # sweeps, after which metrics are refreshed as ever after; see `dsgmcmc.samplers.metrics.SETTLED`
 BURST = 256  # small messages at a time
 CYCLE = 10  # sweeps after which what a metric does repeats itself
-COLUMN_BYTES = (1 << 18, 1 << 20, 1 << 22)
+COLUMN_BYTES = (1 << 16, 1 << 18, 1 << 20, 1 << 22)
 
 
 @dataclass(frozen=True)
