@@ -70,7 +70,7 @@ class ChainConfig(BaseModel):
     chains: int = Field(1, ge=1, le=65536)
     iterations: Length | None = Field(None, description=f"default {DEFAULT_LENGTH}; with until at most {DEFAULT_LIMIT}")
     until: str | None = Field(None, description="accuracy at which chains end, or none")
-    burn_in: Length = "100sweeps"
+    burn_in: Length = Field("100sweeps", description="iterations before the first draw; of ratings, baoab: 50sweeps")
     thin: Length | None = Field(None, description="default: about two sweeps")
     evaluate_every: Length = "10sweeps"
     checkpoint_every: int | str = "10min"

@@ -18,6 +18,9 @@ from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, SYNONYMS
 #: The sampler of a factorisation where the metric of the default one is not known to be stable.
 ROBUST_SAMPLER = "psgld"
 
+#: Burn-in of a factorisation with the default sampler; why: docs/defaults.md.
+BURN_IN = "50sweeps"
+
 
 class Layers(NamedTuple):
     """Where a run's settings were given.
@@ -69,6 +72,8 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
         merged = published | merged
     if law in LIKELIHOODS:
         merged.setdefault("standardise", LIKELIHOODS[law].has_noise)
+    if merged["sampler"]["name"] == DEFAULT_SAMPLER:
+        merged.setdefault("burn_in", BURN_IN)
     return RunConfig.of({**_sampler_defaults(merged, RunConfig), **merged})
 
 

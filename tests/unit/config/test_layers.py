@@ -57,6 +57,14 @@ def test_the_noise_precision_is_one_with_a_fixed_prior_and_sampled_elsewhere() -
     assert build({"noise_precision": 2}).noise_precision == 2.0
 
 
+@pytest.mark.parametrize(
+    ("settings", "burn_in"), [({}, "50sweeps"), ({"burn_in": 7}, 7), ({"sampler": "psgld"}, "100sweeps")]
+)
+def test_the_default_sampler_burns_in_for_as_long_as_was_measured(settings: dict[str, Any], burn_in: int | str) -> None:
+    """A shorter burn-in is for the sampler that was seen to need no more; what is said stays, as of an older run."""
+    assert build(settings).burn_in == burn_in
+
+
 # ---------------------------------------------------------------------- files and --set
 
 
