@@ -43,7 +43,7 @@ def sample(
     likelihood: Annotated[
         str | None,
         typer.Option(
-            help="gaussian, ordinal-logit or ordinal-probit: law of a rating; all-cells: of clicks.",
+            help="gaussian, ordinal-logit, ordinal-probit; poisson: of counts; all-cells: of clicks.",
             show_default="gaussian",
         ),
     ] = None,

@@ -146,8 +146,11 @@ class RunConfig(ModelConfig, ChainConfig):
             )
         if not self.law.noise_fields and self.noise != "shared":
             raise InputError(f"the {self.likelihood} likelihood has no noise: leave out noise")
-        if self.law.has_levels and not self.center:
-            raise InputError(f"the thresholds of {self.likelihood} take the mean's place: leave out --no-center")
+        if not (self.law.is_centred() or self.center):
+            place = "thresholds" if self.law.has_levels else "biases"
+            raise InputError(f"the {place} of {self.likelihood} take the mean's place: leave out --no-center")
+        if self.law.of_counts and not self.biases:
+            raise InputError(f"the biases of {self.likelihood} take the mean's place: leave out --no-biases")
         if self.sampler.kind.draws_conditionals and not self.law.is_conditionally_gaussian():
             raise InputError(
                 f"--sampler {self.sampler.name} draws from normal laws, which rows do not have with the "

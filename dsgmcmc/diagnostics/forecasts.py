@@ -1,8 +1,9 @@
 """Predictive distributions of the test ratings, as they are scored: by mean and variance, or by levels.
 
-Ratings of levels have probabilities. Their PIT is not one number but uniform between F(x-) and F(x), the distribution
-function below and at the rating; its histogram and the shares inside central intervals are taken in expectation over
-that [Czado 2009], which is what a randomised PIT would give on the average, without its noise and its seed.
+Ratings of levels, and counts, have probabilities. Their PIT is not one number but uniform between F(x-) and F(x), the
+distribution function below and at the rating; its histogram and the shares inside central intervals are taken in
+expectation over that [Czado 2009], which is what a randomised PIT would give on the average, without its noise and its
+seed.
 
 [Czado 2009] Predictive model assessment for count data, Biometrics 65.
 """
@@ -102,8 +103,52 @@ class MomentForecast(Forecast):
         return float(np.log(np.maximum(up_to - below, SMALLEST)).mean())
 
 
+class DiscreteForecast(Forecast):
+    """Distributions of ratings that are not all different: of levels, or of counts."""
+
+    @abstractmethod
+    def _ends(self) -> tuple[Float64, Float64]:
+        """F(x-) and F(x) of every rating."""
+
+    def _share(self, low: float, high: float) -> Float64:
+        """Part of each rating's PIT between two numbers."""
+        below, up_to = self._ends()
+        common = np.minimum(up_to, high) - np.maximum(below, low)
+        found: Float64 = np.maximum(common, 0.0) / np.maximum(up_to - below, SMALLEST)
+        return found
+
+    def coverage(self, levels: Sequence[float] = scores.LEVELS) -> dict[float, float]:
+        """See `Forecast.coverage`."""
+        return {level: float(self._share((1 - level) / 2, (1 + level) / 2).mean()) for level in levels}
+
+    def pit(self) -> list[float]:
+        """See `Forecast.pit`."""
+        edges = np.linspace(0, 1, BINS + 1)
+        return [float(self._share(*edges[k : k + 2]).sum()) for k in range(BINS)]
+
+
 @dataclass(frozen=True)
-class LevelForecast(Forecast):
+class CountForecast(DiscreteForecast, MomentForecast):
+    """Distributions of counts, which their mean and variance tell."""
+
+    def _ends(self) -> tuple[Float64, Float64]:
+        """See `DiscreteForecast`."""
+        below, up_to = (self.law.cdf(self.rating - k, self.mean, self.variance) for k in (1.0, 0.0))
+        return below, up_to
+
+    def crps(self) -> float:
+        """See `Forecast.crps`: the sum over counts k of (F(k) - 1{x <= k})^2."""
+        last = np.maximum(self.law.quantile(0.9999, self.mean, self.variance), self.rating)
+        total = np.zeros(len(self.rating))
+        for k in range(int(last.max()) + 1):
+            on = last >= k
+            up_to = self.law.cdf(np.full(int(on.sum()), float(k)), self.mean[on], self.variance[on])
+            total[on] += np.square(up_to - (self.rating[on] <= k))
+        return float(total.mean())
+
+
+@dataclass(frozen=True)
+class LevelForecast(DiscreteForecast):
     """Distributions over ordered levels.
 
     Attributes
@@ -123,27 +168,11 @@ class LevelForecast(Forecast):
         return type(self)(self.level[inside], self.probability[inside], self.levels)
 
     def _ends(self) -> tuple[Float64, Float64]:
-        """F(x-) and F(x) of every rating."""
+        """See `DiscreteForecast`."""
         up_to = np.minimum(np.cumsum(self.probability, axis=1), 1.0)
         up_to[:, -1] = 1.0
         rows = np.arange(len(self.level))
         return np.where(self.level > 0, up_to[rows, self.level - 1], 0.0), up_to[rows, self.level]
-
-    def _share(self, low: float, high: float) -> Float64:
-        """Part of each rating's PIT between two numbers."""
-        below, up_to = self._ends()
-        common = np.minimum(up_to, high) - np.maximum(below, low)
-        found: Float64 = np.maximum(common, 0.0) / np.maximum(up_to - below, SMALLEST)
-        return found
-
-    def coverage(self, levels: Sequence[float] = scores.LEVELS) -> dict[float, float]:
-        """See `Forecast.coverage`."""
-        return {level: float(self._share((1 - level) / 2, (1 + level) / 2).mean()) for level in levels}
-
-    def pit(self) -> list[float]:
-        """See `Forecast.pit`."""
-        edges = np.linspace(0, 1, BINS + 1)
-        return [float(self._share(*edges[k : k + 2]).sum()) for k in range(BINS)]
 
     def crps(self) -> float:
         """See `Forecast.crps`: the sum over the gaps between levels of their width times (F - 1{x <= v})^2."""
@@ -174,4 +203,5 @@ def forecast_of(test: TestPredictions, law: type[Law], levels: Float64 | None) -
         assert levels is not None
         return LevelForecast(nearest_level(test.rating, levels), test.probability, levels)
     assert issubclass(law, Likelihood)
-    return MomentForecast(test.rating, test.mean, test.variance + test.noise_variance, law, levels)
+    kind = CountForecast if law.of_counts else MomentForecast
+    return kind(test.rating, test.mean, test.variance + test.noise_variance, law, levels)

@@ -88,7 +88,7 @@ def level_probabilities(run: Run, mixture: Mixture) -> Float32:
 def at_least(run: Run, mixture: Mixture, bound: float) -> Float32:
     """Probability of a rating of at least `bound`, (q,) float32."""
     levels = run.levels
-    if levels is not None:
+    if levels is not None and not run.config.law.of_counts:
         reached = levels >= bound - 1e-9
         if run.config.law.has_levels or reached.all() or not reached.any():
             found: Float32 = level_probabilities(run, mixture)[:, reached].sum(axis=1, dtype=np.float32)
@@ -115,6 +115,17 @@ def level_summary(run: Run, mixture: Mixture, quantiles: tuple[float, float], of
     return Prediction(mean, np.sqrt(variance), low, high)
 
 
+def expected(run: Run, mixture: Mixture) -> Float32:
+    """Expected rating, less the training mean, (q,) float32."""
+    law = run.config.law
+    if not issubclass(law, Likelihood):
+        return level_summary(run, mixture, (0.5, 0.5), of_mean=False).mean
+    found = np.empty(len(mixture.centre), np.float32)
+    for rows, known in _by_certainty(mixture):
+        found[rows] = law.mean(known.centre) @ known.weights
+    return found
+
+
 def _by_certainty(mixture: Mixture) -> Iterator[tuple[npt.NDArray[np.intp], Mixture]]:
     """Pairs whose predictors are known, and pairs whose are not, with these spread out."""
     unsure = np.any(mixture.spread > 0, axis=1)
@@ -137,7 +148,13 @@ def components(run: Run, mixture: Mixture) -> Iterator[Float32]:
 def _below(run: Run, mixture: Mixture, bound: float) -> Float64:
     """Probability of a rating below `bound`, (q,) float64, where the law has noise."""
     law = run.config.law
-    if not issubclass(law, Likelihood) or not law.has_noise:
+    if not issubclass(law, Likelihood) or law.all_cells:
         raise InputError(f"{run.path}: probabilities of bounds are not known for {run.config.likelihood}")
-    found: Float64 = law.cdf(np.array(bound - run.mean), law.mean(mixture.centre), mixture.variance) @ mixture.weights
+    if law.has_noise:
+        p = law.below(np.array(bound - run.mean), law.mean(mixture.centre), mixture.variance)
+        return np.asarray(p @ mixture.weights)
+    found = np.empty(len(mixture.centre))
+    for rows, known in _by_certainty(mixture):
+        mean = law.mean(known.centre)
+        found[rows] = law.below(np.array(bound), mean, mean) @ known.weights
     return found

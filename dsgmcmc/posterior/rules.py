@@ -6,8 +6,8 @@ Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a 
 - ``ucb``, ``lcb``: E x + z sd(x), E x - z sd(x): the upper bound explores, the lower is cautious
 - ``thompson``: x at one draw from the posterior, another for every user [Thompson 1933]
 
-Where ratings are of levels, x is the expected rating given the predictor. With a bound, x is the probability of a
-rating of at least so much, given the predictor, noise included.
+Where ratings are of levels or counts, x is the expected rating given the predictor. With a bound, x is the probability
+of a rating of at least so much, given the predictor, noise included.
 
 - ``likely``: the probability that the user rates the item *and* likes it, e_ij P(x_ij >= bound): the exposure e_ij of
   `dsgmcmc.posterior.exposure` times that of a rating from the bound on, by default `liked_from`. It is for the order:
@@ -29,9 +29,10 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import scores_kernel
 from dsgmcmc.posterior.draws import Draw, Source
-from dsgmcmc.posterior.mixture import Mixture, at_least, level_summary
+from dsgmcmc.posterior.mixture import Mixture, at_least, expected
 from dsgmcmc.posterior.predict import Newcomers
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 from dsgmcmc.types import Float32, Float64, Int32
 
 By = Literal["mean", "ucb", "lcb", "thompson", "likely"]
@@ -109,7 +110,7 @@ class _Scores:
         if self.at_least is None and ranking.by == "likely":
             self.at_least = liked_from(run)
         #: Whether the predictor itself is the score.
-        self.plain = self.at_least is None and not run.config.law.has_levels
+        self.plain = self.at_least is None and issubclass(run.config.law, Gaussian)
         if not self.plain and run.source(ranking.source) == "moments":
             raise InputError(f"{run.path}: expected levels and probabilities are ranked from draws, not from moments")
 
@@ -138,7 +139,7 @@ class _Scores:
         )
         if self.at_least is not None:
             return at_least(run, found, self.at_least).reshape(shape)
-        return level_summary(run, found, (0.5, 0.5), of_mean=False).mean.reshape(shape)
+        return expected(run, found).reshape(shape)
 
     def split(self, theta: Float32) -> tuple[Float32, Float32]:
         """Factors and biases of rows of theta."""

@@ -162,9 +162,11 @@ class Sampler(ABC, Generic[C]):
 
     @staticmethod
     def start_field(target: Target, name: str, sd: float, purpose: Purpose = Purpose.START) -> None:
-        """Set every element of a field N(0, `sd`^2)."""
+        """Set every element of a field N(0, `sd`^2); positions start about the block's origin, if it has one."""
         for block in target.blocks():
             block.update(NORMAL, purpose, theta=name, sd=sd)
+            if purpose == Purpose.START and block.origin is not None:
+                block[name][:] += block.origin
 
     def step_size(self, target: Target, iteration: int) -> float:
         """Step of `iteration`, in the unit in which the configuration gives it."""

@@ -104,6 +104,10 @@ class ParameterBlock:
         Persistent fields (views of `buffer`) and scratch; float32, or float64 outside the factorisation.
     buffer : (n * width,) array
         What travels.
+    origin : (D,) array or None
+        About which its rows start, where that is not 0.
+    tamed : bool
+        Whether the curvature of its energy has no bound, so that kicks need one.
     frozen : bool
         Whether it stays as it is.
     gradient : Gradient or None
@@ -122,6 +126,8 @@ class ParameterBlock:
     counts: Int64
     arrays: dict[str, Array]
     buffer: Array = field(repr=False)
+    origin: Array | None = None
+    tamed: bool = False
     frozen: bool = False
     gradient: Gradient | None = None
     conditional: Conditional | None = None

@@ -163,12 +163,20 @@ def test_bounds_that_are_kept_from_a_refresh_before(comm: MPI.Comm, together, da
 
 @pytest.mark.parametrize(
     ("likelihood", "sampler", "noise"),
-    [("ordinal-logit", "baoab", "both"), ("ordinal-probit", "psgld", "shared"), ("ordinal-probit", "psgld", "by-user")],
+    [
+        ("ordinal-logit", "baoab", "both"),
+        ("ordinal-probit", "psgld", "shared"),
+        ("ordinal-probit", "psgld", "by-user"),
+        ("poisson", "baoab", "shared"),
+    ],
 )
-def test_ratings_of_levels(
+def test_ratings_of_levels_and_counts(
     comm: MPI.Comm, together, stars: Path, mpi_tmp_path: Path, likelihood: str, sampler: str, noise: str
 ) -> None:
-    """Thresholds and scales move by ordered sums, and what was gathered of them within a sweep is in the checkpoint."""
+    """Thresholds and scales move by ordered sums, and what was gathered of them within a sweep is in the checkpoint.
+
+    What a count counts in the metric follows from the totals of its row and column, wherever these are.
+    """
     implicit = "both" if noise == "by-user" else "no"
     settings = settings_of(sampler, likelihood=likelihood, noise=noise, implicit_features=implicit)
     compare(comm, together, stars, mpi_tmp_path, settings, [7, 17])

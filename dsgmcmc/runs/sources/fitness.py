@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Literal
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.targets.factorisation.blocks import SLAB
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
+from dsgmcmc.types import Int64
 
 #: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
 MAX_NUMBERS_PER_RATING = 3
@@ -51,12 +53,29 @@ def warn_of_values(config: ResolvedConfig, ratings: Ratings) -> None:
         return
     start, stop = next(row_slabs(ratings.row_indptr, SLAB))
     if np.isin(ratings.slab("train", start, stop)[2], (0.0, 1.0)).all():
-        others = [name for name, law in LIKELIHOODS.items() if not law.has_noise and not law.all_cells]
+        others = [name for name, law in LIKELIHOODS.items() if law.has_levels]
         log.warning(
             "the ratings are 0 and 1, and --likelihood %s is a law of real numbers: its intervals are wrong; %s",
             config.likelihood,
             f"try --likelihood {' or '.join(others)}" if others else "docs/own-likelihood.md says how to write another",
         )
+
+
+def check_counts(ratings: Ratings, likelihood: str) -> None:
+    """Refuse ratings that are not whole numbers from 0 on, or are all 0."""
+    parts: tuple[tuple[Literal["train", "test"], Int64], ...]
+    parts = (("train", ratings.row_indptr), ("test", ratings.test_indptr))
+    for part, indptr in parts:
+        for start, stop in row_slabs(indptr, SLAB):
+            x = ratings.slab(part, start, stop)[2]
+            wrong = x[(x < 0) | (x != np.floor(x))]
+            if len(wrong):
+                raise InputError(
+                    f"{ratings.path} has a {part} rating of {wrong[0]:g}, and {likelihood} is of counts, whole numbers "
+                    "from 0 on: use --likelihood gaussian or ordinal-logit, or prepare counts"
+                )
+    if ratings.maximum == 0:
+        raise InputError(f"{ratings.path}: all training ratings are 0, and {likelihood} has nothing to count")
 
 
 def check_levels(ratings: Ratings, likelihood: str) -> None:

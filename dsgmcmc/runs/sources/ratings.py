@@ -28,7 +28,7 @@ from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.plan import Costs, check_limits
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
-from dsgmcmc.runs.sources.fitness import check_levels, warn_of_small_data, warn_of_values
+from dsgmcmc.runs.sources.fitness import check_counts, check_levels, warn_of_small_data, warn_of_values
 from dsgmcmc.runs.sources.start import Earlier, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.facts import Facts, made_with
@@ -52,8 +52,8 @@ from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Comm, Float64
 
 #: Fewer ratings of levels than this leave the factors to wander under the published priors: they take the proper ones,
-#: so much wider, since their predictor is in the unit of the link's noise.
-FEW_LEVELS, LEVELS_WIDTH = 20_000, 4.0
+#: as counts do, so much wider, since predictors are in the unit of the link.
+FEW_LEVELS, LINK_WIDTH = 20_000, 4.0
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +127,8 @@ class RatingsSource:
                 self._earlier.rows_of(ratings)
             if config.law.has_levels:
                 check_levels(ratings, config.likelihood)
+            if config.law.of_counts:
+                check_counts(ratings, config.likelihood)
             if config.until and not ratings.nnz_test:
                 raise InputError(
                     f"until {config.until} is of predictions of test ratings, and {self.path} has none: give --until "
@@ -235,8 +237,8 @@ class RatingsSource:
 
 
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
-    """What is subtracted from the ratings: levels have thresholds in its place."""
-    return ratings.mean if config.center and not config.law.has_levels else 0.0
+    """What is subtracted from the ratings: levels have thresholds in its place, counts the biases' prior means."""
+    return ratings.mean if config.center and config.law.is_centred() else 0.0
 
 
 def _targets(config: ResolvedConfig, ratings: Ratings, ring: Ring, levels: Float64 | None) -> MakeTarget:
@@ -247,7 +249,8 @@ def _targets(config: ResolvedConfig, ratings: Ratings, ring: Ring, levels: Float
     counted = None if levels is None else Levels(levels, blocks.level_counts(ring))
     names = levels_of(config.time_levels, ratings.transposed)
     groups = read_groups(names, ratings, blocks, ring) if names else None
-    return partial(make_factorisation, config, blocks, ring, ratings.transposed, levels=counted, groups=groups)
+    given, bias_mean = (config, blocks, ring, ratings.transposed), config.law.bias_mean(ratings.mean)
+    return partial(make_factorisation, *given, levels=counted, groups=groups, bias_mean=bias_mean)
 
 
 def make_factorisation(
@@ -259,6 +262,7 @@ def make_factorisation(
     sampler: Sampler[Any],
     levels: Levels | None = None,
     groups: TimeGroups | None = None,
+    bias_mean: float = 0.0,
 ) -> FactorTarget:
     """Make the target of a chain, as it is before the first iteration.
 
@@ -280,6 +284,8 @@ def make_factorisation(
         Of the training ratings, where the likelihood is of levels.
     groups : TimeGroups, optional
         Which ratings are together in time.
+    bias_mean : float
+        Prior mean of the biases.
     """
     factors = heteroscedastic_factors(config.noise, transposed)
     few = config.law.has_levels and ratings.n_data < FEW_LEVELS
@@ -293,8 +299,9 @@ def make_factorisation(
         first=config.hyper_start,
         every=config.hyper_every,
         scale=ratings.scale,
-        standardised=config.standardise or config.law.all_cells or few,
-        width=LEVELS_WIDTH if config.law.has_levels else 1.0,
+        standardised=config.standardise or config.law.all_cells or config.law.of_counts or few,
+        width=LINK_WIDTH if config.law.has_levels or config.law.of_counts else 1.0,
+        bias_mean=bias_mean,
         nu_given_scales=config.model_version == 1,
     )
     by_parts = sampler.gradient.by_parts

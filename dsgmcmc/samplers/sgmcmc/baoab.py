@@ -90,5 +90,5 @@ class BAOAB(Underdamped[BAOABConfig]):
         self.metric.refresh(target, iteration, self.config.refresh)
         h, c = sqrt(2 * self.step_size(target, iteration)), self.config.friction
         for block in self.gradient(target, "theta", before=partial(self.end_step, target, h)):
-            update = self.second_half if self.halves(target, block) else self.update
+            update = self.update_of(block, self.halves(target, block))
             self.metric.update(target, block, update, h, damp=c, spread=sqrt(1 - c * c))

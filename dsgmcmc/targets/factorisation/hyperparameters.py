@@ -2,8 +2,8 @@ r"""Priors and noise of the factorisation, and the draws of their parameters.
 
 x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / tau) on the observed (i, j). mu is the training mean and is not
 sampled. A row theta_i of a factor has D = K + 1 columns, the last is the bias, or D = K without biases;
-theta_i ~ N(m, Lambda^-1), the bias with m = 0; what its mean has besides, and a scale of its precision, are in
-`dsgmcmc.targets.factorisation.priors`.
+theta_i ~ N(m, Lambda^-1), the bias with m = 0, or of counts with half the logarithm of their mean; what its mean has
+besides, and a scale of its precision, are in `dsgmcmc.targets.factorisation.priors`.
 
 Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
 
@@ -125,6 +125,8 @@ class HyperparameterModel:
         How much wider these are: where the predictor is not in the unit of the ratings.
     nu_given_scales : bool
         Whether nu is drawn given the noise scales, as in model version 1, and not with them integrated out.
+    bias_mean : float
+        Prior mean of the biases.
     """
 
     rank: int
@@ -139,6 +141,7 @@ class HyperparameterModel:
     standardised: bool = False
     width: float = 1.0
     nu_given_scales: bool = False
+    bias_mean: float = 0.0
 
     @property
     def dimension(self) -> int:
@@ -162,6 +165,13 @@ class HyperparameterModel:
         unit[self.rank :] = self.scale
         return unit
 
+    @property
+    def origin(self) -> Float64:
+        """Prior mean of a row before the first draw, (D,)."""
+        origin = np.zeros(self.dimension)
+        origin[self.rank :] = self.bias_mean
+        return origin
+
     def is_turn(self, sweeps: int) -> bool:
         """Whether the parameters are drawn after so many sweeps."""
         return sweeps >= self.first and sweeps % self.every == 0
@@ -176,7 +186,7 @@ class HyperparameterModel:
             precision = np.diag(precision)
         return Hyperparameters(
             tau=np.full(m, 1.0 if tau is None else tau * self.scale**2),
-            mean={factor: np.zeros((m, d)) for factor in Factor},
+            mean={factor: np.repeat(self.origin[None], m, axis=0) for factor in Factor},
             precision={factor: np.repeat(precision[None], m, axis=0) for factor in Factor},
             nu={factor: np.full(m, NU_START) for factor in self.heteroscedastic},
             turn=None,
@@ -299,16 +309,18 @@ class HyperparameterModel:
     ) -> tuple[Float64, Float64]:
         d, k = self.dimension, self.rank
         squares = more.of(d)
+        b = self.bias_mean  # the squares of the biases about it are those about 0, and
+        from_mean = weight * b * (b - 2 * average[-1])
         if self.prior == "normal-gamma":
             mean, precision = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more, weight)
             if self.biases:
                 shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
-                bias = rng.gamma(shape, 1 / (rate + (products[k:] + squares[k, k]) / 2))
-                mean, precision = np.append(mean, 0.0), np.append(precision, bias)
+                bias = rng.gamma(shape, 1 / (rate + (products[k:] + from_mean + squares[k, k]) / 2))
+                mean, precision = np.append(mean, self.bias_mean), np.append(precision, bias)
             return mean, precision
-        mean, precision = np.zeros(d), np.zeros((d, d))
+        mean, precision = self.origin, np.zeros((d, d))
         mean[:k], precision[:k, :k] = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more, weight)
         if self.biases:
             shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
-            precision[k, k] = rng.gamma(shape, 1 / (rate + (products[k, k] + squares[k, k]) / 2))
+            precision[k, k] = rng.gamma(shape, 1 / (rate + (products[k, k] + from_mean + squares[k, k]) / 2))
         return mean, precision

@@ -107,10 +107,11 @@ class FactorTarget:
         layout = Layout((*fields, *likelihood.fields, *means, *self.row_scales.fields), self.dimension)
         self.layout = layout
 
+        common: dict[str, Any] = {"dimension": self.dimension, "tamed": likelihood.of_counts}
+        common["origin"] = model.origin.astype(np.float32) if model.bias_mean else None
+
         def make(factor: Factor, **place: Any) -> ParameterBlock:
-            return ParameterBlock(
-                stream, ring.phases, self._prior, factor, dimension=self.dimension, frozen=factor in frozen, **place
-            )
+            return ParameterBlock(stream, ring.phases, self._prior, factor, frozen=factor in frozen, **common, **place)
 
         factors = LocalFactors(make, ratings, ring.blocks, layout, scratch, self.dimension)
         self.circulation = Circulation(ring, ratings, schedule, factors)

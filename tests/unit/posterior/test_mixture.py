@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from runs import Made, make_run
 from scipy.special import expit
-from scipy.stats import norm
+from scipy.stats import norm, poisson
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.foldin import FoldIn
@@ -20,9 +20,10 @@ LEVELS = np.arange(1, 6)
 USERS, ITEMS = np.int32([0, 4, 7]), np.int32([2, 5, 1])
 
 
-@pytest.fixture(scope="module", params=["ordinal-logit", "gaussian"])
+@pytest.fixture(scope="module", params=["ordinal-logit", "gaussian", "poisson"])
 def made(request, tmp_path_factory) -> Made:
-    return make_run(tmp_path_factory.mktemp("run"), stars=True, likelihood=request.param, noise="both")
+    noise = "shared" if request.param == "poisson" else "both"
+    return make_run(tmp_path_factory.mktemp("run"), stars=True, likelihood=request.param, noise=noise)
 
 
 def expected(made: Made, users: np.ndarray, items: np.ndarray) -> np.ndarray:
@@ -35,7 +36,9 @@ def expected(made: Made, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         k = run.config.rank
         eta = (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k] + h[:, k]
         scale = (draw.noise_scale["user"][users] * draw.noise_scale["item"][items])[:, None]
-        if draw.thresholds is None:
+        if run.config.law.of_counts:
+            up_to = poisson.cdf(np.arange(1.5, 5), np.exp(eta)[:, None])
+        elif draw.thresholds is None:
             up_to = norm.cdf((np.arange(1.5, 5) - run.mean - eta[:, None]) * np.sqrt(draw.tau * scale))
         else:
             up_to = expit(scale * (draw.thresholds - eta[:, None]))
@@ -53,6 +56,31 @@ def test_predictions_have_the_probabilities_of_the_mixture(made: Made) -> None:
         np.testing.assert_allclose(found["mean"], p @ LEVELS, rtol=1e-5)
         np.testing.assert_allclose(found["sd"] ** 2, p @ LEVELS**2 - (p @ LEVELS) ** 2, rtol=1e-3)
         np.testing.assert_array_equal(found["q95"], LEVELS[(np.cumsum(p, axis=1) < 0.95).sum(axis=1)])
+
+
+def test_counts_are_predicted_by_the_mixture_of_poisson_laws(made: Made) -> None:
+    """Mean, sd and quantiles of pairs that are known, and of a user who is not, whose row is drawn from its prior."""
+    run = made.open()
+    if not run.config.law.of_counts:
+        pytest.skip("of counts")
+    rng, counts = np.random.default_rng(0), np.arange(200)
+    users = np.append(USERS, -1).astype(np.int32)
+    items = np.append(ITEMS, 3).astype(np.int32)
+    p = np.zeros((len(users), len(counts)))
+    for number, weight in enumerate(run.draw_weights):
+        draw, k = run.draw(number), run.config.rank
+        prior = draw.unseen["user"]
+        w = np.concatenate([draw.theta["user"][USERS], rng.multivariate_normal(prior.mean, prior.covariance, 20_000)])
+        h = draw.theta["item"][np.append(ITEMS, np.full(20_000, 3))]
+        rate = np.exp((w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k] + h[:, k])
+        own = poisson.pmf(counts, rate[:, None])
+        p += weight * np.vstack([own[:3], own[3:].mean(axis=0)])
+    found, mean = Predictor(run, Options())(users, items), p @ counts
+    np.testing.assert_allclose(found.mean, mean, rtol=0.03)  # of 20,000 draws of the row
+    np.testing.assert_allclose(found.mean[:3], mean[:3], rtol=1e-5)
+    np.testing.assert_allclose(found.sd[:3], np.sqrt(p @ counts**2 - mean**2)[:3], rtol=1e-4)
+    for values, level in ((found.low, 0.05), (found.high, 0.95)):
+        np.testing.assert_array_equal(values, (np.cumsum(p, axis=1) < level).sum(axis=1))
 
 
 def test_items_are_ranked_by_what_is_asked_for(made: Made) -> None:

@@ -13,6 +13,7 @@ from mpi4py import MPI
 from support import csr, planted, sample
 
 from dsgmcmc.data.ratings import write_ratings
+from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.sources.ratings import RatingsSource
 
@@ -118,3 +119,14 @@ def test_warnings_say_what_does_not_suit_the_data(tmp_path: Path, caplog: pytest
             source.check(source.build(settings).resolved(), 1)
         assert expected in caplog.text
         assert bool(caplog.text) == bool(expected)
+
+
+@pytest.mark.parametrize(("value", "why"), [(-1.0, "rating of -1,"), (2.5, "rating of 2.5,"), (0.0, "all")])
+def test_ratings_that_are_no_counts_are_refused(tmp_path: Path, value: float, why: str) -> None:
+    """Negative ones, fractions, and nothing but zeros; so are settings that counts do not have."""
+    data = write(tmp_path / "r.h5", 9, 7, lambda x: np.append(x[1:] * 0, value) if value else x * 0)
+    with pytest.raises(InputError, match=why):
+        sampled(tmp_path / "run", data, likelihood="poisson")
+    for settings, said in (({"center": False}, "biases of poisson"), ({"noise": "both"}, "no noise")):
+        with pytest.raises(InputError, match=said):
+            sampled(tmp_path / "run", data, likelihood="poisson", **settings)

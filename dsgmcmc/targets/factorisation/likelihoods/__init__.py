@@ -4,11 +4,13 @@ from dsgmcmc.targets.factorisation.likelihoods.all_cells import AllCells
 from dsgmcmc.targets.factorisation.likelihoods.base import Law, Levels, Likelihood
 from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import OrdinalLogit, OrdinalProbit
+from dsgmcmc.targets.factorisation.likelihoods.poisson import Poisson
 
 LIKELIHOODS: dict[str, type[Law]] = {
     "gaussian": Gaussian,
     "ordinal-logit": OrdinalLogit,
     "ordinal-probit": OrdinalProbit,
+    "poisson": Poisson,
     "all-cells": AllCells,
 }
 

@@ -77,6 +77,8 @@ class Law(ABC):
     has_levels: ClassVar[bool] = False
     #: Whether there is noise, whose precision tau is sampled.
     has_noise: ClassVar[bool] = True
+    #: Whether ratings are counts: whole numbers from 0 on.
+    of_counts: ClassVar[bool] = False
     #: Whether ratings are clicks, all 1 whatever their values, and all other cells count as zeros.
     all_cells: ClassVar[bool] = False
     #: Settings of the run that suit this likelihood, where they are not those of all.
@@ -101,6 +103,16 @@ class Law(ABC):
             self.fields, self.drawn = self.noise_fields, ("weight",)
         #: Parameters of the law that are sampled besides, the same on all processes.
         self.replicated: tuple[Replicated, ...] = ()
+
+    @classmethod
+    def is_centred(cls) -> bool:
+        """Whether the training mean may be subtracted from ratings; else thresholds or biases have its place."""
+        return not (cls.has_levels or cls.of_counts)
+
+    @staticmethod
+    def bias_mean(mean: float) -> float:
+        """Prior mean of a bias, where the mean of the training ratings is not subtracted but there to be explained."""
+        return 0.0
 
     # ------------------------------------------------------------------ of training ratings
 
@@ -252,6 +264,11 @@ class Likelihood(Law):
     @abstractmethod
     def cdf(x: Array, mean: Array, variance: Array) -> Float64:
         """Probability of a rating of at most `x`."""
+
+    @classmethod
+    def below(cls, bound: Array, mean: Array, variance: Array) -> Float64:
+        """Probability of a rating below `bound`."""
+        return cls.cdf(bound, mean, variance)
 
     @staticmethod
     @abstractmethod
