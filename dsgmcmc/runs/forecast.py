@@ -58,7 +58,7 @@ class Sizes(Ratings):
     def __init__(self, users: int, items: int, ratings: int, test: int = 0) -> None:
         self.path = Path("none")
         self.n_rows, self.n_cols = max(users, items), min(users, items)
-        self.nnz, self.nnz_test, self.features = ratings, test, {}
+        self.nnz, self.nnz_test, self.features, self.times = ratings, test, {}, None
 
     def levels(self, most: int) -> Float64:
         """See `Ratings.levels`: half stars."""

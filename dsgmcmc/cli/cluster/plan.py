@@ -31,7 +31,7 @@ def plan(
     ratings: Annotated[str | None, typer.Option(metavar="N", help="Training ratings.")] = None,
     test: Annotated[str, typer.Option(metavar="N", help="Test ratings.")] = "0",
     rank: Annotated[int, typer.Option("--rank", "-K", help="Latent dimensions.")] = 32,
-    sampler: Annotated[str, typer.Option(help="Sampler.")] = "baoab",
+    sampler: Annotated[str | None, typer.Option(help="Sampler.", show_default="that of sample")] = None,
     noise: Annotated[str, typer.Option(help="shared, by-user, by-item or both.")] = "shared",
     grid: Annotated[int | None, typer.Option(help="Blocks a side.", show_default="the best")] = None,
     assign: Annotated[
@@ -79,7 +79,9 @@ def plan(
     if not 0 <= latency < 10:
         raise InputError(f"--latency {latency}: expected seconds, such as 2e-6")
     node = Node(cores, parse_bytes(memory), _some("--bandwidth", bandwidth), latency, overlap)
-    given: dict[str, Any] = {"sampler": {"name": sampler}, "rank": rank, "noise": noise, "iterations": "700sweeps"}
+    given: dict[str, Any] = {"rank": rank, "noise": noise, "iterations": "700sweeps"}
+    if sampler is not None:
+        given["sampler"] = {"name": sampler}
     asked = build(*Layers(given | ({"grid": grid} if grid else {}), None, assign or ()).read())
     known = read_machine(machine) if machine else builtin()
     each, chosen = choose(asked, sizes, known, node, nodes, processes)
