@@ -75,7 +75,7 @@ class MadeUp(Ratings):
         self._values = rng.integers(1, 6, size).astype(np.float32)
         self._indptr = {"train": shape.per_row * np.arange(shape.rows + 1), "test": np.zeros(shape.rows + 1, np.int64)}
         self._column_counts = np.bincount(self._columns.ravel(), minlength=shape.columns)
-        self.mean, self.transposed, self.features = 3.0, False, {}
+        self.mean, self.transposed, self.features, self.times = 3.0, False, {}, None
 
     def slab(self, part: Part, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """See `Ratings.slab`."""
