@@ -25,6 +25,7 @@ from typing import Any
 
 from startup import command, measure
 
+SMURFF, ITS = "SMURFF's end", "its end"
 HERE = Path(__file__).resolve().parent
 NOISE = {"shared": (), "both": ("--noise", "both")}
 RIVALS = "BAOAB / tau 1.6,BAOAB,BAOAB / own noise,smurff,myfm,libmf"
@@ -80,20 +81,18 @@ def sweeps(data: Path, label: str, repeats: int, number: int) -> dict[str, list[
 def rivals(data: Path, out: Path, repeats: int) -> dict[str, list[float]]:
     """Seconds of sampling to SMURFF's end, and each rival's to its own, `repeats` of each."""
     found: dict[str, list[float]] = {}
-    (out / "environment").mkdir(exist_ok=True)
     for turn in range(repeats):
         folder = out / f"rivals-{turn}"
-        folder.mkdir(parents=True)
-        (folder / "environment").symlink_to((out / "environment").resolve())  # installed once
         arguments = [data, "--out", folder, "--only", RIVALS, "--iterations", "100sweeps"]
+        arguments += ["--environment", out / "environment"]  # installed once
         subprocess.run([sys.executable, HERE / "rivals.py", *arguments], check=True)
         table = json.loads((folder / "rivals.json").read_text(encoding="utf-8"))
         for label, line in table.items():
             ours = label.startswith("BAOAB")
             reached = line["seconds_to_target"] if ours else line["seconds"]
-            name = f"to SMURFF's end, {label}" if ours else f"to its end, {label}: RMSE {line['rmse']:.4f}"
             if reached is not None:
-                found.setdefault(name, []).append(reached)
+                found.setdefault(f"to {SMURFF if ours else ITS}, {label}", []).append(reached)
+            found.setdefault(f"RMSE at its end, {label}", []).append(line["rmse"])
     return found
 
 
@@ -114,7 +113,9 @@ def main() -> None:
     (given.out / "answer.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     for name, values in found.items():
         aim = f"{AIMS[name]:6.2f}" if name in AIMS else "     -"
-        print(f"{name:48} {statistics.median(values):7.2f}  aim {aim}   ({min(values):.2f} to {max(values):.2f})")
+        digits = 4 if name.startswith("RMSE") else 2
+        middle, low, high = (f"{f(values):.{digits}f}" for f in (statistics.median, min, max))
+        print(f"{name:48} {middle:>7}  aim {aim}   ({low} to {high})")
 
 
 if __name__ == "__main__":
