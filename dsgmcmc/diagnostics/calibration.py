@@ -6,6 +6,7 @@ The predictive distribution of a test rating is over all draws of all chains, no
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ def calibration(run: Run) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``ratings`` (their number), ``crps``, ``pit`` (20 counts of the probability integral transform: flat if
-        calibrated), what `held_out_scores` has, ``by_activity`` and ``by_popularity`` (groups of users by their
+        What `held_out_scores` has, ``crps``, ``pit`` (20 counts of the probability integral transform: flat if
+        calibrated), ``by_activity`` and ``by_popularity`` (groups of users by their
         training ratings, of items by theirs: ``from, to, ratings, rmse, coverage_90``).
 
     Raises
@@ -39,9 +40,10 @@ def calibration(run: Run) -> dict[str, Any]:
     test, users, items = run.test, *run.test_pairs()
     law, levels = run.config.law, run.levels
     forecast = forecast_of(test, law, levels)
+    scored = held_out_scores([test], law, levels)
+    assert scored is not None
     return {
-        "ratings": len(test.rating),
-        **held_out_scores(test, law, levels),
+        **scored,
         "crps": forecast.crps(),
         "pit": forecast.pit(),
         "by_activity": _groups(forecast, test, run.counts("user")[users]),
@@ -49,24 +51,35 @@ def calibration(run: Run) -> dict[str, Any]:
     }
 
 
-def held_out_scores(test: TestPredictions, law: type[Law], levels: Float64 | None) -> dict[str, Any]:
-    """Score predictions of test ratings.
+def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Float64 | None) -> dict[str, Any] | None:
+    """Score predictions of test ratings, which come in parts.
 
     Returns
     -------
-    dict
-        ``rmse``, ``mae``, ``predictive_sd`` (mean sd of the expected rating), ``coverage`` (of central intervals, by
-        level); ``log_predictive_density``, or None where ratings are of levels;
-        ``log_probability`` of the ratings' levels, or None where they have none (`Forecast.log_probability`).
+    dict or None
+        ``ratings`` (their number), ``rmse``, ``mae``, ``predictive_sd`` (mean sd of the expected rating), ``coverage``
+        (of central intervals, by level); ``log_predictive_density``, or None where ratings are of levels;
+        ``log_probability`` of the ratings' levels, or None where they have none (`Forecast.log_probability`). None
+        without test ratings.
     """
-    forecast = forecast_of(test, law, levels)
+    rows, sizes = [], []
+    for test in parts:
+        forecast = forecast_of(test, law, levels)
+        logs = [np.nan if log is None else log for log in (forecast.log_density(), forecast.log_probability())]
+        errors = [scores.rmse(test.rating, test.mean) ** 2, scores.mae(test.rating, test.mean)]
+        rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *forecast.coverage().values()])
+        sizes.append(len(test.rating))
+    if not rows:
+        return None
+    mse, mae, sd, density, probability, *coverage = np.average(rows, axis=0, weights=sizes).tolist()
     return {
-        "rmse": scores.rmse(test.rating, test.mean),
-        "mae": scores.mae(test.rating, test.mean),
-        "predictive_sd": float(np.sqrt(test.variance).mean()),
-        "coverage": forecast.coverage(),
-        "log_predictive_density": forecast.log_density(),
-        "log_probability": forecast.log_probability(),
+        "ratings": sum(sizes),
+        "rmse": float(np.sqrt(mse)),
+        "mae": mae,
+        "predictive_sd": sd,
+        "coverage": dict(zip(scores.LEVELS, coverage, strict=True)),
+        "log_predictive_density": None if np.isnan(density) else density,
+        "log_probability": None if np.isnan(probability) else probability,
     }
 
 

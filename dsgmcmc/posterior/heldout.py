@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.types import Float64
+from dsgmcmc.types import Array, Float64
+
+PART = 20_000
+"""Test ratings that are scored at a time."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +65,38 @@ def test_predictions(run: RunDirectory) -> TestPredictions | None:
     return pooled(found)
 
 
+def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
+    """What `test_predictions` has, `PART` test ratings at a time at most: of hundreds of millions, too."""
+    found = posteriors(run)
+    for block in sorted({key.block for each in found for key in each.names() if key.object == "test"}):
+        fields = _fields(found)
+        read = [each.read_all(Key("test", "W", block, field) for field in fields) for each in found]
+        for start in range(0, len(read[0][0]), PART):
+            part = [[array[start : start + PART] for array in chain] for chain in read]
+            yield _pool(dict(zip(fields, zip(*part, strict=True), strict=True)))
+
+
 def pooled(posteriors: list[Snapshot]) -> TestPredictions:
     """Predictions of the test ratings, pooled over the posteriors of chains."""
+    return _pool(
+        {field: [snapshot.whole("test", "W", field) for snapshot in posteriors] for field in _fields(posteriors)}
+    )
 
-    def columns(name: str) -> Float64:
-        return np.array([snapshot.whole("test", "W", name) for snapshot in posteriors], np.float64)
 
-    means = columns("mean")
-    has_levels = any(key.object == "test" and key.field == "probability" for key in posteriors[0].names())
+def _fields(posteriors: list[Snapshot]) -> list[str]:
+    """What is kept of test ratings."""
+    kept = {key.field for key in posteriors[0].names() if key.object == "test"}
+    return [field.name for field in dataclasses.fields(TestPredictions) if field.name in kept]
+
+
+def _pool(chains: Mapping[str, Sequence[Array]]) -> TestPredictions:
+    """Pool each field over chains."""
+    columns = {field: np.array(arrays, np.float64) for field, arrays in chains.items()}
+    means = columns["mean"]
     return TestPredictions(
-        rating=posteriors[0].whole("test", "W", "rating").astype(np.float64),
+        rating=columns["rating"][0],
         mean=means.mean(axis=0),
-        variance=columns("variance").mean(axis=0) + means.var(axis=0),
-        noise_variance=columns("noise_variance").mean(axis=0),
-        probability=columns("probability").mean(axis=0) if has_levels else None,
+        variance=columns["variance"].mean(axis=0) + means.var(axis=0),
+        noise_variance=columns["noise_variance"].mean(axis=0),
+        probability=columns["probability"].mean(axis=0) if "probability" in columns else None,
     )

@@ -86,7 +86,7 @@ def write_summary(
         If it cannot be written.
     """
     everyone = np.array(comm.allgather([phases.seconds[name] for name in PHASES]))
-    rss = comm.allgather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    rss = comm.allgather(_peak_memory())
     sampling = comm.allgather(times.sampling)
     hosts = comm.allgather(platform.node())
     made, longest = comm.allreduce(times.iterations), max(sampling)
@@ -113,13 +113,18 @@ def write_summary(
             },
             "straggler": straggler([s - w for s, w in zip(sampling, waited, strict=True)], hosts, longest),
             "events": run.events(),
-            "peak_rss_bytes": rss,
+            "peak_rss_bytes": [_peak_memory(), *rss[1:]],  # this process has scored the test ratings since
             "versions": {**versions(), "mpi": mpi},
         }
         save_summary(run.summary_file, summary)
         print(_result(source, summary, run.path), flush=True)
 
     agree(comm, write if comm.rank == 0 else lambda: None, "writing the summary", WriteError)
+
+
+def _peak_memory() -> int:
+    """Bytes of this process, at most so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:

@@ -73,13 +73,13 @@ class Turns:
     def run(self) -> None:
         """Sample all chains to their end, or until they are stopped. Collective."""
         for batch in self._batches:
-            self._chains = []
             for number in batch:
                 self._attempt(partial(self._add, number))
             self._go_on()
             for chain in self._chains:
                 if chain.iteration:
                     self._attempt(chain.finish)
+            self._chains = []  # what comes next may have their memory
             if self.stopped:
                 return
 

@@ -22,7 +22,7 @@ from dsgmcmc.diagnostics.convergence import agreement
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.posterior.heldout import posteriors, test_predictions
+from dsgmcmc.posterior.heldout import posteriors, test_parts
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.plan import Costs, check_limits
@@ -201,8 +201,7 @@ class RatingsSource:
         -------
         dict
             ``tau`` (posterior mean; null where there is no noise), ``rank``, ``draws`` (of all chains), ``rmse_mean``,
-            ``mae_mean`` and the other scores of the test ratings' posterior predictions
-            (`dsgmcmc.diagnostics.calibration.held_out_scores`), ``test_ratings`` (their number), ``baselines``
+            ``mae_mean`` and the other scores of the ``test_ratings`` (`dsgmcmc.diagnostics.calibration`), ``baselines``
             (`dsgmcmc.diagnostics.baselines`) and ``agreement`` (of chains, `dsgmcmc.diagnostics.convergence`); the
             scores are null without test ratings, and of clicks, which have ``rankings`` instead
             (`dsgmcmc.diagnostics.clicks`).
@@ -210,22 +209,24 @@ class RatingsSource:
         taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
         common: dict[str, Any] = {"tau": tau, "rank": config.rank, "draws": sum(map(len, taus))}
-        test = test_predictions(run)
-        if test is None:
-            return {"rmse_mean": None, "mae_mean": None, **common}
+        nothing = {"rmse_mean": None, "mae_mean": None}
         if config.law.all_cells:
+            if not (clicks := sum(len(part.rating) for part in test_parts(run))):
+                return {**nothing, **common}
             opened = open_run(run.path)
             with open_ratings(self.path) as ratings:
                 common |= {"rankings": click_scores(opened, ratings), "agreement": agreement(opened)}
-            return {"rmse_mean": None, "mae_mean": None, "test_ratings": len(test.rating), **common}
+            return {**nothing, "test_ratings": clicks, **common}
         levels = run.read_settings()[1].get("levels")
-        found = held_out_scores(test, config.law, None if levels is None else np.array(levels, np.float64))
+        found = held_out_scores(test_parts(run), config.law, None if levels is None else np.array(levels, np.float64))
+        if found is None:
+            return {**nothing, **common}
         found["coverage"] = {str(level): share for level, share in found["coverage"].items()}
         return {
             "rmse_mean": found.pop("rmse"),
             "mae_mean": found.pop("mae"),
+            "test_ratings": found.pop("ratings"),
             **found,
-            "test_ratings": len(test.rating),
             "baselines": run.read_settings()[1].get("baselines"),
             "agreement": agreement(open_run(run.path)),
             **common,
