@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
-from dsgmcmc.targets.density import Density
+from dsgmcmc.targets.density import Density, check_attributes
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.targets.vector import VectorTarget, part_sizes
 from dsgmcmc.types import Float64, ScheduleName
+
+
+def check_fits(density: Density, kind: type[Sampler[Any]], config: SamplerConfig, name: str = "") -> None:
+    """Raise `InputError` if a density is not of the class that a sampler, or its gradient, is for."""
+    for what, needed in (
+        (f"sampler {name or kind.__name__} samples", kind.densities),
+        (f"sampler.gradient = {config.gradient!r} is of", kind.estimator(config).densities),
+    ):
+        if needed is not None and not isinstance(density, needed):
+            raise InputError(f"{what} a {needed.__name__}, which this {type(density).__name__} is not")
 
 
 def vector_target(
@@ -43,7 +55,14 @@ def vector_target(
         Order in which parts are visited.
     timers : Phases, optional
         Where time is counted.
+
+    Raises
+    ------
+    InputError
+        If what the density says of itself has other shapes than it is asked for, or the sampler is not for its class.
     """
+    check_attributes(density)
+    check_fits(density, type(sampler), sampler.config)
     order = Schedule(schedule, part_sizes(density.n_data, grid), seed, chain) if sampler.gradient.by_parts else None
     stream = Stream(seed, chain)
     return VectorTarget(

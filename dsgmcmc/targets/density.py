@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
 #: Some of the data: a slice, or their numbers.
@@ -70,6 +71,48 @@ def prior_energy(density: Density, theta: Float64) -> Float64:
     pull = offset @ precision if precision.ndim == 2 else offset * precision
     found: Float64 = 0.5 * (offset * pull).sum(axis=1)
     return found
+
+
+def check_attributes(density: Density) -> None:
+    """Raise `InputError` unless what a density says of itself has the shapes that are asked for."""
+    kind = type(density).__name__
+    for name in ("dimension", "n_data"):
+        found = getattr(density, name, None)
+        if not isinstance(found, int | np.integer) or found < 1:
+            raise InputError(f"{kind}.{name} must be a positive integer: found {found!r}")
+    D = density.dimension
+    for name, shapes in (("curvature", [(D,)]), ("prior_mean", [(D,)]), ("prior_precision", [(D,), (D, D)])):
+        found = getattr(density, name, None)
+        wanted = " or ".join(map(str, shapes))
+        if not isinstance(found, np.ndarray) or found.shape not in shapes or found.dtype.kind not in "fiu":
+            said = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else repr(found)[:80]
+            raise InputError(f"{kind}.{name} must be an array of numbers, {wanted}: found {said}")
+        if not np.isfinite(found).all():
+            raise InputError(f"{kind}.{name} must be finite: found {found}")
+
+
+def check_energy(density: Density, points: Float64) -> None:
+    """Raise `InputError` if an energy at one of these points (m, D) is no number, or NaN at all of them."""
+    kind = type(density).__name__
+    for point in points:
+        found = np.asarray(density.energy(point[None]))
+        if found.shape not in ((1,), ()):
+            raise InputError(
+                f"{kind}.energy must be (n,) for theta (n, D): found {found.shape} for {point[None].shape}"
+            )
+        if not np.isnan(found).all():
+            return
+    raise InputError(f"{kind}.energy is NaN at {len(points)} points as chains start from, such as {points[0]}")
+
+
+def check_gradient(density: Density, theta: Float64, found: Any) -> None:
+    """Raise `InputError` if what was found as the gradient of `energy` at theta (n, D) has another shape.
+
+    For one row (D,) will do, too.
+    """
+    if np.shape(found) != theta.shape and not (len(theta) == 1 and np.shape(found) == theta.shape[1:]):
+        kind = type(density).__name__
+        raise InputError(f"{kind}.gradient must have the shape of theta, {theta.shape}: found {np.shape(found)}")
 
 
 def fingerprint(density: Density) -> str:

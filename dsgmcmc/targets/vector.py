@@ -20,7 +20,7 @@ from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy
 from dsgmcmc.targets.base import Draw, Information, Recorder
-from dsgmcmc.targets.density import ALL, Data, Density, prior_energy
+from dsgmcmc.targets.density import ALL, Data, Density, check_gradient, prior_energy
 from dsgmcmc.targets.information import curvature_bound
 from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream
 from dsgmcmc.types import Array, Factor, Float64
@@ -56,7 +56,9 @@ class VectorCell:
         target, block = self._target, self._target.block
         data, probability = target.part_of(target.stream.iteration)
         block.begin_gradient(position, out, prior)
-        block[out][:] += target.density.gradient(block[position], data) / probability
+        gradient = target.density.gradient(block[position], data)
+        check_gradient(target.density, block[position], gradient)
+        block[out][:] += gradient / probability
 
 
 class VectorTarget:
@@ -94,14 +96,16 @@ class VectorTarget:
         self.density, self.schedule, self.stream, self.subchain = density, schedule, stream, 0
         self.n_data = density.n_data
         self.sweep_length = schedule.grid if schedule else 1
-        self.curvature_bound = float(np.max(density.curvature))
+        self.curvature = np.asarray(density.curvature, np.float64)
+        self.curvature_bound, self.metric_follows = float(np.max(self.curvature)), False
+        prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
         self.layout = Layout((*fields, *(StateField(name) for name in scratch)), density.dimension)
         self._kept = tuple(field.name for field in fields)
         buffer = np.zeros(rows * self.layout.width)
         self.block = ParameterBlock(
             stream=stream,
             timers=timers or Phases(),
-            prior=lambda block: RowPrior(density.prior_mean, density.prior_precision),
+            prior=lambda block: prior,
             factor=Factor.W,
             index=0,
             start=0,
@@ -140,7 +144,9 @@ class VectorTarget:
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
         """See `Target.full_gradient`."""
-        self.block[out][:] = self.density.gradient(self.block[position])
+        gradient = self.density.gradient(self.block[position])
+        check_gradient(self.density, self.block[position], gradient)
+        self.block[out][:] = gradient
 
     def all_data_seen(self) -> None:
         """See `Target.all_data_seen`."""
@@ -149,12 +155,16 @@ class VectorTarget:
         """See `Target.conditionals`: refused, because a density is asked for gradients alone."""
         raise InputError(NOT_CONDITIONAL)
 
+    def own_scale(self, block: ParameterBlock) -> None:
+        """See `Target.own_scale`: data have none."""
+
     def information(self, position: str, bound: bool = True) -> Information:
         """See `Target.information`: the curvature that the density gives."""
-        block, precision = self.block, self.density.prior_precision
+        block = self.block
+        precision = block.prior(block).precision
         n = block.counts.astype(block.dtype)
         metric = {
-            "c": self.density.curvature / self.n_data,
+            "c": self.curvature / self.n_data,
             "lambda_": np.diag(precision).copy() if precision.ndim == 2 else precision,
         }
         l_i = curvature_bound(block, n, n, tau=1.0, **metric)
@@ -169,11 +179,11 @@ class VectorTarget:
         result: Shapes,
     ) -> dict[str, Float64]:
         """See `Target.second_moments`: the curvature that the density gives, which is a diagonal."""
-        return unpack(pack(finish({Factor.W: np.diag(self.density.curvature / self.n_data)}), result), result)
+        return unpack(pack(finish({Factor.W: np.diag(self.curvature / self.n_data)}), result), result)
 
     def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
         """See `Target.own_squares`: the curvature that the density gives."""
-        self.block[out][:] = self.density.curvature @ axes[Factor.W] ** 2
+        self.block[out][:] = self.curvature @ axes[Factor.W] ** 2
 
     def sum(
         self,

@@ -21,11 +21,11 @@ from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.rehearsal import few_data
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.sample import vector_target
+from dsgmcmc.samplers.sample import check_fits, vector_target
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.density import Density, fingerprint
+from dsgmcmc.targets.density import Density, check_attributes, check_energy, check_gradient, fingerprint
 from dsgmcmc.targets.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.types import Comm
 
@@ -65,20 +65,26 @@ class DensitySource:
         """See `Source.check`."""
         if config.sampler.kind.draws_conditionals:
             raise InputError(NOT_CONDITIONAL)
-        kind, gradient = config.sampler.kind, config.sampler.config.gradient
-        for what, needed in (
-            (f"sampler {config.sampler.name} samples", kind.densities),
-            (f"sampler.gradient = {gradient!r} is of", kind.estimator(config.sampler.config).densities),
-        ):
-            if needed is not None and not isinstance(self.density, needed):
-                raise InputError(f"{what} a {needed.__name__}, which {self.name} is not")
+        check_fits(self.density, config.sampler.kind, config.sampler.config, config.sampler.name)
         if processes > 1:
             raise InputError(
                 f"{processes} processes cannot share a chain of a density: start at most {config.chains}, or ask for "
                 "more chains"
             )
+        check_attributes(self.density)
         if config.sweep_length > self.density.n_data:
             raise InputError(f"grid {config.grid}: {self.density.n_data} data cannot be cut into so many parts")
+        self._try(config)
+
+    def _try(self, config: ResolvedChain) -> None:
+        """Ask for an energy and a gradient, so that a slip of the density shows before anything is written."""
+        points = config.initial_sd * np.random.default_rng(0).standard_normal((8, self.density.dimension))
+        estimator = config.sampler.kind.estimator(config.sampler.config)
+        with np.errstate(all="ignore"):
+            check_energy(self.density, points)
+            if config.sampler.kind.gradients != ("none",) and estimator.densities is None:
+                part = (slice(0, None, config.grid),) if estimator.by_parts else ()
+                check_gradient(self.density, points[:1], self.density.gradient(points[:1], *part))
 
     def prepare(self, run: RunDirectory, config: ResolvedChain, comm: Comm) -> dict[str, Any]:
         """See `Source.prepare`."""

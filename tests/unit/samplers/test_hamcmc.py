@@ -18,6 +18,7 @@ from support import factor_target, metrics, sample, write_planted
 from dsgmcmc.config.layers import build
 from dsgmcmc.diagnostics.convergence import diagnose, split_subchains
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.sample import sample as sample_vector
@@ -187,7 +188,7 @@ def applied(target: VectorTarget, sampler: HAMCMC, iteration: int) -> tuple[np.n
     products = {name: value.copy() for name, value in sampler.products.arrays().items()}
     moves = []
     target.begin(iteration)
-    prior, density.prior_precision = density.prior_precision, np.zeros(D)
+    prior, target.block.prior = target.block.prior, lambda block: RowPrior(density.prior_mean, np.zeros(D))
     for forced in [np.zeros(D), *np.eye(D)]:
         density.forced = forced
         before = target.block[here].copy()
@@ -196,7 +197,7 @@ def applied(target: VectorTarget, sampler: HAMCMC, iteration: int) -> tuple[np.n
         np.testing.assert_allclose(moves[-1], (target.block[here] - before)[0], rtol=0, atol=1e-12)
         target.block.buffer[:] = buffer
         sampler.products.take({name: value.copy() for name, value in products.items()})
-    density.forced, density.prior_precision = None, prior
+    density.forced, target.block.prior = None, prior
     eps = sampler.config.step_size
     return -(np.array(moves[1:]) - moves[0]).T / eps, moves[0]
 

@@ -11,7 +11,10 @@ from densities import D, Logistic, N
 from mpi4py import MPI
 from support import OF_ANY_TARGET
 
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.config.layers import build_chain
+from dsgmcmc.errors import InputError
+from dsgmcmc.runs.sources.density import DensitySource
+from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
@@ -289,3 +292,62 @@ def test_chains_differ() -> None:
     assert (targets[0].block["theta"] != targets[1].block["theta"]).all()
     orders = [[target.schedule.part(iteration) for iteration in range(3 * PARTS)] for target in targets]
     assert orders[0] != orders[1]
+
+
+class Slip(Logistic):
+    """A density with one thing wrong."""
+
+    def __init__(self, **wrong: Any) -> None:
+        super().__init__()
+        vars(self).update(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"dimension": 0}, r"Slip.dimension must be a positive integer: found 0"),
+        ({"n_data": 10.0}, r"Slip.n_data .* found 10.0"),
+        ({"prior_mean": 0.0}, r"prior_mean must be an array of numbers, \(3,\): found 0.0"),
+        ({"prior_precision": np.ones((2, 2))}, r"prior_precision .* \(3,\) or \(3, 3\): found float64 \(2, 2\)"),
+        ({"curvature": np.full(D, np.nan)}, r"curvature must be finite"),
+        (
+            {"gradient": lambda theta, data=ALL: theta[0]},
+            r"Slip.gradient must have the .* \(4, 3\): .* \(3,\)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("gradient", ["part", "full"])
+def test_slips_of_a_density_are_named(wrong: dict[str, Any], said: str, gradient: str) -> None:
+    """A shape that NumPy would broadcast samples another law without a word; others fail deep inside a kernel."""
+    with pytest.raises(InputError, match=said):
+        next(sample(target_of(Slip(**wrong), gradient), SGLD(SGLDConfig(gradient=gradient), 0), 1))
+
+
+@pytest.mark.parametrize("name", ["gsgrhmc", "adjusted_sgld", "smh2"])
+def test_a_sampler_of_other_densities_says_so(name: str) -> None:
+    """In memory as in a run; it was an attribute that the density has not."""
+    kind = OF_DENSITIES[name]
+    with pytest.raises(InputError, match=f"sampler {kind.__name__} samples a .*, which this Logistic is not"):
+        vector_target(Logistic(), kind(kind.Config(), 0))
+
+
+def test_arrays_of_any_numbers_will_do() -> None:
+    """Float32 curvature and integer priors are taken as what they are: kernels know float64 alone."""
+    plain, other = Logistic(), Slip(prior_precision=np.arange(1, D + 1), prior_mean=np.full(D, 0.5, np.float32))
+    states = [next(sample(target_of(density), SGLD(SGLDConfig(), 0), 1)).copy() for density in (plain, other)]
+    np.testing.assert_array_equal(*states)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"energy": lambda theta, data=ALL: np.ones((1, N))}, r"Slip.energy must be \(n,\) for .* found \(1, 53\)"),
+        ({"energy": lambda theta, data=ALL: np.full(1, np.nan)}, r"Slip.energy is NaN at 8 points"),
+        ({"gradient": lambda theta, data=ALL: np.ones((1, D + 1))}, r"Slip.gradient .* \(1, 3\): found \(1, 4\)"),
+    ],
+)
+def test_a_run_says_so_before_it_writes(wrong: dict[str, Any], said: str) -> None:
+    """A slip of the user is a line on the screen, not a traceback from inside the first iteration."""
+    config = build_chain({"sampler": {"name": "sgld"}, "grid": 1}).resolved()
+    with pytest.raises(InputError, match=said):
+        DensitySource(Slip(**wrong)).check(config, 1)
