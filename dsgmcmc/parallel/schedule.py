@@ -32,7 +32,9 @@ class Schedule:
         self.name = name
         self.grid = len(part_sizes)
         self._cumulative = np.cumsum(np.asarray(part_sizes, dtype=np.int64))
-        self._key = (seed, chain)
+        self._chain = chain
+        self._generator = np.random.Philox(key=[seed, Purpose.SCHEDULE])
+        self._state = self._generator.state  # nothing drawn yet; to make a generator takes eight times as long
         self._order: tuple[int, Int64] = (-1, np.zeros(0, np.int64))
         total = int(self._cumulative[-1])
         uniform = np.full(self.grid, 1.0 / self.grid)
@@ -55,6 +57,6 @@ class Schedule:
 
     def _raw(self, index: int, count: int) -> npt.NDArray[np.uint64]:
         """`count` raw 64-bit numbers that belong to `index`; NumPy promises the stream of `Philox`."""
-        seed, chain = self._key
-        generator = np.random.Philox(key=[seed, Purpose.SCHEDULE], counter=[0, 0, index, chain])
-        return generator.random_raw(count)
+        self._state["state"]["counter"][:] = 0, 0, index, self._chain
+        self._generator.state = self._state
+        return self._generator.random_raw(count)
