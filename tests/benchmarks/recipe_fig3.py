@@ -1,6 +1,7 @@
 """Figure 3 of [Ma 2015]: latent Dirichlet allocation, perplexity against documents seen, on planted topics and Reuters.
 
     python tests/benchmarks/recipe_fig3.py --out docs/figures    # 3 minutes of one core; --quick: seconds
+    python tests/benchmarks/recipe_fig3.py --grid                # steps and seeds of the two in a metric: 2 minutes
 
 Planted: 20 topics ~ Dirichlet(.05) over 1,000 words, 10,000 documents of 90 words with proportions ~ Dirichlet(.1).
 Perplexity is of every tenth word of 500 other documents given their other words, of single states; "of the mean" is of
@@ -33,6 +34,8 @@ STEPS = {
     "SGRLD": ("gsgrld", (1e-3, 3e-3, 1e-2, 3e-2)),
     "gSGRHMC": ("gsgrhmc", (3e-3, 1e-2, 3e-2, 1e-1)),
 }
+#: Steps of the two in a metric, of which three seeds are compared at equal effort.
+GRID = {"gsgrld": (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2), "gsgrhmc": (1e-2, 2e-2, 3e-2, 4e-2, 6e-2)}
 LOOKS = (1, 2, 5, 10, 20, 40, 100, 200, 400, 600, 800, 1000)
 
 
@@ -77,10 +80,10 @@ def make(name, eps, grid):
     return kind(kind.Config(**section), 0)
 
 
-def run(density, unseen, name, eps, grid, iterations):
+def run(density, unseen, name, eps, grid, iterations, seed=0, looks=40):
     """Perplexity by iteration, that of the mean of the last half, the last state, and seconds an iteration."""
     sampler = make(name, eps, grid)
-    target = vector_target(density, sampler, grid=grid)
+    target = vector_target(density, sampler, grid=grid, seed=seed)
     sampler.start(target, 1.0)
     found, mean, number, seconds = {}, 0.0, 0, 0.0
     for iteration in range(1, iterations + 1):
@@ -88,7 +91,10 @@ def run(density, unseen, name, eps, grid, iterations):
         with np.errstate(all="ignore"):
             sampler.advance(target, iteration - 1, 1)
         seconds += process_time() - begin
-        theta, late = target.block["theta"], iteration > iterations // 2 and iteration % max(1, iterations // 40) == 0
+        theta, late = (
+            target.block["theta"],
+            iteration > iterations // 2 and iteration % max(1, iterations // looks) == 0,
+        )
         if iteration in LOOKS or late or iteration == iterations:
             if not np.isfinite(theta).all() or np.abs(theta).max() > 1e12:
                 return {iterations: np.inf}, np.inf, theta, seconds / iteration
@@ -131,13 +137,33 @@ def compare(density, unseen, batch, passes, pilot=1, beta=None):
     return curves
 
 
-def planted_topics(quick):
-    """First part."""
+def planted_documents(quick):
+    """Topics, their density and documents that it has not seen."""
     size = (1000, 100, 5, 200) if quick else (10_000, 500, 20, 1000)
     documents, others, topics, words = size
     beta, seen, new = planted(np.random.default_rng(0), documents, others, topics, words, 90)
-    density, unseen = LatentDirichlet(seen, words, topics, alpha=0.1, beta0=0.05), Unseen(new)
-    print(f"\n{documents:,} planted documents\n")
+    return beta, LatentDirichlet(seen, words, topics, alpha=0.1, beta0=0.05), Unseen(new)
+
+
+def at_equal_effort(quick):
+    """Table of the grid of steps: perplexity of the last state and of the mean, and topics found, by seed."""
+    beta, density, unseen = planted_documents(quick)
+    grid, passes = max(1, density.n_data // 50), 2 if quick else 5
+    print("| sampler | eps | seed | last state | mean | topics within .2 |\n|---|---|---|---|---|---|")
+    for name, steps in GRID.items():
+        for eps in steps:
+            for seed in range(1 if quick else 3):
+                curve, of_mean, theta, _ = run(density, unseen, name, eps, grid, passes * grid, seed, 20)
+                last = curve[passes * grid]
+                near = (matched(density.topics(theta)[0], beta) < 0.2).sum() if np.isfinite(last) else 0
+                print(f"| {name} | {eps:g} | {seed} | {last:.1f} | {of_mean:.1f} | {near} |", flush=True)
+
+
+def planted_topics(quick):
+    """First part."""
+    beta, density, unseen = planted_documents(quick)
+    words = density.n_words
+    print(f"\n{density.n_data:,} planted documents\n")
     truth = unseen.perplexity(unseen.predictive(density, beta.reshape(1, -1)))
     frequency = np.bincount(density.words, minlength=words) + 0.05
     one = unseen.perplexity((frequency / frequency.sum())[np.concatenate(unseen.asked)])
@@ -174,9 +200,13 @@ def main():
     """Print the tables, and draw them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a small form of it, to see that it runs")
+    parser.add_argument("--grid", action="store_true", help="steps and seeds of the two in a metric, and no more")
     parser.add_argument("--only", choices=("planted", "reuters"), help="one of the two")
     parser.add_argument("--out", type=Path, help="folder for recipe_fig3.png")
     options = parser.parse_args()
+    if options.grid:
+        at_equal_effort(options.quick)
+        return
     begin = process_time()
     kinds = {"planted": planted_topics, "reuters": reuters}
     parts = {name: kinds[name](options.quick) for name in kinds if options.only in (None, name)}
