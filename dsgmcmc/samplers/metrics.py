@@ -8,7 +8,10 @@ at one pace, and one step size serves all data. A metric completes a sampler's f
 
 On a factorisation nothing is left out where P depends on the state: that of a row of W is made from H, n_i, tau and
 lambda, that of a row of H from W, so that Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero where both
-move at once. What remains is that P is that of its last refresh.
+move at once. What is averaged over the other factor may be that of the last refresh. What is drawn may not: tau, lambda
+and a row's noise scale of an older sweep were drawn given an older theta, so that P depends on theta by way of them,
+whereas those of now are given to the update. A metric that kept them made posteriors too narrow, at any step
+(docs/baoab.md).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from dsgmcmc.kernels.products import add_rotated
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.information import curvature_bound, own_curvature, per_scale
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
-from dsgmcmc.types import Factor, Float64
+from dsgmcmc.types import Array, Factor, Float64
 
 #: Field of the momenta of samplers that have them; a metric whose coordinates turn turns them along.
 MOMENTUM = "r"
@@ -68,11 +71,15 @@ class Metric(Replicated, ABC):
         """Take it from the current state, if it is its turn: once in `every` iterations. Collective."""
         if iteration % every == 0:
             turn = iteration // every
-            self.take_from(target, turn < SETTLED or turn % BOUND_EVERY == 0)
+            settled = turn >= SETTLED
+            self.take_from(target, not settled or turn % BOUND_EVERY == 0, settled=settled)
 
     @abstractmethod
-    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
-        """Take it from the state in a field, with `bound` also the l_i where they cost a tour. Collective."""
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
+        """Take it from the state in a field, with `bound` also the l_i where they cost a tour. Collective.
+
+        Once the chain has `settled`, what need not follow the state may stay.
+        """
 
     @abstractmethod
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
@@ -101,7 +108,7 @@ class Identity(Metric):
     saved_as: ClassVar[dict[str, str]] = {}
     source: ClassVar[str] = "step = unit\n"
 
-    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
         """See `Metric.take_from`: nothing changes."""
 
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
@@ -114,9 +121,13 @@ class Fisher(Metric):
     """Diagonal of the Fisher information of a row given the other factor, on the average.
 
     P_ik = tau n_i c_k + s_i lambda_k: n_i ratings, c_k the mean square over the ratings of what multiplies theta_ik (1
-    for the bias), lambda_k the prior's precision; all of the last refresh. s_i, the scale of the row's prior, is that
-    of now: an older one was drawn given an older theta_i, and the step may not depend on it. h_i = h / sqrt(l_i), where
-    l_i bounds the curvature that the factors give each other: `dsgmcmc.targets.information.curvature_bound`.
+    for the bias), lambda_k the prior's precision, s_i the scale of the row's prior. h_i = h / sqrt(l_i), where l_i
+    bounds the curvature that the factors give each other: `dsgmcmc.targets.information.curvature_bound`.
+
+    c_k, and what others say in n_i, are of the last refresh; s_i is of now. Where the target's metric follows
+    (`dsgmcmc.targets.base.Target.metric_follows`) so are tau, lambda_k and the row's own noise scale; n_i is kept less
+    that scale, lambda_k less the prior's precision. Once the chain has settled h_i does not rise there, for l_i is made
+    of all that was drawn.
 
     In the formula n is n_i / s_i and h is h_i / sqrt(s_i), which makes the same step of P_ik / s_i in place of P_ik.
     """
@@ -142,23 +153,39 @@ p = information / precision
     lambda_: dict[Factor, Float64] = field(default_factory=dict)
     tau: Float64 = field(default_factory=lambda: np.ones(1))
 
-    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
         """See `Metric.take_from`."""
         found = target.information(position, bound)
-        self.c, self.lambda_, self.tau = found.c, found.lambda_, np.array([found.tau])
+        self.c, self.lambda_, self.tau = found.c, dict(found.lambda_), np.array([found.tau])
         for block in target.blocks():
             block.row("n")[:] = found.n[block]
-            if found.bound is not None:
-                block.row("h")[:] = 1 / np.sqrt(found.bound[block])
+            h_i = None if found.bound is None else 1 / np.sqrt(found.bound[block])
+            if target.metric_follows:
+                self.lambda_[block.factor] = found.lambda_[block.factor] - _diagonal(block)
+                if (own := target.own_scale(block)) is not None:
+                    block.row("n")[:] /= own
+                if settled and h_i is not None:
+                    h_i = np.minimum(h_i, block.row("h"))
+            if h_i is not None:
+                block.row("h")[:] = h_i
+
+    def now(self, target: Target, block: ParameterBlock) -> tuple[float, Float64, Array]:
+        """Tau, lambda (D,) and n (n,) of an update."""
+        tau, lambda_, n = float(self.tau[0]), self.lambda_[block.factor], block.row("n")
+        if not target.metric_follows:
+            return tau, lambda_, n
+        own = target.own_scale(block)
+        return target.noise_precision, lambda_ + _diagonal(block), n if own is None else n * own
 
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
         """See `Metric.of`."""
+        tau, lambda_, n = self.now(target, block)
         scale, h_i = block.prior(block).scale, block.row("h") * block.dtype.type(h)
         return {
-            "metric_tau": float(self.tau[0]),
+            "metric_tau": tau,
             "c": self.c[block.factor].astype(block.dtype),
-            "lambda_": self.lambda_[block.factor].astype(block.dtype),
-            "n": per_scale(block.row("n"), scale),
+            "lambda_": lambda_.astype(block.dtype),
+            "n": per_scale(n, scale),
             "h": h_i if scale is None else h_i / np.sqrt(scale),
         }
 
@@ -185,7 +212,7 @@ class Kronecker(Fisher):
     vectors: dict[Factor, Float64] = field(default_factory=dict)  # V
     axes: dict[Factor, Float64] = field(default_factory=dict)  # L^T V
 
-    def take_from(self, target: Target, bound: bool = True, position: str = "theta") -> None:
+    def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
         """See `Metric.take_from`."""
         found = target.information(position, bound=False)
         precision = found.common
@@ -209,6 +236,10 @@ class Kronecker(Fisher):
                 block.row("h")[:] = 1 / np.sqrt(np.maximum(l_i, own))
             if MOMENTUM in block.arrays:
                 add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)
+
+    def now(self, target: Target, block: ParameterBlock) -> tuple[float, Float64, Array]:
+        """See `Fisher.now`: of the last refresh, as the axes are."""
+        return float(self.tau[0]), self.lambda_[block.factor], block.row("n")
 
     def _solve(self, precision: dict[Factor, Float64], moments: dict[Factor, Float64]) -> dict[str, Float64]:
         """Eigenproblems of both factors, and the rotation of momenta to their coordinates; runs at the root."""
@@ -241,6 +272,12 @@ class Kronecker(Fisher):
             block.update(GRADIENT, out="turned")
             add_rotated(block["turned"], block["turned"], self.vectors[block.factor], keep=0.0)
             block.gradient = TURNED
+
+
+def _diagonal(block: ParameterBlock) -> Array:
+    """Diagonal of the precision of a block's prior, (D,)."""
+    precision = block.prior(block).precision
+    return np.diag(precision) if precision.ndim == 2 else precision
 
 
 METRICS: dict[str, type[Metric]] = {"identity": Identity, "fisher": Fisher, "kronecker": Kronecker}

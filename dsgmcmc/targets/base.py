@@ -86,6 +86,8 @@ class Target(Protocol):
     curvature_bound : float
         Largest number of data of any row in one iteration, as often as it stands for the whole: the energy's
         curvature in units of tau times the mean square of what multiplies a parameter.
+    metric_follows : bool
+        Whether a metric has what is drawn as it is now, and not as it was when it was refreshed.
     """
 
     stream: Stream
@@ -93,6 +95,7 @@ class Target(Protocol):
     sweep_length: int
     n_data: int
     curvature_bound: float
+    metric_follows: bool
 
     @property
     def renews_data(self) -> bool:
@@ -101,6 +104,9 @@ class Target(Protocol):
     @property
     def noise_precision(self) -> float:
         """Tau as it is now; 1 where there is none."""
+
+    def own_scale(self, block: ParameterBlock) -> Array | None:
+        """Noise scales of a block's rows as they are now, (n,); None where they have none."""
 
     def begin(self, iteration: int) -> None:
         """Begin an iteration."""

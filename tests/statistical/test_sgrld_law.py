@@ -45,7 +45,8 @@ class Products:
     """
 
     x, noise_precision = 1.0, 4.0
-    subchain, sweep_length, n_data, curvature_bound, renews_data = 0, 1, 1, 1.0, False
+    subchain, sweep_length, n_data, curvature_bound = 0, 1, 1, 1.0
+    renews_data = metric_follows = False
 
     def __init__(self, sampler: Sampler[Any], pairs: int) -> None:
         self.stream = Stream(1, 0)

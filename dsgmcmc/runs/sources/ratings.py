@@ -38,8 +38,7 @@ from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
 from dsgmcmc.targets.factorisation.likelihoods import Levels
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
-from dsgmcmc.targets.factorisation.noise import heteroscedastic_factors
-from dsgmcmc.targets.factorisation.priors import PriorMean
+from dsgmcmc.targets.factorisation.noise import NOISE_EVERY, heteroscedastic_factors
 from dsgmcmc.targets.factorisation.priors.base import chosen_factors
 from dsgmcmc.targets.factorisation.priors.design import Design
 from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, check_features, featured_factors
@@ -290,6 +289,8 @@ def make_factorisation(
     """
     factors = heteroscedastic_factors(config.noise, transposed)
     few = config.law.has_levels and ratings.n_data < FEW_LEVELS
+    by_parts = sampler.gradient.by_parts
+    exact = config.model_version > 2 and not by_parts
     model = HyperparameterModel(
         rank=config.rank,
         biases=config.biases,
@@ -299,27 +300,24 @@ def make_factorisation(
         heteroscedastic=factors if config.law.has_noise else (),
         first=config.hyper_start,
         every=config.hyper_every,
+        noise_every=NOISE_EVERY if exact else 1,
         scale=ratings.scale,
         standardised=config.standardise or config.law.all_cells or config.law.of_counts or few,
         width=LINK_WIDTH if config.law.has_levels or config.law.of_counts else 1.0,
         bias_mean=bias_mean,
         nu_given_scales=config.model_version == 1,
     )
-    by_parts = sampler.gradient.by_parts
     shifted = chosen_factors(config.implicit_features, transposed)
-    prior_means: list[PriorMean] = []
-    if shifted:
-        prior_means.append(ImplicitFeatures(shifted, config.dimension, config.prior_precision))
-    if ratings.features:
-        designs = {factor: Design(blocks, ring) for factor, blocks in ratings.features.items()}
-        prior_means.append(FeatureEffects(designs, config.dimension))
+    implicit = [ImplicitFeatures(shifted, config.dimension, config.prior_precision)] if shifted else []
+    designs = {factor: Design(blocks, ring) for factor, blocks in ratings.features.items()}
+    effects = [FeatureEffects(designs, config.dimension)] if designs else []
     return FactorTarget(
         ring,
         ratings,
         Schedule(config.schedule, ratings.part_sizes.tolist(), config.seed, chain) if by_parts else None,
         model,
         config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight),
-        prior_means,
+        [*implicit, *effects],
         scaled=chosen_factors(config.row_scales, transposed),
         time=TimeEffects(groups, ratings, ring) if groups else None,
         fields=sampler.kept,
@@ -327,4 +325,5 @@ def make_factorisation(
         positions=sampler.positions,
         stream=Stream(config.seed, chain),
         curvature_by_row=config.model_version > 1 or bool(shifted),
+        metric_follows=exact,
     )

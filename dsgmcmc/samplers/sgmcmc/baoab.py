@@ -66,7 +66,7 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     Config = BAOABConfig
     gradients = ("full",)
-    defaults: ClassVar[dict[str, Any]] = {"prior_precision": 50.0, "initial_sd": 0.14, "hyper_start": 15}
+    defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
 
     @classmethod
     def suited(cls, config: BAOABConfig, n_data: int) -> BAOABConfig:

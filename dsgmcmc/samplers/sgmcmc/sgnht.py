@@ -95,7 +95,7 @@ class SGNHT(Sampler[SGNHTConfig]):
     gradients = ("part", "control-variate")
     draws_data = True
     defaults: ClassVar[dict[str, Any]] = {
-        "prior_precision": 50.0,
+        "prior_precision": 10.0,
         "initial_sd": 0.14,
         "hyper_start": 15,
         "schedule": "random",

@@ -56,7 +56,7 @@ class SGRLD(Sampler[SGRLDConfig]):
     Config = SGRLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-    defaults: ClassVar[dict[str, Any]] = {"prior_precision": 50.0, "initial_sd": 0.14, "hyper_start": 15}
+    defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
 
     def __init__(self, config: SGRLDConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)

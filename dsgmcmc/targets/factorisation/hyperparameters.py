@@ -117,6 +117,8 @@ class HyperparameterModel:
         Factors whose rows have noise of their own (`dsgmcmc.targets.factorisation.noise`).
     first, every : int
         Sweeps before the first draw, and between draws.
+    noise_every : int
+        Sweeps between draws of noise scales; if more than one, the gradient is then to be taken again.
     scale : float
         What ratings were divided by.
     standardised : bool
@@ -137,6 +139,7 @@ class HyperparameterModel:
     heteroscedastic: tuple[Factor, ...] = ()
     first: int = 1
     every: int = 1
+    noise_every: int = 1
     scale: float = 1.0
     standardised: bool = False
     width: float = 1.0
@@ -175,6 +178,11 @@ class HyperparameterModel:
     def is_turn(self, sweeps: int) -> bool:
         """Whether the parameters are drawn after so many sweeps."""
         return sweeps >= self.first and sweeps % self.every == 0
+
+    def is_turn_of_noise(self, sweeps: int) -> bool:
+        """Whether noise scales are drawn after so many sweeps; if not after all, after the first, to rehearse it."""
+        turn = sweeps >= self.first and sweeps % self.noise_every == 1 if self.noise_every > 1 else self.is_turn(sweeps)
+        return turn and bool(self.heteroscedastic)
 
     def start(self, subchains: int) -> Hyperparameters:
         """Parameters before the first draw: one set per sub-chain."""
@@ -248,11 +256,7 @@ class HyperparameterModel:
 
     @staticmethod
     def _draw_nu(
-        state: Hyperparameters,
-        factor: Factor,
-        blocks: list[ParameterBlock],
-        circulation: Circulation,
-        stream: Stream,
+        state: Hyperparameters, factor: Factor, blocks: list[ParameterBlock], circulation: Circulation, stream: Stream
     ) -> None:
         """Draw nu of a factor with the noise scales integrated out; one block for every row block here. Collective."""
 

@@ -25,6 +25,8 @@ from dsgmcmc.targets.state import ParameterBlock, Stream
 from dsgmcmc.types import Factor, Float64, NoiseName, Purpose
 
 NU_START = 12.0
+#: Sweeps between draws of noise scales where the gradient is of all the data, and has to be taken again.
+NOISE_EVERY = 5
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4 on 1 / g has a variance
 
 

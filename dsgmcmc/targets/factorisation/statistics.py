@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsgmcmc.kernels.outer import add_outer_products, statistics_width
+from dsgmcmc.kernels.outer import add_outer_products, squared_errors, statistics_width
 from dsgmcmc.targets.factorisation.background import grams
 from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Factor, Float32
+from dsgmcmc.types import Factor, Float32, Float64
 
 SUMS = "statistics"
 
@@ -56,3 +56,13 @@ def row_statistics(
         for block in blocks:
             block.arrays[SUMS][:, : len(common)] += common
     return {block: block.arrays.pop(SUMS) for block in blocks}
+
+
+def keep_errors(statistics: dict[ParameterBlock, Float32], likelihood: Law, position: str) -> Float64:
+    """Have the likelihood keep the squared errors of every row; returns their sums by block, as much as each counts."""
+    sums = []
+    for block, of_rows in statistics.items():
+        errors = squared_errors(block[position], of_rows)
+        likelihood.keep_errors(block, errors)
+        sums.append((likelihood.noise_scale(block) * errors).sum())
+    return np.array(sums)

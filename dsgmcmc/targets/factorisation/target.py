@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsgmcmc.kernels.formula import RowPrior
-from dsgmcmc.kernels.outer import squared_errors
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
@@ -26,7 +25,7 @@ from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.targets.factorisation.priors import PriorMean
 from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT, Conditions
 from dsgmcmc.targets.factorisation.priors.scales import RowScales
-from dsgmcmc.targets.factorisation.statistics import row_statistics
+from dsgmcmc.targets.factorisation.statistics import keep_errors, row_statistics
 from dsgmcmc.targets.factorisation.time.effects import TimeEffects
 from dsgmcmc.targets.factorisation.units import in_rating_units
 from dsgmcmc.targets.state import Conditional, Layout, ParameterBlock, Replicated, StateField, Stream
@@ -70,6 +69,8 @@ class FactorTarget:
         Factors that stay as they are.
     curvature_by_row : bool
         Whether the bound on the curvature holds for every row, and not only for those whose ratings are as the average.
+    metric_follows : bool
+        Whether metrics have tau, the priors and the noise scales as they are now.
     """
 
     def __init__(
@@ -89,8 +90,9 @@ class FactorTarget:
         stream: Stream,
         frozen: frozenset[Factor] = frozenset(),
         curvature_by_row: bool = False,
+        metric_follows: bool = False,
     ) -> None:
-        self.ring, self.time = ring, time or TimeEffects(None, ratings, ring)
+        self.ring, self.metric_follows, self.time = ring, metric_follows, time or TimeEffects(None, ratings, ring)
         self.ratings = ratings = self.time.ratings
         self.model, self.likelihood, self.stream = model, likelihood, stream
         self.prior_means, self.row_scales = tuple(prior_means), RowScales(scaled)
@@ -123,11 +125,15 @@ class FactorTarget:
         """See `Target`; of the current sub-chain."""
         return float(self.hyperparameters.tau[self.subchain])
 
+    def own_scale(self, block: ParameterBlock) -> Array | None:
+        """See `Target.own_scale`."""
+        return self.likelihood.noise_scale(block) if self.model.heteroscedastic else None
+
     @property
     def replicated(self) -> tuple[Replicated, ...]:
         """Small parameters, the same on all processes."""
-        parts = (part.parameters for part in (*self._parts, self.time))
-        return (self.hyperparameters, *parts, *self.likelihood.replicated)
+        parts = (*self._parts, self.time)
+        return (self.hyperparameters, *(part.parameters for part in parts), *self.likelihood.replicated)
 
     def _prior(self, block: ParameterBlock) -> RowPrior:
         """Prior of a block's rows; of the current sub-chain, in their dtype."""
@@ -169,17 +175,22 @@ class FactorTarget:
         if self.model.is_turn(self._sweeps):
             self.draw_hyperparameters()
             self._draw_priors()
+        if self.model.is_turn_of_noise(self._sweeps):
             self.model.draw_noise_in_turn(self.hyperparameters, self.circulation, self.stream)
         self._draw_time()
 
     @property
     def renews_data(self) -> bool:
-        """See `Target.renews_data`: where effects of time are drawn."""
+        """See `Target.renews_data`: where noise scales are drawn, or effects of time."""
+        return self._is_turn_of_time or (self.model.noise_every > 1 and self.model.is_turn_of_noise(self._sweeps))
+
+    @property
+    def _is_turn_of_time(self) -> bool:
         return self._sweeps >= self.model.first and self.time.is_turn(self._sweeps)
 
     def _draw_time(self) -> None:
         """Draw the effects of time, if it is their turn. Collective."""
-        if self.renews_data:
+        if self._is_turn_of_time:
             self.time.draw(self._given, self.likelihood, self.noise_precision)
 
     @property
@@ -199,15 +210,11 @@ class FactorTarget:
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
         """See `Target.conditionals`. The columns must be at home."""
-        likelihood = self.likelihood
         if factor == Factor.W:
             self._draw_time()
-        statistics = row_statistics(self.circulation, likelihood, factor, position)
-        for number, (block, sums) in enumerate(statistics.items()):
-            with self.timers("gradient"):
-                errors = squared_errors(block[position], sums)
-                likelihood.keep_errors(block, errors)
-                self.squared_error[number, 0] = (likelihood.noise_scale(block) * errors).sum()
+        likelihood, statistics = self.likelihood, row_statistics(self.circulation, self.likelihood, factor, position)
+        with self.timers("gradient"):
+            self.squared_error[:, 0] = keep_errors(statistics, likelihood, position)
         if self.model.is_turn(self._sweeps):
             if factor == Factor.W:
                 self.draw_hyperparameters()
@@ -240,10 +247,7 @@ class FactorTarget:
         own_squares(self.circulation, self.likelihood, position, axes, self.model.biases, out)
 
     def sum(
-        self,
-        partials: Mapping[ParameterBlock, Named],
-        finish: Callable[[dict[str, Float64]], Named],
-        result: Shapes,
+        self, partials: Mapping[ParameterBlock, Named], finish: Callable[[dict[str, Float64]], Named], result: Shapes
     ) -> dict[str, Float64]:
         """See `Target.sum`."""
         return self.ring.sum([[partials[block] for block in pair] for pair in self.circulation.pairs()], finish, result)
@@ -265,9 +269,8 @@ class FactorTarget:
         self.time.start()
         for part in self._parts:
             part.start(self.blocks())
-        for block in self.blocks():
-            if SHIFT.name in block.arrays:
-                block[SHIFT.name].fill(0.0)
+        for shift in (block[SHIFT.name] for block in self.blocks() if SHIFT.name in block.arrays):
+            shift.fill(0.0)
 
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
         """See `RunTarget.home`: a column block is at home with the row block of its own number."""
@@ -293,9 +296,8 @@ class FactorTarget:
         for key, array in self.saved():
             array[:] = snapshot.read(key)
         self.hyperparameters = Hyperparameters.empty()
-        arrays = {name: value.array() for name, value in snapshot.manifest.state.items()}
         for part in self.replicated:
-            part.take(arrays)
+            part.take({name: value.array() for name, value in snapshot.manifest.state.items()})
         self.time.loaded()
 
     def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
@@ -306,7 +308,7 @@ class FactorTarget:
 
     def drawn_fields(self, position: str) -> dict[str, str]:
         """See `RunTarget.drawn_fields`."""
-        means = (field.name for part in self.prior_means for field in part.fields)
+        means = [field.name for part in self.prior_means for field in part.fields]
         return {position: "theta"} | {name: name for name in (*self.likelihood.drawn, *means)}
 
     def unit(self, field: str) -> Array | float:

@@ -64,7 +64,7 @@ LATER_OF_SAMPLERS = {"baoab": {"metric": "fisher"}}
 #: Settings as given, and the hash and ``run.toml`` that version 0.1 made of them.
 WRITTEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "defaults": (
-        {"grid": 4, "iterations": "700sweeps", "burn_in": "100sweeps"},
+        {"grid": 4, "iterations": "700sweeps", "burn_in": "100sweeps", "prior_precision": 50.0},
         "d6bd02ade45c51a3883139b009dc429238bd3241610fd5230ab584131b351535",
         """\
 rank = 32

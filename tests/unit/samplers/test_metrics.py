@@ -143,21 +143,28 @@ def test_momenta_stay_what_they_are_when_the_coordinates_turn(target: FactorTarg
     np.testing.assert_allclose(momenta(), before, atol=1e-4)
 
 
-def test_the_diagonal_metric_has_the_scales_of_now(target: FactorTarget) -> None:
-    """(tau n_i c_k + s_i lambda_k)^-1/2 r, with the scales that were drawn after the metric was taken."""
-    if target.model.prior == "normal-wishart" and not target.row_scales.factors:
-        pytest.skip("the same as the others")
-    metric = Fisher()
+@pytest.mark.parametrize("follows", [False, True])
+def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follows: bool) -> None:
+    """(tau n_i c_k + s_i lambda_k)^-1/2 r, with scales of rows that were drawn after the metric was taken.
+
+    So it is of tau and lambda where the metric follows: those of older states would make posteriors too narrow.
+    """
+    target.metric_follows = follows
+    metric, state = Fisher(), target.hyperparameters
     metric.take_from(target)
+    tau, lambdas = target.noise_precision, {factor: state.precision[factor][0].copy() for factor in Factor}
+    state.tau[0] *= 1.7
+    for factor in Factor:
+        state.precision[factor][0] *= 0.6
     rng = np.random.default_rng(1)
     for block in target.blocks():
         scale = np.ones(len(block.counts))
         if target.row_scales.factors:
             scale = block.row("row_scale")[:] = rng.gamma(2.0, 0.5, len(scale)).astype(np.float32)
-        precision = target.hyperparameters.precision[block.factor][0]
+        precision = lambdas[block.factor] * (0.6 if follows else 1)
         lambda_ = np.diag(precision) if precision.ndim == 2 else precision
-        whole = target.noise_precision * block.counts[:, None] * metric.c[block.factor] + scale[:, None] * lambda_
+        counted = tau * (1.7 if follows else 1) * block.counts[:, None] * metric.c[block.factor]
         before, h = block["theta"].copy(), 0.7 * block.row("h").astype(np.float64)
         metric.update(target, block, metric.formula("theta = theta + step * r\n"), 0.7)
-        expected = h[:, None] / np.sqrt(whole) * block["r"]
+        expected = h[:, None] / np.sqrt(counted + scale[:, None] * lambda_) * block["r"]
         np.testing.assert_allclose(block["theta"] - before, expected, rtol=1e-3, atol=1e-5)
