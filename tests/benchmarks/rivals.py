@@ -158,6 +158,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="ratings file made by dsgmcmc prepare")
     parser.add_argument("--out", type=Path, default=Path("rivals"))
+    parser.add_argument(
+        "--environment", type=Path, help="of the rivals, made if it is not there; default OUT/environment"
+    )
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--iterations", default="700sweeps")
@@ -172,7 +175,7 @@ def main() -> None:
         length = LENGTHS.get(label, arguments.iterations)
         found[label] = run_ours(label, arguments.data, arguments.out, arguments.processes, arguments.rank, length)
     if set(wanted) & set(RIVALS):
-        python = environment(arguments.out / "environment")
+        python = environment(arguments.environment or arguments.out / "environment")
         for name in (name for name in RIVALS if name in wanted):
             found[name] = run_rival(
                 name, python, arguments.out / "split.npz", arguments.out, arguments.rank, arguments.processes
