@@ -305,7 +305,7 @@ def make_factorisation(
         standardised=config.standardise or config.law.all_cells or config.law.of_counts or few,
         width=LINK_WIDTH if config.law.has_levels or config.law.of_counts else 1.0,
         bias_mean=bias_mean,
-        nu_given_scales=config.model_version == 1,
+        version=config.model_version,
     )
     shifted = chosen_factors(config.implicit_features, transposed)
     implicit = [ImplicitFeatures(shifted, config.dimension, config.prior_precision)] if shifted else []

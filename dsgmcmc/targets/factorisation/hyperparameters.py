@@ -125,10 +125,10 @@ class HyperparameterModel:
         Whether that is their standard deviation: the priors are those in its unit, and not the published ones.
     width : float
         How much wider these are: where the predictor is not in the unit of the ratings.
-    nu_given_scales : bool
-        Whether nu is drawn given the noise scales, as in model version 1, and not with them integrated out.
     bias_mean : float
         Prior mean of the biases.
+    version : int
+        Of the model: 1 draws nu given the noise scales, and not with them integrated out.
     """
 
     rank: int
@@ -143,8 +143,8 @@ class HyperparameterModel:
     scale: float = 1.0
     standardised: bool = False
     width: float = 1.0
-    nu_given_scales: bool = False
     bias_mean: float = 0.0
+    version: int = 3
 
     @property
     def dimension(self) -> int:
@@ -175,14 +175,16 @@ class HyperparameterModel:
         origin[self.rank :] = self.bias_mean
         return origin
 
-    def is_turn(self, sweeps: int) -> bool:
-        """Whether the parameters are drawn after so many sweeps."""
-        return sweeps >= self.first and sweeps % self.every == 0
+    def turn(self, sweeps: int) -> int:
+        """Which draw the parameters have after so many sweeps; 0 if none, and before version 3 the sweep itself."""
+        if sweeps < self.first or sweeps % self.every:
+            return 0
+        return sweeps // self.every if self.version > 2 else sweeps
 
     def is_turn_of_noise(self, sweeps: int) -> bool:
         """Whether noise scales are drawn after so many sweeps; if not after all, after the first, to rehearse it."""
-        turn = sweeps >= self.first and sweeps % self.noise_every == 1 if self.noise_every > 1 else self.is_turn(sweeps)
-        return turn and bool(self.heteroscedastic)
+        turn = sweeps >= self.first and sweeps % self.noise_every == 1 if self.noise_every > 1 else self.turn(sweeps)
+        return bool(turn and self.heteroscedastic)
 
     def start(self, subchains: int) -> Hyperparameters:
         """Parameters before the first draw: one set per sub-chain."""
@@ -231,7 +233,7 @@ class HyperparameterModel:
         partials = []
         for local, (row, column) in enumerate(circulation.pairs()):
             sums = self._sums(row, positions) | self._sums(column, positions)
-            for block in (row, column) if self.nu_given_scales else ():
+            for block in (row, column) if self.version == 1 else ():
                 if block.factor in self.heteroscedastic:
                     sums[f"{block.factor.name}.scales"] = noise_scale_sums(block)
             partials.append([sums | {"squared_error": squared_error[local]}])
@@ -242,17 +244,16 @@ class HyperparameterModel:
         """Draw nu and the noise scales of a factor's rows, if they have some, given their errors. Collective."""
         if factor in self.heteroscedastic:
             blocks = [block for pair in circulation.pairs() for block in pair if block.factor == factor]
-            if not self.nu_given_scales:
+            if self.version > 1:
                 self._draw_nu(state, factor, blocks, circulation, stream)
             draw_noise_scales(blocks, float(state.nu[factor][0]), float(state.tau[0]), stream)
 
     def draw_noise_in_turn(self, state: Hyperparameters, circulation: Circulation, stream: Stream) -> None:
         """Draw the noise scales of one factor, and of the next one the next time: their errors are of one state."""
-        if self.heteroscedastic:
-            turn = np.zeros(1) if state.turn is None else state.turn
-            factor = self.heteroscedastic[int(turn[0]) % len(self.heteroscedastic)]
-            self.draw_noise(state, factor, circulation, stream)
-            state.turn = turn + 1
+        turn = np.zeros(1) if state.turn is None else state.turn
+        factor = self.heteroscedastic[int(turn[0]) % len(self.heteroscedastic)]
+        self.draw_noise(state, factor, circulation, stream)
+        state.turn = turn + 1
 
     @staticmethod
     def _draw_nu(
@@ -287,7 +288,7 @@ class HyperparameterModel:
         rng = stream.generator(Purpose.HYPERPARAMETERS)
         drawn = replace(self.start(subchains), nu={factor: values.copy() for factor, values in nu.items()})
         rows = dict(zip(Factor, ratings.shape, strict=True))
-        for factor in self.heteroscedastic if self.nu_given_scales else ():
+        for factor in self.heteroscedastic if self.version == 1 else ():
             drawn.nu[factor][:] = draw_nu(nu_log_density_given(sums[f"{factor.name}.scales"], rows[factor]), rng)
         for m in range(subchains):
             if self.noise_precision is None:
@@ -297,8 +298,7 @@ class HyperparameterModel:
                 continue
             for factor, n in rows.items():
                 total, products, weight = (sums[f"{factor.name}.{name}"][m] for name in ("total", "products", "weight"))
-                more = terms.get(factor, NO_TERMS)
-                found = self._draw_prior(total / weight, products, n, float(weight), more, rng)
+                found = self._draw_prior(total / weight, products, n, float(weight), terms.get(factor, NO_TERMS), rng)
                 drawn.mean[factor][m], drawn.precision[factor][m] = found
         return drawn.sampled()
 

@@ -172,9 +172,9 @@ class FactorTarget:
     def all_data_seen(self) -> None:
         """See `Target.all_data_seen`: moves the likelihood's own parameters, and draws the hyperparameters."""
         self.likelihood.all_data_seen(self.circulation, self.stream)
-        if self.model.is_turn(self._sweeps):
+        if turn := self.model.turn(self._sweeps):
             self.draw_hyperparameters()
-            self._draw_priors()
+            self._draw_priors(turn)
         if self.model.is_turn_of_noise(self._sweeps):
             self.model.draw_noise_in_turn(self.hyperparameters, self.circulation, self.stream)
         self._draw_time()
@@ -198,10 +198,10 @@ class FactorTarget:
         """Sweeps made, with the one that ends with this iteration."""
         return (self.stream.iteration + 1) // self.sweep_length
 
-    def _draw_priors(self) -> None:
+    def _draw_priors(self, turn: int) -> None:
         """Draw what the rows' priors have besides m and Lambda. Collective."""
         for part in self._parts:
-            part.draw(self._given, self._sweeps)
+            part.draw(self._given, turn)
 
     def draw_hyperparameters(self) -> None:
         """Draw them given the state as it is. Collective."""
@@ -215,10 +215,10 @@ class FactorTarget:
         likelihood, statistics = self.likelihood, row_statistics(self.circulation, self.likelihood, factor, position)
         with self.timers("gradient"):
             self.squared_error[:, 0] = keep_errors(statistics, likelihood, position)
-        if self.model.is_turn(self._sweeps):
+        if turn := self.model.turn(self._sweeps):
             if factor == Factor.W:
                 self.draw_hyperparameters()
-                self._draw_priors()
+                self._draw_priors(turn)
             self.model.draw_noise(self.hyperparameters, factor, self.circulation, self.stream)
         for block, sums in statistics.items():
             scale = self.noise_precision * likelihood.noise_scale(block).astype(np.float64)

@@ -29,6 +29,7 @@ from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.targets.density import fingerprint
+from dsgmcmc.targets.factorisation.priors.scales import NU_START
 from dsgmcmc.targets.vector import VectorTarget
 
 SELF = MPI.COMM_SELF
@@ -71,6 +72,19 @@ def test_tau_is_drawn_from_one_sweep_however_rarely(data: Path, tmp_path: Path, 
     # the chain has not moved far in six sweeps, and a draw of tau scatters by 12 %
     assert taus[6, 1] == pytest.approx(taus[0, 1], rel=0.6)
     assert taus[1, 3] == pytest.approx(taus[0, 1], rel=0.6)
+
+
+@pytest.mark.parametrize("sampler", ["psgld", "baoab", "gibbs"])
+def test_what_is_drawn_in_some_turns_is_drawn_however_rarely(data: Path, tmp_path: Path, sampler: str) -> None:
+    """With --hyper-every 2 or 5 the turns of implicit features and of nu never came."""
+    settings: dict[str, Any] = {"hyper_start": 1, "hyper_every": 5, "row_scales": "both", "implicit_features": "both"}
+    out = go(data, tmp_path / "run", iterations="6sweeps", burn_in=0, sampler={"name": sampler}, **settings)
+    snapshot = Snapshot(checkpoint(out, saved(out)[-1]))
+    for factor in ("W", "H"):
+        assert snapshot.whole("state", factor, "implicit").any()
+    nus = [value.array() for name, value in snapshot.manifest.state.items() if name.endswith("row_nu")]
+    assert len(nus) == 2
+    assert not np.isclose(np.concatenate(nus), NU_START).any()
 
 
 # ---------------------------------------------------------------------- divergence

@@ -34,7 +34,7 @@ def test_nu_and_then_the_scales_have_their_conditional_laws(tmp_path: Path, give
 
     Nu by chi^2 over the quarters of its law; the scales by their distribution function, which is uniform.
     """
-    model = HyperparameterModel(2, True, "fixed", 1.0, TAU, heteroscedastic=(Factor.W,), nu_given_scales=given)
+    model = HyperparameterModel(2, True, "fixed", 1.0, TAU, heteroscedastic=(Factor.W,), version=1 if given else 3)
     target = factor_target(MPI.COMM_SELF, write_planted(tmp_path / "r.h5", ROWS, COLUMNS), model=model)
     blocks = [block for block in target.blocks() if block.factor == Factor.W]
     n = np.concatenate([block.counts for block in blocks])

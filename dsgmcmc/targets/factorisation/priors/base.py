@@ -93,8 +93,8 @@ class PriorMean(Protocol):
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set its fields and parameters as they are before the first iteration; it shifts nothing then."""
 
-    def draw(self, given: Conditions, sweeps: int) -> None:
-        """Draw its parameters after so many sweeps, if it is its turn, and move the shift of all rows. Collective."""
+    def draw(self, given: Conditions, turn: int) -> None:
+        """Draw its parameters, in every so many turns from the first on, and move the shift of all rows. Collective."""
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
         """What its parameters say of Lambda, where their prior knows of it; of a factor one part at most."""

@@ -140,9 +140,9 @@ class FeatureEffects:
             found[factor] = PrecisionTerms(design.size, effects.T @ (beta[:, None] * effects))
         return found
 
-    def draw(self, given: Conditions, sweeps: int) -> None:
+    def draw(self, given: Conditions, turn: int) -> None:
         """See `PriorMean.draw`."""
-        if sweeps % EVERY != 1:  # among them the first, so that it is rehearsed
+        if turn % EVERY != 1:  # among them the first, so that it is rehearsed
             return
         precision = {block.factor: given.prior(block).precision for block in given.circulation.blocks()}
         moments = self._moments(given)

@@ -153,9 +153,9 @@ class ImplicitFeatures:
         """See `PriorMean.precision_terms`: y's prior does not know of Lambda."""
         return {}
 
-    def draw(self, given: Conditions, sweeps: int) -> None:
+    def draw(self, given: Conditions, turn: int) -> None:
         """See `PriorMean.draw`."""
-        if sweeps % EVERY == 1:  # among them the first, so that it is rehearsed
+        if turn % EVERY == 1:  # among them the first, so that it is rehearsed
             _Draw(self.factors, self.parameters, given).run()
 
 

@@ -70,12 +70,12 @@ class RowScales:
             block[SCALE.name].fill(1.0)
         self.parameters.nu = {factor: np.full(1, NU_START) for factor in self.factors}
 
-    def draw(self, given: Conditions, sweeps: int) -> None:
-        """Draw all scales after so many sweeps, and before them nu, if it is its turn. Collective."""
+    def draw(self, given: Conditions, turn: int) -> None:
+        """Draw all scales, and before them nu, if it is its turn. Collective."""
         squares = {
             block: _squares(block, given) for block in given.circulation.blocks() if block.factor in self.factors
         }
-        if self.factors and sweeps % EVERY == 1:  # among them the first, so that it is rehearsed
+        if self.factors and turn % EVERY == 1:  # among them the first, so that it is rehearsed
             self._draw_nu(squares, given)
         for block, square in squares.items():
             nu = float(self.parameters.nu[block.factor][0])
