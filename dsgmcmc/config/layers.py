@@ -80,6 +80,10 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
 def build_chain(*layers: Mapping[str, Any]) -> ChainConfig:
     """Merge layers of settings of a chain of any target, and check them; see `build`."""
     merged = _merge(layers, DEFAULT_SAMPLER)
+    section = merged["sampler"]
+    kind = sampler_named(section["name"])
+    if kind and kind.step_of_densities and not {"step_size", "metric"} & set(section):
+        section["step_size"] = kind.step_of_densities
     return ChainConfig.of({**_sampler_defaults(merged, ChainConfig), **merged})
 
 

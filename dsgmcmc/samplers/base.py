@@ -54,6 +54,8 @@ class Sampler(ABC, Generic[C]):
     scratch: tuple[str, ...] = ("g",)
     #: Settings of the run that suit this sampler, where they are not those of all.
     defaults: ClassVar[dict[str, Any]] = {}
+    #: Its step, where it samples a density, and neither a step nor a metric is asked for; None if that is its default.
+    step_of_densities: ClassVar[float | None] = None
 
     def __init__(self, config: C, burn_in: int) -> None:
         self.config = config

@@ -55,8 +55,8 @@ def main():
     print("| sampler | target | error of the mean | standard error | sd / true |\n|---|---|---|---|---|")
     for name in options.samplers or kinds:
         for label, (density, mean, sd) in targets().items():
-            more = {} if options.step is None else {"step_size": options.step}
-            sampler = kinds[name](kinds[name].Config(**more), 1000)
+            step = options.step or kinds[name].step_of_densities
+            sampler = kinds[name](kinds[name].Config(**({"step_size": step} if step else {})), 1000)
             try:
                 target = vector_target(density, sampler, rows=200, seed=1)
                 with np.errstate(all="ignore"):

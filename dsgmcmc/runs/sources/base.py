@@ -40,8 +40,8 @@ class Source(Protocol[R]):
     def resolved(self) -> type[R]:
         """Class of what its settings resolve to."""
 
-    def finest_grid(self) -> int | None:
-        """The most blocks a side that it can be cut into, which bounds the default; None if nothing does."""
+    def finest_grid(self) -> int:
+        """The most blocks a side that it can be cut into, which bounds the default."""
 
     def check(self, config: R, processes: int) -> None:
         """Refuse settings with which it cannot be sampled, by so many processes a chain, and warn of doubtful ones."""

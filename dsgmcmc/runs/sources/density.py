@@ -58,8 +58,10 @@ class DensitySource:
         """See `Source.build`."""
         return build_chain(*layers)
 
-    def finest_grid(self) -> None:
-        """See `Source.finest_grid`; which grids are too fine depends on the sampler: `check`."""
+    def finest_grid(self) -> int:
+        """See `Source.finest_grid`; whether a finer one will do depends on the sampler: `check`."""
+        check_attributes(self.density)
+        return self.density.n_data
 
     def check(self, config: ResolvedChain, processes: int) -> None:
         """See `Source.check`."""
@@ -71,7 +73,6 @@ class DensitySource:
                 f"{processes} processes cannot share a chain of a density: start at most {config.chains}, or ask for "
                 "more chains"
             )
-        check_attributes(self.density)
         if config.sweep_length > self.density.n_data:
             raise InputError(f"grid {config.grid}: {self.density.n_data} data cannot be cut into so many parts")
         self._try(config)

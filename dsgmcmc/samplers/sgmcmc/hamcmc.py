@@ -111,6 +111,7 @@ class HAMCMC(Sampler[HAMCMCConfig]):
     Config = HAMCMCConfig
     gradients = ("part", "control-variate")
     scratch = ("g", "g2")
+    step_of_densities = 0.1
 
     def __init__(self, config: HAMCMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)

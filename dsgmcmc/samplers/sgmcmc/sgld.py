@@ -36,6 +36,7 @@ class SGLD(Sampler[SGLDConfig]):
     Config = SGLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
+    step_of_densities = 0.1
 
     def step(self, target: Target, iteration: int) -> None:
         """One step on every row. Collective."""

@@ -23,6 +23,7 @@ from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.storage.writer import write_snapshot
 from dsgmcmc.targets.base import Draw
 from dsgmcmc.targets.density import ALL, Data, fingerprint, prior_energy
+from dsgmcmc.targets.potentials import Gaussian
 from dsgmcmc.targets.vector import FOLLOWED, VectorTarget, part_sizes
 from dsgmcmc.types import Factor, ScheduleName
 
@@ -351,3 +352,11 @@ def test_a_run_says_so_before_it_writes(wrong: dict[str, Any], said: str) -> Non
     config = build_chain({"sampler": {"name": "sgld"}, "grid": 1}).resolved()
     with pytest.raises(InputError, match=said):
         DensitySource(Slip(**wrong)).check(config, 1)
+
+
+def test_the_default_grid_is_no_finer_than_the_data() -> None:
+    """A law without data, such as a normal one, is sampled by any sampler with nothing set."""
+    source = DensitySource(Gaussian(np.zeros(2), np.eye(2)))
+    config = source.build({"sampler": "sgld"}).resolved(1, source.finest_grid())
+    source.check(config, 1)
+    assert config.grid == source.density.n_data == 1
