@@ -63,5 +63,5 @@ side_by_side tests/unit tests/statistical
 say "Tests of whole commands"
 DSGMCMC_OTHER_MPIRUN=$venv-mpich/bin/mpirun side_by_side tests/system --durations=10
 say "Tests on clusters"
-"${pytest[@]}" tests/cluster --timeout=600 --durations=10 || failed=1
+side_by_side tests/cluster --durations=10
 exit "$failed"
