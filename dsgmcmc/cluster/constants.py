@@ -197,7 +197,7 @@ def read_machine(path: Path) -> Machine:
         return Machine.model_validate(read_toml(path))
     except ValidationError as error:
         raise InputError(
-            f"{path} is no machine file of this version: {explain(error, Machine.model_fields)}"
+            f"{path} is not a machine file of this version: {explain(error, Machine.model_fields)}"
         ) from error
 
 

@@ -35,7 +35,7 @@ def parse_bytes(text: str) -> int:
         base = 1024 if match[3] else 1000
         return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))
     except ValueError:
-        raise InputError(f"{text!r} is no size: expected for example 2GB or 512MB") from None
+        raise InputError(f"{text!r} is not a size: expected, for example, 2GB or 512MB") from None
 
 
 def default_memory() -> int:

@@ -39,7 +39,7 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     delimiter = next((d for d in _DELIMITERS if lines and d in lines[0]), None)
     if delimiter is None or "\0" in text:
         raise InputError(
-            f"{path} is no file of items: expected lines such as 1::Toy Story (1995), or a CSV with a header"
+            f"{path} is not a file of items: expected lines such as 1::Toy Story (1995), or a CSV with a header"
         )
     rows = [line.split("::") for line in lines] if delimiter == "::" else list(csv.reader(lines, delimiter=delimiter))
     identifier, title = _columns(rows[0])

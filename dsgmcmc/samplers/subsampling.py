@@ -128,7 +128,7 @@ class Subsample(PartGradient):
             If a single datum was drawn.
         """
         if len(self.drawn[0]) < 2:
-            raise InputError("the noise of a gradient shows from two data on an iteration: use a smaller grid")
+            raise InputError("the noise of a gradient takes two data an iteration to see: use a smaller grid")
         return np.array([np.atleast_2d(np.cov(terms, rowvar=False)) / len(terms) for terms in self.terms])
 
     # ------------------------------------------------------------------ what subclasses say

@@ -153,7 +153,7 @@ class Manifest(_Strict):
             if not isinstance(about.get(name, {}), dict):
                 raise ValueError(f"{name} has no names")
         if not isinstance(about.get("seconds", 0.0), int | float):
-            raise ValueError("seconds is no number")
+            raise ValueError("seconds is not a number")
         return about
 
     @model_validator(mode="after")

@@ -102,7 +102,7 @@ def check_energy(density: Density, points: Float64) -> None:
             )
         if not np.isnan(found).all():
             return
-    raise InputError(f"{kind}.energy is NaN at {len(points)} points as chains start from, such as {points[0]}")
+    raise InputError(f"{kind}.energy is NaN at {len(points)} points such as chains start from, one of them {points[0]}")
 
 
 def check_gradient(density: Density, theta: Float64, found: Any) -> None:

@@ -86,7 +86,7 @@ def test_every_option(tmp_path):
         (["good.csv", "good.csv"], "good.csv is one of the inputs"),
         (["good.csv", "there.h5"], "there.h5 exists"),
         (["good.csv", "none/out.h5"], "none does not exist"),
-        (["good.csv", "out.h5", "--memory", "lots"], "'lots' is no size"),
+        (["good.csv", "out.h5", "--memory", "lots"], "'lots' is not a size"),
         (["good.csv", "out.h5", "--split", "sideways"], "sideways"),
         (["good.csv"], "OUT.h5"),
         (["good.csv", "out.h5", "--seed", "-1"], "--seed"),

@@ -51,7 +51,7 @@ def test_a_ratings_file_says_its_sizes(tmp_path: Path, capsys: pytest.CaptureFix
         (["--users", "1.5", "--items", "10", "--ratings", "20"], "--users 1.5"),
         (["--users", "nan", "--items", "10", "--ratings", "20"], "--users nan"),
         ([*SIZES, "--bandwidth", "0GB"], "--bandwidth 0GB"),
-        ([*SIZES, "--memory", "much"], "'much' is no size"),
+        ([*SIZES, "--memory", "much"], "'much' is not a size"),
         ([*SIZES, "--latency", "-1"], "--latency -1"),
         ([*SIZES, "--mtbf", "never"], "--mtbf never"),
         ([*SIZES, "--rank", "1000"], "rank"),

@@ -409,8 +409,8 @@ def test_sizes(text, size):
 
 @pytest.mark.parametrize("text", ["", "GB", "two GB", "-1GB", "1.2.3GB", "5%"])
 def test_wrong_sizes(text):
-    """What is no size is refused with an example."""
-    with pytest.raises(InputError, match="for example 2GB"):
+    """Anything that is not a size is refused with an example."""
+    with pytest.raises(InputError, match="for example, 2GB"):
         parse_bytes(text)
 
 

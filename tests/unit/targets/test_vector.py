@@ -343,7 +343,7 @@ def test_arrays_of_any_numbers_will_do() -> None:
     ("wrong", "said"),
     [
         ({"energy": lambda theta, data=ALL: np.ones((1, N))}, r"Slip.energy must be \(n,\) for .* found \(1, 53\)"),
-        ({"energy": lambda theta, data=ALL: np.full(1, np.nan)}, r"Slip.energy is NaN at 8 points"),
+        ({"energy": lambda theta, data=ALL: np.full(1, np.nan)}, r"Slip.energy is NaN at 8 points such as"),
         ({"gradient": lambda theta, data=ALL: np.ones((1, D + 1))}, r"Slip.gradient .* \(1, 3\): found \(1, 4\)"),
     ],
 )

@@ -127,7 +127,7 @@ def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
         strange = db.execute(f"SELECT id FROM {table.name} WHERE NOT {whole} LIMIT 5").fetchall()
         if strange:
             shown = ", ".join(repr(name) for (name,) in strange)
-            raise InputError(f"{path}: the {entity}s of the ratings are integers, and {shown} is none")
+            raise InputError(f"{path}: the {entity}s of the ratings are integers, and {shown} is not")
     return table
 
 

@@ -151,7 +151,9 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
         delimiter = _detect(path, lines[:50])
         names, skip, kinds = [name.strip() for name in split_line(lines[0], delimiter)], 1, {}
         if any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
-            raise InputError(f"{path} has no header: name the columns in its first line ({lines[0][:60]!r} is no name)")
+            raise InputError(
+                f"{path} has no header: its first line must name the columns ({lines[0][:60]!r} is not a name)"
+            )
     position = _id_position(path, names, entity, id_column)
     columns = [f"c{k}" for k in range(len(names))]
     types = ", ".join(f"'{column}': 'VARCHAR'" for column in columns)
