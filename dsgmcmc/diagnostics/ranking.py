@@ -33,7 +33,7 @@ Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first; -1 w
 MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
 
 
-def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -> dict[str, Any]:
+def evaluate(run: Run, rated: Rated | None = None, at: int = 10, liked: float | None = None) -> dict[str, Any]:
     """Compare ways to rank on the test ratings: by the rules of `recommend`, and without the model.
 
     Without the model: by popularity, and by exposure alone (`dsgmcmc.posterior.exposure`), which knows who rated what,
@@ -42,9 +42,9 @@ def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -
     Parameters
     ----------
     run : Run
-        With test ratings.
-    rated : Rated
-        What is left out: the training ratings.
+        With test ratings: what `dsgmcmc.open_run` gives, or `run_` of a `BPMF`.
+    rated : Rated, optional
+        What is left out: the training ratings, by default those of the ratings file, where the run says that it is.
     at : int
         Length k of the lists.
     liked : float, optional
@@ -61,6 +61,9 @@ def evaluate(run: Run, rated: Rated, at: int = 10, liked: float | None = None) -
     InputError
         If no test rating is liked.
     """
+    if rated is None:
+        with run.open_ratings() as ratings:
+            rated = Rated(ratings)
     liked = liked_from(run) if liked is None else liked
     chosen = run.test.rating >= liked
     if not chosen.any():

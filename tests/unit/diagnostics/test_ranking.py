@@ -50,6 +50,7 @@ def test_rules_of_a_run(tmp_path, users, items):
     assert [rule["rule"] for rule in found["rules"]][3:] == ["likely", "exposure alone", "most popular"]
     assert rules["most popular"]["novelty"] == min(rule["novelty"] for rule in found["rules"])
     assert found["users"] == len(expected["mean"])
+    assert evaluate(run, at=4, liked=4.0) == found, "the ratings file is found by itself"
     assert 0 < rules["most popular"]["coverage"] <= 1
     with pytest.raises(InputError, match="give another --liked"):
         evaluate(run, rated, liked=99.0)
