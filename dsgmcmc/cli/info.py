@@ -6,14 +6,16 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from dsgmcmc.cli.options import JsonOption, PathArgument, kind_of
 from dsgmcmc.errors import plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 
 def info(
@@ -31,6 +33,9 @@ def info(
       dsgmcmc info run --json
       dsgmcmc info run --diagnostics
     """
+    from rich.console import Console
+    from rich.table import Table
+
     if diagnostics:
         _diagnose(path, as_json)
         return
@@ -68,6 +73,8 @@ def _at_a_glance(facts: dict[str, Any]) -> list[str]:
 
 def _show_features(console: Console, kind: str, found: dict[str, list[dict[str, Any]]]) -> None:
     """Print which features of the users or the items matter."""
+    from rich.table import Table
+
     for title, estimates in (
         (f"What features explain of how {kind}s differ, over what they leave", found["groups"]),
         (f"Strongest effects of features on the mean rating of {kind}s", found["effects"][:10]),
@@ -83,6 +90,9 @@ def _show_features(console: Console, kind: str, found: dict[str, list[dict[str, 
 
 def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
+    from rich.console import Console
+    from rich.table import Table
+
     from dsgmcmc.diagnostics.calibration import calibration
     from dsgmcmc.diagnostics.convergence import diagnose, label_of
     from dsgmcmc.posterior.run import open_run
@@ -121,6 +131,8 @@ def _measures(line: dict[str, Any], *worst: Callable[[Any], float]) -> list[str]
 
 
 def _calibration_table(scores: dict[str, Any]) -> Table:
+    from rich.table import Table
+
     from dsgmcmc.diagnostics.verdict import written
 
     table = Table(title=f"{scores['ratings']:,} test ratings", show_header=False, title_justify="left")

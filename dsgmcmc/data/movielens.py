@@ -7,13 +7,10 @@ shipped [Harper & Konstan 2015, The MovieLens datasets: history and context, ACM
 from __future__ import annotations
 
 import hashlib
-import http.client
 import os
 import re
 import stat
 import tempfile
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -106,6 +103,10 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
 
 def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
     """Yield what `url` holds in blocks, each with the total size, 0 if that is not known."""
+    import http.client  # these take longer to import than most commands take
+    import urllib.error
+    import urllib.request
+
     request = urllib.request.Request(url, headers={"User-Agent": "dsgmcmc"})
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:

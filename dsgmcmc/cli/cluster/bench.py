@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from dsgmcmc.cli.options import JsonOption
 from dsgmcmc.errors import InputError
@@ -147,6 +145,9 @@ def _show(title: str, lines: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print(json.dumps({"title": title, "lines": lines}, indent=1))
         return
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title)
     for name in lines[0]:
         table.add_column(name.replace("_", " "), justify="right")

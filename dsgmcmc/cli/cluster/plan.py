@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from dsgmcmc.cli.options import JsonOption
 from dsgmcmc.errors import InputError
@@ -159,6 +157,9 @@ PARTS = {
 
 def _show(found: dict[str, Any], chosen: Forecast, growing: Curve) -> None:
     """Print what was found for people."""
+    from rich.console import Console
+    from rich.table import Table
+
     data, machine = found["data"], found["machine"]
     seconds, per_node = chosen.seconds, found["processes_per_node"] * chosen.memory_per_process
     rows = [

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from dsgmcmc.data.movielens import DATA_SETS, LICENCE
 from dsgmcmc.data.movielens import fetch as fetch_data
@@ -24,6 +22,9 @@ def fetch(
 
     Prints the path of the file with the ratings, for dsgmcmc prepare.
     """
+    from rich.console import Console
+    from rich.progress import Progress
+
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(f"downloading {name.value}", total=None)

@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from dsgmcmc.errors import EXIT_INTERRUPTED, InputError
 
 if TYPE_CHECKING:
-    from dsgmcmc.data.ingest import Summary
+    from dsgmcmc.data.ingest.prepare import Summary
     from dsgmcmc.data.session import Report
 
 
@@ -149,8 +146,8 @@ def prepare(
         raise InputError(f"say what to make, too: dsgmcmc prepare {out} OUT.h5")
     # a batch system's stop leaves no temporary files either
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    from dsgmcmc.data.ingest import prepare_ratings
     from dsgmcmc.data.ingest.features import describe
+    from dsgmcmc.data.ingest.prepare import prepare_ratings
     from dsgmcmc.data.session import parse_bytes
 
     files, names = {"user": user_features, "item": item_features}, {"user": user_id, "item": item_id}
@@ -186,6 +183,9 @@ def prepare(
 @contextlib.contextmanager
 def _progress() -> Iterator[Report]:
     """Show a bar on standard error, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -194,6 +194,9 @@ def _progress() -> Iterator[Report]:
 
 
 def _show(summary: Summary) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     share = summary.test / summary.ratings

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 
 def synthetic(
@@ -39,6 +37,9 @@ def synthetic(
 
         dsgmcmc synthetic large.parquet --rows 138493 --cols 26744 --ratings 20000000
     """
+    from rich.console import Console
+    from rich.progress import Progress
+
     from dsgmcmc.data.synthetic.generate import Options, best_prediction, chunks, generate, truth_path
     from dsgmcmc.diagnostics.scores import rmse
     from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian

@@ -6,8 +6,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from dsgmcmc.cli.options import DataOption, JsonOption, RunArgument
 
@@ -34,6 +32,9 @@ def evaluate(
       dsgmcmc evaluate run
       dsgmcmc evaluate run --at 20 --liked 4 --json
     """
+    from rich.console import Console
+    from rich.table import Table
+
     from dsgmcmc.diagnostics.ranking import MEASURES
     from dsgmcmc.diagnostics.ranking import evaluate as compare
     from dsgmcmc.posterior.rated import Rated

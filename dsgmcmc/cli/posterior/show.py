@@ -7,9 +7,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 
 def show_recommendations(blocks: Iterator[dict[str, Any]], as_json: bool) -> None:
     """Print recommendations, as of `dsgmcmc.posterior.recommend.recommendations`, as tables or as JSON."""
@@ -21,6 +18,9 @@ def show_recommendations(blocks: Iterator[dict[str, Any]], as_json: bool) -> Non
     if as_json:
         print(json.dumps(lines, indent=1))
         return
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console(markup=False, emoji=False)
     for name in dict.fromkeys(line["user_id"] for line in lines):
         own = [line for line in lines if line["user_id"] == name]

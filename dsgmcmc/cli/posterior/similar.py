@@ -6,8 +6,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from dsgmcmc.cli.options import ItemsOption, JsonOption, RunArgument
 from dsgmcmc.errors import InputError
@@ -32,6 +30,9 @@ def similar(
       dsgmcmc similar run --item 1193 --items ml-1m/movies.dat
       dsgmcmc similar run --user 42 --top 20 --json
     """
+    from rich.console import Console
+    from rich.table import Table
+
     from dsgmcmc.posterior.names import item_titles
     from dsgmcmc.posterior.run import open_run
     from dsgmcmc.posterior.similar import similar as find
