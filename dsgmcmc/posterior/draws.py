@@ -18,6 +18,7 @@ KINDS = ("user", "item")
 
 KEPT_BYTES = 2 << 30  # of draws that are kept in memory
 KEPT_FROM = 3  # the read from which on a draw is kept
+KEPT_AT_ONCE = 64 << 20  # of draws that are so small that they are kept from the first read on
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class Draw:
 class KeptDraws:
     """Draws of which those that are wanted time and again stay in memory.
 
-    A command of a few pairs or users goes through all draws once or twice: it has one of them at a time.
+    A command of a few pairs or users goes through all draws once or twice: of large ones it has one at a time.
 
     Parameters
     ----------
@@ -173,7 +174,8 @@ class KeptDraws:
         self._last.clear()  # before the next one is read
         draw = self._read(number)
         self._reads[number] += 1
-        if self._reads[number] >= KEPT_FROM and self._bytes + draw.nbytes <= KEPT_BYTES:
+        most = KEPT_BYTES if self._reads[number] >= KEPT_FROM else KEPT_AT_ONCE
+        if self._bytes + draw.nbytes <= most:
             self._kept[number] = draw
             self._bytes += draw.nbytes
         self._last[number] = draw

@@ -24,10 +24,15 @@ class Rated:
     ----------
     ratings : Ratings
         Open ratings file of the run.
+    users : (n,) int32, optional
+        Rows of the users that will be asked for; default all. `exposure` needs all.
     """
 
-    def __init__(self, ratings: Ratings) -> None:
-        indptr, indices, _ = ratings.slab("train", 0, ratings.n_rows)
+    def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
+        self._first, last = 0, ratings.n_rows
+        if users is not None and len(users) and not ratings.transposed:
+            self._first, last = int(users.min()), int(users.max()) + 1
+        indptr, indices, _ = ratings.slab("train", self._first, last)
         self._indptr, self._indices = indptr, indices
         self._shape = (ratings.n_rows, ratings.n_cols)
         if ratings.transposed:  # rows are items
@@ -39,7 +44,8 @@ class Rated:
 
     def of(self, user: int) -> Int32:
         """Rows of the items that a user rated."""
-        found: Int32 = self._indices[self._indptr[user] : self._indptr[user + 1]]
+        row = user - self._first
+        found: Int32 = self._indices[self._indptr[row] : self._indptr[row + 1]]
         return found
 
     @cached_property

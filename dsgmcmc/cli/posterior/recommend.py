@@ -76,7 +76,6 @@ def recommend(
     """
     import numpy as np
 
-    from dsgmcmc.data.tables import output_format, write_blocks
     from dsgmcmc.data.titles import read_names
     from dsgmcmc.posterior.names import item_titles
     from dsgmcmc.posterior.rated import Rated
@@ -88,7 +87,10 @@ def recommend(
         raise InputError("say for whom: --user ID (repeat it for more), or --all")
     if out is None and everyone and not as_json:
         raise InputError("--all needs --out FILE.csv or FILE.parquet (or --json)")
-    output_format(out)
+    if out is not None:
+        from dsgmcmc.data.tables import output_format, write_blocks  # they load DuckDB, which a table needs not
+
+        output_format(out)
     opened = open_run(run)
     ranking = Ranking(top, by.value, z, source.value, seed, clip, at_least, include_rated)
     titles = item_titles(opened.items, items) if items else None
@@ -106,7 +108,7 @@ def recommend(
     rated = None
     if not include_rated or by is By.likely:
         with opened.open_ratings(data) as ratings:
-            rated = Rated(ratings)
+            rated = Rated(ratings, None if by is By.likely else users)
     found = recommendations(opened, users, ranking, rated, titles=titles, among=among)
     if out is not None:
         write_blocks(found, out)

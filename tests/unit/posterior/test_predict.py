@@ -154,8 +154,12 @@ def test_draws_that_are_not_there_are_not_made_up(tmp_path):
         Predictor(run, Options("draws"))
 
 
-def test_memory_of_a_few_pairs_does_not_grow_with_the_draws(tmp_path):
-    """One draw at a time, for predictions and for a ranking; the third time they are kept, for a server of many."""
+def test_memory_of_a_few_pairs_does_not_grow_with_the_draws(tmp_path, monkeypatch):
+    """One draw at a time, for predictions and for a ranking; the third time they are kept, for a server of many.
+
+    But for draws so small that they are kept at once.
+    """
+    monkeypatch.setattr("dsgmcmc.posterior.draws.KEPT_AT_ONCE", 0)
     made = make_run(tmp_path, users=4000, items=20, burn_in=20, iterations=100)
     users, items = np.int32([4, 3000]), np.int32([2, 7])
 

@@ -62,6 +62,15 @@ def test_the_best_of_all_that_was_not_rated(made, source, by, sign):
         np.testing.assert_allclose(found[2][own], score[expected], atol=2e-3)
 
 
+def test_what_some_users_rated_is_what_all_rated(made):
+    """Ratings of those who are asked for alone, which may be few of very many, are theirs."""
+    asked = np.int32([31, 5, 16]) % len(made.users)
+    with made.open().open_ratings() as ratings:
+        every, some = Rated(ratings), Rated(ratings, asked)
+    for user in asked.tolist():
+        assert some.of(user).tolist() == every.of(user).tolist()
+
+
 def test_blocks_of_users_do_not_show(made, monkeypatch):
     """What a user gets does not depend on who else is asked for, also with Thompson sampling's draws by position."""
     run = made.open()
