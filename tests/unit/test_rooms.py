@@ -12,7 +12,8 @@ import pytest
 import typer
 
 from dsgmcmc.cli.app import app
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.config.sampler import DEFAULT_SAMPLER
+from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dsgmcmc"
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
@@ -129,6 +130,27 @@ def test_importing_a_light_room_loads_nothing():
     """The entry point takes signals and machine before NumPy; a job script needs no Numba."""
     for name in ("parallel/__init__.py", "config/__init__.py", "cli/__init__.py"):
         assert not imports(name), name
+
+
+def loaded(code: str) -> set[str]:
+    """Modules that a Python has in the end."""
+    done = python(f"{code}\nimport sys\nprint(*sys.modules)", dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_defining_the_commands_loads_nothing_heavy():
+    """What one command needs is not what all others wait for: `--help` takes what Python and typer take."""
+    heavy = {"numpy", "numba", "scipy", "h5py", "duckdb", "pydantic", "rich", "http.client", "urllib.request"}
+    assert not heavy & loaded("import dsgmcmc.cli.app")
+
+
+def test_a_run_loads_what_it_needs():
+    """Whoever reads a run waits for its own sampler's settings, not for all samplers, the compiler or a database."""
+    found = loaded("from dsgmcmc.config.layers import build\nimport dsgmcmc.posterior.recommend\nbuild({})")
+    samplers = {name for name, sampler in {**SAMPLERS, **OF_DENSITIES}.items() if sampler.__module__ in found}
+    assert samplers == {DEFAULT_SAMPLER}
+    assert not {"numba", "duckdb", "mpi4py", "scipy.stats"} & found
 
 
 @pytest.mark.parametrize("name", FILES)

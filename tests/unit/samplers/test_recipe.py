@@ -291,6 +291,6 @@ def test_what_no_law_admits_is_refused() -> None:
 
 def test_every_sampler_is_held_to_it() -> None:
     """But those that cannot be, and those that take no step."""
-    every = SAMPLERS | OF_DENSITIES
+    every = {**SAMPLERS, **OF_DENSITIES}
     steps = {name for name, sampler in every.items() if issubclass(sampler.Config, StepSize)}
     assert {case.name for case in CASES} | OTHERS == steps

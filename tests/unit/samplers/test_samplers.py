@@ -218,7 +218,7 @@ def test_every_sampler_of_the_package_is_registered() -> None:
     for module in pkgutil.walk_packages(samplers.__path__, "dsgmcmc.samplers."):
         content = vars(importlib.import_module(module.name)).values()
         found |= {c for c in content if inspect.isclass(c) and issubclass(c, Sampler) and not inspect.isabstract(c)}
-    every = SAMPLERS | OF_DENSITIES
+    every = {**SAMPLERS, **OF_DENSITIES}
     assert found == set(every.values())
     assert all(name.replace("_", "") == sampler.__name__.lower() for name, sampler in every.items())
 
