@@ -12,9 +12,9 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest import prepare_ratings
 from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.features import Description
+from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64
 

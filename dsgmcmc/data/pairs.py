@@ -164,14 +164,13 @@ def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns:
             f"escape = '{quote}', store_rejects = true, compression = '{compression(packed)}')",
             [glob.escape(str(plain.absolute()))],
         )
-    if scalar(db, "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reject_errors'"):
-        bad = db.execute("SELECT line, any_value(csv_line) FROM reject_errors GROUP BY line ORDER BY line").fetchall()
-        if bad:
-            shown_lines = "\n  ".join(f"line {line}: {str(content).strip()[:80]!r}" for line, content in bad[:SHOWN])
-            raise InputError(
-                f"{shown}: {len(bad)} line(s) do not have the {len(names)} columns of the first; correct or remove "
-                f"them\n  {shown_lines}"
-            )
+    bad = db.execute("SELECT line, any_value(csv_line) FROM reject_errors GROUP BY line ORDER BY line").fetchall()
+    if bad:
+        shown_lines = "\n  ".join(f"line {line}: {str(content).strip()[:80]!r}" for line, content in bad[:SHOWN])
+        raise InputError(
+            f"{shown}: {len(bad)} line(s) do not have the {len(names)} columns of the first; correct or remove "
+            f"them\n  {shown_lines}"
+        )
     return PairsTable(shown, names[user], names[item], names, 1 + int(header), columns.option)
 
 

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.data.ratings import SIDES, Ratings
+from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.facts import MADE_WITH, Facts
 from dsgmcmc.storage.manifest import Key, Manifest
@@ -217,8 +218,6 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
     InputError
         If it cannot be read, or names no item of the run.
     """
-    from dsgmcmc.data.titles import read_titles  # it loads DuckDB
-
     titles = read_titles(path, matching)
     if items.integers:
         titles = {name: title for name, title in titles.items() if re.fullmatch(r"[+-]?\d{1,18}", name)}

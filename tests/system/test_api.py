@@ -17,7 +17,7 @@ from support import dsgmcmc, planted, run
 
 import dsgmcmc as package
 from dsgmcmc import BPMF, bpmf, open_run
-from dsgmcmc.data.ingest import prepare_ratings
+from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.predict import Options, Predictor

@@ -18,7 +18,7 @@ from support import run, sample
 from typer.testing import CliRunner
 
 from dsgmcmc.cli.app import app
-from dsgmcmc.data.ingest import prepare_ratings
+from dsgmcmc.data.ingest.prepare import prepare_ratings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))

@@ -3,7 +3,3 @@
 `files` finds the files, `sources` how each is written, `load` reads them into a DuckDB table, `complaints` says
 what is wrong with them, `arrange` numbers the entities and splits the ratings, and `prepare` is the whole.
 """
-
-from dsgmcmc.data.ingest.prepare import Summary, prepare_ratings
-
-__all__ = ["Summary", "prepare_ratings"]

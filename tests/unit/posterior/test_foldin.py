@@ -9,7 +9,7 @@ from runs import SETTINGS, make_run
 from scipy import stats
 from support import sample
 
-from dsgmcmc.data.ingest import prepare_ratings
+from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.new_ratings import fold_in
