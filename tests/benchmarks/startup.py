@@ -9,7 +9,8 @@ prints, as medians of repetitions that take turns,
 - wall seconds of ``predict`` and ``recommend`` of one user, ``info`` and ``--help``; aims at 0.7, 0.7, 0.7 and 0.25;
 - what the start of a process is made of, as ``dsgmcmc doctor`` says, too.
 
-Seconds mean something on a quiet machine only. Not part of the tests.
+Modules are compiled beforehand, as those of an installed package are. Seconds mean something on a quiet machine only.
+Not part of the tests.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ def measure(data: Path, processes: int, repeats: int) -> dict[str, list[float]]:
 
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-bench-") as name:
         folder = Path(name)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
         run, pairs = folder / "run", folder / "pairs.csv"
         command("sample", data, "--out", run, *SHORT, processes=processes)
         opened = open_run(run)
