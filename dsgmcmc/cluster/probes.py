@@ -36,12 +36,18 @@ def _first_kernel() -> None:
     philox4x32(np.zeros((1, 4), np.uint32), np.zeros(2, np.uint32))
 
 
+def _settings() -> None:
+    from dsgmcmc.config.layers import build
+
+    build({})  # imports the default sampler
+
+
 #: What a process does before it samples, in this order, after Python and MPI.
 STARTUP: dict[str, Callable[[], object]] = {
     "NumPy": partial(import_module, "numpy"),
     "Numba": partial(import_module, "dsgmcmc.kernels.compiler"),
     "HDF5": partial(import_module, "dsgmcmc.data.ratings"),
-    "samplers": partial(import_module, "dsgmcmc.config.run"),
+    "samplers": _settings,
     "first kernel": _first_kernel,
 }
 
