@@ -5,12 +5,12 @@ What users import; everything else is imported from its own module.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from dsgmcmc._version import __version__
 
+TYPE_CHECKING = False  # nothing is imported here: until the command line has taken over Ctrl-C, it ends in a traceback
 if TYPE_CHECKING:
+    from typing import Any
+
     from dsgmcmc.bpmf import BPMF
     from dsgmcmc.posterior.density import DensityRun
     from dsgmcmc.posterior.opened import open_run
@@ -28,6 +28,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import what users ask for when they ask for it: the command line starts without it."""
+    from importlib import import_module
+
     if name in _HOMES:
         return getattr(import_module(f"dsgmcmc.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

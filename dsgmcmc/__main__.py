@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-
-from dsgmcmc.errors import EXIT_INTERRUPTED
-from dsgmcmc.parallel.machine import THREAD_VARIABLES
 
 
 def main() -> None:
     """Run the command line with one compute thread a process, unless the environment says otherwise."""
+    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored: in the background
+    if handled:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback from the first of our imports on
+    from dsgmcmc.errors import EXIT_INTERRUPTED
+    from dsgmcmc.parallel.signals import interrupt
+
     try:
-        _main()
-    except KeyboardInterrupt:  # while libraries were loading, before a command could look after it
+        if handled:
+            signal.signal(signal.SIGINT, interrupt)
+        try:
+            _main()
+        finally:
+            if signal.getsignal(signal.SIGINT) is interrupt:  # nor from what is tidied up after the last
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+    except KeyboardInterrupt:
         print("dsgmcmc: interrupted", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
 
 
 def _main() -> None:
+    from dsgmcmc.parallel.machine import THREAD_VARIABLES
+    from dsgmcmc.parallel.signals import install_early
+
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
     if sys.argv[1:2] == ["sample"]:  # a batch system's warning may come while NumPy and Numba are still loading
-        from dsgmcmc.parallel.signals import install_early
-
         install_early()
     from dsgmcmc.cli.app import main as command_line
 

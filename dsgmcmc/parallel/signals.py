@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from enum import IntEnum
-from typing import Any
+from time import monotonic
+from types import FrameType
+
+from dsgmcmc.errors import EXIT_INTERRUPTED
+
+ONE_PRESS = 0.1  # seconds: the terminal signals all processes, and a launcher may pass the same Ctrl-C on
+
+_interrupted = 0.0
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt at a Ctrl-C; end the process while a library is loading, or at a second one.
+
+    Libraries in C++ abort with a traceback if an exception comes while they are loading.
+    """
+    global _interrupted
+    before, _interrupted = _interrupted, monotonic()
+    if before:
+        if _interrupted - before >= ONE_PRESS:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        return
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, b"dsgmcmc: interrupted\n")
+            os._exit(EXIT_INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 class Request(IntEnum):
@@ -21,6 +49,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.request = Request.GO_ON
+        self._interrupted = 0.0
 
     def install(self) -> None:
         """Take over the signals; a second Ctrl-C ends the process at once."""
@@ -28,11 +57,13 @@ class Signals:
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._interrupt)
 
-    def _stop(self, *_: Any) -> None:
+    def _stop(self, *_: object) -> None:
         self.request = max(self.request, Request.STOP)
 
-    def _interrupt(self, *_: Any) -> None:
-        if self.request == Request.INTERRUPT:
+    def _interrupt(self, *_: object) -> None:
+        if self.request != Request.INTERRUPT:
+            self._interrupted = monotonic()
+        elif monotonic() - self._interrupted >= ONE_PRESS:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)
         self.request = Request.INTERRUPT

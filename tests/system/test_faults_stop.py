@@ -12,6 +12,7 @@ from typing import Any
 from mpi4py import MPI
 from support import Running, digest, dsgmcmc, injected, metrics, rank_pid, run, sample
 
+from dsgmcmc.parallel.signals import ONE_PRESS
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
@@ -163,6 +164,7 @@ def test_a_second_ctrl_c_ends_at_once(data: Path, tmp_path: Path) -> None:
             assert running.process.poll() is None, running.wait()
             assert time.monotonic() < end
             time.sleep(0.01)
+        time.sleep(2 * ONE_PRESS)
         running.signal(signal.SIGINT)
         assert running.wait(50).code == -signal.SIGINT
     assert newest(out) == 40

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsgmcmc.errors import EXIT_INTERRUPTED, InputError
+from dsgmcmc.parallel.signals import interrupt
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ingest.prepare import Summary
@@ -145,7 +146,7 @@ def prepare(
     if not ratings:
         raise InputError(f"say what to make, too: dsgmcmc prepare {out} OUT.h5")
     # a batch system's stop leaves no temporary files either
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, interrupt)
     from dsgmcmc.data.ingest.features import describe
     from dsgmcmc.data.ingest.prepare import prepare_ratings
     from dsgmcmc.data.session import parse_bytes

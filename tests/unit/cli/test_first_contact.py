@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -47,15 +49,63 @@ def test_what_is_not_a_run(tmp_path: Path) -> None:
             RunDirectory(tmp_path / name).read_settings()
 
 
-def test_an_interrupt_while_libraries_load_is_no_traceback() -> None:
-    """Nobody waits for imports to end before pressing Ctrl-C."""
+@pytest.mark.parametrize("module", ["dsgmcmc.parallel.signals", "dsgmcmc.parallel.machine", "typer", "duckdb"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupt_while_libraries_load_is_no_traceback(module: str, times: int) -> None:
+    """Nobody waits for imports to end before pressing Ctrl-C, and a launcher passes on what the terminal sent."""
     code = (
         "import sys, signal, dsgmcmc.__main__ as m\n"
         "class Interrupt:\n"
         "    def find_spec(self, name, *rest):\n"
-        "        if name == 'typer': signal.raise_signal(signal.SIGINT)\n"
+        f"        for _ in range({times} * (name == '{module}')): signal.raise_signal(signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.argv[1:] = ['prepare', 'none.csv', 'none.h5']\n"
         "m.main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (EXIT_INTERRUPTED, "dsgmcmc: interrupted\n")
+    expected = (EXIT_INTERRUPTED, "dsgmcmc: interrupted\n"), (-signal.SIGINT, "")  # a shell shows 130 for both
+    assert (done.returncode, done.stderr) == expected[module == "dsgmcmc.parallel.signals"]
+
+
+def test_the_first_lines_of_a_command_load_next_to_nothing() -> None:
+    """Until its own code runs, Python answers Ctrl-C with a traceback: that time is too short to be hit."""
+    code = "import sys; before = set(sys.modules); import dsgmcmc.__main__; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"typing", "dsgmcmc.errors", "dsgmcmc.parallel"} & set(done.stdout.split())
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    """A command in the background of a script does not hear the Ctrl-C of what is in front."""
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "import atexit, dsgmcmc.__main__ as m\n"
+        "sys.argv[1:] = ['--version']\n"
+        "atexit.register(lambda: print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN))\n"
+        "m.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "True"
+
+
+def test_one_press_that_comes_twice_lets_a_command_tidy_up() -> None:
+    """`timeout` and launchers signal the process and its group; a second press ends the process at once."""
+    code = (
+        "import signal, time\n"
+        "from dsgmcmc.parallel.signals import interrupt\n"
+        "signal.signal(signal.SIGINT, interrupt)\n"
+        "print('ready', flush=True)\n"
+        "try: time.sleep(60)\n"
+        "finally: time.sleep({}); print('tidied', flush=True)\n"
+    )
+    for seconds, waits, tidied in ((0.05, (0.0, 0.01), True), (60, (0.0, 0.5), False)):
+        with subprocess.Popen(
+            [sys.executable, "-c", code.format(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            for wait in waits:
+                time.sleep(wait)
+                process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=60)
+        assert ("tidied" in output) == tidied
+        assert process.returncode == -signal.SIGINT
