@@ -38,7 +38,10 @@ def sample(
     ] = None,
     prior_precision: Annotated[
         float | None,
-        typer.Option(help="Precision of a fixed prior, in the ratings' own unit; start of another.", show_default="1"),
+        typer.Option(
+            help="Precision of a fixed prior, in the ratings' own unit; start of another.",
+            show_default="10; 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
+        ),
     ] = None,
     likelihood: Annotated[
         str | None,
@@ -107,11 +110,24 @@ def sample(
             show_default="ess=100 a chain; none with --iterations",
         ),
     ] = None,
-    burn_in: Annotated[str | None, typer.Option(help="Iterations before the first draw.")] = None,
-    thin: Annotated[str | None, typer.Option(help="Iterations between draws.")] = None,
-    evaluate_every: Annotated[str | None, typer.Option(help="Iterations between lines of metrics.")] = None,
+    burn_in: Annotated[
+        str | None,
+        typer.Option(
+            help="Iterations before the first draw.", show_default="50sweeps; 100sweeps with other samplers than baoab"
+        ),
+    ] = None,
+    thin: Annotated[
+        str | None, typer.Option(help="Iterations between draws.", show_default="2sweeps, or nearly; of gibbs 1")
+    ] = None,
+    evaluate_every: Annotated[
+        str | None, typer.Option(help="Iterations between lines of metrics.", show_default="10sweeps")
+    ] = None,
     step_size: Annotated[
-        float | None, typer.Option(help="Step, in the sampler's own unit; sets the burn-in's too.")
+        float | None,
+        typer.Option(
+            help="Step, in the sampler's own unit; sets the burn-in's too.",
+            show_default="0.35 of baoab, less with few ratings; of others docs/settings.md",
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", show_default="0")] = None,
     chains: Annotated[int | None, typer.Option(help="Independent chains.", show_default="1")] = None,
