@@ -140,6 +140,14 @@ def oversubscription(comm: Comm) -> str:
     return texts[0] if texts else ""
 
 
+def say(text: str) -> None:
+    """Print a result. Whoever reads it may have gone, as `head` does: nothing fails for that, now or at the end."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     """Run a command on all processes and end them together.
 

@@ -23,7 +23,7 @@ from dsgmcmc.errors import (
     WriteError,
 )
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.launch import oversubscription
+from dsgmcmc.parallel.launch import oversubscription, say
 from dsgmcmc.parallel.machine import cpu_name, seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
@@ -94,7 +94,7 @@ class Job:
         if self._at_root:
             costs = self.source.costs(config, self.comm.size)
             lines = [f"{name} = {size}  # {size / 1e6:,.1f} MB" for name, size in costs.items()]
-            print("\n".join([tomli_w.dumps(config.table()), "[costs]  # in bytes", *lines]))
+            say("\n".join([tomli_w.dumps(config.table()), "[costs]  # in bytes", *lines]))
         return EXIT_DONE
 
     # ------------------------------------------------------------------ running
@@ -218,8 +218,8 @@ class Job:
             times = Times(turns.startup, sampling, turns.iterations if ring.rank == 0 else 0)
             library = MPI.Get_library_version().splitlines()[0].rstrip("\x00")
             write_summary(comm, self.source, config, ring.phases, n_data, times, self.run_directory, library, end.look)
-        elif self._at_root:
-            print(before, flush=True)
+        elif before:
+            say(before)
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE

@@ -17,6 +17,7 @@ from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.diagnostics.verdict import ending
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.launch import say
 from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.runs.progress import in_units
 from dsgmcmc.runs.sources.base import Source
@@ -117,7 +118,7 @@ def write_summary(
             "versions": {**versions(), "mpi": mpi},
         }
         save_summary(run.summary_file, summary)
-        print(_result(source, summary, run.path), flush=True)
+        say(_result(source, summary, run.path))
 
     agree(comm, write if comm.rank == 0 else lambda: None, "writing the summary", WriteError)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -50,6 +52,18 @@ def test_the_summary_has_its_keys(finished: Path) -> None:
     assert len(summary["peak_rss_bytes"]) == 2
     assert all(10 << 20 < size < 4 << 30 for size in summary["peak_rss_bytes"])
     assert {"dsgmcmc", "numpy", "numba", "mpi"} <= set(summary["versions"])
+
+
+def test_a_reader_that_has_gone_is_no_error(tmp_path: Path) -> None:
+    """`sample ... | head -1` and `| grep -q` end as the run did, without a traceback of MPI's."""
+    data = write_planted(tmp_path / "r.h5")
+    for more in (["--dry-run"], []):
+        read, write = os.pipe()
+        os.close(read)
+        line = command(data, tmp_path / "run", None, *more, iterations=20)
+        done = subprocess.run(line, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+        os.close(write)
+        assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
 
 
 def test_without_test_ratings_there_is_no_rmse(tmp_path: Path) -> None:
