@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from dsgmcmc._estimator import Estimator, seed_of
+from dsgmcmc._estimator import Estimator, in_words_of_python, seed_of
 from dsgmcmc.config.layers import Layers, build
+from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import prepare_data
 from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.errors import InputError
@@ -21,6 +23,21 @@ from dsgmcmc.storage.scratch import Scratch
 #: Defaults of the model, which a run that starts from another one takes from that.
 USUAL = {"rank": "auto", "noise": "shared", "implicit_features": "no"}
 
+#: What parameters may be that are no settings of the run.
+ADMITTED: dict[str, tuple[Any, ...]] = {
+    "clip": (True, False),
+    "unknown": ("prior", "refuse"),
+    "duplicates": ("error", "first", "last", "mean"),
+}
+
+#: What stands for options of the command line that are no settings of the run.
+OPTIONS = {
+    "resume": "warm_start=True",
+    "from": "start",
+    "step_size": "sampler.step_size",
+    **{name: name for name in ("out", "duplicates", "test_fraction")},
+}
+
 
 class BPMF(FittedModel, Estimator):
     """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient and Langevin MCMC.
@@ -30,7 +47,7 @@ class BPMF(FittedModel, Estimator):
     rank : int or "auto"
         Number K of latent dimensions; by default it follows from the number of ratings.
     sampler : str, optional
-        ``baoab``, ``psgld``, ``sgld`` or ``hamcmc``; default that of ``dsgmcmc sample``.
+        ``baoab``, ``gibbs``, ``psgld``, ``hamcmc`` and so on; default that of ``dsgmcmc sample``.
     iterations, burn_in : int or str, optional
         Such as 2000 or ``"500sweeps"``; default those of ``dsgmcmc sample``.
     until : str, optional
@@ -54,6 +71,8 @@ class BPMF(FittedModel, Estimator):
     test_fraction : float
         Share of the ratings given to `fit` that is held out for ``rmse_`` and diagnostics; default 0, because `fit` is
         mostly given a training set (``dsgmcmc prepare`` holds out 0.1).
+    duplicates : {"error", "first", "last", "mean"}
+        Where `fit` is given several ratings of a pair: an error, or which of them counts.
     clip : bool
         Predictions are moved into the range of the training ratings; default True (``predict`` has --clip).
     unknown : {"prior", "refuse"}
@@ -110,6 +129,7 @@ class BPMF(FittedModel, Estimator):
         item_features: Any = None,
         options: dict[str, Any] | None = None,
         test_fraction: float = 0.0,
+        duplicates: Literal["error", "first", "last", "mean"] = "error",
         clip: bool = True,
         unknown: Literal["prior", "refuse"] = "prior",
         random_state: Any = 0,
@@ -132,6 +152,7 @@ class BPMF(FittedModel, Estimator):
         self.item_features = item_features
         self.options = options
         self.test_fraction = test_fraction
+        self.duplicates = duplicates
         self.clip = clip
         self.unknown = unknown
         self.random_state = random_state
@@ -143,6 +164,7 @@ class BPMF(FittedModel, Estimator):
 
     # ------------------------------------------------------------------ fitting
 
+    @in_words_of_python(RunConfig.model_fields, OPTIONS)
     def fit(self, X: Any, y: Any = None, *, start: str | os.PathLike[str] | FittedModel | None = None) -> Self:
         """Sample the posterior. Collective, if `comm` is given.
 
@@ -193,7 +215,9 @@ class BPMF(FittedModel, Estimator):
                     kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
                 }
                 timed = self.time_levels != "no"
-                data = prepare_data(X, y, beside, self.test_fraction, settings["seed"], described, timed)
+                data = prepare_data(
+                    X, y, beside, self.test_fraction, settings["seed"], described, timed, self.duplicates
+                )
             return str(data.resolve())
 
         if self.comm is None:
@@ -247,9 +271,11 @@ class BPMF(FittedModel, Estimator):
             )
 
     def _settings(self) -> dict[str, Any]:
-        for name, admitted in (("clip", (True, False)), ("unknown", ("prior", "refuse"))):
+        for name, admitted in ADMITTED.items():
             if getattr(self, name) not in admitted:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected {' or '.join(map(repr, admitted))}")
+        if not isinstance(self.options, Mapping | None):
+            raise InputError(f"options={self.options!r}: expected a dict of settings by their names")
         settings = dict(self.options or {})
         twice = settings.keys() & (self.get_params().keys() | {"seed"}) - {"sampler"}
         if twice:

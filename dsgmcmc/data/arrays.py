@@ -175,6 +175,7 @@ def prepare_data(
     seed: int,
     described: Mapping[str, Description] | None = None,
     timed: bool = False,
+    duplicates: str = "error",
 ) -> Path:
     """Write ratings to a ratings file, unless they are one.
 
@@ -190,6 +191,8 @@ def prepare_data(
         Features of "user", "item" or both.
     timed : bool
         Whether the order of ratings in time is kept.
+    duplicates : {"error", "first", "last", "mean"}
+        What becomes of several ratings of a pair.
 
     Returns
     -------
@@ -202,7 +205,7 @@ def prepare_data(
         If ratings or features are wrong.
     """
     options: dict[str, Any] = {"test_fraction": test_fraction, "seed": seed % 2**31, "force": True}
-    options |= {"described": described, "timestamps": timed}
+    options |= {"described": described, "timestamps": timed, "duplicates": duplicates}
     if isinstance(X, str | os.PathLike):
         if y is not None:
             raise InputError("X is a file, which has its ratings: leave out y")

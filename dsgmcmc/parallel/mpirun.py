@@ -117,8 +117,8 @@ def sample_apart(
         If sampling failed otherwise; the message has its last words.
     """
     jobs = usable_cores() if n_jobs == -1 else n_jobs
-    if jobs < 1:
-        raise InputError(f"n_jobs {n_jobs}: expected at least 1, or -1 for one process on every core")
+    if not hasattr(n_jobs, "__index__") or jobs < 1:
+        raise InputError(f"n_jobs {n_jobs!r}: expected at least 1, or -1 for one process on every core")
     with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
         file.write(tomli_w.dumps(settings))
         file.flush()

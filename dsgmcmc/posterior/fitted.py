@@ -297,8 +297,10 @@ class FittedModel:
         """
         run = self._fitted()
         ranking = Ranking(n, by, z, seed=seed, clip=self.clip, at_least=at_least, include_rated=include_rated)
-        if isinstance(users, str | bytes) or np.ndim(users) != 1:
-            raise InputError(f"users {users!r}: expected a list of names, for one user [{users!r}]")
+        given: dict[str, Any] = {"users": users, "candidates": candidates, "exclude": exclude}
+        for what, names in given.items():
+            if (what == "users" or names is not None) and (isinstance(names, str | bytes) or np.ndim(names) != 1):
+                raise InputError(f"{what} {names!r}: expected a list of names, for a single one [{names!r}]")
         rated = None if include_rated and by != "likely" else self._ratings()
         newcomers = self._newcomers if self._newcomers is not None and self._newcomers.kind == "user" else None
         if newcomers is None and self._newcomers is not None:

@@ -175,10 +175,12 @@ class Vocabulary:
             numbers = np.array([int(value) for value in given.tolist()], np.int64)
         except (TypeError, ValueError, OverflowError):
             bad = next((value for value in given.tolist() if not _is_integer(value)), given)
-            raise InputError(f"{bad!r} cannot be the name of a {self.kind}: in this run they are integers") from None
+            raise InputError(
+                f"no {self.kind} is called {bad!r}: names of {self.kind}s of this run are integers"
+            ) from None
         if given.dtype.kind == "f" and (numbers != given).any():
             bad = given[numbers != given][0]
-            raise InputError(f"{bad} cannot be the name of a {self.kind}: in this run they are integers")
+            raise InputError(f"no {self.kind} is called {bad}: names of {self.kind}s of this run are integers")
         return numbers
 
 

@@ -76,8 +76,10 @@ class Ranking:
             raise InputError(f"{self.top!r} items a user: expected a whole number, at least 1")
         if self.by not in get_args(By):
             raise InputError(f"by {self.by!r}: expected one of {', '.join(get_args(By))}")
-        if not self.z >= 0:
-            raise InputError(f"z {self.z}: expected a number of sds, not below 0")
+        if not isinstance(self.z, float | int | np.number) or not self.z >= 0:
+            raise InputError(f"z {self.z!r}: expected a number of sds, not below 0")
+        if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
+            raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
 
     @property
     def of_probability(self) -> bool:

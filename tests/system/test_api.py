@@ -199,7 +199,7 @@ BAD = [
     ([[1, 2], [3, 4]], ["a", "b"], "numbers"),
     ([[1.5, 2], [3, 4]], [1, 2], "integers or text"),
     (np.array([["a", None], ["b", "c"]], dtype=object), [1, 2], "item is missing"),
-    ([[1, 2], [1, 2], [3, 4]], [1, 2, 3], "--duplicates"),
+    ([[1, 2], [1, 2], [3, 4]], [1, 2, 3], "choose with duplicates first"),
     ("nowhere.csv", None, "does not exist"),
     ("nowhere.h5", None, "does not exist"),
 ]
@@ -221,6 +221,10 @@ def test_bad_parameters_are_refused(ratings):
         ({"rank": 0}, "rank"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"options": {"gird": 2}}, "gird"),
+        ({"n_jobs": "two"}, "n_jobs 'two'"),
+        ({"options": {"grid": 4000}}, "^grid 4000 is more"),
+        ({"options": {"noise": "both"}}, "a parameter of its own"),
+        ({"until": "ess=10"}, "give until none, or prepare it with test_fraction 0.1"),
     ):
         with pytest.raises(InputError, match=message):
             BPMF(**{**SHORT, **parameters}).fit(pairs, x)
@@ -297,6 +301,14 @@ def test_thompson_explores(model):
     assert seeded[0] == seeded[1]
 
 
+def test_ratings_that_come_twice():
+    """The mean of them counts, or the last, if that is asked for."""
+    pairs, x = [[1, 2], [1, 2], *([u, i] for u in range(3, 9) for i in range(6))], [1.0, 3.0, *[2.0] * 36]
+    for which, mean in (("last", 3.0), ("mean", 2.0)):
+        model = BPMF(**SHORT, duplicates=which).fit(pairs, x)
+        assert model.mean_ == pytest.approx((36 * 2 + mean) / 37)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -310,6 +322,12 @@ def test_thompson_explores(model):
         (lambda _: BPMF(clip="x").fit("r.csv"), "clip='x'"),
         (lambda _: BPMF(unknown="x").fit("r.csv"), "unknown='x'"),
         (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "a parameter of its own"),
+        (lambda _: BPMF(options=3).fit("r.csv"), "options=3"),
+        (lambda _: BPMF(duplicates="all").fit("r.csv"), "duplicates='all'"),
+        (lambda m: m.recommend([1], candidates="abc"), "candidates 'abc'"),
+        (lambda m: m.recommend([1], by="lcb", z="a"), "z 'a'"),
+        (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
+        (lambda m: m.recommend([1], by="thompson", seed=-1), "seed -1"),
         (lambda _: BPMF(iterations=10).fit("r.csv"), "before the first draw"),
     ],
 )

@@ -296,7 +296,7 @@ def test_diagnostics_are_printed_and_are_json(made):
     [
         (["recommend", "RUN"], "--user ID"),
         (["recommend", "RUN", "--all"], "--out"),
-        (["recommend", "RUN", "--user", "nobody"], "cannot be the name of a user"),
+        (["recommend", "RUN", "--user", "nobody"], "names of users of this run are integers"),
         (["recommend", "RUN", "--user", "12345"], "one user is unknown to the run: 12345"),
         (["recommend", "RUN", "--all", "-o", "x.xlsx"], "suffix"),
         (["predict", "RUN", "nowhere.csv"], "does not exist"),

@@ -32,7 +32,7 @@ def test_text_is_found_as_it_is():
 def test_names_that_cannot_be_are_refused(wrong):
     """A wrong type is another fault than an unknown name: the message must say which."""
     names = Vocabulary("user", np.array([1, 2], np.int64))
-    with pytest.raises(InputError, match="cannot be the name of a user"):
+    with pytest.raises(InputError, match="names of users of this run are integers"):
         names.index_of(wrong)
 
 
