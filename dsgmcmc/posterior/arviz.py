@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc._version import __version__
-from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.extras import TO_ARVIZ, TO_NETCDF, require
 from dsgmcmc.posterior.mixture import components
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.run import Run
@@ -109,10 +109,9 @@ def datatree(
     InputError
         If arviz-base is not installed.
     """
-    try:
-        import arviz_base
-    except ImportError as error:
-        raise InputError(f"this needs ArviZ and h5netcdf ({error}): pip install arviz-base h5netcdf") from error
+    require(TO_ARVIZ)
+    import arviz_base
+
     attributes = {"inference_library": "dsgmcmc", "inference_library_version": __version__, "sampler": sampler}
     return arviz_base.from_dict(
         groups, coords=coords, dims=dims, attrs={"/": attributes, **dict.fromkeys(groups, attributes)}
@@ -121,5 +120,6 @@ def datatree(
 
 def write_netcdf(run: Run, out: Path) -> None:
     """Write `to_datatree` as netCDF 4."""
+    require(TO_NETCDF)
     tree = to_datatree(run)
     tree.to_netcdf(out, engine="h5netcdf")

@@ -29,6 +29,7 @@ from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request, Signals, installed
 from dsgmcmc.parallel.watchdog import Watchdog
+from dsgmcmc.posterior.extras import lacking
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.logs import start_logs
@@ -115,6 +116,8 @@ class Job:
         processors = sorted(set(comm.allgather(cpu_name())))
         if self._at_root and crowded:
             log.warning(crowded)
+        if self._at_root and (wanting := lacking()):
+            log.info("afterwards %s", wanting)
         if self._at_root and len(processors) > 1:
             log.warning(
                 "the processes run on different processors (%s): only these give the same bits again",
