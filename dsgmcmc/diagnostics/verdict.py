@@ -46,6 +46,14 @@ def result(summary: Summary) -> list[str]:
     return lines
 
 
+def in_units(rate: float) -> str:
+    """Write a number a second in millions or thousands, with two digits or more."""
+    for size, unit in ((1e6, " M"), (1e3, " k")):
+        if rate >= size:
+            return f"{rate / size:.{0 if rate >= 10 * size else 1}f}{unit}"
+    return f"{rate:.0f}"
+
+
 def written(error: float) -> str:
     """Write an error in the ratings' unit: with four decimals, or four digits where that is too few or too many."""
     return f"{error:.4f}" if error == 0 or 0.1 <= abs(error) < 1e5 else f"{error:.4g}"

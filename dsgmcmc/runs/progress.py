@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from dsgmcmc.diagnostics.verdict import written
+from dsgmcmc.diagnostics.verdict import in_units, written
 
 PLAIN_SECONDS = 5.0
 #: What is shown of a line of metrics, if it is there: its name there, how it is called, and how it is written.
@@ -19,14 +19,6 @@ SHOWN = (
     ("tau", "tau", "{:.4g}".format),
     ("energy", "energy", "{:.6g}".format),
 )
-
-
-def in_units(rate: float) -> str:
-    """Write a number a second in millions or thousands, with two digits or more."""
-    for size, unit in ((1e6, " M"), (1e3, " k")):
-        if rate >= size:
-            return f"{rate / size:.{0 if rate >= 10 * size else 1}f}{unit}"
-    return f"{rate:.0f}"
 
 
 class Progress:

@@ -14,12 +14,11 @@ import numpy as np
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
-from dsgmcmc.diagnostics.verdict import ending
+from dsgmcmc.diagnostics.verdict import ending, in_units
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.launch import say
 from dsgmcmc.parallel.timers import PHASES, Phases
-from dsgmcmc.runs.progress import in_units
 from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory, now

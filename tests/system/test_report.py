@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -45,10 +46,12 @@ for (const svg of document.querySelectorAll('figure > svg')) {
   });
   if (!svg.querySelector('.label')) found.hidden.push(svg.getAttribute('aria-label'));
 }
+found.cut = [...document.querySelectorAll('.scroll')]
+  .filter(s => s.textContent.includes('R-hat') && s.scrollWidth > s.clientWidth).map(s => s.textContent);
 found.sideways = document.documentElement.scrollWidth - window.innerWidth;
 found.requests = performance.getEntriesByType('resource').map(r => r.name);
 const out = document.createElement('pre'); out.id = 'found'; out.textContent = JSON.stringify(found);
-document.body.appendChild(out);
+top.document.body.appendChild(out);
 </script>"""
 
 
@@ -89,17 +92,19 @@ def chromium(browser: str, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("width", [1240, 700])
+@pytest.mark.parametrize("width", [1240, 700, 375])
 def test_a_browser_shows_readable_axes(browser, page, tmp_path, width):
-    """In every chart, on a wide and a narrow window: labels there, large enough, inside, none over another."""
+    """On a wide and a narrow window, and a phone: labels of charts there, large enough, inside, none over another."""
     measured = tmp_path / "measured.html"
-    measured.write_text(page.read_text(encoding="utf-8").replace("</body>", MEASURE + "</body>"), encoding="utf-8")
-    dom = chromium(browser, f"--window-size={width},900", "--dump-dom", measured.as_uri())
+    inner = page.read_text(encoding="utf-8").replace("</body>", MEASURE + "</body>")
+    frame = f'<iframe width="{width}" height="900" style="border:0" srcdoc="{html.escape(inner)}"></iframe>'
+    measured.write_text(f"<!doctype html><body>{frame}</body>", encoding="utf-8")  # no window is as narrow as a phone
+    dom = chromium(browser, "--window-size=1300,900", "--dump-dom", measured.as_uri())
     text = re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)
     assert text, dom[-500:]
     found = json.loads(text[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
     assert found["texts"] > 150
-    problems = ("overlapping", "small", "outside", "hidden", "requests")
+    problems = ("overlapping", "small", "outside", "hidden", "requests", "cut")
     assert {name: found[name] for name in problems} == {name: [] for name in problems}
     assert found["sideways"] <= 0
 
@@ -138,7 +143,7 @@ def test_the_page_has_what_it_promises(page):
         *("Time and communication", "Configuration", "Words"),
     ]
     for needed in (
-        "--chains 4",
+        "--chains</span> 4",
         "stochastic-gradient",
         "RMSE by time",
         "Probability integral transform",
@@ -153,6 +158,8 @@ def test_the_page_has_what_it_promises(page):
     assert float(cells[0][0]) == pytest.approx(rmse[1] - rmse[0], abs=2e-4)
     assert all(0 < float(half) < 1 for _, half in cells)
     assert re.search(r'<td>sampler.name</td><td class="differs">baoab</td><td class="differs">psgld</td>', text)
+    assert re.search(r"test ratings\. \d+ [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC\.", text)
+    assert not re.findall(r'<p class="advice">[^<]*--', text)  # a line breaks before an option, not inside
     assert "nan" not in re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL).replace("nand", "")
 
 

@@ -108,9 +108,10 @@ class _Axes:
         parts.append(f'<text class="label" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{label}</text>')
         y = (TOP + bottom) / 2
         label = html.escape(y_label)
-        parts.append(
-            f'<text class="label" transform="translate(14 {y}) rotate(-90)" text-anchor="middle">{label}</text>'
-        )
+        if label:
+            parts.append(
+                f'<text class="label" transform="translate(14 {y}) rotate(-90)" text-anchor="middle">{label}</text>'
+            )
         return parts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from dsgmcmc.diagnostics.report.charts import PALETTE, Series, line_chart
 from dsgmcmc.diagnostics.report.content import Content, gather, names_of
 from dsgmcmc.diagnostics.report.differences import differences_section
 from dsgmcmc.diagnostics.report.heldout import calibration_section, groups_section, residuals_section
-from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table, words_section
-from dsgmcmc.diagnostics.verdict import ending, written
+from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table, whole, words_section
+from dsgmcmc.diagnostics.verdict import ending, in_units, written
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import open_run
@@ -110,14 +111,14 @@ def _section(title: str, content: str, note: str = "", charts: bool = True) -> s
 
 def _head(content: Content) -> str:
     run, summary = content.run, content.summary
-    config = run.config
+    config, processes = run.config, summary.get("processes", 1)
     tiles = []
     if content.calibration:
         scores = content.calibration
         tiles += [
             (written(scores["rmse"]), "RMSE of the posterior mean"),
             *((written(rmse), f"RMSE, {name.replace('_', ' ')}") for name, rmse in _simple(summary)),
-            (f"{scores['coverage'][0.9]:.1%}", "of test ratings in 90 % intervals"),
+            (f"{scores['coverage'][0.9]:.1%}", "of test ratings in 90\N{NO-BREAK SPACE}% intervals"),
             (written(scores["crps"]), "CRPS"),
         ]
         if scores["log_probability"] is not None:
@@ -131,20 +132,26 @@ def _head(content: Content) -> str:
         tiles.append((f"{tau['mean']:.3f}", f"tau (sd {tau['sd']:.2g})"))
     tiles += [
         (f"{content.convergence['chains']} x {content.convergence['draws']}", "chains x draws"),
-        (f"{summary.get('seconds_sampling', 0.0):.1f} s", f"sampling on {summary.get('processes', 1)} process(es)"),
-        (f"{summary.get('ratings_per_second', 0.0) / 1e6:.0f} M", "ratings a second"),
+        (f"{summary.get('seconds_sampling', 0.0):.1f} s", f"sampling on {processes} process{'es' * (processes != 1)}"),
+        (in_units(summary.get("ratings_per_second", 0.0)), "ratings a second"),
     ]
     shown = "".join(f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in tiles)
-    advice = "".join(f'<p class="advice">{html.escape(text)}</p>' for text in content.advice)
+    advice = "".join(f'<p class="advice">{whole(text)}</p>' for text in content.advice)
     sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
     sizes += [f"{run.facts[name]:,} {what}" for name, what in SIZES.items() if name in run.facts]
     facts = (
-        f"{ending(summary)}. {config.sampler.name}, rank {config.rank}; {', '.join(sizes)}. {summary.get('time', '')}"
+        f"{ending(summary)}. {config.sampler.name}, rank {config.rank}; {', '.join(sizes)}."
+        f"{_when(summary.get('time', ''))}"
     )
     return (
         f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{html.escape(facts)}</p>'
         f'<div class="tiles">{shown}</div>{advice}</header>'
     )
+
+
+def _when(time: str) -> str:
+    """Write when a run ended, which its summary has in UTC; of very old runs it is not known."""
+    return f" {datetime.fromisoformat(time):%-d %B %Y, %H:%M} UTC." if time else ""
 
 
 def _simple(summary: dict[str, Any]) -> list[tuple[str, float]]:
@@ -194,7 +201,7 @@ def _traces(runs: list[Content]) -> str:
             for chain, (values, color) in enumerate(zip(run.traces.get(name, []), colors, strict=False)):
                 number = run.run.chains[chain]
                 series.append(Series(_label(runs, run, number), np.arange(len(values)), values, color))
-        charts.append(line_chart(label_of(name), series, "draw", name.replace("_", " ")))
+        charts.append(line_chart(label_of(name), series, "draw", ""))
     return "".join(charts)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from dsgmcmc.diagnostics.report.charts import Bar, bar_chart
 from dsgmcmc.diagnostics.report.content import Content
+from dsgmcmc.diagnostics.verdict import in_units
 
 PHASE_COLORS = ("#2563eb", "#0891b2", "#d97706", "#dc2626", "#9333ea", "#6b7280")
 
@@ -21,6 +23,11 @@ WORDS = {
     "probability integral transform (PIT)": "probability that a prediction gave to what lies below the rating: evenly "
     "spread, where intervals are right",
     "CRPS": "continuous ranked probability score, in units of the ratings: the less the better, in mean and in spread",
+    "log density, log p of level": "mean logarithm of the density that predictions gave to the held-out ratings, and "
+    "of the probability of their levels, such as stars: the higher the better",
+    "product of the priors' means, of their variances": "scalar products over the dimensions of what users have with "
+    "what items have: dimensions in another order, or turned, leave them as they are, so that chains can be compared",
+    "draw": "a state of a chain that was kept: one from every few iterations after the burn-in",
     "R-hat": "spread between chains against that within them: 1 where they agree; above 1.01 they have not mixed",
     "ESS": "effective sample size: how many independent draws the correlated ones are worth",
 }
@@ -49,12 +56,12 @@ def phases_section(runs: list[Content]) -> str:
                 run.name,
                 str(run.summary.get("processes", "")),
                 f"{run.summary.get('seconds_sampling', 0):.1f}",
-                f"{run.summary.get('ratings_per_second', 0) / 1e6:.1f}",
+                in_units(run.summary.get("ratings_per_second", 0.0)),
                 f"{waiting / total:.1%}" if total else "-",
                 f"{memory / 1e6:,.0f}",
             )
         )
-    heading = ("run", "processes", "seconds", "M ratings/s", "exchange and reduction", "peak MB a process")
+    heading = ("run", "processes", "seconds", "ratings/s", "exchange and reduction", "peak MB a process")
     return "".join(charts) + f'</div>{table(heading, rows)}<div class="charts">'
 
 
@@ -86,8 +93,13 @@ def words_section() -> str:
     return f"<dl>{entries}</dl>"
 
 
+def whole(text: str) -> str:
+    """HTML of a text whose options and words with hyphens no end of a line breaks."""
+    return re.sub(r"--[a-z][a-z-]*|\w+-\w+", r'<span class="whole">\g<0></span>', html.escape(text))
+
+
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """HTML of a table; the first column is text, the others are numbers."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in heading)
+    head = "".join(f"<th>{whole(name)}</th>" for name in heading)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'

@@ -9,8 +9,9 @@ from mpi4py import MPI
 from support import sample, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.diagnostics.verdict import in_units
 from dsgmcmc.runs import job
-from dsgmcmc.runs.progress import Progress, in_units
+from dsgmcmc.runs.progress import Progress
 
 
 @pytest.mark.parametrize(("sampler", "parts"), [("psgld", 3), ("baoab", 1)])
