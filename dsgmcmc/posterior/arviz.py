@@ -29,11 +29,13 @@ def to_datatree(run: Run) -> Any:
     -------
     xarray.DataTree
         ``posterior``: the quantities of `dsgmcmc.posterior.traces`, the priors' means and precisions (by ``dimension``;
-        not comparable between chains) and ``prediction`` of the followed test pairs (by ``pair``), for all draws;
+        not comparable between chains) and ``prediction`` of the followed test pairs (by ``pair``, their places among
+        all test pairs), for all draws;
         ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``;
         ``observed_data``: ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``;
-        ``log_likelihood`` and ``posterior_predictive``: of ``rating``, at the saved draws. These ratings were held out:
-        `arviz.loo` of them, which expects ratings that were fitted, is close to their plain predictive density.
+        ``log_likelihood`` and ``posterior_predictive``: of ``rating``, at the saved draws. These ratings were held out,
+        so that the logarithm of the mean of exp(log_likelihood) over the draws is their predictive density already;
+        `arviz.loo` takes them for fitted ones, leaves them out once more, and is too low.
 
     Raises
     ------

@@ -19,8 +19,9 @@ def export(
 ) -> None:
     """Write a run to one file: HDF5 or Parquet with factors by original names, or netCDF for ArviZ.
 
-    The netCDF has the groups posterior, sample_stats and observed_data, for `xarray.open_datatree` and ArviZ:
-    hyperparameters and predictions of test pairs, not raw factors, which no two chains have in common.
+    The netCDF has hyperparameters and predictions of test pairs, for `xarray.open_datatree` and ArviZ: the groups
+    posterior, sample_stats, observed_data, constant_data, log_likelihood and posterior_predictive. Raw factors, which
+    no two chains have in common, are in the other formats.
 
     \b
     Examples:

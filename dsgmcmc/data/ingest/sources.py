@@ -120,7 +120,8 @@ def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: 
         If the file is empty, of no known format, or without the columns that are needed.
     """
     if not path.is_file():
-        raise InputError(f"{path} is not a file")
+        pipe = ": what comes through a pipe has to be written to one first" if path.is_fifo() else ""
+        raise InputError(f"{path} is not a file{pipe}")
     if wanted is None and suffix_of(path) not in SUFFIXES:
         packed = next((what for magic, what in _MAGIC.items() if read_head(path).startswith(magic)), None)
         if packed is not None:

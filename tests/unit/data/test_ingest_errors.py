@@ -423,3 +423,10 @@ def test_default_memory():
 def test_ratings_stay_as_given():
     """The cases above start from a good file; this guards them against passing for another reason."""
     assert len({(user, item) for user, item, _, _ in RATINGS}) == len(RATINGS) == len(LINES) - 1
+
+
+def test_a_pipe_is_told_what_to_do(tmp_path: Path) -> None:
+    """It cannot be looked at twice: of `prepare <(...)` the shell makes one."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="through a pipe has to be written to one first"):
+        prepare_ratings([str(tmp_path / "pipe")], tmp_path / "out.h5")
