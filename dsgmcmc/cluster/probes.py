@@ -20,7 +20,7 @@ from typing import Any
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel import machine
-from dsgmcmc.parallel.launch import world_comm
+from dsgmcmc.parallel.launch import library, world_comm
 
 TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system takes a while
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, ctypes.c_ulong(-1)  # of linux/prctl.h
@@ -117,8 +117,7 @@ def probe_mpi() -> None:
     mpi4py.rc.initialize = False
     from mpi4py import MPI
 
-    library = " ".join(MPI.Get_library_version().rstrip("\x00").splitlines()[0].split(",")[0].split())
-    print(json.dumps({"library": library, "mpi4py": mpi4py.__version__}))
+    print(json.dumps({"library": library(MPI.Get_library_version()), "mpi4py": mpi4py.__version__}))
 
 
 def probe_alone() -> None:

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
@@ -69,6 +70,11 @@ def sparing_network_cards() -> Iterator[None]:
             del os.environ[TRANSPORTS]
 
 
+def library(version: str) -> str:
+    """Name and number of an MPI library, of what it says of its version."""
+    return " ".join(version.rstrip("\x00").splitlines()[0].split(",")[0].split())
+
+
 def world_comm() -> MPI.Intracomm:
     """Import MPI and return ``COMM_WORLD``.
 
@@ -78,7 +84,8 @@ def world_comm() -> MPI.Intracomm:
         If there is no MPI library, or the launcher started several processes that do not know of each other.
     """
     try:
-        with sparing_network_cards():
+        with sparing_network_cards(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)  # said below
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise InputError(
@@ -92,9 +99,9 @@ def world_comm() -> MPI.Intracomm:
         if os.environ.get(dict(zip(LAUNCHER_SIZES, LAUNCHER_RANKS, strict=True))[name], "0") != "0":
             sys.exit(EXIT_USAGE)  # the first of them says it
         raise InputError(
-            f"{name}={value}, but this process sees only itself: the launcher and the MPI library "
-            f"({MPI.Get_library_version().splitlines()[0]}) do not fit each other, being of different MPIs. With Slurm "
-            "use `srun --mpi=pmix`, else the mpirun of this MPI library"
+            f"{name}={value}, but this process sees only itself: its launcher and its MPI library "
+            f"({library(MPI.Get_library_version())}) are of different MPIs. With Slurm use `srun --mpi=pmix`, else the "
+            "mpirun of this library"
         )
     return comm
 
