@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
@@ -19,6 +20,15 @@ SHOWN = (
     ("tau", "tau", "{:.4g}".format),
     ("energy", "energy", "{:.6g}".format),
 )
+
+
+def folded(parts: Sequence[str], width: int) -> str:
+    """Join what is said, in as many lines as the width needs, each broken between two parts."""
+    lines = [""]
+    for part in parts:
+        longer = f"{lines[-1]}  {part}" if lines[-1] else part
+        lines = [*lines[:-1], longer] if len(longer) <= width or not lines[-1] else [*lines, f"  {part}"]
+    return "\n".join(lines)
 
 
 class Progress:
@@ -59,9 +69,10 @@ class Progress:
         """Show a line of metrics."""
         if self._from is None or line["iteration"] < self._from[0]:
             self._from = (line["iteration"], line["time_s"])
-        text = self._text(line)
+        parts = self._parts(line)
+        text = "  ".join(parts)
         if self._live:
-            self._live.update(text)
+            self._live.update(folded(parts, self._live.console.width))
         elif monotonic() - self._last > PLAIN_SECONDS or line["iteration"] >= self._iterations:
             self._say(text)
         else:
@@ -71,7 +82,7 @@ class Progress:
         self._last, self._unsaid = monotonic(), ""
         print(text, file=sys.stderr, flush=True)
 
-    def _text(self, line: dict[str, Any]) -> str:
+    def _parts(self, line: dict[str, Any]) -> list[str]:
         first, since = self._from or (0, 0.0)
         done, elapsed = line["iteration"] - first, line["time_s"] - since
         speed = done / elapsed if elapsed > 0 else 0.0
@@ -83,4 +94,4 @@ class Progress:
             left = (self._iterations - line["iteration"]) / speed
             most = "at most " if self.look else ""
             parts += [f"{in_units(speed * self._data)} {self._unit}/s", f"{most}{left:.0f} s left"]
-        return "  ".join(parts)
+        return parts

@@ -11,7 +11,7 @@ from support import sample, write_planted
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.verdict import in_units
 from dsgmcmc.runs import job
-from dsgmcmc.runs.progress import Progress
+from dsgmcmc.runs.progress import Progress, folded
 
 
 @pytest.mark.parametrize(("sampler", "parts"), [("psgld", 3), ("baoab", 1)])
@@ -40,3 +40,13 @@ def test_progress_counts_the_ratings_of_an_iteration(
 def test_small_data_are_not_slow(rate: float, text: str) -> None:
     """They were sampled at 0 M ratings a second."""
     assert in_units(rate) == text
+
+
+def test_a_narrow_terminal_breaks_no_number() -> None:
+    """Its lines end between what is said: `RMSE of this draw` stays beside its value."""
+    parts = ["chain 0", "iteration 250/5000", "RMSE of this draw 1.0378", "of the posterior mean 0.8923", "90 s left"]
+    assert folded(parts, 200) == "  ".join(parts)
+    for width in (40, 60, 80):
+        lines = folded(parts, width).split("\n")
+        assert max(map(len, lines)) <= width
+        assert [part for line in lines for part in line.strip().split("  ")] == parts
