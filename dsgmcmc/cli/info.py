@@ -61,7 +61,10 @@ def _at_a_glance(facts: dict[str, Any]) -> list[str]:
     """What to know of a run first: its result, what to doubt, how it ended."""
     from dsgmcmc.diagnostics import verdict
 
-    now = {"reached": facts["reached"], "iterations": facts["settings"]["iterations"]}
+    look = (facts["summary"] or {}).get("until")
+    if look and look["iteration"] < max(facts["reached"]):  # it went on since, and has not ended
+        look = None
+    now = {"reached": facts["reached"], "iterations": facts["settings"]["iterations"], "until": look}
     lines = []
     if facts["summary"] is None:
         lines = ["no result yet: the run is under way, or was killed"]

@@ -73,6 +73,9 @@ def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
     look = last(out)
     assert look["reached"]
     assert look["found"]["ess"] >= 12
+    shown = run(*dsgmcmc("info", out)).expect(0).out  # as the last line of `sample` did
+    assert f"ended at iteration {look['iteration']}: ESS" in shown
+    assert "stopped at" not in shown
     assert sample(MPI.COMM_SELF, data, fixed, iterations=look["iteration"], **SETTINGS) == 0
     assert last(fixed) is None
     assert digest(out) == digest(fixed)
@@ -95,6 +98,7 @@ def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path
     facts = json.loads(run(*dsgmcmc("info", tmp_path / "run", "--json")).expect(0).out)
     assert facts["why"].startswith(why)
     assert facts["complete"]
+    assert why in run(*dsgmcmc("info", tmp_path / "run")).expect(0).out
 
 
 def test_a_density_ends_with_the_accuracy_of_theta(tmp_path: Path) -> None:
