@@ -70,7 +70,8 @@ def _at_a_glance(facts: dict[str, Any]) -> list[str]:
         lines = ["no result yet: the run is under way, or was killed"]
     elif "rmse_mean" in facts["summary"]:
         summary = facts["summary"] | now
-        lines = verdict.result(summary) + [f"warning: {doubt}" for doubt in verdict.doubts(summary)]
+        found = [*facts["run"].get("cautions", []), *verdict.doubts(summary)]
+        lines = verdict.result(summary) + [f"warning: {doubt}" for doubt in found]
     return [*lines, verdict.ending(now)]
 
 

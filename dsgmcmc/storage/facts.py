@@ -19,8 +19,8 @@ from dsgmcmc.storage.manifest import Manifest, Sha256
 Facts = dict[str, Any]
 
 MADE_WITH = "made_with"
-#: Where the data were found, which may change from job to job.
-FOUND = ("data", "target")
+#: Where the data were found, and what was said of them, which may change from job to job.
+FOUND = ("data", "target", "cautions")
 #: What says which run it is; these stand in every manifest by themselves.
 IDENTITY = ("data_hash", "config_hash", "earlier_config_hashes")
 #: What the last job ran with.
@@ -44,6 +44,7 @@ class FactsModel(BaseModel):
     test_ratings: int = Field(0, ge=0)
     baselines: dict[str, float] = {}
     start: Sha256 = ""
+    cautions: list[str] = []
     data_hash: Sha256 = ""
     config_hash: Sha256 = ""
     earlier_config_hashes: list[Sha256] = []

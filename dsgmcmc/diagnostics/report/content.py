@@ -70,7 +70,7 @@ class Content:
     @property
     def advice(self) -> list[str]:
         """What to know or do about this run, in words."""
-        advice = [*doubts(self.summary), *self.convergence["warnings"]]
+        advice = [*self.run.facts.get("cautions", []), *doubts(self.summary), *self.convergence["warnings"]]
         if self.calibration is None and not self.of_clicks:
             return [*advice, "no test ratings: nothing is known of accuracy and calibration (prepare --test-fraction)"]
         phases = self.summary.get("phases", {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -19,45 +19,50 @@ from dsgmcmc.types import Int64
 #: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
 MAX_NUMBERS_PER_RATING = 3
 
-log = logging.getLogger(__name__)
+
+def cautions(config: ResolvedConfig, ratings: Ratings) -> list[str]:
+    """Say what may be wrong with a run on these ratings, though it is no error; nothing, mostly."""
+    return [*_of_small_data(config, ratings), *_of_values(config, ratings)]
 
 
-def warn_of_small_data(config: ResolvedConfig, ratings: Ratings) -> None:
-    """Warn of a rank with which tau says little, and the published priors less."""
+def _of_small_data(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:
+    """Of a rank with which tau says little, and the published priors less."""
     rows_and_columns = ratings.n_rows + ratings.n_cols
     numbers = config.rank * rows_and_columns
     if not config.law.all_cells and numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
-        log.warning(
-            "%s numbers of the factors for %s training ratings: the data hardly tell noise from factors, so tau means "
-            "little; leave out --rank, or try --rank %d%s",
-            f"{numbers:,}",
-            f"{ratings.nnz:,}",
-            automatic_rank(ratings.nnz, rows_and_columns),
-            "" if config.standardise else ", and leave out --standardise: the published priors are too wide here",
+        published = (
+            "" if config.standardise else ", and leave out --standardise: the published priors are too wide here"
+        )
+        yield (
+            f"{numbers:,} numbers of the factors for {ratings.nnz:,} training ratings: the data hardly tell noise from "
+            f"factors, so tau means little; leave out --rank, or try --rank "
+            f"{automatic_rank(ratings.nnz, rows_and_columns)}{published}"
         )
 
 
-def warn_of_values(config: ResolvedConfig, ratings: Ratings) -> None:
-    """Warn of ratings 0 and 1 under a law of real numbers, the first of them standing for all; and of clicks."""
+def _of_values(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:
+    """Of ratings 0 and 1 under a law of real numbers, the first of them standing for all; and of clicks."""
     if config.law.all_cells and (ratings.minimum, ratings.maximum) != (1.0, 1.0):
-        log.warning(
-            "ratings are from %g to %g, and --likelihood %s takes every one for a click: prepare those alone that are",
-            *(ratings.minimum, ratings.maximum, config.likelihood),
+        yield (
+            f"ratings are from {ratings.minimum:g} to {ratings.maximum:g}, and --likelihood {config.likelihood} takes "
+            "every one for a click: prepare those alone that are"
         )
     if not config.law.all_cells and ratings.minimum == ratings.maximum:
-        log.warning(
-            "all ratings are %g, so their values say nothing: where it counts who has one, try --likelihood all-cells",
-            ratings.minimum,
+        yield (
+            f"all ratings are {ratings.minimum:g}, so their values say nothing: where it counts who has one, try "
+            "--likelihood all-cells"
         )
     if not config.law.has_noise or (ratings.minimum, ratings.maximum) != (0.0, 1.0):
         return
     start, stop = next(row_slabs(ratings.row_indptr, SLAB))
     if np.isin(ratings.slab("train", start, stop)[2], (0.0, 1.0)).all():
         others = [name for name, law in LIKELIHOODS.items() if law.has_levels]
-        log.warning(
-            "the ratings are 0 and 1, and --likelihood %s is a law of real numbers: its intervals are wrong; %s",
-            config.likelihood,
-            f"try --likelihood {' or '.join(others)}" if others else "docs/own-likelihood.md says how to write another",
+        advice = (
+            f"try --likelihood {' or '.join(others)}" if others else "docs/own-likelihood.md says how to write another"
+        )
+        yield (
+            f"the ratings are 0 and 1, and --likelihood {config.likelihood} is a law of real numbers: its intervals "
+            f"are wrong; {advice}"
         )
 
 

@@ -28,7 +28,7 @@ from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.plan import Costs, check_limits
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
-from dsgmcmc.runs.sources.fitness import check_counts, check_levels, warn_of_small_data, warn_of_values
+from dsgmcmc.runs.sources.fitness import cautions, check_counts, check_levels
 from dsgmcmc.runs.sources.start import Earlier, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.facts import Facts, made_with
@@ -133,8 +133,8 @@ class RatingsSource:
                     f"until {config.until} is of predictions of test ratings, and {self.path} has none: give --until "
                     "none, or prepare it with --test-fraction 0.1"
                 )
-            warn_of_small_data(config, ratings)
-            warn_of_values(config, ratings)
+            for text in cautions(config, ratings):
+                log.warning("%s", text)
         if processes > config.grid:
             raise InputError(
                 f"{processes} processes cannot share a grid of {config.grid} blocks: start at most {config.grid} "
@@ -161,6 +161,7 @@ class RatingsSource:
                 **({} if levels is None else {"levels": levels.tolist()}),
                 "ratings": ratings.nnz,
                 "test_ratings": ratings.nnz_test,
+                **({"cautions": said} if (said := cautions(config, ratings)) else {}),
                 **({"baselines": known or baselines(ratings)} if scored else {}),
             }
             write_index(run, ratings, config.hash(), made_with(facts), comm)
