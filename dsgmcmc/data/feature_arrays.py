@@ -17,7 +17,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
 
 
-def write_features(given: Any, entity: str, folder: Path) -> Description:
+def write_features(given: Any, entity: str, folder: Path, separator: str = "|") -> Description:
     """Write features to a file.
 
     Parameters
@@ -30,6 +30,8 @@ def write_features(given: Any, entity: str, folder: Path) -> Description:
     entity : {"user", "item"}
     folder : Path
         Where to write it.
+    separator : str
+        Between the values of a list.
 
     Raises
     ------
@@ -48,7 +50,7 @@ def write_features(given: Any, entity: str, folder: Path) -> Description:
     kinds = {}
     texts = {entity: np.array([str(name) for name in names.tolist()], dtype=object)}
     for label, column in columns.items():
-        texts[label] = _texts(column)
+        texts[label] = _texts(column, separator)
         if column.dtype.kind not in "iufb" and _all_numbers(texts[label]):
             kinds[label] = "category"  # numbers that are given as text are codes
     path = folder / f"{entity}_features.parquet"
@@ -56,7 +58,7 @@ def write_features(given: Any, entity: str, folder: Path) -> Description:
         db.register("given", texts)
         cast = ", ".join(f"{identifier(label)}::VARCHAR AS {identifier(label)}" for label in texts)
         db.execute(f"COPY (SELECT {cast} FROM given) TO {literal(str(path))} (FORMAT parquet)")
-    return Description(path, entity, kinds)
+    return Description(path, entity, kinds, separator)
 
 
 def _columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
@@ -79,12 +81,12 @@ def _columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
     return names_of(names, entity), columns
 
 
-def _texts(column: Array) -> Array:
+def _texts(column: Array, separator: str) -> Array:
     """Values as text, or None; lists of text with a separator."""
     found: list[str | None] = []
     for value in column.tolist():
         if isinstance(value, list | tuple | np.ndarray):
-            found.append("|".join(map(str, value)))
+            found.append(separator.join(map(str, value)))
         else:
             missing = value is None or value != value  # NaN is not itself
             found.append(None if missing else str(int(value) if isinstance(value, bool) else value))

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from dsgmcmc.data.arrays import as_given, read_pairs, read_triples
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.described import describe_new
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.foldin import FoldIn
-from dsgmcmc.posterior.new_ratings import fold_in
+from dsgmcmc.posterior.new_ratings import Told, fold_in
 from dsgmcmc.posterior.portable import Packed, pack, unpack
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.probabilities import probabilities
@@ -29,7 +30,6 @@ from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
 from dsgmcmc.types import Array, Float64, Int32
 
 Names = Sequence[Any] | npt.NDArray[Any]
-Told = tuple[str, Array, Array, Array]  # whose ratings, names, of what, values
 
 
 class FittedModel:
@@ -195,8 +195,10 @@ class FittedModel:
 
     # ------------------------------------------------------------------ new ratings
 
-    def foldin(self, X: Any, y: Any = None, *, kind: Literal["user", "item"] = "user") -> Self:
-        """Take in new ratings of users, known or new, without sampling: a model that has them.
+    def foldin(
+        self, X: Any = None, y: Any = None, *, kind: Literal["user", "item"] = "user", features: Any = None
+    ) -> Self:
+        """Take in new ratings of users, known or new, and their features, without sampling: a model that has them.
 
         The rows of these users are worked out anew, exactly given each saved draw of the items
         (`dsgmcmc.posterior.foldin`); this model stays as it is. What cannot be taken, such as ratings of unknown items,
@@ -205,9 +207,11 @@ class FittedModel:
         Parameters
         ----------
         X, y
-            Ratings as of `BPMF.fit`, but no file.
+            Ratings as of `BPMF.fit`, but no file; not needed by those that features are given of.
         kind : {"user", "item"}
             Whose rows are worked out; with "item" the ratings are of items, known or new, by users that are known.
+        features : optional
+            What is known of these users (or items), as `user_features` of `BPMF`, with the columns of these.
 
         Returns
         -------
@@ -216,36 +220,40 @@ class FittedModel:
         Raises
         ------
         InputError
-            If the ratings are wrong, none can be taken, or the run has no draws.
+            If ratings or features are wrong, none can be taken, or the run has no draws.
         """
         found = object.__new__(type(self))
         vars(found).update(vars(self))
-        found._tell(X, y, kind)
+        found._tell(X, y, kind, features)
         return found
 
-    def update(self, X: Any, y: Any = None, *, kind: Literal["user", "item"] = "user") -> Self:
-        """Take in new ratings as `foldin` does, into this model; of several ratings of a pair the last counts."""
-        self._tell(X, y, kind)
+    def update(
+        self, X: Any = None, y: Any = None, *, kind: Literal["user", "item"] = "user", features: Any = None
+    ) -> Self:
+        """Take in news as `foldin` does, into this model; of several ratings of a pair the last counts."""
+        self._tell(X, y, kind, features)
         return self
 
-    def _tell(self, X: Any, y: Any, kind: str) -> None:
-        self._fitted()
-        given = read_triples(X, y)
-        sides = (given.users, given.items) if kind == "user" else (given.items, given.users)
-        told: Told = (kind, *sides, given.ratings)
-        if self._told is not None:
-            if self._told[0] != kind:
-                raise InputError(f"this model has new ratings of {self._told[0]}s: fold in {kind}s from the run itself")
-            names, others, values = (np.concatenate([a, b]) for a, b in zip(self._told[1:], told[1:], strict=True))
-            told = (kind, names, others, values)
-        for note in self._take_in(told):
+    def _tell(self, X: Any, y: Any, kind: str, features: Any) -> None:
+        run, told, notes = self._fitted(), Told(kind, *(np.zeros(0, object),) * 2, np.zeros(0)), list[str]()
+        if X is not None:
+            given = read_triples(X, y)
+            sides = (given.users, given.items) if kind == "user" else (given.items, given.users)
+            told = Told(kind, *sides, given.ratings)
+        elif features is None:
+            raise InputError("nothing to fold in: give ratings, features, or both")
+        if features is not None:
+            described, notes = describe_new(run, kind, features, self._data)
+            told = told._replace(described=described)
+        for note in [*notes, *self._take_in(told if self._told is None else self._told.updated(told))]:
             warnings.warn(note, stacklevel=3)
 
     def _take_in(self, told: Told | None) -> list[str]:
-        self._told, self._newcomers, self._predictors = told, None, {}
-        notes: list[str] = []
+        newcomers, notes = None, list[str]()
         if told is not None:
-            self._newcomers, notes = fold_in(self._fitted(), *told, data=self._data)
+            told = Told(*told)  # earlier versions pickled what ratings say
+            newcomers, notes = fold_in(self._fitted(), *told[:4], described=told.described, data=self._data)
+        self._told, self._newcomers, self._predictors = told, newcomers, {}
         return notes
 
     # ------------------------------------------------------------------ rankings

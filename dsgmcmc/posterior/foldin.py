@@ -6,7 +6,8 @@ the normal law [Salakhutdinov 2008, eq. 11]
     precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
     mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
 
-where m has the row's implicit features, if the model has such: those of what it has ratings of.
+where m has the row's implicit features, if the model has such: those of what it has ratings of; and B^T x of its own
+features. Of a row without ratings the law is its prior, that of one that nothing is known of but for its features.
 
 Over all saved draws this is the law of the row given the old ratings of everything else and all its own, exact but for
 what its new ratings would say about everything else. The run may know the row or not: x is what it was sampled from, if
@@ -25,10 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.described import Shifts
+from dsgmcmc.posterior.draws import Draw
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.predict import Rows
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Int32
+from dsgmcmc.types import Float64, Int32
 
 GIBBS = 10
 _OTHER = {"user": "item", "item": "user"}
@@ -54,6 +57,8 @@ class FoldIn:
         The ratings.
     seed : int
         Of the scales of noise and of rows, where the model has them.
+    shifts : Shifts, optional
+        What features do to the prior means of the rows; nothing without.
 
     Raises
     ------
@@ -70,6 +75,7 @@ class FoldIn:
         others: Int32,
         values: npt.NDArray[np.floating],
         seed: int = 0,
+        shifts: Shifts | None = None,
     ) -> None:
         run.source("draws")
         if not run.config.law.is_conditionally_gaussian():
@@ -78,6 +84,7 @@ class FoldIn:
                 "with the new ratings"
             )
         self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
+        self._shifts = shifts
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
         self._values = np.ones(len(order)) if run.config.law.all_cells else values[order].astype(np.float64)
@@ -110,47 +117,65 @@ class FoldIn:
         return Rows(rows.mean[which], rows.covariance[which], rows.noise[which])
 
     def _solve(self, number: int) -> Rows:
-        draw, other = self.run.draw(number), _OTHER[self.kind]
-        rank, biases = self.run.config.rank, self.run.config.biases
-        prior = draw.prior[self.kind]
-        precision = np.linalg.inv(prior.covariance)
-        n, d = len(self.vocabulary), len(prior.mean)
-        result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n))
-        nu = draw.nu.get(self.kind)
-        items = draw.theta[other].astype(np.float64)
+        draw, n = self.run.draw(number), len(self.vocabulary)
+        unseen = draw.unseen[self.kind]
+        items = draw.theta[_OTHER[self.kind]].astype(np.float64)
         background = draw.tau * (self.run.config.zero_weight or 0.0) * items.T @ items
-        turns = GIBBS if nu is not None or prior.nu is not None else 0
+        d = items.shape[1]
+        shifts = np.zeros((n, d)) if self._shifts is None else self._shifts.at(draw.features[self.kind].effects)
+        precision = np.linalg.inv(draw.prior[self.kind].covariance)
         rng = np.random.default_rng([self.seed, number])
+        result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n))
         for row in range(n):
             part = slice(self._ends[row], self._ends[row + 1])
-            theta = draw.theta[other][self._others[part]].astype(np.float64)
-            centre = prior.mean
-            if other in draw.implicit and len(theta):
-                centre = centre + draw.implicit[other][self._others[part]].sum(axis=0) / np.sqrt(len(theta))
-            target = self._values[part] - self.run.mean
-            if biases:
-                target = target - theta[:, rank]
-                theta[:, rank] = 1.0
-            noise_precision = draw.tau * draw.noise_scale[other][self._others[part]].astype(np.float64)
-            if draw.time_variance:
-                noise_precision = 1 / (1 / noise_precision + draw.time_variance)
-            found = self.run.config.law.statistics(theta, target, noise_precision)
-            assert found is not None
-            gram, moment = found
-            gram = gram + background
-            g, s = 1.0, 1.0
-            for turn in range(turns + 1):
-                lower = np.linalg.cholesky(s * precision + g * gram)
-                inverse = np.linalg.inv(lower)
-                mean = inverse.T @ (inverse @ (s * precision @ centre + g * moment))
-                if turn == turns:
-                    break
-                drawn = mean + inverse.T @ rng.standard_normal(d)
-                if nu is not None:
-                    squares = float(noise_precision @ (target - theta @ drawn) ** 2)
-                    g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
-                if prior.nu is not None:
-                    u = drawn - centre
-                    s = rng.gamma((prior.nu + d) / 2) / ((prior.nu + float(u @ precision @ u)) / 2)
-            result.mean[row], result.covariance[row], result.noise[row] = mean, inverse.T @ inverse, 1 / g
+            if part.start == part.stop:
+                result.mean[row], result.covariance[row] = unseen.mean + shifts[row], unseen.covariance
+                continue
+            found = self._law(draw, part, shifts[row], precision, background, rng)
+            result.mean[row], result.covariance[row], result.noise[row] = found
         return result
+
+    def _law(
+        self,
+        draw: Draw,
+        part: slice,
+        shift: Float64,
+        precision: npt.NDArray[np.floating],
+        background: Float64,
+        rng: np.random.Generator,
+    ) -> tuple[Float64, Float64, float]:
+        """Mean, covariance and 1 / g of a row with these ratings at a draw."""
+        other, rank, law = _OTHER[self.kind], self.run.config.rank, self.run.config.law
+        prior, nu = draw.prior[self.kind], draw.nu.get(self.kind)
+        d = len(prior.mean)
+        theta = draw.theta[other][self._others[part]].astype(np.float64)
+        centre = prior.mean + shift
+        if other in draw.implicit:
+            centre = centre + draw.implicit[other][self._others[part]].sum(axis=0) / np.sqrt(len(theta))
+        target = self._values[part] - self.run.mean
+        if self.run.config.biases:
+            target = target - theta[:, rank]
+            theta[:, rank] = 1.0
+        noise_precision = draw.tau * draw.noise_scale[other][self._others[part]].astype(np.float64)
+        if draw.time_variance:
+            noise_precision = 1 / (1 / noise_precision + draw.time_variance)
+        statistics = law.statistics(theta, target, noise_precision)
+        assert statistics is not None
+        gram, moment = statistics
+        gram = gram + background
+        g, s = 1.0, 1.0
+        turns = GIBBS if nu is not None or prior.nu is not None else 0
+        for turn in range(turns + 1):
+            lower = np.linalg.cholesky(s * precision + g * gram)
+            inverse = np.linalg.inv(lower)
+            mean = inverse.T @ (inverse @ (s * precision @ centre + g * moment))
+            if turn == turns:
+                break
+            drawn = mean + inverse.T @ rng.standard_normal(d)
+            if nu is not None:
+                squares = float(noise_precision @ (target - theta @ drawn) ** 2)
+                g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
+            if prior.nu is not None:
+                u = drawn - centre
+                s = rng.gamma((prior.nu + d) / 2) / ((prior.nu + float(u @ precision @ u)) / 2)
+        return mean, inverse.T @ inverse, 1 / g

@@ -8,7 +8,9 @@ A snapshot of kind ``index`` in ``RUN/index``, written once, before the first it
 ``ids/{W,H}/000000/offsets``           (n + 1,) int64: where each begins in ``text``
 ``ratings/{W,H}/000000/count``         (n,) int64: training ratings of each row or column
 ``features/{W,H}/000000/NAME``          of names and groups of features, where there are any: ``names_text``,
-..                                     ``names_offsets``, ``groups_text`` and ``groups_offsets``, as of ids
+..                                     ``names_offsets``, ``groups_text`` and ``groups_offsets``, as of ids;
+..                                     ``centre`` (F,) float64: their means over the rows that have any; and, where it
+..                                     is known how they were made, ``encoding`` (bytes,) uint8: JSON as UTF-8
 ``test/W/000000/{rows,columns}``       (q,) int32: the pairs of the test ratings, in the order of the ratings file
 =====================================  ==================================================================
 
@@ -30,12 +32,13 @@ import numpy as np
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.centre import feature_means
 from dsgmcmc.storage.facts import MADE_WITH, Facts
 from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.writer import write_snapshot
-from dsgmcmc.types import Array, Comm, Int32, Int64
+from dsgmcmc.types import Array, Comm, Float64, Int32, Int64
 
 _SPARSE = 16  # a direct table may have so many entries a name
 
@@ -83,6 +86,9 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
         blocks |= _texts("features", factor, stored.names, "names_") | _texts(
             "features", factor, stored.groups, "groups_"
         )
+        blocks[Key("features", factor, 0, "centre")] = feature_means(ratings, side)
+        if stored.encoding:
+            blocks[Key("features", factor, 0, "encoding")] = np.frombuffer(stored.encoding.encode(), np.uint8)
     indptr, columns, _ = ratings.slab("test", 0, ratings.n_rows)
     rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
     blocks[Key("test", "W", 0, "rows")] = rows
@@ -273,6 +279,14 @@ class Index:
         if Key("features", factor, 0, "names_text") not in set(self._snapshot.names()):
             return [], []
         return self._texts("features", factor, "names_"), self._texts("features", factor, "groups_")
+
+    def encoding(self, kind: str) -> tuple[str, Float64 | None]:
+        """How these features were made, and their means; empty and None where an earlier version wrote the index."""
+        factor = self.factors[kind]
+        text, centre = (Key("features", factor, 0, name) for name in ("encoding", "centre"))
+        names = set(self._snapshot.names())
+        told = self._snapshot.read(text).tobytes().decode() if text in names else ""
+        return told, self._snapshot.read(centre) if centre in names else None
 
     def _texts(self, thing: str, factor: str, prefix: str = "") -> list[str]:
         text = self._snapshot.read(Key(thing, factor, 0, f"{prefix}text")).tobytes()

@@ -1,21 +1,23 @@
-"""New ratings, of a file or from Python, folded in as far as they can be; what is left out is said.
+"""New ratings and features, of files or from Python, folded in as far as they can be; what is left out is said.
 
 Ratings of users that the run knows are added to those that it was sampled from, a new one in the place of an old one of
-the same pair: for these the ratings file is needed.
+the same pair: for these the ratings file is needed. Who is new and has features needs no ratings.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
 
 from dsgmcmc.data.ingest.columns import parse_columns
+from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.ingest.load import create_raw, load
 from dsgmcmc.data.ingest.sources import inspect
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.features import feature_names
+from dsgmcmc.posterior.described import Described, describe_new, shifts_of
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary, unknown_names
 from dsgmcmc.posterior.rated import own_ratings
@@ -25,6 +27,36 @@ from dsgmcmc.types import Array
 _OTHER = {"user": "item", "item": "user"}
 
 
+class Told(NamedTuple):
+    """New ratings and features, from Python.
+
+    Attributes
+    ----------
+    kind : {"user", "item"}
+        Whose they are.
+    names, others, values : (n,) array
+        Of the ratings, as `fold_in` takes them.
+    described : Described or None
+        Features.
+    """
+
+    kind: str
+    names: Array
+    others: Array
+    values: Array
+    described: Described | None = None
+
+    def updated(self, later: Told) -> Told:
+        """Both, one after the other; raises InputError if they are of different kinds."""
+        if self.kind != later.kind:
+            raise InputError(f"this model has news of {self.kind}s: fold in {later.kind}s from the run itself")
+        names, others, values = (np.concatenate([a, b]) for a, b in zip(self[1:4], later[1:4], strict=True))
+        described = self.described or later.described
+        if self.described is not None and later.described is not None:
+            described = self.described.updated(later.described)
+        return Told(self.kind, names, others, values, described)
+
+
 def fold_in(
     run: Run,
     kind: str,
@@ -32,10 +64,11 @@ def fold_in(
     others: Array,
     values: Array,
     *,
+    described: Described | None = None,
     data: Path | None = None,
     seed: int = 0,
 ) -> tuple[FoldIn, list[str]]:
-    """Fold in what can be of new ratings.
+    """Fold in what can be of new ratings, and of new features.
 
     Parameters
     ----------
@@ -47,6 +80,8 @@ def fold_in(
         the last counts.
     values : (n,) array
         The ratings.
+    described : Described, optional
+        New features of the users (items), with ratings or without.
     data : Path, optional
         Where the run's ratings file is, if it was moved.
     seed : int
@@ -64,51 +99,82 @@ def fold_in(
         If a name cannot be one, or nothing is left to fold in.
     """
     vocabulary, other = run.vocabulary(kind), _OTHER[kind]
-    if vocabulary.integers:
-        try:
-            names = np.array([int(name) for name in names], np.int64)
-        except (ValueError, OverflowError):
-            raise InputError(f"not all {kind}s are integers, as those of the run are") from None
-    else:
-        names = np.array([str(name) for name in names], object)
+    names = _usual(vocabulary, names)
     columns, known = run.vocabulary(other).index_of(others), vocabulary.index_of(names)
     taken, notes = columns >= 0, []
     if not taken.all():
         unknown = list(dict.fromkeys(others[~taken].tolist()))
         notes.append(f"{int((~taken).sum())} rating(s) left out: {unknown_names(other, unknown)}")
-    why, of_known = "", known >= 0
-    if of_known.any():
-        why = _cannot_update(run, kind, data)
+    of_known = known >= 0
+    why = _cannot_update(run, data) if of_known.any() else ""
     if why:
         left = list(dict.fromkeys(names[of_known].tolist()))
-        notes.append(f"ratings of {len(left)} known {kind}(s) left out ({', '.join(map(str, left[:5]))}): {why}")
+        notes.append(f"ratings of {len(left)} known {kind}(s) left out ({_some(left)}): {why}")
         taken &= ~of_known
-    if not taken.any():
-        raise InputError("; ".join(notes) + "; nothing is left to fold in")
-    names, columns, values, known = names[taken], columns[taken], np.asarray(values)[taken], known[taken]
+    names, columns, values = names[taken], columns[taken], np.asarray(values)[taken]
+    alone, more = _without_ratings(vocabulary, described, names)
+    notes += more
+    if not taken.any() and not len(alone):
+        raise InputError("; ".join([*notes, "nothing is left to fold in"]))
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
     beyond = values[(values < low) | (values > high)]
     if len(beyond):
         notes.append(f"{len(beyond)} rating(s) outside {low:g} to {high:g}, the range so far: {beyond[0]:g}")
-    if feature_names(run, kind)[0]:
-        notes.append(f"new {kind}s are taken to be average in their features, which are not used here")
-    if (known >= 0).any():
-        rows = np.unique(known[known >= 0]).astype(np.int32)
+    rows = np.unique(vocabulary.index_of(names))
+    if (rows >= 0).any():
         with run.open_ratings(data) as ratings:
-            before = own_ratings(ratings, kind, rows)
-        names = np.concatenate([vocabulary.ids[rows[before.which]], names])
+            before = own_ratings(ratings, kind, rows[rows >= 0])
+        names = np.concatenate([vocabulary.ids[rows[rows >= 0][before.which]], names])
         columns, values = np.concatenate([before.others, columns]), np.concatenate([before.values, values])
-    ids, which = np.unique(names.astype(str) if names.dtype == object else names, return_inverse=True)
+    everybody = np.concatenate([names, alone])
+    ids, which = np.unique(everybody.astype(str) if everybody.dtype == object else everybody, return_inverse=True)
+    ids, which = ids if ids.dtype == np.int64 else ids.astype(object), which[: len(names)]
+    known = vocabulary.index_of(ids)
+    shifts = shifts_of(run, kind, ids, described, known, data)
+    if shifts is not None:
+        told = set() if described is None else set(described.names.tolist())
+        average = [name for name, row in zip(ids.tolist(), known.tolist(), strict=True) if row < 0 and name not in told]
+        if average:
+            notes.append(
+                f"{len(average)} new {kind}(s) are taken to be average in their features, which are not given: "
+                f"{_some(average)}"
+            )
     pairs = which.astype(np.int64) * len(run.vocabulary(other)) + columns
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-    found = Vocabulary(kind, ids if ids.dtype == np.int64 else ids.astype(object))
-    return FoldIn(run, kind, found, which[last], columns[last], values[last], seed), notes
+    return FoldIn(run, kind, Vocabulary(kind, ids), which[last], columns[last], values[last], seed, shifts), notes
 
 
-def _cannot_update(run: Run, kind: str, data: Path | None) -> str:
+def _usual(vocabulary: Vocabulary, names: Array) -> Array:
+    """Names as those of the run are."""
+    if not vocabulary.integers:
+        return np.array([str(name) for name in names], object)
+    try:
+        return np.array([int(name) for name in names], np.int64)
+    except (ValueError, OverflowError):
+        raise InputError(f"not all {vocabulary.kind}s are integers, as those of the run are") from None
+
+
+def _some(names: list[Any]) -> str:
+    return ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
+
+
+def _without_ratings(vocabulary: Vocabulary, described: Described | None, rated: Array) -> tuple[Array, list[str]]:
+    """Names of those that are new and have features alone, and what there is to say of others without new ratings."""
+    if described is None:
+        return rated[:0], []
+    left = described.names[~np.isin(described.names, rated)]
+    known = vocabulary.index_of(left) >= 0
+    notes = []
+    if known.any():
+        notes.append(
+            f"features of {int(known.sum())} known {vocabulary.kind}(s) without new ratings left out, as the run was "
+            f"sampled with what they had: {_some(left[known].tolist())}"
+        )
+    return left[~known], notes
+
+
+def _cannot_update(run: Run, data: Path | None) -> str:
     """Why new ratings of known rows cannot be used; empty if they can."""
-    if feature_names(run, kind)[0]:
-        return f"with features of {kind}s these need a new run"
     try:
         run.open_ratings(data).close()
     except InputError as error:
@@ -117,18 +183,27 @@ def _cannot_update(run: Run, kind: str, data: Path | None) -> str:
 
 
 def fold_in_file(
-    run: Run, path: Path, kind: str, columns: str | None = None, *, data: Path | None = None, seed: int = 0
+    run: Run,
+    path: Path | None,
+    kind: str,
+    columns: str | None = None,
+    *,
+    given: Description | None = None,
+    data: Path | None = None,
+    seed: int = 0,
 ) -> tuple[FoldIn, list[str]]:
-    """Fold in a file of ratings; see `fold_in`.
+    """Fold in a file of ratings, a file of features, or both; see `fold_in`.
 
     Parameters
     ----------
     run : Run
-    path : Path
+    path : Path or None
         Ratings in any of the formats that ``prepare`` reads, by original names.
     kind : {"user", "item"}
     columns : str, optional
         ``user=U,item=I,rating=R``, as of ``prepare``; detected by default.
+    given : Description, optional
+        Features of the users (items), with the columns that those of the run were made of.
     data : Path, optional
         Where the run's ratings file is, if it was moved.
     seed : int
@@ -136,8 +211,21 @@ def fold_in_file(
     Raises
     ------
     InputError
-        If the file is wrong, a pair is there twice, or nothing is left to fold in.
+        If a file is wrong, a pair is there twice, or nothing is left to fold in.
     """
+    nothing = np.zeros(0, object)
+    ratings = (nothing, nothing, np.zeros(0)) if path is None else _read(run, path, kind, columns)
+    described, notes = (None, list[str]()) if given is None else describe_new(run, kind, given, data)
+    about = path if given is None or path is not None else given.path
+    try:
+        folded, more = fold_in(run, kind, *ratings, described=described, data=data, seed=seed)
+    except InputError as error:
+        raise InputError(f"{about}: {error}") from error
+    return folded, [*notes, *(f"{about}: {note}" for note in more)]
+
+
+def _read(run: Run, path: Path, kind: str, columns: str | None) -> tuple[Array, Array, Array]:
+    """Whose ratings they are, of what, and their values."""
     if not path.exists():
         raise InputError(f"{path} does not exist")
     source = inspect(path, None, parse_columns(columns), False)
@@ -154,9 +242,5 @@ def fold_in_file(
             shown = ", ".join(f"({user}, {item})" for user, item in twice)
             raise InputError(f"{path} has several ratings of one pair of user and item: {shown}")
         found = db.execute(f"SELECT {kind}_id AS new, {_OTHER[kind]}_id AS old, rating FROM raw").fetchnumpy()
-    names, others, values = (np.ma.getdata(found[name]) for name in ("new", "old", "rating"))
-    try:
-        folded, notes = fold_in(run, kind, names, others, values, data=data, seed=seed)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    return folded, [f"{path}: {note}" for note in notes]
+    new, old, rating = (np.ma.getdata(found[name]) for name in ("new", "old", "rating"))
+    return new, old, rating

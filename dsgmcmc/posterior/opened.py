@@ -5,7 +5,8 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
-from dsgmcmc.posterior.fitted import FittedModel, Told
+from dsgmcmc.posterior.fitted import FittedModel
+from dsgmcmc.posterior.new_ratings import Told
 from dsgmcmc.posterior.portable import Packed, unpack
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.scratch import Scratch

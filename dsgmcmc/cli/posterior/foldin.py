@@ -37,8 +37,13 @@ class New(StrEnum):
 def foldin(
     run: RunArgument,
     ratings: Annotated[
-        Path, typer.Argument(metavar="NEW_RATINGS", help="New ratings, in any format that prepare reads.")
-    ],
+        Path | None,
+        typer.Argument(
+            metavar="NEW_RATINGS",
+            help="New ratings, in any format that prepare reads; not needed by those that features are given of.",
+            show_default=False,
+        ),
+    ] = None,
     new: Annotated[New, typer.Option(help="Whose rows are worked out.")] = New.users,
     pairs: Annotated[
         str | None, typer.Option(metavar="PAIRS", help="Predict these pairs (CSV or Parquet), as predict does.")
@@ -67,6 +72,23 @@ def foldin(
         str | None,
         typer.Option(metavar="user=U,item=I", help="With --pairs: the same of PAIRS, whose columns may be others."),
     ] = None,
+    user_features: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What is known of new users, with the columns that prepare was given for the run; rated or not.",
+        ),
+    ] = None,
+    user_id: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="That names them, as of prepare.", show_default="as of prepare"),
+    ] = None,
+    item_features: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --new items: the same of items.")
+    ] = None,
+    item_id: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The same of items.", show_default="as of prepare")
+    ] = None,
     data: DataOption = None,
     seed: Annotated[
         int | None,
@@ -78,12 +100,13 @@ def foldin(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print recommendations as JSON.")] = False,
 ) -> None:
-    """Take in new ratings without sampling again: recommend to their users, or predict.
+    """Take in new ratings, and features of new users, without sampling again: recommend to them, or predict.
 
     The exact conditional posterior of users (or items) is worked out given each saved draw, so the uncertainty of few
     ratings shows. They may be unknown to the run; the ratings of those that it knows are added to what it was sampled
-    from, for which its ratings file is needed. With --pairs ratings are predicted; without, the users of NEW_RATINGS
-    get recommendations. What cannot be taken, such as ratings of unknown items, is left out with a warning.
+    from, for which its ratings file is needed. With --pairs ratings are predicted; without, the users of NEW_RATINGS,
+    and the new ones of --user-features, get recommendations. What cannot be taken, such as ratings of unknown items, is
+    left out with a warning. Features count as they did for the run, which must have been sampled with such.
 
     \b
     Examples:
@@ -91,9 +114,12 @@ def foldin(
       dsgmcmc foldin run new_users.csv --top 20 -o top.csv
       dsgmcmc foldin run new_items.csv --new items --pairs pairs.csv -o predicted.csv
       dsgmcmc foldin run sales.csv --columns user=buyer,item=sku,rating=stars
+      dsgmcmc foldin run new_users.csv --user-features who_they_are.csv
+      dsgmcmc foldin run --user-features who_they_are.csv --top 20 -o top.csv
     """
     import numpy as np
 
+    from dsgmcmc.data.ingest.features import describe
     from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.data.tables import output_format, write_blocks
     from dsgmcmc.posterior.names import item_titles
@@ -113,9 +139,19 @@ def foldin(
         raise InputError("--pair-columns names columns of a file of pairs: give it with --pairs")
     if pairs is None and (at_least is not None or probabilities):
         raise InputError("--at-least and --probabilities are of pairs: give them with --pairs")
+    given = describe(
+        {"user": user_features, "item": item_features}, {"user": user_id, "item": item_id}, None, separator="|"
+    )
+    strange = next(iter(given.keys() - {kind}), None)
+    if strange:
+        raise InputError(f"--{strange}-features is of {strange}s, and the rows of {kind}s are worked out: see --new")
+    if ratings is None and not given:
+        raise InputError(f"give NEW_RATINGS, --{kind}-features, or both")
+    if ratings is None and columns is not None:
+        raise InputError("--columns names columns of NEW_RATINGS, which are not given")
     names = parse_pair_columns(pair_columns, "--pair-columns")
     opened = open_run(run)
-    newcomers, notes = fold_in_file(opened, ratings, kind, columns, data=data, seed=seed or 0)
+    newcomers, notes = fold_in_file(opened, ratings, kind, columns, given=given.get(kind), data=data, seed=seed or 0)
     for note in notes:
         print(f"warning: {note}", file=sys.stderr)
     if pairs is not None:

@@ -10,6 +10,7 @@ Format ``dsgmcmc-ratings``, version 1, 2 where there are features, or 3 where th
 ``/rows/ids``             ``/cols/ids``              int64, or UTF-8 of fixed length: original names
 ``/rows/features``        ``indptr indices values``  int64, int32, float32: compressed sparse rows, one of each row
 ..                        ``names groups``           (F,) UTF-8 of fixed length, see `Features`
+..                        ``encoding``               (bytes,) uint8: how they were made, JSON as UTF-8, if it is known
 ``/cols/features``                                   the same of columns; either side may have none
 ``/train``, ``/test``     ``times/SIDE/place``       int32, with SIDE rows and cols: see `Times`
 ..                        ``times/SIDE/page``
@@ -21,7 +22,7 @@ attributes                ``format version``         text is UTF-8 of fixed leng
 ..                        ``mean min max``           of the training ratings
 ..                        ``seed transposed``        of the shuffle and split; whether rows are items
 ..                        ``source source_sha256``   where the ratings came from
-..                        ``content_sha256``         hash of all the arrays: the data's identity
+..                        ``content_sha256``         hash of these arrays but the encoding: the data's identity
 ..                        ``seal``                   SHA-256 of the other attributes and the checksums
 ========================  =========================  ===========================================
 

@@ -30,6 +30,9 @@ class Features:
     names : (F,) of str
     groups : (F,) of str
         The column of the source that each was made from; features of a group share their prior's strength.
+    encoding : str
+        How they were made, so that those of new rows can be made alike; empty where that is not known. No part of the
+        data's identity.
     """
 
     indptr: Int64
@@ -37,6 +40,7 @@ class Features:
     values: Float32
     names: tuple[str, ...]
     groups: tuple[str, ...]
+    encoding: str = ""
 
     @property
     def size(self) -> int:
@@ -44,11 +48,17 @@ class Features:
         return len(self.names)
 
     def datasets(self, side: Side) -> dict[str, Array]:
-        """What is stored, by data set."""
+        """What is stored, by data set, but for the encoding."""
         arrays: dict[str, Array] = {"indptr": self.indptr, "indices": self.indices, "values": self.values}
         for name, texts in (("names", self.names), ("groups", self.groups)):
             arrays[name] = np.array([text.encode() for text in texts], "S")
         return {f"{side}/features/{name}": array for name, array in arrays.items()}
+
+    def encoding_datasets(self, side: Side) -> dict[str, Array]:
+        """The encoding as UTF-8, by data set; none where it is not known."""
+        if not self.encoding:
+            return {}
+        return {f"{side}/features/encoding": np.frombuffer(self.encoding.encode(), np.uint8)}
 
 
 class StoredFeatures:
@@ -56,16 +66,18 @@ class StoredFeatures:
 
     Parameters
     ----------
-    file : h5py.File
     side : {"rows", "cols"}
     n : int
         Rows, or columns, of the matrix.
     dataset : callable
         Gives a data set of a name, a length (None: any) and a type (None: text) once it is known to be sound.
+    encoded : bool
+        Whether the encoding is stored, too.
 
     Attributes
     ----------
     names, groups : (F,) of str
+    encoding : str
     indptr : (n + 1,) int64
 
     Raises
@@ -74,7 +86,9 @@ class StoredFeatures:
         If they contradict themselves.
     """
 
-    def __init__(self, side: Side, n: int, dataset: Callable[[str, int | None, type | None], Any]) -> None:
+    def __init__(
+        self, side: Side, n: int, dataset: Callable[[str, int | None, type | None], Any], encoded: bool
+    ) -> None:
         self._where = f"{side}/features"
         names = dataset(f"{self._where}/names", None, None)
         if not 0 < len(names) <= MAX_FEATURES:
@@ -85,6 +99,8 @@ class StoredFeatures:
         self.names, self.groups = (tuple(text.decode() for text in data[:].tolist()) for data in (names, groups))
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"/{self._where}/names has a name twice")
+        text = dataset(f"{self._where}/encoding", None, np.uint8)[:].tobytes() if encoded else b""
+        self.encoding = text.decode()
         self.indptr: Int64 = dataset(f"{self._where}/indptr", n + 1, np.int64)[:]
         self._indices = dataset(f"{self._where}/indices", None, np.int32)
         self._values = dataset(f"{self._where}/values", len(self._indices), np.float32)

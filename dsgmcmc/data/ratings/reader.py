@@ -294,7 +294,7 @@ class Ratings:
         for side, n in zip(SIDES, (self.n_rows, self.n_cols), strict=True):
             self._dataset(f"{side}/ids", n, None)
             if self._version > VERSION and f"{side}/features" in self._file:
-                self.features[side] = StoredFeatures(side, n, self._dataset)
+                self.features[side] = StoredFeatures(side, n, self._dataset, f"{side}/features/encoding" in self._file)
         if self._version == VERSION_WITH_FEATURES and not self.features:
             raise self._wrong("its version promises features, and there are none")
         self.times: StoredTimes | None = None

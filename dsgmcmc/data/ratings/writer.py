@@ -115,11 +115,15 @@ class RatingsWriter:
             with self._writing():
                 # the format of HDF5 1.10 has checksums of everything but the arrays
                 self._file = h5py.File(self._temporary, "x", libver="v110", locking=False)
-                given = [each.datasets(side) for side, each in (features or {}).items()]
-                more = {name: array for arrays in given for name, array in arrays.items()}
-                self._create(n_rows, nnz, nnz_test, id_types, more)
+                more, told = dict[str, Array](), dict[str, Array]()
+                for side, each in (features or {}).items():
+                    more |= each.datasets(side)
+                    told |= each.encoding_datasets(side)
+                self._create(n_rows, nnz, nnz_test, id_types, more | told)
                 for name, array in more.items():
                     self._append(name, array)
+                for name, array in told.items():
+                    self._append(name, array, identity=False)
         except BaseException:
             self._abandon()
             raise
@@ -217,7 +221,7 @@ class RatingsWriter:
         with self._temporary.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, sum(bytes_of_arrays) + _METADATA_BYTES)
 
-    def _append(self, name: str, array: Array) -> None:
+    def _append(self, name: str, array: Array, identity: bool = True) -> None:
         start = self._filled.get(name, 0)
         data = self._file[name]
         if start + len(array) > len(data):
@@ -226,7 +230,8 @@ class RatingsWriter:
         if len(array):
             with self._writing():
                 data[start : start + len(array)] = array
-        self._content.update(name, array)
+        if identity:
+            self._content.update(name, array)
         self._checksums[name].update(array)
         self._filled[name] = start + len(array)
 

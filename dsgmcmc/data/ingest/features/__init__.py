@@ -1,16 +1,22 @@
 """Files that describe users or items become features of a ratings file.
 
-`table` and `matrix` read a file, `kinds` finds out what its columns are, `encode` makes numbers of them; `movielens`
-knows the files of that publisher, which have no headers.
+`describe` says what is given, `table` and `matrix` read a file, `kinds` finds out what its columns are, `encode` makes
+numbers of them, by an `encoding` that it learns or is told; `movielens` knows the files of that publisher, which have
+no headers.
 """
 
-from dsgmcmc.data.ingest.features.encode import (
-    Description,
-    Encoded,
-    check_kinds,
-    describe,
-    encode,
-    load_description,
-)
+from dsgmcmc.data.ingest.features.describe import Description, check_kinds, describe, load_description
+from dsgmcmc.data.ingest.features.encode import Encoded, New, encode, encode_new
+from dsgmcmc.data.ingest.features.encoding import Encoding
 
-__all__ = ["Description", "Encoded", "check_kinds", "describe", "encode", "load_description"]
+__all__ = [
+    "Description",
+    "Encoded",
+    "Encoding",
+    "New",
+    "check_kinds",
+    "describe",
+    "encode",
+    "encode_new",
+    "load_description",
+]

@@ -1,70 +1,28 @@
-"""From tables that describe users or items to features: one-hot, multi-hot and standardised columns, in CSR."""
+"""From tables that describe users or items to features: one-hot, multi-hot and standardised columns, in CSR.
+
+`learn` finds out what becomes of the columns of a table, `apply` makes features of it: for `prepare` of the table that
+was learnt from, for a fold-in of others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest.features.kinds import Column, find_kinds, parse_kinds, select_atoms
-from dsgmcmc.data.ingest.features.matrix import Matrix, load_matrix, matrix_entries
-from dsgmcmc.data.ingest.features.table import Entries, Table, read_table
+from dsgmcmc.data.ingest.features.describe import Description, read_description, refuse_text
+from dsgmcmc.data.ingest.features.encoding import Code, Encoding
+from dsgmcmc.data.ingest.features.kinds import Column, check_values, find_kinds, select_atoms
+from dsgmcmc.data.ingest.features.matrix import Matrix, matrix_entries
+from dsgmcmc.data.ingest.features.table import Table
 from dsgmcmc.data.ingest.load import scalar
 from dsgmcmc.data.ratings.features import MAX_FEATURES, Features
 from dsgmcmc.errors import InputError
+from dsgmcmc.types import Array, Float64, Int64
 
 FAR = 10.0  # sds from the mean at which a number looks like a typing error
-
-
-@dataclass(frozen=True)
-class Description:
-    """A file that describes users or items.
-
-    Attributes
-    ----------
-    path : Path
-        Text, Parquet, or a SciPy sparse matrix (.npz), whose row numbers are the names.
-    id_column : str, optional
-        Of a table the column of names, of a matrix a file with the names of its rows, one a line.
-    kinds : dict of str to str
-        What columns are, where it is to be said.
-    separator : str
-        Between the values of a list.
-    """
-
-    path: Path
-    id_column: str | None = None
-    kinds: dict[str, str] = field(default_factory=dict)
-    separator: str = "|"
-
-
-def describe(
-    files: Mapping[str, Path | None], names: Mapping[str, str | None], kinds: str | None, separator: str
-) -> dict[str, Description]:
-    """Descriptions from the values of options, by "user" and "item".
-
-    Raises
-    ------
-    InputError
-        If they make no sense, or are about a file that is not given.
-    """
-    found = {
-        entity: Description(path, names[entity], parse_kinds(kinds), separator)
-        for entity, path in files.items()
-        if path is not None
-    }
-    for entity, name in names.items():
-        if name is not None and entity not in found:
-            raise InputError(f"--{entity}-id {name} has no meaning without --{entity}-features")
-    if kinds and not found:
-        raise InputError("--feature-kinds has no meaning without --user-features or --item-features")
-    if not separator:
-        raise InputError("--separator is empty")
-    return found
 
 
 @dataclass(frozen=True)
@@ -91,72 +49,6 @@ class Encoded:
         return {"groups": groups, "unknown": self.unknown, "unrated": self.unrated, "notes": self.notes}
 
 
-def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Table:
-    """Read a file, and check its names against those of the ratings, which are in ``raw``.
-
-    Returns
-    -------
-    Table
-        Whose names are users or items of the matrix, with ratings or without.
-
-    Raises
-    ------
-    InputError
-        If the file is wrong, describes someone twice and differently, or nobody who has ratings.
-    """
-    path = given.path
-    if not path.is_file():
-        raise InputError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
-    if path.suffix == ".npz":
-        table: Table = load_matrix(db, path, entity, given.id_column)
-    else:
-        table = read_table(db, path, entity, given.id_column, given.separator)
-    _drop_duplicates(db, table)
-    rated = f"(SELECT DISTINCT {entity}_id AS id FROM raw)"
-    if not scalar(db, f"SELECT count(*) FROM {table.name} JOIN {rated} USING (id)"):
-        theirs, ours = (
-            ", ".join(str(name) for (name,) in db.execute(f"SELECT id FROM {source} ORDER BY id LIMIT 3").fetchall())
-            for source in (table.name, rated)
-        )
-        raise InputError(
-            f"{path} describes no {entity} of the ratings: its names are such as {theirs}, those of the ratings "
-            f"{ours}. Is --{entity}-id the right column?"
-        )
-    whole = "coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false)"
-    if scalar(db, f"SELECT bool_and({whole}) FROM {rated}"):
-        strange = db.execute(f"SELECT id FROM {table.name} WHERE NOT {whole} LIMIT 5").fetchall()
-        if strange:
-            shown = ", ".join(repr(name) for (name,) in strange)
-            raise InputError(f"{path}: the {entity}s of the ratings are integers, and {shown} is not")
-    return table
-
-
-def check_kinds(tables: Mapping[str, Table], described: Mapping[str, Description]) -> None:
-    """Refuse kinds of columns that no table has; a column need not be in both."""
-    columns = [name for table in tables.values() for name in table.columns]
-    for name in (name for given in described.values() for name in given.kinds):
-        if name not in columns:
-            raise InputError(f"--feature-kinds names {name!r}, and the columns are {', '.join(columns) or 'none'}")
-
-
-def _drop_duplicates(db: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Keep one of rows that are the same; refuse two that differ."""
-    columns = ", ".join(table.columns.values()) or "id"
-    groups = (
-        f"SELECT id, count(*) AS times, count(DISTINCT row({columns})) AS different FROM {table.name} "
-        "GROUP BY id HAVING count(*) > 1"
-    )
-    twice, differ = db.execute(f"SELECT count(*), count(*) FILTER (different > 1) FROM ({groups})").fetchall()[0]
-    if not twice:
-        return
-    if differ or isinstance(table, Matrix):
-        rows = db.execute(f"SELECT id FROM ({groups}) ORDER BY different DESC, id LIMIT 5").fetchall()
-        shown = ", ".join(str(name) for (name,) in rows)
-        raise InputError(f"{table.path} describes {differ or twice} {table.entity}(s) more than once: {shown}")
-    db.execute(f"DELETE FROM {table.name} WHERE rowid NOT IN (SELECT min(rowid) FROM {table.name} GROUP BY id)")
-    table.notes.append(f"{twice} {table.entity}(s) stand in {table.path.name} more than once, with the same features")
-
-
 def encode(db: duckdb.DuckDBPyConnection, table: Table, given: Description, n: int) -> Encoded:
     """Make features of a table.
 
@@ -175,78 +67,218 @@ def encode(db: duckdb.DuckDBPyConnection, table: Table, given: Description, n: i
     InputError
         If a column is wrong, or none can be used.
     """
-    entity, name = table.entity, table.path.name
-    notes, groups = list(table.notes), []
-    rows, which, values, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)], list[str]()
-    for group, found, note in _parts(db, table, given):
-        if note:
-            notes.append(f"{name}: {group}{note}")
-        if found is None:
-            continue
-        k, feature, value, own = found
-        rows, which, values = [*rows, k], [*which, feature + len(names)], [*values, value]
-        names += own
-        groups += [group.partition("=")[0]] * len(own)
+    encoding, left_out = learn(db, table, given)
+    names = encoding.names
     if not 0 < len(names) <= MAX_FEATURES:
         what = "no column that can be used" if not names else f"{len(names)} features, more than {MAX_FEATURES}"
-        raise InputError(f"{table.path} has {what}" + "".join(f"\n  {note}" for note in notes))
+        raise InputError(f"{table.path} has {what}" + "".join(f"\n  {note}" for note in [*table.notes, *left_out]))
     twice = {each for each in names if names.count(each) > 1} if len(set(names)) < len(names) else set()
     if twice:
         raise InputError(f"{table.path}: two features are called {', '.join(sorted(twice)[:5])}; rename a column")
-    row, column, x = np.concatenate(rows), np.concatenate(which), np.concatenate(values)
-    order = np.lexsort((column, row))
-    indptr = np.append(0, np.cumsum(np.bincount(row, minlength=n))).astype(np.int64)
-    features = Features(
-        indptr, column[order].astype(np.int32), x[order].astype(np.float32), tuple(names), tuple(groups)
-    )
-    unrated = scalar(db, f"SELECT count(*) FROM {table.name} ANTI JOIN raw ON raw.{entity}_id = {table.name}.id")
-    return Encoded(features, int((np.diff(indptr) == 0).sum()), int(unrated), notes)
+    features, doubts = apply(db, table, encoding, n)
+    unrated = scalar(db, f"SELECT count(*) FROM {table.name} ANTI JOIN raw ON raw.{table.entity}_id = {table.name}.id")
+    notes = [*table.notes, *left_out, *doubts]
+    return Encoded(features, int((np.diff(features.indptr) == 0).sum()), int(unrated), notes)
 
 
-def _parts(db: duckdb.DuckDBPyConnection, table: Table, given: Description) -> Any:
-    """Yield the name of every group, its entries or None, and what there is to say."""
-    if isinstance(table, Matrix):
-        yield "features", matrix_entries(db, table), ""
+class New(NamedTuple):
+    """Features of users or items that an encoding was not learnt from.
+
+    Attributes
+    ----------
+    names : (n,) object array of str
+    features : Features
+    notes : list of str
+        What looks wrong.
+    """
+
+    names: Array
+    features: Features
+    notes: list[str]
+
+
+def encode_new(entity: str, given: Description, encoding: Encoding, integers: bool) -> New:
+    """Make features of a file by an encoding that was learnt from another one.
+
+    Parameters
+    ----------
+    entity : {"user", "item"}
+    given : Description
+        Its kinds and separator do not count.
+    encoding : Encoding
+    integers : bool
+        Whether names have to be integers.
+
+    Raises
+    ------
+    InputError
+        If the file is wrong, or has other columns.
+    """
+    with duckdb.connect() as db:
+        table = read_description(db, entity, replace(given, separator=encoding.separator))
+        _check_columns(table, encoding)
+        if integers:
+            refuse_text(db, table, "run")
+        for code in encoding.columns:
+            if code.features:
+                column = Column(code.name, table.columns[code.name], code.kind)
+                check_values(db, table, column, "or leave the cell empty")
+        db.execute(f"CREATE TABLE {entity}s AS SELECT id, row_number() OVER (ORDER BY id) - 1 AS k FROM {table.name}")
+        names = np.array([name for (name,) in db.execute(f"SELECT id FROM {entity}s ORDER BY k").fetchall()], object)
+        features, doubts = apply(db, table, encoding, len(names))
+    return New(names, features, [*table.notes, *doubts])
+
+
+def _check_columns(table: Table, encoding: Encoding) -> None:
+    """Refuse a table that has not the columns that an encoding was learnt from."""
+    used = ", ".join(code.name for code in encoding.columns if code.features)
+    ours = f"those of the run are of a matrix of {encoding.width} columns" if encoding.width else f"of {used}"
+    if isinstance(table, Matrix) or encoding.width:
+        width = table.matrix.shape[1] if isinstance(table, Matrix) else 0
+        if width != encoding.width:
+            found = f"is a matrix of {width} columns" if width else "is a table"
+            raise InputError(f"{table.path} {found}, and the features of the run's {table.entity}s were made {ours}")
         return
+    known = {code.name for code in encoding.columns}
+    strange = [repr(name) for name in table.columns if name not in known]
+    missing = [repr(code.name) for code in encoding.columns if code.features and code.name not in table.columns]
+    if strange or missing:
+        parts = [("has not the column", missing), ("has a strange column", strange)]
+        found = ", and ".join(f"{what}{'s' * (len(names) > 1)} {', '.join(names)}" for what, names in parts if names)
+        raise InputError(
+            f"{table.path} {found}: the features of the run's {table.entity}s were made of {used}. Give these "
+            f"columns and no others; is the column of names called {table.entity}, or named by --{table.entity}-id?"
+        )
+
+
+def learn(db: duckdb.DuckDBPyConnection, table: Table, given: Description) -> tuple[Encoding, list[str]]:
+    """Find out what becomes of the columns of a table.
+
+    Returns
+    -------
+    encoding : Encoding
+    notes : list of str
+        What is left out, and why.
+
+    Raises
+    ------
+    InputError
+        If a column is wrong.
+    """
+    if isinstance(table, Matrix):
+        return Encoding(width=table.matrix.shape[1]), []
+    codes, notes = [], []
     for column in find_kinds(db, table, given.kinds, given.separator):
-        if column.kind == "skip":
-            yield column.name, None, f" is left out: {column.note}" if column.note else ""
-        elif column.kind in ("number", "flag"):
-            yield column.name, *_number(db, table, column)
+        code, note = Code(column.name, column.kind), column.note
+        if column.kind == "number":
+            x = _numbers(db, table, column)[1]
+            with np.errstate(over="ignore", invalid="ignore"):
+                code = code._replace(mean=float(x.mean()), sd=float(x.std()))
+            if not np.isfinite([code.mean, code.sd]).all() or code.sd == 0:
+                raise _too_large(table, column)
+        elif column.kind not in ("flag", "skip"):
+            code = _learn_categories(db, table, column, given.separator)
+            note = "" if code.atoms else "it is the same everywhere"
+        if note:
+            notes.append(f"{table.path.name}: {column.name} is left out: {note}")
+        codes.append(code)
+    return Encoding(tuple(codes), given.separator), notes
+
+
+def _too_large(table: Table, column: Column) -> InputError:
+    return InputError(f"{table.path}: the numbers in {column.name} are too large or too close to each other")
+
+
+def _learn_categories(db: duckdb.DuckDBPyConnection, table: Table, column: Column, separator: str) -> Code:
+    """One feature for every category, but for those that all have."""
+    described = scalar(db, f"SELECT count(*) FROM {table.name}")
+    atoms_of = select_atoms(table, column, separator)
+    held = db.execute(f"SELECT atom, count(*) < {described} FROM ({atoms_of}) GROUP BY atom ORDER BY atom").fetchall()
+    atoms, everywhere = (tuple(atom for atom, differs in held if differs == wanted) for wanted in (True, False))
+    return Code(column.name, column.kind if atoms else "skip", atoms, everywhere)
+
+
+def apply(db: duckdb.DuckDBPyConnection, table: Table, encoding: Encoding, n: int) -> tuple[Features, list[str]]:
+    """Make features of a table by an encoding.
+
+    Parameters
+    ----------
+    db : DuckDB connection
+        With the table ``{entity}s`` (id, k).
+    table : Table
+        With all columns that have features.
+    encoding : Encoding
+    n : int
+        Number of users or items.
+
+    Returns
+    -------
+    features : Features
+        Row k has those of the user or item of number k.
+    notes : list of str
+        What looks wrong.
+
+    Raises
+    ------
+    InputError
+        If numbers are too large.
+    """
+    first, notes = 0, []
+    entries = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+    if isinstance(table, Matrix):
+        entries.append(matrix_entries(db, table))
+    for code in encoding.columns:
+        if not code.features:
+            continue
+        column, note = Column(code.name, table.columns[code.name], code.kind), ""
+        if code.kind in ("number", "flag"):
+            k, x = _numbers(db, table, column)
+            with np.errstate(over="ignore", invalid="ignore"):
+                feature, x = np.zeros(len(k), np.int64), (x - code.mean) / code.sd
+            if not (np.abs(x) <= np.finfo(np.float32).max).all():
+                raise _too_large(table, column)
+            if code.kind == "number" and len(x) and np.abs(x).max() > FAR:
+                note = f" has a value {np.abs(x).max():.0f} sds from its mean: a typing error?"
         else:
-            yield column.name, *_categories(db, table, column, given.separator)
+            k, feature, note = _categories(db, table, code, encoding.separator)
+            x = np.ones(len(k))
+        if note:
+            notes.append(f"{table.path.name}: {code.name}{note}")
+        entries.append((k, feature + first, x))
+        first += len(code.features)
+    row, which, value = (np.concatenate(each) for each in zip(*entries, strict=True))
+    order = np.lexsort((which, row))
+    indptr = np.append(0, np.cumsum(np.bincount(row, minlength=n))).astype(np.int64)
+    return Features(
+        indptr,
+        which[order].astype(np.int32),
+        value[order].astype(np.float32),
+        tuple(encoding.names),
+        tuple(encoding.groups),
+        encoding.dump(),
+    ), notes
 
 
-def _number(db: duckdb.DuckDBPyConnection, table: Table, column: Column) -> tuple[Entries, str]:
+def _numbers(db: duckdb.DuckDBPyConnection, table: Table, column: Column) -> tuple[Int64, Float64]:
     found = db.execute(
         f"SELECT k, {column.sql}::DOUBLE AS x FROM {table.name} JOIN {table.entity}s USING (id) "
         f"WHERE {column.sql} IS NOT NULL ORDER BY k"
     ).fetchnumpy()
-    k, x, note = found["k"], found["x"].astype(np.float64), ""
-    if column.kind == "number":
-        with np.errstate(over="ignore", invalid="ignore"):
-            x = (x - x.mean()) / x.std()
-        if not np.isfinite(x).all():
-            raise InputError(f"{table.path}: the numbers in {column.name} are too large or too close to each other")
-        if np.abs(x).max() > FAR:
-            note = f" has a value {np.abs(x).max():.0f} sds from its mean: a typing error?"
-    return (k, np.zeros(len(k), np.int64), x, [column.name]), note
+    return found["k"], found["x"].astype(np.float64)
 
 
-def _categories(
-    db: duckdb.DuckDBPyConnection, table: Table, column: Column, separator: str
-) -> tuple[Entries | None, str]:
-    """One feature for every category, but for those that all have."""
+def _categories(db: duckdb.DuckDBPyConnection, table: Table, code: Code, separator: str) -> tuple[Int64, Int64, str]:
+    """Rows and features that hold, and what there is to say of categories that were not learnt."""
+    column = Column(code.name, table.columns[code.name], code.kind)
+    db.register("learnt", {"atom": np.array(code.atoms, object), "feature": np.arange(len(code.atoms))})
     db.execute(f"CREATE OR REPLACE TEMP TABLE held AS {select_atoms(table, column, separator)}")
-    described = scalar(db, f"SELECT count(*) FROM {table.name}")
-    db.execute(
-        f"CREATE OR REPLACE TEMP TABLE numbered AS SELECT atom, row_number() OVER (ORDER BY atom) - 1 AS feature "
-        f"FROM held GROUP BY atom HAVING count(*) < {described}"
-    )
-    names = [f"{column.name}={atom}" for (atom,) in db.execute("SELECT atom FROM numbered ORDER BY atom").fetchall()]
-    if not names:
-        return None, " is left out: it is the same everywhere"
     found = db.execute(
-        f"SELECT k, feature FROM held JOIN numbered USING (atom) JOIN {table.entity}s USING (id)"
+        f"SELECT k, feature FROM held JOIN learnt USING (atom) JOIN {table.entity}s USING (id)"
     ).fetchnumpy()
-    return (found["k"], found["feature"], np.ones(len(found["k"])), names), ""
+    atoms = [atom for (atom,) in db.execute("SELECT DISTINCT atom FROM held ORDER BY atom").fetchall()]
+    db.unregister("learnt")
+    strange, note = sorted(set(atoms) - {*code.atoms, *code.everywhere}), ""
+    if strange:
+        shown = ", ".join(map(repr, strange[:5])) + (", ..." if len(strange) > 5 else "")
+        note = f" has values that the run does not know, which say nothing: {shown}"
+    return found["k"], found["feature"], note

@@ -97,7 +97,7 @@ def find_kinds(db: duckdb.DuckDBPyConnection, table: Table, wanted: dict[str, st
 
 def _look(db: duckdb.DuckDBPyConnection, table: Table, column: Column, separator: str, asked: bool) -> Column:
     c = column.sql
-    number = f"(try_cast({c} AS DOUBLE) IS NOT NULL AND isfinite(try_cast({c} AS DOUBLE)))"
+    number = _is_number(c)
     filled, distinct, numbers, codes, lists, years, flags = db.execute(
         f"SELECT count({c}), count(DISTINCT {c}), count(*) FILTER ({number}), "
         f"count(*) FILTER (regexp_matches({c}, '^0[0-9]')), count(*) FILTER (contains({c}, {literal(separator)})), "
@@ -118,16 +118,39 @@ def _look(db: duckdb.DuckDBPyConnection, table: Table, column: Column, separator
             kind = "list"
         else:
             kind = "number" if numbers > filled / 2 and not codes else "category"
-    wrong = {"number": f"NOT {number}", "flag": f"{c} NOT IN ('0', '1')"}.get(kind)
-    if wrong and (numbers if kind == "number" else flags) < filled:
-        rows = db.execute(f"SELECT rowid, {c} FROM {table.name} WHERE {c} IS NOT NULL AND {wrong} LIMIT 5").fetchall()
-        where, texts = table.where([row for row, _ in rows]), ", ".join(repr(text) for _, text in rows)
-        raise InputError(
-            f"{table.path}, {where}: the {kind} {column.name} is {texts}; correct it, or say what the column is with "
-            f"--feature-kinds {column.name}=category (or skip)"
-        )
     column = column._replace(kind=kind)
+    check_values(db, table, column, f"or say what the column is with --feature-kinds {column.name}=category (or skip)")
     return column if kind in ("number", "flag") else _categorical(db, table, column, separator, filled, asked)
+
+
+def _is_number(sql: str) -> str:
+    return f"(try_cast({sql} AS DOUBLE) IS NOT NULL AND isfinite(try_cast({sql} AS DOUBLE)))"
+
+
+def check_values(db: duckdb.DuckDBPyConnection, table: Table, column: Column, advice: str) -> None:
+    """Refuse a column of numbers, or of flags, that has something else in it.
+
+    Parameters
+    ----------
+    db : DuckDB connection
+    table : Table
+    column : Column
+    advice : str
+        What else to do than to correct it.
+
+    Raises
+    ------
+    InputError
+        With the first five.
+    """
+    c = column.sql
+    wrong = {"number": f"NOT {_is_number(c)}", "flag": f"{c} NOT IN ('0', '1')"}.get(column.kind)
+    if wrong is None:
+        return
+    rows = db.execute(f"SELECT rowid, {c} FROM {table.name} WHERE {c} IS NOT NULL AND {wrong} LIMIT 5").fetchall()
+    if rows:
+        where, texts = table.where([row for row, _ in rows]), ", ".join(repr(text) for _, text in rows)
+        raise InputError(f"{table.path}, {where}: the {column.kind} {column.name} is {texts}; correct it, {advice}")
 
 
 def _categorical(

@@ -58,8 +58,7 @@ def load_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_fi
 
 
 def matrix_entries(db: duckdb.DuckDBPyConnection, table: Matrix) -> Entries:
-    """All entries; the features are named by their numbers."""
+    """All entries."""
     found = db.execute(f"SELECT r, k FROM {table.name} JOIN {table.entity}s USING (id)").fetchnumpy()
     cells = table.matrix[found["r"]].tocoo()
-    names = [str(j) for j in range(table.matrix.shape[1])]
-    return found["k"][cells.row].astype(np.int64), cells.col.astype(np.int64), cells.data, names
+    return found["k"][cells.row].astype(np.int64), cells.col.astype(np.int64), cells.data

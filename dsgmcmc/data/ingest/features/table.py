@@ -23,8 +23,8 @@ _DELIMITERS = ("::", "\t", ",", ";", "|")
 #: How other people write that they do not know.
 MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
 
-#: Entries as they are found: rows, features from 0 on, values, and the features' names.
-Entries = tuple[Int64, Int64, Float64, list[str]]
+#: Entries as they are found: rows, features, and values.
+Entries = tuple[Int64, Int64, Float64]
 
 
 @dataclass(frozen=True)

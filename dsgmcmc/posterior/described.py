@@ -1,0 +1,175 @@
+r"""Features of users or items that are folded in: what they do to the prior means of their rows, m + B^T x.
+
+Features that are given are encoded as `prepare` did it for the run (`dsgmcmc.data.ingest.features`), and centred as the
+sampler did it. A row that the run knows keeps those of the ratings file, unless there are new ones.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.data.feature_arrays import write_features
+from dsgmcmc.data.ingest.features import Description, Encoding, encode_new
+from dsgmcmc.data.ratings import SIDES, Features, Ratings, Side
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.centre import feature_means
+from dsgmcmc.posterior.features import feature_names
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Array, Float64, Int32
+
+Row = tuple[Int32, Float64]  # features that a row has, and their values
+
+
+@dataclass(frozen=True)
+class Described:
+    """Features of users or items, known to the run or not.
+
+    Attributes
+    ----------
+    names : (n,) int64, or (n,) object array of str
+        All different.
+    rows : list of Row
+        None of which is empty only if nothing is known of it.
+    """
+
+    names: Array
+    rows: list[Row]
+
+    def updated(self, later: Described) -> Described:
+        """Those of both, the later where both describe somebody."""
+        found = dict(zip([*self.names.tolist(), *later.names.tolist()], [*self.rows, *later.rows], strict=True))
+        return Described(np.array(list(found), self.names.dtype), list(found.values()))
+
+
+class Shifts:
+    """What features do to the prior means of rows.
+
+    Parameters
+    ----------
+    rows : list of Row
+        An empty one is taken to be average.
+    centre : (F,) float64
+        What the run's features are centred by.
+    """
+
+    def __init__(self, rows: list[Row], centre: Float64) -> None:
+        from scipy.sparse import csr_matrix  # takes its time to import
+
+        ends = np.append(0, np.cumsum([len(features) for features, _ in rows]))
+        features, values = (np.concatenate(each) for each in zip(*rows, strict=True))
+        self._x = csr_matrix((values, features, ends), (len(rows), len(centre)))
+        self._known, self._centre = np.diff(ends) > 0, centre
+
+    def at(self, effects: Float64) -> Float64:
+        """(n, D) float64: B^T (x - centre) of every row, for B (F, D)."""
+        found: Float64 = self._x @ effects - np.outer(self._known, self._centre @ effects)
+        return found
+
+
+def describe_new(run: Run, kind: str, given: Any, data: Path | None) -> tuple[Described, list[str]]:
+    """Encode features that a run is to fold in.
+
+    Parameters
+    ----------
+    run : Run
+    kind : {"user", "item"}
+    given : Description, or what `dsgmcmc.data.feature_arrays.write_features` takes
+        Of a Description kinds and separator do not count: columns are what they were for the run.
+    data : Path, optional
+        Where the run's ratings file is, if it was moved.
+
+    Returns
+    -------
+    Described
+    notes : list of str
+        What looks wrong.
+
+    Raises
+    ------
+    InputError
+        If the run has no such features, it is not known how they were made, or the file is wrong.
+    """
+    if not feature_names(run, kind)[0]:
+        raise InputError(
+            f"features of {kind}s are given, and {run.path} was sampled without: leave them out, or prepare the "
+            f"ratings with --{kind}-features and sample again"
+        )
+    encoding, integers = _encoding(run, kind, data), run.vocabulary(kind).integers
+    with tempfile.TemporaryDirectory(prefix="dsgmcmc-") as folder:
+        if not isinstance(given, Description):
+            given = write_features(given, kind, Path(folder), encoding.separator)
+        found = encode_new(kind, given, encoding, integers)
+    names = found.names.astype(np.int64) if integers else found.names
+    return Described(names, _rows_of(found.features)), found.notes
+
+
+def _encoding(run: Run, kind: str, data: Path | None) -> Encoding:
+    """How the run's features were made: by its index or, where that is of an earlier version, by the ratings file."""
+    text, _ = run.index.encoding(kind)
+    if not text:
+        with run.open_ratings(data) as ratings:
+            text = ratings.features[_side(run, kind)].encoding
+    if not text:
+        raise InputError(
+            f"{run.path} does not know how features of {kind}s were made, as its ratings were prepared by an earlier "
+            "version: prepare them again, from the same files and with the same options, and name the file with --data"
+        )
+    try:
+        encoding = Encoding.parse(text)
+    except ValueError as error:
+        raise InputError(f"{run.path} cannot be used for new features of {kind}s: {error}") from error
+    if encoding.names != feature_names(run, kind)[0]:
+        raise InputError(f"{run.path} is inconsistent: features of {kind}s are not those that were made")
+    return encoding
+
+
+def shifts_of(
+    run: Run, kind: str, names: Array, described: Described | None, known: Int32, data: Path | None
+) -> Shifts | None:
+    """What features do to the prior means of rows; None in a run without.
+
+    Parameters
+    ----------
+    run : Run
+    kind : {"user", "item"}
+    names : (n,) array
+        Of the rows.
+    described : Described, optional
+        New features.
+    known : (n,) int32
+        Rows of the run; -1 for those that it does not know.
+    data : Path, optional
+        Where the run's ratings file is, if it was moved; it is needed if any is known, or the index is of an earlier
+        version.
+    """
+    if not feature_names(run, kind)[0]:
+        return None
+    given = {} if described is None else dict(zip(described.names.tolist(), described.rows, strict=True))
+    _, centre = run.index.encoding(kind)
+    rows = [given.get(name, (np.zeros(0, np.int32), np.zeros(0))) for name in names.tolist()]
+    old = [k for k, name in enumerate(names.tolist()) if known[k] >= 0 and name not in given]
+    if old or centre is None:
+        with run.open_ratings(data) as ratings:
+            side = _side(run, kind)
+            centre = feature_means(ratings, side) if centre is None else centre
+            for k in old:
+                rows[k] = _stored(ratings, side, int(known[k]))
+    return Shifts(rows, centre)
+
+
+def _side(run: Run, kind: str) -> Side:
+    return SIDES["WH".index(run.index.factors[kind])]
+
+
+def _stored(ratings: Ratings, side: Side, row: int) -> Row:
+    return _rows_of(ratings.feature_slab(side, row, row + 1))[0]
+
+
+def _rows_of(features: Features) -> list[Row]:
+    values = features.values.astype(np.float64)
+    return [(features.indices[a:b], values[a:b]) for a, b in zip(features.indptr, features.indptr[1:], strict=False)]
