@@ -12,7 +12,7 @@ from ingest_cases import lines, prepare
 
 from dsgmcmc.data.arrays import prepare_data
 from dsgmcmc.data.feature_arrays import write_features
-from dsgmcmc.data.ingest.features import Description
+from dsgmcmc.data.ingest.features import Description, Encoding
 from dsgmcmc.data.ingest.prepare import Summary
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
@@ -231,3 +231,27 @@ def test_features_from_python(tmp_path):
         write_features(Frame([3], age=[1], AGE=[2]), "user", tmp_path)
     with pytest.raises(InputError, match="give features to the `dsgmcmc prepare`"):
         prepare_data(str(tmp_path / "out.h5"), None, tmp_path / "r.h5", 0.1, 0, described)
+
+
+def test_the_encoding_is_kept_and_nothing_else_is_taken_for_one(tmp_path):
+    """It is stored beside the features, names what they are called, and damage to it is found."""
+    described(tmp_path, USERS, kinds={"zip": "skip"})
+    with open_ratings(tmp_path / "out.h5") as ratings:
+        (stored,) = ratings.features.values()
+    found = Encoding.parse(stored.encoding)
+    assert (found.names, found.groups) == (list(stored.names), list(stored.groups))
+    assert [code.kind for code in found.columns] == ["number", "category", "list", "skip"]
+    assert Encoding.parse(found.dump()) == found
+    for wrong in (
+        "",
+        "{}",
+        "[]",
+        stored.encoding.replace("list", "lost"),
+        stored.encoding.replace('"width": 0', '"width": 3'),
+    ):
+        with pytest.raises(ValueError, match=r"encoding|Expecting"):
+            Encoding.parse(wrong)
+    with h5py.File(tmp_path / "out.h5", "r+") as file:
+        next(file[side] for side in ("rows/features", "cols/features") if side in file)["encoding"][3] ^= 1
+    with pytest.raises(InputError, match="encoding is damaged"):
+        open_ratings(tmp_path / "out.h5")

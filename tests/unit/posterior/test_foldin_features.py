@@ -226,7 +226,7 @@ def test_without_ratings_other_parts_are_those_of_an_unknown_row(tmp_path, setti
         ("user,job,age,likes\n9,a,inf,rock\n", {}, "line 2: the number age is 'inf'"),
         ("user,job,age,likes\n9,a,1e300,rock\n", {}, "the numbers in age are too large"),
         ("user,job,age,likes\n9,a,3,rock\n9,b,3,rock\n", {}, "describes 1 user.s. more than once: 9"),
-        ("user,job,age,likes\nx9,a,3,rock\n", {}, "the users of the run are integers, and 'x9' is none"),
+        ("user,job,age,likes\nx9,a,3,rock\n", {}, "the users of the run are integers, and 'x9' is not"),
         ("user,job,age,likes\n,a,3,rock\n", {}, "the user is missing in line 2"),
         ("user,job,age,likes\n3,a,3,rock\n", {}, "features of 1 known .* nothing is left to fold in"),
     ],
