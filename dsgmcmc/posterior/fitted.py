@@ -300,8 +300,7 @@ class FittedModel:
         Returns
         -------
         dict of str to (m,) array, or a data frame if `users` is a column of one
-            Columns ``user_id, item_id, score, rank``, ``sd, q05, q95`` of the predictor (without the noise of a rating)
-            and ``ratings``, how many the item has.
+            Columns ``user_id, item_id, score, rank``, ``sd, q05, q95`` of the predictor, and ``ratings`` of the item.
         """
         run = self._fitted()
         ranking = Ranking(n, by, z, seed=seed, clip=self.clip, at_least=at_least, include_rated=include_rated)
