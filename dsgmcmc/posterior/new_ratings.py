@@ -49,7 +49,9 @@ class Told(NamedTuple):
     def updated(self, later: Told) -> Told:
         """Both, one after the other; raises InputError if they are of different kinds."""
         if self.kind != later.kind:
-            raise InputError(f"this model has news of {self.kind}s: fold in {later.kind}s from the run itself")
+            raise InputError(
+                f"this model has new ratings or features of {self.kind}s: fold in {later.kind}s from the run itself"
+            )
         names, others, values = (np.concatenate([a, b]) for a, b in zip(self[1:4], later[1:4], strict=True))
         described = self.described or later.described
         if self.described is not None and later.described is not None:

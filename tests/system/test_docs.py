@@ -30,7 +30,7 @@ QUICK = {
         r"^    python (tests/benchmarks/\w+\.py) --quick", page.read_text(encoding="utf-8"), re.MULTILINE
     )
 }
-EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "serving.md", "tutorial.md"]
+EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "predictions.md", "serving.md", "tutorial.md"]
 ELSEWHERE = ["own-target.md"]  # in a test of its own, under mpirun
 #: Pages whose commands are executed, and what they take for given besides files of ratings.
 SHELL = {
