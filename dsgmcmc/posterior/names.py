@@ -197,11 +197,15 @@ def _is_integer(value: Any) -> bool:
         return False
 
 
+def some(names: list[Any]) -> str:
+    """The first five names, and whether there are more."""
+    return ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
+
+
 def unknown_names(kind: str, names: list[Any]) -> InputError:
     """Say which users or items the run does not know."""
-    shown = ", ".join(str(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
     plural = f"{len(names)} {kind}s are" if len(names) > 1 else f"one {kind} is"
-    return InputError(f"{plural} unknown to the run: {shown}")
+    return InputError(f"{plural} unknown to the run: {some(names)}")
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:

@@ -7,7 +7,7 @@ the same pair: for these the ratings file is needed. Who is new and has features
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -19,7 +19,7 @@ from dsgmcmc.data.ingest.sources import inspect
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.described import Described, describe_new, shifts_of
 from dsgmcmc.posterior.foldin import FoldIn
-from dsgmcmc.posterior.names import Vocabulary, unknown_names
+from dsgmcmc.posterior.names import Vocabulary, some, unknown_names
 from dsgmcmc.posterior.rated import own_ratings
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array
@@ -111,7 +111,7 @@ def fold_in(
     why = _cannot_update(run, data) if of_known.any() else ""
     if why:
         left = list(dict.fromkeys(names[of_known].tolist()))
-        notes.append(f"ratings of {len(left)} known {kind}(s) left out ({_some(left)}): {why}")
+        notes.append(f"ratings of {len(left)} known {kind}(s) left out ({some(left)}): {why}")
         taken &= ~of_known
     names, columns, values = names[taken], columns[taken], np.asarray(values)[taken]
     alone, more = _without_ratings(vocabulary, described, names)
@@ -139,7 +139,7 @@ def fold_in(
         if average:
             notes.append(
                 f"{len(average)} new {kind}(s) are taken to be average in their features, which are not given: "
-                f"{_some(average)}"
+                f"{some(average)}"
             )
     pairs = which.astype(np.int64) * len(run.vocabulary(other)) + columns
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
@@ -156,10 +156,6 @@ def _usual(vocabulary: Vocabulary, names: Array) -> Array:
         raise InputError(f"not all {vocabulary.kind}s are integers, as those of the run are") from None
 
 
-def _some(names: list[Any]) -> str:
-    return ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
-
-
 def _without_ratings(vocabulary: Vocabulary, described: Described | None, rated: Array) -> tuple[Array, list[str]]:
     """Names of those that are new and have features alone, and what there is to say of others without new ratings."""
     if described is None:
@@ -170,7 +166,7 @@ def _without_ratings(vocabulary: Vocabulary, described: Described | None, rated:
     if known.any():
         notes.append(
             f"features of {int(known.sum())} known {vocabulary.kind}(s) without new ratings left out, as the run was "
-            f"sampled with what they had: {_some(left[known].tolist())}"
+            f"sampled with what they had: {some(left[known].tolist())}"
         )
     return left[~known], notes
 

@@ -132,7 +132,7 @@ def encode_new(entity: str, given: Description, encoding: Encoding, integers: bo
 def _check_columns(table: Table, encoding: Encoding) -> None:
     """Refuse a table that has not the columns that an encoding was learnt from."""
     used = ", ".join(code.name for code in encoding.columns if code.features)
-    ours = f"those of the run are of a matrix of {encoding.width} columns" if encoding.width else f"of {used}"
+    ours = f"of a matrix of {encoding.width} columns" if encoding.width else f"of {used}"
     if isinstance(table, Matrix) or encoding.width:
         width = table.matrix.shape[1] if isinstance(table, Matrix) else 0
         if width != encoding.width:
