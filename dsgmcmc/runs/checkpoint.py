@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 RESERVE = 3.0  # times the longest write so far is kept for the last checkpoint, its draws and the posterior
 SLOW_DISK = 20e6  # bytes a second, assumed until the first checkpoint has shown better
+SIDE_BY_SIDE = 8  # snapshots that are written at a time
 PendingDraws = dict[int, tuple[dict[Key, Any], dict[str, SmallArray]]]
 
 
@@ -38,8 +39,11 @@ def _keep_newest(parent: Path) -> None:
         remove(parent / step_name(number))
 
 
-def _each(tasks: list[Callable[[], None]]) -> None:
-    for task in tasks:
+def _do(several: list[Callable[[], None]], then: list[Callable[[], None]]) -> None:
+    """Do several tasks side by side, each of which waits for the disk most of its time, then others in their order."""
+    with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="writer") as pool:
+        started = [pool.submit(task) for task in several]
+    for task in (*(task.result for task in started), *then):
         task()
 
 
@@ -163,7 +167,7 @@ class Checkpoints:
         except WriteError as error:
             self._failed(error, iteration, [], pending, last)
             return
-        task = self._writer.submit(_each, [draft.shard for draft in drafts])
+        task = self._writer.submit(_do, [draft.shard for draft in drafts], [])
         prune = partial(self._prune, set(self._draws.numbers.kept))
         self._write = _Write(iteration, begin, drafts, pending, task, prune, last)
         log.debug("chain %d: writing the checkpoint of iteration %d", self._chain, iteration)
@@ -213,10 +217,12 @@ class Checkpoints:
                 return
             for draft in write.drafts:
                 draft.gather()
-            tasks: list[Callable[[], None]] = []
+            draws: list[Callable[[], None]] = []
+            then: list[Callable[[], None]] = []
             if self._at_root:
-                tasks = [*(draft.commit for draft in write.drafts), write.prune]
-            write.task, write.committing = self._writer.submit(_each, tasks), True
+                *draws, checkpoint = (draft.commit for draft in write.drafts)
+                then = [checkpoint, write.prune]
+            write.task, write.committing = self._writer.submit(_do, draws, then), True
 
     def settle(self) -> None:
         """Wait until nothing is being written. Collective; raises as `save`."""
