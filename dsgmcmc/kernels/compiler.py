@@ -7,10 +7,14 @@ kernels run at a quarter of their speed, and their last bits differ. So the gene
 
 from __future__ import annotations
 
+import fcntl
 import functools
+import os
 import platform
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import llvmlite
@@ -29,8 +33,8 @@ def compiled(signature: str, **options: Any) -> Callable[[Callable[..., Any]], A
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**options)(function)
-        dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]
-        with register_dispatcher(dispatcher):
+        dispatcher._cache = cache = _Cache(function)
+        with register_dispatcher(dispatcher), cache.turn:
             dispatcher.compile(signature)
         dispatcher.disable_compile()
         return dispatcher
@@ -39,16 +43,39 @@ def compiled(signature: str, **options: Any) -> Callable[[Callable[..., Any]], A
 
 
 class _Cache(FunctionCache):
-    """Numba's cache, without the compiler where there is nothing to compile.
+    """Numba's cache, without the compiler where there is nothing to compile, or where somebody else compiles it.
 
     Numba's own first imports all that it knows of Python and NumPy, a third of a second, also for machine code that is
     in the cache and needs none of it. The compiler imports it for itself when it starts.
+
+    Processes that find nothing take turns for each kernel, so that the first one compiles it and the others load it.
+    `turn` ends the turn of this process. Where the file system has no locks all compile it, and write the same.
     """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        self.turn = ExitStack()
 
     def load_overload(self, sig: str, target_context: Any) -> Any:
         rtsys.initialize(target_context)  # all that machine code needs besides itself: memory of arrays
+        found = self._load(sig, target_context)
+        if found is None and self._take_turn():
+            found = self._load(sig, target_context)
+        return found
+
+    def _load(self, sig: str, target_context: Any) -> Any:
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
+    def _take_turn(self) -> bool:
+        """Wait until no other process compiles this kernel; whether that can be known."""
+        try:
+            folder = os.open(Path(self._py_func.__code__.co_filename).parent, os.O_RDONLY)
+            self.turn.callback(os.close, folder)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        except OSError:
+            return False
+        return True
 
 
 @functools.cache

@@ -229,7 +229,7 @@ class Job:
 
     def _rehearse(self, config: ResolvedChain) -> None:
         """Compile, or load, what sampling needs; say so if that took long."""
-        seconds = rehearse(config, partial(self.source.miniature, config, Ring(MPI.COMM_SELF, 1)))
+        seconds = rehearse(config, partial(self.source.miniature, config, Ring(MPI.COMM_SELF, 1)), self.comm.rank)
         if self._at_root and seconds > WORTH_SAYING:
             log.info("kernels compiled or loaded in %.1f s", seconds)
             self.run_directory.note("kernels ready", seconds=round(seconds, 1))

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,8 @@ from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.parallel.faults import no_faults
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.sources.base import MakeTarget
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.targets.base import RunTarget
 from dsgmcmc.targets.density import ALL, Data, Density
 from dsgmcmc.targets.regression import Regression
 from dsgmcmc.types import Float32, Float64, Int32, Int64
@@ -27,8 +31,10 @@ from dsgmcmc.types import Float32, Float64, Int32, Int64
 log = logging.getLogger(__name__)
 
 
-def rehearse(config: ResolvedChain, miniature: Callable[[], MakeTarget]) -> float:
+def rehearse(config: ResolvedChain, miniature: Callable[[], MakeTarget], rank: int = 0) -> float:
     """Have everything compiled that the iterations of a run need; on this process alone.
+
+    Processes of one machine share what they compile: those of odd rank begin with what comes late.
 
     Parameters
     ----------
@@ -36,6 +42,8 @@ def rehearse(config: ResolvedChain, miniature: Callable[[], MakeTarget]) -> floa
         Settings of the run.
     miniature : callable
         `Source.miniature` of these settings.
+    rank : int
+        Of this process.
 
     Returns
     -------
@@ -45,15 +53,17 @@ def rehearse(config: ResolvedChain, miniature: Callable[[], MakeTarget]) -> floa
     begin = perf_counter()
     try:
         with no_faults(), np.errstate(all="ignore"):
-            _iterate(config, miniature())
+            _iterate(config, miniature(), late_first=rank % 2 == 1)
     except Exception:  # the run itself will say what is wrong, or compile what is missing when it is needed
         log.debug("the rehearsal ended early", exc_info=True)
     return perf_counter() - begin
 
 
-def _iterate(config: ResolvedChain, make_target: MakeTarget) -> None:
+def _iterate(config: ResolvedChain, make_target: MakeTarget, late_first: bool) -> None:
     sampler = config.make_sampler()
     target = make_target(0, sampler)
+    if late_first:
+        _take_gradient(sampler, make_target(0, sampler))
     recorders = (draws := DrawRecorder(target, True, 0), *target.recorders())
     target.reset()
     sampler.start(target, config.initial_sd)
@@ -64,6 +74,16 @@ def _iterate(config: ResolvedChain, make_target: MakeTarget) -> None:
         draw = draws.next(iteration + 1, 1.0)
         for recorder in recorders:
             recorder.record(position, draw)
+
+
+def _take_gradient(sampler: Sampler[Any], target: RunTarget) -> None:
+    """Take a sampler's gradient and its metric, if it has them: most of what is compiled."""
+    target.reset()
+    target.begin(0)
+    with suppress(AttributeError):
+        for _ in sampler.gradient(target, sampler.position(0)):
+            pass
+        sampler.metric.take_from(target)  # type: ignore[attr-defined]
 
 
 class FewRatings(Ratings):

@@ -57,10 +57,11 @@ def test_second_start_does_not_compile(tmp_path):
 
 
 def test_processes_start_together(tmp_path):
-    """Protects shared file systems: three cold processes at once all succeed, and leave one whole entry."""
+    """Protects shared file systems, and the cold start: of three processes at once one compiles, for all."""
     environment = {"DSGMCMC_CACHE_DIR": str(tmp_path)}
     results = [finish(process) for process in [start(environment) for _ in range(3)]]
     assert {result[0] for result in results} == {42.0}
+    assert sorted(result[1:3] for result in results) == [(0, 1), (1, 0), (1, 0)]
     assert len({result[3] for result in results}) == 1
     assert [entry.name for entry in tmp_path.iterdir()] == [results[0][3].parent.name]
     assert run(environment)[1:3] == (1, 0)

@@ -64,6 +64,8 @@ def compare(source: Source[Any], out: Path, settings: dict[str, Any]) -> None:
     config = resolve(MPI.COMM_SELF, source, RunDirectory(out), layers, resume=False, override=False).config
     rehearse(config, partial(source.miniature, config, Ring(MPI.COMM_SELF, 1)))
     rehearsed = kernels()
+    rehearse(config, partial(source.miniature, config, Ring(MPI.COMM_SELF, 1)), rank=1)
+    assert kernels() == rehearsed, "in another order it is something else"
     assert Job(MPI.COMM_SELF, source, out, layers).run() == 0
     assert kernels() == rehearsed, settings
 
