@@ -7,14 +7,11 @@ kernels run at a quarter of their speed, and their last bits differ. So the gene
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import os
 import platform
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import llvmlite
@@ -24,6 +21,8 @@ import numpy as np
 from numba.core.caching import FunctionCache
 from numba.core.runtime.nrt import rtsys
 from numba.core.typeinfer import register_dispatcher
+
+from dsgmcmc.kernels.jit import wait_for_turn
 
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 
@@ -59,23 +58,13 @@ class _Cache(FunctionCache):
     def load_overload(self, sig: str, target_context: Any) -> Any:
         rtsys.initialize(target_context)  # all that machine code needs besides itself: memory of arrays
         found = self._load(sig, target_context)
-        if found is None and self._take_turn():
+        if found is None and wait_for_turn(self._py_func.__code__.co_filename, self.turn):
             found = self._load(sig, target_context)
         return found
 
     def _load(self, sig: str, target_context: Any) -> Any:
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-
-    def _take_turn(self) -> bool:
-        """Wait until no other process compiles this kernel; whether that can be known."""
-        try:
-            folder = os.open(Path(self._py_func.__code__.co_filename).parent, os.O_RDONLY)
-            self.turn.callback(os.close, folder)
-            fcntl.flock(folder, fcntl.LOCK_EX)
-        except OSError:
-            return False
-        return True
 
 
 @functools.cache

@@ -8,7 +8,7 @@ would write today. So the source is written to a folder of its own
 
 and imported from there; Numba's ``cache=True`` then keeps the machine code in that folder. A folder
 appears by one atomic rename and is never changed afterwards, so any number of processes on a shared file
-system may start at once.
+system may start at once. Where it has locks one of them compiles a kernel, and the others wait for it.
 
 CACHE is ``DSGMCMC_CACHE_DIR``, else ``$XDG_CACHE_HOME/dsgmcmc``, else ``~/.cache/dsgmcmc``; where none can be
 written, a private temporary folder that goes with the process. Numba's cache files are pickles: who can
@@ -24,6 +24,7 @@ without it.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
 import hashlib
 import importlib.util
@@ -32,6 +33,7 @@ import shutil
 import stat
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
@@ -128,6 +130,17 @@ def cache_directory() -> Path:
             f"alone; chmod 700 it or set DSGMCMC_CACHE_DIR"
         )
     return folder.resolve()
+
+
+def wait_for_turn(source: str, turn: ExitStack) -> bool:
+    """Wait until no other process compiles this source; whether that can be known. `turn` then ends our own."""
+    try:
+        folder = os.open(Path(source).parent, os.O_RDONLY)
+        turn.callback(os.close, folder)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    except OSError:  # a file system without locks
+        return False
+    return True
 
 
 def _publish(cache: Path, digest: str, file_name: str, source: str) -> Path:

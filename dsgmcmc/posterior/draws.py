@@ -119,6 +119,8 @@ class Draw:
         Of features, where they are used.
     thresholds : (R - 1,) float64 or None
         Between levels, where ratings are of levels.
+    scale_precision : dict of kind to float
+        Of log `noise_scale`, where ratings are of levels and users or items use them differently.
     time_variance : float
         Of the effects of all levels of time together, on a rating of which no group is known; 0 without levels.
     """
@@ -133,6 +135,7 @@ class Draw:
     nu: dict[str, float]
     implicit: dict[str, Float32]
     features: dict[str, Effects]
+    scale_precision: dict[str, float]
     thresholds: Float64 | None = None
     time_variance: float = 0.0
 

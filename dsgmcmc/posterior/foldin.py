@@ -18,9 +18,17 @@ m)^T Lambda (theta - m): so the prior of a new row, too, is a Student's t.
 
 Where the model has levels of time, nobody knows which of the new ratings were given together: their effects are taken
 to be independent, as more noise, 1 / (tau g') + sum_l 1 / lambda_l in the place of 1 / (tau g').
+
+Ratings of levels and counts give a row no normal law. Then it is drawn: one row at each saved draw, by `GIBBS`
+elliptical slices from a draw of the normal law of the mode (`dsgmcmc.posterior.elliptical`), in turns with s above and,
+where users or items use the levels differently, with the log scale of the row, whose prior is N(0, 1 / lambda): these
+mix more slowly, and take `SCALED` turns.
 """
 
 from __future__ import annotations
+
+from math import exp
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +36,16 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.described import Shifts
 from dsgmcmc.posterior.draws import Draw
+from dsgmcmc.posterior.elliptical import laplace, slice_on_ellipse
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.predict import Rows
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.targets.factorisation.likelihoods import Law
+from dsgmcmc.targets.factorisation.likelihoods.levels import nearest_level
 from dsgmcmc.types import Float64, Int32
 
 GIBBS = 10
+SCALED = 30
 _OTHER = {"user": "item", "item": "user"}
 
 
@@ -63,7 +75,7 @@ class FoldIn:
     Raises
     ------
     InputError
-        If the run has no draws, or its likelihood has no such law.
+        If the run has no draws, or a rating cannot be one of its law.
     """
 
     def __init__(
@@ -78,16 +90,11 @@ class FoldIn:
         shifts: Shifts | None = None,
     ) -> None:
         run.source("draws")
-        if not run.config.law.is_conditionally_gaussian():
-            raise InputError(
-                f"a fold-in is exact, which it cannot be with the {run.config.likelihood} likelihood: sample again "
-                "with the new ratings"
-            )
         self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
         self._shifts = shifts
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
-        self._values = np.ones(len(order)) if run.config.law.all_cells else values[order].astype(np.float64)
+        self._values = _as_ratings(run, values[order].astype(np.float64))
         self._ends = np.searchsorted(rows[order], np.arange(len(vocabulary) + 1))
         self._rows: dict[int, Rows] = {}
 
@@ -123,7 +130,7 @@ class FoldIn:
         background = draw.tau * (self.run.config.zero_weight or 0.0) * items.T @ items
         d = items.shape[1]
         shifts = np.zeros((n, d)) if self._shifts is None else self._shifts.at(draw.features[self.kind].effects)
-        precision = np.linalg.inv(draw.prior[self.kind].covariance)
+        precision = np.linalg.inv(draw.prior[self.kind].covariance).astype(np.float64)
         rng = np.random.default_rng([self.seed, number])
         result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n))
         for row in range(n):
@@ -140,42 +147,140 @@ class FoldIn:
         draw: Draw,
         part: slice,
         shift: Float64,
-        precision: npt.NDArray[np.floating],
+        precision: Float64,
         background: Float64,
         rng: np.random.Generator,
     ) -> tuple[Float64, Float64, float]:
-        """Mean, covariance and 1 / g of a row with these ratings at a draw."""
-        other, rank, law = _OTHER[self.kind], self.run.config.rank, self.run.config.law
-        prior, nu = draw.prior[self.kind], draw.nu.get(self.kind)
-        d = len(prior.mean)
+        """Mean, covariance and 1 / g of a row with these ratings at a draw; of levels, its scale and not 1 / g."""
+        other, config = _OTHER[self.kind], self.run.config
+        prior = draw.prior[self.kind]
         theta = draw.theta[other][self._others[part]].astype(np.float64)
         centre = prior.mean + shift
         if other in draw.implicit:
             centre = centre + draw.implicit[other][self._others[part]].sum(axis=0) / np.sqrt(len(theta))
-        target = self._values[part] - self.run.mean
-        if self.run.config.biases:
-            target = target - theta[:, rank]
-            theta[:, rank] = 1.0
-        noise_precision = draw.tau * draw.noise_scale[other][self._others[part]].astype(np.float64)
-        if draw.time_variance:
-            noise_precision = 1 / (1 / noise_precision + draw.time_variance)
-        statistics = law.statistics(theta, target, noise_precision)
-        assert statistics is not None
-        gram, moment = statistics
-        gram = gram + background
-        g, s = 1.0, 1.0
-        turns = GIBBS if nu is not None or prior.nu is not None else 0
-        for turn in range(turns + 1):
-            lower = np.linalg.cholesky(s * precision + g * gram)
-            inverse = np.linalg.inv(lower)
-            mean = inverse.T @ (inverse @ (s * precision @ centre + g * moment))
-            if turn == turns:
-                break
-            drawn = mean + inverse.T @ rng.standard_normal(d)
-            if nu is not None:
-                squares = float(noise_precision @ (target - theta @ drawn) ** 2)
-                g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
-            if prior.nu is not None:
-                u = drawn - centre
-                s = rng.gamma((prior.nu + d) / 2) / ((prior.nu + float(u @ precision @ u)) / 2)
-        return mean, inverse.T @ inverse, 1 / g
+        offset = np.full(len(theta), self.run.mean)
+        if config.biases:
+            offset = offset + theta[:, config.rank]
+            theta[:, config.rank] = 1.0
+        x, own = self._values[part], draw.noise_scale[other][self._others[part]].astype(np.float64)
+        row = _Row(theta, offset, x, centre, precision, prior.nu)
+        if config.law.is_conditionally_gaussian():
+            noise_precision = draw.tau * own
+            if draw.time_variance:
+                noise_precision = 1 / (1 / noise_precision + draw.time_variance)
+            return _normal(config.law, row, noise_precision, background, draw.nu.get(self.kind), rng)
+        return _drawn(config.law, row, own, draw.thresholds, draw.scale_precision.get(self.kind), rng)
+
+
+class _Row(NamedTuple):
+    """A row and its ratings x: what multiplies it in their predictors, what else these have, and its prior.
+
+    Where it has a scale s, the precision of the prior is s times `precision`, and s is Gamma(nu / 2, nu / 2).
+    """
+
+    features: Float64
+    offset: Float64
+    x: Float64
+    centre: Float64
+    precision: Float64
+    nu: float | None
+
+    def draw_scale(self, theta: Float64, rng: np.random.Generator) -> float:
+        """Draw s given theta."""
+        if self.nu is None:
+            return 1.0
+        u = theta - self.centre
+        return float(rng.gamma((self.nu + len(u)) / 2) / ((self.nu + float(u @ self.precision @ u)) / 2))
+
+
+def _normal(
+    law: type[Law],
+    row: _Row,
+    noise_precision: Float64,
+    background: Float64,
+    nu: float | None,
+    rng: np.random.Generator,
+) -> tuple[Float64, Float64, float]:
+    """Mean, covariance and 1 / g of a row whose law is normal given g and s."""
+    target = row.x - row.offset
+    statistics = law.statistics(row.features, target, noise_precision)
+    assert statistics is not None
+    gram, moment = statistics
+    gram = gram + background
+    g, s = 1.0, 1.0
+    turns = GIBBS if nu is not None or row.nu is not None else 0
+    for turn in range(turns + 1):
+        lower = np.linalg.cholesky(s * row.precision + g * gram)
+        inverse = np.linalg.inv(lower)
+        mean = inverse.T @ (inverse @ (s * row.precision @ row.centre + g * moment))
+        if turn == turns:
+            break
+        drawn = mean + inverse.T @ rng.standard_normal(len(mean))
+        if nu is not None:
+            squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
+            g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
+        s = row.draw_scale(drawn, rng)
+    return mean, inverse.T @ inverse, 1 / g
+
+
+def _drawn(
+    law: type[Law],
+    row: _Row,
+    others: Float64,
+    thresholds: Float64 | None,
+    scale_precision: float | None,
+    rng: np.random.Generator,
+) -> tuple[Float64, Float64, float]:
+    """Draw a row, known without any covariance, and its scale."""
+
+    def log_density(theta: Float64, log_scale: float) -> Float64:
+        eta = row.features @ theta + row.offset
+        return law.log_likelihood_of_predictors(row.x, eta, exp(log_scale) * others, thresholds)
+
+    def of_predictors(eta: Float64) -> Float64:
+        return law.log_likelihood_of_predictors(row.x, eta, others, thresholds)
+
+    about = laplace(row.features, row.offset, of_predictors, row.centre, row.precision)
+    u, log_scale, s = rng.standard_normal(len(row.centre)), 0.0, 1.0
+    for _ in range(GIBBS if scale_precision is None else SCALED):
+
+        def weight(u: Float64, log_scale: float = log_scale, s: float = s) -> float:
+            theta = about.at(u)
+            from_centre = theta - row.centre
+            prior = s * float(from_centre @ row.precision @ from_centre)
+            return float(log_density(theta, log_scale).sum()) + (float(u @ u) - prior) / 2
+
+        u = slice_on_ellipse(u, weight, rng)
+        theta = about.at(u)
+        s = row.draw_scale(theta, rng)
+        if scale_precision is not None:
+            sd = scale_precision**-0.5
+
+            def of_scale(z: Float64, theta: Float64 = theta, sd: float = sd) -> float:
+                return float(log_density(theta, sd * float(z[0])).sum())
+
+            log_scale = sd * float(slice_on_ellipse(np.array([log_scale / sd]), of_scale, rng)[0])
+    return theta, np.zeros((len(theta), len(theta))), exp(log_scale)
+
+
+def _as_ratings(run: Run, values: Float64) -> Float64:
+    """Ratings as the law of the run has them: 1 for clicks, the number of the level next to each.
+
+    Raises
+    ------
+    InputError
+        If it is of counts, and these are none.
+    """
+    law = run.config.law
+    if law.all_cells:
+        return np.ones(len(values))
+    if law.has_levels:
+        assert run.levels is not None
+        return nearest_level(values, run.levels).astype(np.float64)
+    wrong = values[(values < 0) | (values != np.floor(values))] if law.of_counts else values[:0]
+    if len(wrong):
+        raise InputError(
+            f"{len(wrong)} of the new ratings are no counts, whole numbers from 0 on, as those of the run are: "
+            f"{wrong[0]:g}"
+        )
+    return values

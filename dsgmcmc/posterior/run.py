@@ -270,6 +270,7 @@ class Run:
             },
             nu={kind: float(state[f"{kind}.nu"]) for kind in KINDS if f"{kind}.nu" in state},
             features=effects_of(state),
+            scale_precision={kind: state[f"{kind}.scales"].item() for kind in KINDS if f"{kind}.scales" in state},
             thresholds=state.get("thresholds"),
             time_variance=float(time_variance(state)),
         )

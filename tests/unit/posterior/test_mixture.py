@@ -9,8 +9,6 @@ from scipy.special import expit
 from scipy.stats import norm, poisson
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.foldin import FoldIn
-from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.probabilities import predict_columns
 from dsgmcmc.posterior.recommend import recommend
@@ -96,11 +94,7 @@ def test_items_are_ranked_by_what_is_asked_for(made: Made) -> None:
         np.testing.assert_allclose(score, p[items] @ LEVELS, rtol=1e-4)
 
 
-def test_what_levels_cannot_do_is_said(made: Made) -> None:
-    """A fold-in is exact or refused; an expectation has no probability."""
+def test_an_expectation_has_no_probability() -> None:
+    """One of the two is asked for."""
     with pytest.raises(InputError, match="leave one out"):
         Options(of_mean=True, at_least=4.0)
-    run = made.open()
-    if run.config.law.has_levels:
-        with pytest.raises(InputError, match="sample again with the new ratings"):
-            FoldIn(run, "user", Vocabulary("user", np.array([-5])), np.zeros(1, int), np.zeros(1, np.int32), np.ones(1))

@@ -209,6 +209,24 @@ class Law(ABC):
         return None
 
     @classmethod
+    def log_likelihood_of_predictors(
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Float64 | None
+    ) -> Float64:
+        """Log density of ratings given their predictors, (n,) float64, where it is not Gaussian, but concave.
+
+        Parameters
+        ----------
+        x : (n,) float64
+            Ratings; where they are of levels, the numbers of these.
+        eta : (n,) float64
+        scale : (n,) float64
+            Products of the scales of rows and columns; 1 where they have none.
+        thresholds : (R - 1,) or (n, R - 1) float64, or None
+            Between levels, of all ratings or of each.
+        """
+        raise NotImplementedError
+
+    @classmethod
     def is_conditionally_gaussian(cls) -> bool:
         """Whether rows have normal laws given the other factor: those that give `statistics` do."""
         return cls.statistics is not Law.statistics

@@ -156,6 +156,25 @@ class Ordinal(Law):
         )
         return n, squares
 
+    @classmethod
+    def log_likelihood_of_predictors(
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Float64 | None
+    ) -> Float64:
+        """See `Law.log_likelihood_of_predictors`; differences are taken in the tail that they lie in."""
+        from scipy.special import expit, ndtr
+
+        assert thresholds is not None
+        thresholds = np.atleast_2d(thresholds)
+        cuts = np.full((len(thresholds), thresholds.shape[1] + 2), np.inf)
+        cuts[:, 0], cuts[:, 1:-1] = -np.inf, thresholds
+        level, owner = x.astype(np.int64), np.arange(len(x)) if len(cuts) > 1 else 0
+        upper, lower = scale * (cuts[owner, level + 1] - eta), scale * (cuts[owner, level] - eta)
+        flipped = lower + upper > 0
+        cdf = expit if cls.link == "logit" else ndtr
+        p = cdf(np.where(flipped, -lower, upper)) - cdf(np.where(flipped, -upper, lower))
+        found: Float64 = np.log(np.maximum(p, 1e-300))
+        return found
+
     # ------------------------------------------------------------------ of new ratings
 
     def probabilities(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32) -> Float32:

@@ -72,6 +72,16 @@ class Poisson(Likelihood):
             weight[:] = total / (np.maximum(block.counts, 1) * np.sqrt(mean))
         return self.weighted_counts(circulation)
 
+    @classmethod
+    def log_likelihood_of_predictors(
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Float64 | None
+    ) -> Float64:
+        """See `Law.log_likelihood_of_predictors`."""
+        from scipy.special import gammaln
+
+        found: Float64 = x * eta - np.exp(np.minimum(eta, 700.0)) - gammaln(x + 1.0)
+        return found
+
     # ------------------------------------------------------------------ of new ratings
 
     def variance(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:

@@ -1,0 +1,116 @@
+"""New rows where ratings are of levels, or counts: drawn rows against the prior's own draws, weighed by the likelihood.
+
+The reference knows neither modes nor slices: 400,000 rows are drawn from the prior of a saved draw and weighed by the
+probability of the new ratings, written down with SciPy.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from runs import make_run
+from scipy import stats
+from scipy.special import expit
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.names import Vocabulary
+from dsgmcmc.posterior.new_ratings import fold_in
+from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.recommend import recommend
+from dsgmcmc.posterior.rules import Ranking
+from dsgmcmc.posterior.run import Run
+
+OTHERS, VALUES = np.int32([0, 2, 3, 5, 7, 9]), np.array([5.0, 4.0, 5.0, 1.0, 4.0, 5.0])
+SEEDS, REFERENCE = 700, 400_000
+CASES: dict[str, dict[str, Any]] = {
+    "logit": {"likelihood": "ordinal-logit"},
+    "probit with scales": {"likelihood": "ordinal-probit", "noise": "both"},
+    "counts, rows with scales": {"likelihood": "poisson", "row_scales": "both"},
+}
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Of stars from 1 to 5."""
+    return make_run(tmp_path_factory.mktemp("run"), stars=True, **CASES[request.param]).open()
+
+
+def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows (n, D) of the prior, their scales s and their weights, which sum to 1."""
+    rng, draw, law = np.random.default_rng(0), run.draw(number), run.config.law
+    prior, other = draw.prior[kind], {"user": "item", "item": "user"}[kind]
+    theta = rng.multivariate_normal(np.zeros(len(prior.mean)), prior.covariance, REFERENCE)
+    if prior.nu is not None:
+        theta /= np.sqrt(rng.gamma(prior.nu / 2, 2 / prior.nu, REFERENCE))[:, None]
+    theta += prior.mean
+    s = np.ones(REFERENCE)
+    if run.config.noise == "both":
+        s = np.exp(rng.normal(0, draw.scale_precision[kind] ** -0.5, REFERENCE))
+    k, log_weight = run.config.rank, np.zeros(REFERENCE)
+    for j, x in zip(OTHERS, VALUES, strict=True):
+        h = draw.theta[other][j].astype(float)
+        eta = theta[:, :k] @ h[:k] + theta[:, k] + h[k]
+        if law.of_counts:
+            log_weight += stats.poisson.logpmf(x, np.exp(eta))
+            continue
+        cdf = expit if "logit" in run.config.likelihood else stats.norm.cdf
+        cuts, scale = np.array([-np.inf, *draw.thresholds, np.inf]), s * draw.noise_scale[other][j]
+        p = cdf(scale * (cuts[int(x)] - eta)) - cdf(scale * (cuts[int(x) - 1] - eta))
+        log_weight += np.log(np.maximum(p, 1e-300))
+    weight = np.exp(log_weight - log_weight.max())
+    return theta, s, weight / weight.sum()
+
+
+@pytest.mark.parametrize("kind", ["user", "item"])
+def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
+    """Means and sds of every column, and of the log scale, over independent draws: four standard errors of both."""
+    number = len(run.draws) - 1
+    rows, scales, weight = reference(run, number, kind)
+    expected = np.column_stack([rows, np.log(scales)])
+    vocabulary, drawn = Vocabulary(kind, np.array([-5], np.int64)), []
+    for seed in range(SEEDS):
+        law = FoldIn(run, kind, vocabulary, np.zeros(6, int), OTHERS, VALUES, seed).rows(number, np.array([0]))
+        assert not law.covariance.any()
+        drawn.append(np.append(law.mean[0], np.log(law.noise[0])))
+    error = np.sqrt(1 / SEEDS + (weight**2).sum())
+    mean = weight @ expected
+    sd = np.sqrt(weight @ (expected - mean) ** 2)
+    assert (np.abs(np.mean(drawn, axis=0) - mean) <= 4 * sd * error).all()
+    assert (np.abs(np.std(drawn, axis=0) - sd) <= 4 * sd * error).all()  # tails: 1 / sqrt(2) of this for a normal law
+
+
+def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
+    """Whoever gave four things 5 is expected to give these more than one who gave them 1; things are recommended."""
+    names, items = np.repeat([-1, -2], 4), np.tile(run.items.ids[[0, 2, 3, 5]], 2)
+    folded, notes = fold_in(run, "user", names, items, np.repeat([1.0, 5.0], 4))
+    assert not notes
+    n = len(run.users)
+    users = np.repeat(np.int32([n, n + 1]), len(run.items))
+    predicted = Predictor(run, Options(), folded)(users, np.tile(np.arange(len(run.items), dtype=np.int32), 2))
+    high, low = predicted.mean.reshape(2, -1)  # -2 comes first
+    assert (high > low + 0.5)[[0, 2, 3, 5]].all()
+    ((_, items, _),) = recommend(run, np.int32([n]), Ranking(top=3), newcomers=folded)
+    assert len(items) == 3
+
+
+def test_what_is_no_count_is_refused(run: Run) -> None:
+    """Ratings of a new row must be such as the law gives a probability to; of levels the next one is taken."""
+    for wrong in (-1.0, 2.5):
+        arguments = (run, "user", np.array([-1]), run.items.ids[:1], np.array([wrong]))
+        if run.config.law.of_counts:
+            with pytest.raises(InputError, match=f"no counts.*: {wrong:g}"):
+                fold_in(*arguments)
+        else:
+            fold_in(*arguments)
+
+
+def test_a_row_without_ratings_has_its_prior(tmp_path: Path) -> None:
+    """Which needs no drawing, and keeps its covariance."""
+    made = make_run(tmp_path, stars=True, likelihood="ordinal-logit").open()
+    vocabulary = Vocabulary("user", np.array([-1, -2], np.int64))
+    law = FoldIn(made, "user", vocabulary, np.array([0]), np.int32([1]), np.array([3.0])).rows(0, np.array([1]))
+    np.testing.assert_allclose(law.covariance[0], made.draw(0).unseen["user"].covariance)
