@@ -211,7 +211,10 @@ class Adaptive(Subsample):
         density = data_of(target)
         table = self.table(density, block)[row][None]
         weights = density.lengths(table)[0] + block["stiffness"][row] * self.moved(target, block, row, theta)
-        found: Float64 = (1 - self.uniform) * weights / weights.sum() + self.uniform / density.n_data
+        total = weights.sum()
+        if total == 0:  # a model that is sure of all data keeps gradients that are 0 to the last bit
+            return super().probabilities(target, block, row, theta)
+        found: Float64 = (1 - self.uniform) * weights / total + self.uniform / density.n_data
         return found
 
     def moved(self, target: VectorTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:

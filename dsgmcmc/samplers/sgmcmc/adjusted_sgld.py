@@ -74,6 +74,8 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig]):
         for block in self.gradient(target, "theta"):
             block.update(DRIFT, eps=eps)
             noise = cast(Subsample, self.gradient).noise()
+            lost = ~np.isfinite(noise).all(axis=(1, 2))  # whoever looks at the state finds that it has diverged
+            noise[lost], block["theta"][lost] = 0.0, np.nan
             values, vectors = np.linalg.eigh(2 * eps * np.eye(block.dimension) - eps**2 * noise)
             self.tally.clipped = self.tally.clipped + np.array([(values < 0).sum(), values.size], np.float64)
             spread = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]

@@ -193,6 +193,32 @@ def test_they_are_refused_where_there_are_no_data_to_draw() -> None:
         SAMPLERS["sghmc"].check(SAMPLERS["sghmc"].Config(gradient="saga", noise_correction=True), "random", 2, 1)
 
 
+def test_weights_that_are_all_zero_are_uniform() -> None:
+    """A model that is sure of all data has no gradients to weigh: they are drawn evenly, and the sum stays unbiased."""
+    separate = Regression(np.array([[1.0], [2.0], [-3.0]]), np.array([1, 1, 0]))
+    sampler = made_of(SAMPLERS["sgld"], "adaptive-stored")
+    target = vector_target(separate, sampler, grid=1)
+    sampler.start(target, 1.0)
+    target.block["theta"][:] = 1e4
+    advance(target, sampler, 0, 1)
+    target.begin(1)
+    assert not sampler.gradient.table(separate, target.block).any()
+    found = sampler.gradient.probabilities(target, target.block, 0, target.block["theta"][0])
+    np.testing.assert_array_equal(found, np.full(3, 1 / 3))
+
+
+def test_a_chain_that_is_lost_is_said_to_have_diverged() -> None:
+    """Not by an error of the eigenvalues: the state shows it, to whoever looks."""
+    sampler, rng = made_of(AdjustedSGLD, "saga"), np.random.default_rng(0)
+    target = vector_target(Regression(rng.normal(size=(50, 20)), np.ones(50)), sampler, grid=1, rows=2)
+    sampler.start(target, 1.0)
+    advance(target, sampler, 0, 1)
+    target.block["theta"][1] = np.inf
+    with np.errstate(all="ignore"):
+        advance(target, sampler, 1, 2)
+    assert target.find_divergence("theta") == "element [1, 0] of theta is nan"
+
+
 def test_the_noise_of_one_datum_is_unknown() -> None:
     """A covariance takes two."""
     sampler = made_of(AdjustedSGLD, "adaptive")
