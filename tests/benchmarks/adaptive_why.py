@@ -1,11 +1,12 @@
 """Why figures 16 to 19 of [El Hanchi 2019] come out as they do here: a hundred components of MNIST's zeros and ones.
 
-    python tests/benchmarks/adaptive_why.py mnist.npz             # two minutes of one core; --quick: seconds
+    python tests/benchmarks/adaptive_why.py mnist.npz             # four minutes of one core; --quick: seconds
 
 First, modified SGLD at the step of Langevin dynamics: the largest variance of its gradient along the chain, how many
 data make half of the trace, when these were last drawn, and the gradients that the table has of them beside those that
 they have. Then the same chain with tables that are renewed every so many iterations, with more data an iteration, and
-with smaller steps. Then Metropolis kernels over the risk of a wrong decision, from the mode on. See `adaptive.py`.
+with smaller steps. Then both for `adaptive-stored`, also with half of its draws uniform. Then Metropolis kernels over
+the risk of a wrong decision, from the mode on. See `adaptive.py`.
 """
 
 from __future__ import annotations
@@ -46,19 +47,53 @@ def culprits(density, sampler, target):
     return [noise(density, sampler, target), len(worst), *typical]
 
 
-def growth(problem, iterations):
+def growth(problem, iterations, gradient):
     """Table of the noise over the iterations of one chain."""
     heads = ("iteration", "variance", "data that make half", "age", "gradient kept", "true", "N p")
-    print("\n| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
+    print(f"\n{gradient}\n\n| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
     looks = set(np.geomspace(4, iterations - 1, 8).astype(int).tolist())
 
     def look(target, sampler, iteration):
-        if iteration in looks:
+        if iteration in looks and np.isfinite(target.block["theta"]).all():
             target.begin(iteration)
             cells = culprits(problem.density, sampler, target)
             print(f"| {iteration:,} | " + " | ".join(f"{cell:.2g}" for cell in cells) + " |", flush=True)
 
-    problem.chain("adjusted_sgld", "adaptive", EPS, iterations, look)
+    with np.errstate(all="ignore"):
+        problem.chain("adjusted_sgld", gradient, EPS, iterations, look)
+
+
+def renewing(problem, every, share=None):
+    """What makes the tables anew every so many iterations, and a share of the draws uniform."""
+
+    def renew(target, sampler, iteration):
+        if share and not iteration:
+            sampler.gradient.uniform = share
+        if every and iteration and iteration % every == 0:
+            target.begin(iteration)
+            sampler.gradient.begin_tables(problem.density, target.block, "theta")
+            target.block["last"][:] = iteration
+
+    return renew
+
+
+def stored(problem, iterations):
+    """Table of the errors of chains with weights that are the stored gradients alone."""
+    print("\n| adaptive-stored, eps | uniform | tables renewed | error of mean | of variance |")
+    print("|---|---|---|---|---|")
+    for eps, share, every in (
+        (EPS, 0.1, 0),
+        (EPS, 0.1, 100),
+        (EPS, 0.5, 0),
+        (EPS * 0.6, 0.1, 0),
+        (EPS * 0.4, 0.1, 0),
+        (EPS * 0.2, 0.1, 0),
+    ):
+        with np.errstate(all="ignore"):
+            look = renewing(problem, every, share)
+            states, _ = problem.chain("adjusted_sgld", "adaptive-stored", eps, iterations, look)
+        ends = " | ".join(f"{error:.2f}" for error in problem.errors(states))
+        print(f"| {eps:g} | {share:g} | {f'every {every}' if every else ''} | {ends} |", flush=True)
 
 
 def mended(problem, iterations):
@@ -74,16 +109,9 @@ def mended(problem, iterations):
         (EPS * 0.4, SIZE, 0),
         (EPS * 0.2, SIZE, 0),
     ):
-
-        def renew(target, sampler, iteration, every=every):
-            if every and iteration and iteration % every == 0:
-                target.begin(iteration)
-                sampler.gradient.begin_tables(problem.density, target.block, "theta")
-                target.block["last"][:] = iteration
-
         made = iterations * SIZE // size
         problem.grid = n // size
-        states, _ = problem.chain("adjusted_sgld", "adaptive", eps, made, renew)
+        states, _ = problem.chain("adjusted_sgld", "adaptive", eps, made, renewing(problem, every))
         problem.grid = n // SIZE
         calls = (n + made * size + (made - 1) // every * n if every else n + made * size) / 1e6
         errors = " | ".join(f"{error:.2f}" for error in problem.errors(states))
@@ -128,8 +156,10 @@ def main():
     options = parser.parse_args()
     problem = Problem(options.data, 100, 20 if options.quick else 1333)
     iterations = 150 if options.quick else 6000
-    growth(problem, iterations)
+    growth(problem, iterations, "adaptive")
     mended(problem, iterations)
+    growth(problem, iterations, "adaptive-stored")
+    stored(problem, iterations)
     metropolis(problem, (0.1,) if options.quick else (1.5, 5.0, 20.0))
 
 

@@ -1,7 +1,7 @@
 """Figure 3 of [Ma 2015]: latent Dirichlet allocation, perplexity against documents seen, on planted topics and Reuters.
 
     python tests/benchmarks/recipe_fig3.py --out docs/figures    # 3 minutes of one core; --quick: seconds
-    python tests/benchmarks/recipe_fig3.py --grid                # steps and seeds of the two in a metric: 2 minutes
+    python tests/benchmarks/recipe_fig3.py --grid                # equal effort, steps by seeds: 10 minutes
 
 Planted: 20 topics ~ Dirichlet(.05) over 1,000 words, 10,000 documents of 90 words with proportions ~ Dirichlet(.1).
 Perplexity is of every tenth word of 500 other documents given their other words, of single states; "of the mean" is of
@@ -34,8 +34,23 @@ STEPS = {
     "SGRLD": ("gsgrld", (1e-3, 3e-3, 1e-2, 3e-2)),
     "gSGRHMC": ("gsgrhmc", (3e-3, 1e-2, 3e-2, 1e-1)),
 }
-#: Steps of the two in a metric, of which three seeds are compared at equal effort.
-GRID = {"gsgrld": (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2), "gsgrhmc": (1e-2, 2e-2, 3e-2, 4e-2, 6e-2)}
+#: What is compared at equal effort, by seeds: sampler, settings, steps. On planted topics the two in a metric alone.
+GRIDS = {
+    "planted": {
+        "SGRLD": ("gsgrld", {}, (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)),
+        "gSGRHMC": ("gsgrhmc", {}, (1e-2, 2e-2, 3e-2, 4e-2, 6e-2)),
+    },
+    "reuters": {
+        "SGLD": ("sgld", {}, (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)),
+        "SGHMC, friction 1": ("sghmc", {"gamma": 1.0}, (1e-3, 3e-3, 1e-2)),
+        "SGHMC, friction 10": ("sghmc", {"gamma": 10.0}, (1e-3, 3e-3, 1e-2)),
+        "SGRLD": ("gsgrld", {}, (1.5e-2, 3e-2, 6e-2, 1.2e-1, 2.4e-1)),
+        "gSGRHMC": ("gsgrhmc", {}, (5e-3, 1e-2, 2e-2, 3e-2, 4e-2)),
+    },
+}
+#: Documents of a batch; passes over the planted documents and over Reuters.
+BATCH, PASSES = 50, {"planted": 5, "reuters": 60}
+MISSING = "\nReuters skipped: its data are in the PyPI package lda, which is not installed"
 LOOKS = (1, 2, 5, 10, 20, 40, 100, 200, 400, 600, 800, 1000)
 
 
@@ -70,19 +85,19 @@ def planted(rng, documents, unseen, topics, words, length):
     return beta, found[:documents], found[documents:]
 
 
-def make(name, eps, grid):
+def make(name, eps, grid, **more):
     """A sampler of this step in time."""
     kind = sampler_named(name)
     section = {"step_size": eps, "decay": "polynomial", "decay_sweeps": 1000 / grid, "decay_power": 0.55}
     if name == "sghmc":
         section |= {"step_size": eps**2 / 2, "metric": "identity", "splitting": "published", "gamma": 1.0}
         section |= {"warm_up": 0, "decay_power": 1.0}  # of half the square: its step falls by .5
-    return kind(kind.Config(**section), 0)
+    return kind(kind.Config(**section | more), 0)
 
 
-def run(density, unseen, name, eps, grid, iterations, seed=0, looks=40):
+def run(density, unseen, name, eps, grid, iterations, seed=0, looks=40, **more):
     """Perplexity by iteration, that of the mean of the last half, the last state, and seconds an iteration."""
-    sampler = make(name, eps, grid)
+    sampler = make(name, eps, grid, **more)
     target = vector_target(density, sampler, grid=grid, seed=seed)
     sampler.start(target, 1.0)
     found, mean, number, seconds = {}, 0.0, 0, 0.0
@@ -145,18 +160,25 @@ def planted_documents(quick):
     return beta, LatentDirichlet(seen, words, topics, alpha=0.1, beta0=0.05), Unseen(new)
 
 
-def at_equal_effort(quick):
-    """Table of the grid of steps: perplexity of the last state and of the mean, and topics found, by seed."""
-    beta, density, unseen = planted_documents(quick)
-    grid, passes = max(1, density.n_data // 50), 2 if quick else 5
-    print("| sampler | eps | seed | last state | mean | topics within .2 |\n|---|---|---|---|---|---|")
-    for name, steps in GRID.items():
-        for eps in steps:
-            for seed in range(1 if quick else 3):
-                curve, of_mean, theta, _ = run(density, unseen, name, eps, grid, passes * grid, seed, 20)
-                last = curve[passes * grid]
-                near = (matched(density.topics(theta)[0], beta) < 0.2).sum() if np.isfinite(last) else 0
-                print(f"| {name} | {eps:g} | {seed} | {last:.1f} | {of_mean:.1f} | {near} |", flush=True)
+def at_equal_effort(part, density, unseen, beta, quick):
+    """Table of the grid of steps: perplexity of the last state and of the mean, seconds, and topics found, by seed."""
+    grid, passes, seeds = max(1, density.n_data // BATCH), 2 if quick else PASSES[part], 1 if quick else 3
+    print(f"\n{part}: {passes} passes in {passes * grid} iterations\n")
+    print("| sampler | eps | seed | last state | mean | seconds | topics within .2 |\n|---|---|---|---|---|---|---|")
+    times = []
+    for label, (name, more, steps) in GRIDS[part].items():
+        for eps in steps[: 1 if quick else None]:
+            for seed in range(seeds):
+                curve, of_mean, theta, each = run(density, unseen, name, eps, grid, passes * grid, seed, 20, **more)
+                last, near = curve[passes * grid], ""
+                if beta is not None and np.isfinite(last):
+                    near = f"{(matched(density.topics(theta)[0], beta) < 0.2).sum()}"
+                times.append(each * passes * grid)
+                print(
+                    f"| {label} | {eps:g} | {seed} | {last:.1f} | {of_mean:.1f} | {times[-1]:.1f} | {near} |",
+                    flush=True,
+                )
+    return float(np.median(times))
 
 
 def planted_topics(quick):
@@ -168,44 +190,92 @@ def planted_topics(quick):
     frequency = np.bincount(density.words, minlength=words) + 0.05
     one = unseen.perplexity((frequency / frequency.sum())[np.concatenate(unseen.asked)])
     print(f"perplexity of the planted topics {truth:.1f}; of one topic for all words {one:.1f}\n")
-    return compare(density, unseen, 50, 2 if quick else 5, beta=beta), truth
+    return compare(density, unseen, BATCH, 2 if quick else PASSES["planted"], beta=beta), truth
+
+
+class Reuters:
+    """Its documents, of which one in ten is not seen; collapsed Gibbs of the package that they come with.
+
+    Raises
+    ------
+    ImportError
+        If it is not installed.
+    """
+
+    def __init__(self):
+        import lda
+        import lda.datasets
+
+        self.kind, counts = lda.LDA, lda.datasets.load_reuters()
+        rng = np.random.default_rng(0)
+        documents = [rng.permutation(np.repeat(np.arange(counts.shape[1]), row)) for row in counts]
+        held = np.arange(len(documents)) % 10 == 0
+        self.counts = counts[~held]
+        self.density = LatentDirichlet(
+            [words for words, out in zip(documents, held, strict=True) if not out],
+            counts.shape[1],
+            20,
+            alpha=0.1,
+            beta0=0.1,
+        )
+        self.unseen = Unseen([words for words, out in zip(documents, held, strict=True) if out])
+        frequency = self.counts.sum(axis=0) + 0.1
+        one = self.unseen.perplexity((frequency / frequency.sum())[np.concatenate(self.unseen.asked)])
+        print(f"\nReuters: {self.density.n_data} documents, {held.sum()} others; one topic for all words {one:.0f}\n")
+
+    def gibbs(self, sweeps, seed=1):
+        """Perplexity of the last state, and seconds."""
+        begin = process_time()
+        rival = self.kind(n_topics=20, n_iter=sweeps, alpha=0.1, eta=0.1, random_state=seed, refresh=10 * sweeps)
+        rival.fit(self.counts)
+        seconds = process_time() - begin
+        found = self.unseen.perplexity(self.unseen.predictive(self.density, rival.topic_word_.reshape(1, -1)))
+        print(
+            f"collapsed Gibbs of lda, {sweeps} sweeps, seed {seed}: perplexity {found:.1f}, {seconds:.1f} s", flush=True
+        )
+        return found, seconds
 
 
 def reuters(quick):
     """Second part."""
     try:
-        import lda
-        import lda.datasets
+        made = Reuters()
     except ImportError:
-        print("\nReuters skipped: its data are in the PyPI package lda, which is not installed")
+        print(MISSING)
         return {}, None
-    counts, topics = lda.datasets.load_reuters(), 20
-    rng = np.random.default_rng(0)
-    documents = [rng.permutation(np.repeat(np.arange(counts.shape[1]), row)) for row in counts]
-    held = np.arange(len(documents)) % 10 == 0
-    seen = [words for words, out in zip(documents, held, strict=True) if not out]
-    unseen = Unseen([words for words, out in zip(documents, held, strict=True) if out])
-    density = LatentDirichlet(seen, counts.shape[1], topics, alpha=0.1, beta0=0.1)
-    print(f"\nReuters: {len(seen)} documents, {held.sum()} others\n")
-    begin = process_time()
-    rival = lda.LDA(n_topics=topics, n_iter=50 if quick else 200, alpha=0.1, eta=0.1, random_state=1, refresh=10_000)
-    rival.fit(counts[~held])
-    seconds = process_time() - begin
-    exact = unseen.perplexity(unseen.predictive(density, rival.topic_word_.reshape(1, -1)))
-    print(f"collapsed Gibbs of lda, {rival.n_iter} sweeps: perplexity {exact:.1f}, {seconds:.1f} s\n")
-    return compare(density, unseen, 50, 5 if quick else 60, 1 if quick else 10), exact
+    exact, _ = made.gibbs(50 if quick else 200)
+    return compare(made.density, made.unseen, BATCH, 5 if quick else PASSES["reuters"], 1 if quick else 10), exact
+
+
+def grid(part, quick):
+    """One of the two at equal effort."""
+    if part == "planted":
+        beta, density, unseen = planted_documents(quick)
+        at_equal_effort(part, density, unseen, beta, quick)
+        return
+    try:
+        made = Reuters()
+    except ImportError:
+        print(MISSING)
+        return
+    seconds = at_equal_effort(part, made.density, made.unseen, None, quick)
+    sweeps = 20 if quick else int(200 * seconds / made.gibbs(200)[1])
+    for seed in range(1 if quick else 3):
+        made.gibbs(sweeps, seed)
 
 
 def main():
     """Print the tables, and draw them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a small form of it, to see that it runs")
-    parser.add_argument("--grid", action="store_true", help="steps and seeds of the two in a metric, and no more")
+    parser.add_argument("--grid", action="store_true", help="steps by seeds at equal effort, and no more")
     parser.add_argument("--only", choices=("planted", "reuters"), help="one of the two")
     parser.add_argument("--out", type=Path, help="folder for recipe_fig3.png")
     options = parser.parse_args()
     if options.grid:
-        at_equal_effort(options.quick)
+        for part in GRIDS:
+            if options.only in (None, part):
+                grid(part, options.quick)
         return
     begin = process_time()
     kinds = {"planted": planted_topics, "reuters": reuters}
