@@ -63,6 +63,24 @@ def test_killed_and_resumed_on_other_processes_it_has_the_same_digest(
     assert digest(tmp_path / "run") == digest(whole / "run")
 
 
+def test_a_program_goes_on_behind_a_run_that_is_whole(tmp_path: Path) -> None:
+    """Several in one program, on all processes; one that diverges ends it, in words of Python."""
+    more = (
+        '\n    sample_density(Logistic(), "two", sampler="mala", chains=2, iterations=50, burn_in=0, seed=1)\n'
+        '    print("behind it", flush=True)\n'
+        '    far = {"name": "sgld", "step_size": 1e4}\n'
+        '    sample_density(Logistic(), "three", sampler=far, chains=2, iterations=500, burn_in=0, seed=1)\n'
+        '    print("never", flush=True)\n'
+    )
+    script = BLOCKS[0].replace("chains=4, iterations=6000, burn_in=500", "chains=2, iterations=60, burn_in=0")
+    (tmp_path / "logistic.py").write_text(script + more, encoding="utf-8")
+    result = launch(tmp_path, 2).expect(1)
+    assert result.out.count("behind it") == 2
+    assert "never" not in result.out
+    assert "Use a smaller step_size of the sampler, or a larger curvature of the density" in result.err
+    assert " --" not in result.err
+
+
 def test_what_cannot_be_sampled_is_refused(whole: Path, tmp_path: Path) -> None:
     """More processes than chains, and other data than those that the run was started with."""
     (tmp_path / "logistic.py").write_text(BLOCKS[0].replace("chains=4", "chains=1"), encoding="utf-8")

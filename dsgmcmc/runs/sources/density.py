@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc._estimator import in_words_of_python
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers, build_chain
@@ -28,6 +29,12 @@ from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.density import Density, check_attributes, check_energy, check_gradient, fingerprint
 from dsgmcmc.targets.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.types import Comm
+
+#: What errors call options of the command line that are no settings of a chain.
+IN_PYTHON = {
+    "step_size": "step_size of the sampler, or a larger curvature of the density, which is its unit",
+    "on_divergence": "Policy.on_divergence =",
+}
 
 
 class DensitySource:
@@ -152,10 +159,11 @@ def sample_density(
     comm: Any = None,
     **settings: Any,
 ) -> None:
-    """Sample a density and end the program, as ``dsgmcmc sample`` does. Collective.
+    """Sample a density; if that cannot be done to the end, end the program, as ``dsgmcmc sample`` does. Collective.
 
     Run it with Python alone or under ``mpirun``, on at most as many processes as chains. It shows progress, saves
-    checkpoints, stops for signals, and goes on with what is in `out`.
+    checkpoints, stops for signals, and goes on with what is in `out`. It returns when all iterations are made, or
+    ``until`` is reached; `dsgmcmc.DensityRun` then opens the run.
 
     Parameters
     ----------
@@ -177,8 +185,17 @@ def sample_density(
     Raises
     ------
     SystemExit
-        With the exit status of ``dsgmcmc sample``: 0 when all iterations are made, or ``until`` is reached.
+        With the exit status of ``dsgmcmc sample``, if it was stopped, or something is wrong.
     """
     comm = world_comm() if comm is None else comm
     job = Job(comm, DensitySource(density), Path(out), Layers(settings), resume, policy)
-    run_parallel(comm, job.run)
+
+    def work() -> int:
+        with in_words_of_python(ChainConfig.model_fields, IN_PYTHON):
+            return job.run()
+
+    try:
+        run_parallel(comm, work)
+    except SystemExit as end:
+        if end.code:
+            raise
