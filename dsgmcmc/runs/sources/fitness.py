@@ -13,6 +13,8 @@ from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.targets.factorisation.blocks import SLAB
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
+from dsgmcmc.targets.factorisation.likelihoods.base import Law
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.types import Int64
 
@@ -52,6 +54,11 @@ def _of_values(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:
             f"all ratings are {ratings.minimum:g}, so their values say nothing: where it counts who has one, try "
             "--likelihood all-cells"
         )
+    if config.law.has_levels and levels_of_scale(ratings, Gaussian) is None:
+        yield (
+            f"most training ratings occur once, and --likelihood {config.likelihood} takes each for a level: if they "
+            "are measurements, use --likelihood gaussian"
+        )
     if not config.law.has_noise or (ratings.minimum, ratings.maximum) != (0.0, 1.0):
         return
     start, stop = next(row_slabs(ratings.row_indptr, SLAB))
@@ -81,6 +88,18 @@ def check_counts(ratings: Ratings, likelihood: str) -> None:
                 )
     if ratings.maximum == 0:
         raise InputError(f"{ratings.path}: all training ratings are 0, and {likelihood} has nothing to count")
+
+
+def levels_of_scale(ratings: Ratings, law: type[Law]) -> list[float] | None:
+    """What training ratings there are, in order, if these are the levels of a scale; None if they are measurements.
+
+    They are levels where the likelihood says so; else unless there are more than `MAX_LEVELS`, or most of them occur
+    once and not all are whole or half numbers.
+    """
+    found = ratings.levels(MAX_LEVELS)
+    if found is None or not (law.has_levels or 2 * len(found) <= ratings.nnz or np.all(2 * found % 1 == 0)):
+        return None
+    return [float(level) for level in found]
 
 
 def check_levels(ratings: Ratings, likelihood: str) -> None:

@@ -28,7 +28,7 @@ from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.plan import Costs, check_limits
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
-from dsgmcmc.runs.sources.fitness import cautions, check_counts, check_levels
+from dsgmcmc.runs.sources.fitness import cautions, check_counts, check_levels, levels_of_scale
 from dsgmcmc.runs.sources.start import Earlier, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.facts import Facts, made_with
@@ -150,7 +150,7 @@ class RatingsSource:
         if start is not None and start != start_digest(run):
             raise InputError(f"{run.start()} is incomplete, or is not what the run started from")
         with self._ratings() as ratings:
-            levels = ratings.levels(MAX_LEVELS)
+            levels = before.get("levels") if before else levels_of_scale(ratings, config.law)  # a run keeps its own
             scored = ratings.nnz_test and not config.law.all_cells
             facts = {
                 "data": str(self.path.absolute()),
@@ -158,7 +158,7 @@ class RatingsSource:
                 "minimum": ratings.minimum,
                 "maximum": ratings.maximum,
                 "transposed": ratings.transposed,
-                **({} if levels is None else {"levels": levels.tolist()}),
+                **({} if levels is None else {"levels": levels}),
                 "ratings": ratings.nnz,
                 "test_ratings": ratings.nnz_test,
                 **({"cautions": said} if (said := cautions(config, ratings)) else {}),

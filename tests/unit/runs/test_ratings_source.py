@@ -130,3 +130,28 @@ def test_ratings_that_are_no_counts_are_refused(tmp_path: Path, value: float, wh
     for settings, said in (({"center": False}, "biases of poisson"), ({"noise": "both"}, "no noise")):
         with pytest.raises(InputError, match=said):
             sampled(tmp_path / "run", data, likelihood="poisson", **settings)
+
+
+def test_measurements_are_no_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few ratings that are all different have no probabilities of levels, and an ordinal law warns of them.
+
+    Few stars are levels, though, and so are measurements that repeat; what an older version took for levels stays.
+    """
+    cases = [
+        (lambda x: x, False),
+        (lambda x: np.clip(np.round(2 * x) / 2, 0.5, 5), True),
+        (lambda x: np.where(x > 3.5, np.float32(0.7), np.float32(0.3)), True),
+    ]
+    for number, (values, expected) in enumerate(cases):
+        data, out = write(tmp_path / f"{number}.h5", 12, 9, values), tmp_path / f"run-{number}"
+        found = sampled(out, data, rank=1)
+        assert (open_run(out).levels is not None) == expected
+        assert (found["log_probability"] is not None) == expected
+    data = tmp_path / "0.h5"
+    assert sampled(tmp_path / "ordinal", data, rank=1, likelihood="ordinal-logit")["log_probability"] is not None
+    assert "occur once" in open_run(tmp_path / "ordinal").facts["cautions"][-1]
+    with monkeypatch.context() as old:
+        old.setattr("dsgmcmc.runs.sources.ratings.levels_of_scale", lambda ratings, law: ratings.levels(100).tolist())
+        sampled(tmp_path / "old", data, rank=1)
+    assert sample(MPI.COMM_SELF, data, tmp_path / "old", resume=True, iterations=80) == 0
+    assert len(open_run(tmp_path / "old").levels) > 20
