@@ -75,7 +75,7 @@ def _columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
         names = np.asarray(given[called])
     else:
         names = np.asarray(given.index) if hasattr(given, "index") else np.arange(len(given))
-    columns = {str(label): np.asarray(given[label]) for label in labels if label is not called}
+    columns = {str(label): np.asarray(given[label]) for label in labels if label != called}
     if entity in columns or len({label.lower() for label in columns}) < len(columns):
         raise InputError(f"{entity}_features: two columns have the same name ({', '.join(columns)})")
     return names_of(names, entity), columns

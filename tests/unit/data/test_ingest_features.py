@@ -209,7 +209,12 @@ class Frame:
     """What a data frame has of itself for us: labels, columns, an index."""
 
     def __init__(self, index: list, **columns: list) -> None:
-        self.index, self.columns, self._columns = np.array(index), list(columns), columns
+        self.index, self._columns = np.array(index), columns
+
+    @property
+    def columns(self) -> list[str]:
+        """Labels, other objects each time, as pandas 3 has them."""
+        return ["".join([*label]) for label in self._columns]
 
     def __getitem__(self, label: str) -> np.ndarray:
         return np.array(self._columns[label], dtype=object if isinstance(self._columns[label][0], str | list) else None)
