@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import glob
 import re
-import secrets
-import shutil
-import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest import pipes
 from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.load import compression, readable, scalar
+from dsgmcmc.data.ingest.pipes import copy_pipe, is_pipe
 from dsgmcmc.data.ingest.sources import decode_head, packed_how, read_head, split_line
 from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
@@ -112,11 +110,8 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: str, columns: PairColumns, s
         If it is not there, empty, or not such a file, or has lines with a wrong number of columns.
     """
     shown = path
-    if path == "-" or Path(path).is_fifo():  # read once: it is looked at more than once
-        copy = scratch / f"stdin-{secrets.token_hex(4)}"
-        with copy.open("wb") as file, nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as given:
-            shutil.copyfileobj(given, file)
-        shown, path = "standard input" if path == "-" else path, str(copy)
+    if is_pipe(path):
+        shown, path = pipes.shown(path), str(copy_pipe(path, scratch))
     source = Path(path)
     if not source.is_file():
         raise InputError(f"{shown} is not a file" if source.exists() else f"{shown} does not exist")

@@ -89,6 +89,21 @@ def test_predict_from_a_pipe_to_a_pipe(made):
     assert json.loads(done.stderr) == {"pairs": 1, "unknown": 0, "source": "draws"}
 
 
+def test_foldin_from_a_pipe(made, tmp_path):
+    """New ratings from standard input are those of a file; a warning names what was given."""
+    text = f"user,item,rating\n9001,{made.items[0]},4\n9001,{made.items[1]},2\n9001,none,2\n"
+    text = text.replace("none", "999999" if isinstance(made.items[0], int) else "none")
+    (tmp_path / "new.csv").write_text(text)
+    found = []
+    for name, given in (("-", text), (tmp_path / "new.csv", None)):
+        command = dsgmcmc("foldin", made.path, name, "--top", "3")
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stderr
+        found.append((done.stdout, done.stderr.replace(str(name), "standard input") if given is None else done.stderr))
+    assert found[0] == found[1]
+    assert "warning: standard input: 1 rating(s) left out" in found[0][1]
+
+
 def test_chunks_do_not_show(made, tmp_path, monkeypatch):
     """A file longer than a chunk is predicted as if it were shorter."""
     source = pairs(made, tmp_path / "pairs.csv", 60)

@@ -54,7 +54,10 @@ def prepare(
     ratings: Annotated[
         list[str],
         typer.Argument(
-            metavar="RATINGS...", help="Files, folders or globs with ratings.", default_factory=list, show_default=False
+            metavar="RATINGS...",
+            help="Files, folders or globs with ratings; - for stdin.",
+            default_factory=list,
+            show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT.h5", help="Ratings file to write.")],
@@ -148,21 +151,23 @@ def prepare(
     # a batch system's stop leaves no temporary files either
     signal.signal(signal.SIGTERM, interrupt)
     from dsgmcmc.data.ingest.features import describe
+    from dsgmcmc.data.ingest.pipes import at_rest, is_pipe
     from dsgmcmc.data.ingest.prepare import prepare_ratings
     from dsgmcmc.data.session import parse_bytes
 
-    files, names = {"user": user_features, "item": item_features}, {"user": user_id, "item": item_id}
+    given, names = {"user": user_features, "item": item_features}, {"user": user_id, "item": item_id}
     try:
-        with _progress() as report:
+        with at_rest([*ratings, test, *given.values()], temp_dir or out.parent) as pipes, _progress() as report:
+            files = {entity: path and pipes.of(path) for entity, path in given.items()}
             summary = prepare_ratings(
-                ratings,
+                [str(pipes.of(name)) if is_pipe(name) else name for name in ratings],
                 out,
                 format=format,
                 columns=columns,
                 test_fraction=test_fraction,
                 seed=seed,
                 split=split.value,
-                test=test,
+                test=str(pipes.of(test)) if test else None,
                 timestamps=timestamps,
                 duplicates=duplicates,
                 described=describe(files, names, feature_kinds, separator),

@@ -40,7 +40,8 @@ def foldin(
         Path | None,
         typer.Argument(
             metavar="NEW_RATINGS",
-            help="New ratings, in any format that prepare reads; not needed by those that features are given of.",
+            help="New ratings, in any format that prepare reads, - for stdin; not needed by those that features are "
+            "given of.",
             show_default=False,
         ),
     ] = None,
@@ -120,6 +121,7 @@ def foldin(
     import numpy as np
 
     from dsgmcmc.data.ingest.features import describe
+    from dsgmcmc.data.ingest.pipes import at_rest
     from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.data.tables import output_format, write_blocks
     from dsgmcmc.posterior.names import item_titles
@@ -139,21 +141,23 @@ def foldin(
         raise InputError("--pair-columns names columns of a file of pairs: give it with --pairs")
     if pairs is None and (at_least is not None or probabilities):
         raise InputError("--at-least and --probabilities are of pairs: give them with --pairs")
-    given = describe(
-        {"user": user_features, "item": item_features}, {"user": user_id, "item": item_id}, None, separator="|"
-    )
-    strange = next(iter(given.keys() - {kind}), None)
-    if strange:
+    features = {"user": user_features, "item": item_features}
+    strange = "user" if kind == "item" else "item"
+    if features[strange]:
         raise InputError(f"--{strange}-features is of {strange}s, and the rows of {kind}s are worked out: see --new")
-    if ratings is None and not given:
+    if ratings is None and not features[kind]:
         raise InputError(f"give NEW_RATINGS, --{kind}-features, or both")
     if ratings is None and columns is not None:
         raise InputError("--columns names columns of NEW_RATINGS, which are not given")
     names = parse_pair_columns(pair_columns, "--pair-columns")
     opened = open_run(run)
-    newcomers, notes = fold_in_file(opened, ratings, kind, columns, given=given.get(kind), data=data, seed=seed or 0)
+    with at_rest([ratings, *features.values()]) as pipes:
+        files = {entity: path and pipes.of(path) for entity, path in features.items()}
+        given = describe(files, {"user": user_id, "item": item_id}, None, separator="|").get(kind)
+        about = ratings and pipes.of(ratings)
+        newcomers, notes = fold_in_file(opened, about, kind, columns, given=given, data=data, seed=seed or 0)
     for note in notes:
-        print(f"warning: {note}", file=sys.stderr)
+        print(f"warning: {pipes.named(note)}", file=sys.stderr)
     if pairs is not None:
         options = Options("draws", of_mean, interval, clip, at_least, probabilities)
         predict_table(opened, pairs, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
