@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import os
 import re
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ class Estimator:
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
         given = {k: v for k, v in self.get_params().items() if v is not defaults[k].default}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={brief(value)}' for name, value in given.items())})"
 
     def __sklearn_is_fitted__(self) -> bool:
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
@@ -54,6 +55,12 @@ class Estimator:
             regressor_tags=RegressorTags(),
             requires_fit=True,
         )
+
+
+def brief(value: Any) -> str:
+    """Write a value as Python does, data as their class alone."""
+    plain = isinstance(value, (str, int, float, dict, os.PathLike, type(None)))
+    return repr(str(value) if isinstance(value, os.PathLike) else value) if plain else f"<{type(value).__name__}>"
 
 
 def seed_of(random_state: Any) -> int:

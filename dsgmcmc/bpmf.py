@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from dsgmcmc._estimator import Estimator, in_words_of_python, seed_of
+from dsgmcmc._estimator import Estimator, brief, in_words_of_python, seed_of
 from dsgmcmc.config.layers import Layers, build
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import prepare_data
@@ -18,6 +18,7 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import open_run
+from dsgmcmc.runs.progress import notebook_line
 from dsgmcmc.storage.scratch import Scratch
 
 #: Defaults of the model, which a run that starts from another one takes from that.
@@ -88,8 +89,9 @@ class BPMF(FittedModel, Estimator):
         Processes, started with ``mpirun``; -1 for one on every core.
     comm : MPI.Comm, optional
         Under ``mpirun``: the processes that call `fit` together. Needs `out`.
-    verbose : bool
-        Show progress on standard error.
+    verbose : bool, optional
+        Show progress: in a notebook a bar in the output of the cell, elsewhere lines on standard error. Default: in a
+        notebook alone.
 
     Attributes
     ----------
@@ -137,7 +139,7 @@ class BPMF(FittedModel, Estimator):
         warm_start: bool = False,
         n_jobs: int = 1,
         comm: Any = None,
-        verbose: bool = False,
+        verbose: bool | None = None,
     ) -> None:
         self.rank = rank
         self.sampler = sampler
@@ -192,6 +194,7 @@ class BPMF(FittedModel, Estimator):
             If ratings or parameters are wrong.
         """
         settings = self._settings()
+        command = f"{self!r}.fit({', '.join(map(brief, [X] if y is None else [X, y]))})"
         begin, earlier = None, getattr(self, "_scratch", None)  # kept till the end: it may have the run of `start`
         if start is not None:
             begin = start.run_.path if isinstance(start, FittedModel) else Path(start)
@@ -222,8 +225,10 @@ class BPMF(FittedModel, Estimator):
 
         if self.comm is None:
             data = prepare()
+            line = notebook_line() if self.verbose in (None, True) else None
+            show = line or bool(self.verbose)
             try:
-                sample_apart(Path(data), out, settings, self.warm_start, self.n_jobs, self.verbose, own, begin)
+                sample_apart(Path(data), out, settings, self.warm_start, self.n_jobs, show, own, begin, command)
             except KeyboardInterrupt as error:
                 error.add_note("The chains are kept as far as they came: `fit` with warm_start=True goes on.")
                 raise
@@ -232,7 +237,8 @@ class BPMF(FittedModel, Estimator):
             from dsgmcmc.runs.job import Job  # needs MPI, which is running
             from dsgmcmc.runs.sources.ratings import RatingsSource
 
-            Job(self.comm, RatingsSource(Path(data), start=begin), out, Layers(settings), self.warm_start).run()
+            source = RatingsSource(Path(data), start=begin)
+            Job(self.comm, source, out, Layers(settings), self.warm_start, command=command).run()
         del earlier
         return self._adopt(open_run(out))
 

@@ -214,7 +214,7 @@ def _describe_run(run: Any) -> dict[str, Any]:
     }
     if look:
         progress["why"] = ending(look)
-    return {"settings": settings, "run": facts, **chains, **progress, "summary": summary}
+    return {"settings": settings, "run": facts, "jobs": run.jobs(), **chains, **progress, "summary": summary}
 
 
 def _describe_features(path: Path) -> dict[str, Any]:
@@ -253,10 +253,13 @@ def _shown_of_ratings(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _shown_of_run(facts: dict[str, Any]) -> dict[str, Any]:
     """Settings and what lies in the directory; hashes, versions and times are in --json and ``run.toml``."""
+    from dsgmcmc.diagnostics.verdict import started
+
     shown: dict[str, Any] = {}
     for name, value in facts["settings"].items():
         shown |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
     run = facts["run"]
+    shown |= started(facts["jobs"])
     shown["sampled from"] = run.get("data") or run.get("target", "")
     shown["config_hash"] = run.get("config_hash", "")
     for name, found in facts.items():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -197,6 +200,7 @@ def sample(
     comm = launch.world_comm()
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.config.run import RunConfig
+    from dsgmcmc.parallel.mpirun import COMMAND
     from dsgmcmc.runs.job import Job  # after MPI: it needs an MPI library
     from dsgmcmc.runs.sources.ratings import RatingsSource
 
@@ -206,7 +210,9 @@ def sample(
 
     def work() -> int:
         make = partial(Policy, **{field.name: options[field.name] for field in fields(Policy)})
-        job = Job(comm, RatingsSource(data, verify, start), out, layers, resume, agree(comm, make, "sample"))
+        command = os.environ.get(COMMAND) or shlex.join(["dsgmcmc", *sys.argv[1:]])
+        source = RatingsSource(data, verify, start)
+        job = Job(comm, source, out, layers, resume, agree(comm, make, "sample"), command)
         return job.describe() if dry_run else job.run()
 
     launch.run_parallel(comm, work)

@@ -5,14 +5,17 @@ The last lines of ``dsgmcmc sample``, the top of ``dsgmcmc info`` and of the rep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf, sqrt
 from typing import Any
 
 from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.convergence import SPARED
+from dsgmcmc.errors import plain
 
 COVERAGE_OFF = 0.02  # from the nominal 90 %, beyond what chance explains, that is worth a word
+
+LAST_JOBS = 9  # that are shown
 
 Summary = Mapping[str, Any]
 
@@ -86,6 +89,18 @@ def ending(summary: Summary) -> str:
         return f"stopped at iteration {at} of {wanted:,}{each}; the same command with --resume goes on"
     several = f", {len(reached)} chains" if len(reached) > 1 else ""
     return f"finished: {wanted:,} iterations{several}"
+
+
+def started(jobs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Write what the jobs of a run were started with, by what to call them; of many the first and the last ones."""
+    numbers = [*range(len(jobs))[:1], *range(1, len(jobs))[-LAST_JOBS:]]
+    return {f"job {number + 1}" if number else "started with": _command(jobs[number]) for number in numbers}
+
+
+def _command(job: Mapping[str, Any]) -> str:
+    """Write the command of a job, and on how many processes it ran where they were several."""
+    several = job.get("processes", 1)
+    return plain(job["command"]) + (f"  (on {several} processes)" if several > 1 else "")
 
 
 def doubts(summary: Summary) -> list[str]:

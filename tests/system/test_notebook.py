@@ -1,0 +1,80 @@
+"""Progress of `fit` where there is no terminal: in a notebook one line, which changes; else plain lines."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import planted, write_planted
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.mpirun import sample_apart
+
+FIT = """
+import numpy as np
+from dsgmcmc import BPMF
+X = np.load("x.npy")
+settings = dict(rank=2, iterations=600, burn_in=20, test_fraction=0.1)
+"""
+CELLS = [
+    FIT + "model = BPMF(**settings).fit(X)",
+    "BPMF(verbose=False, **settings).fit(X);",
+    "BPMF(**settings, n_jobs=2, options={'grid': 3}).fit(X);",
+    "BPMF(**settings, options={'grid': 1000}).fit(X)",
+]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_lines_are_relayed_without_control_characters(tmp_path: Path, capsys, monkeypatch, n_jobs: int) -> None:
+    """Kernels of notebooks set FORCE_COLOR, as if there was a terminal: what comes is text, and warnings apart."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    data, shown = write_planted(tmp_path / "r.h5"), []
+    settings = {"rank": 2, "iterations": 600, "burn_in": 20, "grid": 3}
+    sample_apart(data, tmp_path / "run", settings, False, n_jobs, shown.append, tmp_path)
+    assert shown[0] == "starting"
+    assert all(line.isprintable() for line in shown)
+    assert "iteration 600/600" in shown[-1]
+    assert "iteration" not in capsys.readouterr().err
+
+
+def test_an_error_is_said_once_and_whole(tmp_path: Path, capsys) -> None:
+    """By the exception, with all its lines; it was printed as well, or lost all but its first line."""
+    data = write_planted(tmp_path / "r.h5")
+    sample_apart(data, tmp_path / "run", {"rank": 2, "iterations": 30, "burn_in": 5}, False, 1, False, tmp_path)
+    changed = {"rank": 3, "iterations": 60}
+    for verbose in (False, True, [].append):
+        capsys.readouterr()
+        with pytest.raises(InputError, match=r"other settings.*\n  rank: 2 in the run, 3 asked for\nLeave"):
+            sample_apart(data, tmp_path / "run", changed, True, 1, verbose, tmp_path)
+        assert "rank: 2" not in capsys.readouterr().err
+
+
+def test_a_notebook_shows_one_line_that_changes(tmp_path: Path) -> None:
+    """A real kernel runs the cells: a bar in the first and the third one's output, nothing in the second's."""
+    pytest.importorskip("nbclient", reason="pip install nbclient ipykernel")
+    pytest.importorskip("ipykernel")
+    import nbclient
+    import nbformat
+    import numpy as np
+
+    np.save(tmp_path / "x.npy", np.column_stack(planted()))
+    cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
+    book = tmp_path / "book.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), book)
+    execute = "import sys, nbclient, nbformat\nbook = nbformat.read(sys.argv[1], 4)\n"
+    execute += "nbclient.NotebookClient(book, kernel_name='python3', allow_errors=True).execute()\n"
+    execute += "nbformat.write(book, sys.argv[1])"
+    environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path)}
+    assert nbclient.NotebookClient
+    subprocess.run([sys.executable, "-c", execute, str(book)], cwd=tmp_path, env=environment, check=True)
+    outputs = [cell["outputs"] for cell in nbformat.read(book, 4)["cells"]]
+    for found in (outputs[0], outputs[2]):
+        (line,) = found
+        assert re.fullmatch(r"chain 0  iteration 600/600  RMSE .* left", line["data"]["text/plain"])
+        assert line["data"]["text/html"].startswith('<progress value="600" max="600"></progress> chain 0')
+    assert outputs[1] == []
+    assert "grid 1000" in outputs[3][-1]["evalue"]
