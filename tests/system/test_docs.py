@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -184,3 +185,17 @@ def test_generated_pages_are_up_to_date(script, page):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert getattr(module, script)() == (DOCS / page).read_text(encoding="utf-8")
+
+
+def test_the_readme_of_a_release_has_links_that_lead_out(tmp_path):
+    """By the commands of the release page: an index shows no relative picture, and follows no relative link."""
+    commands = [line for line in (DOCS / "release.md").read_text(encoding="utf-8").splitlines() if "sed -i" in line]
+    shutil.copy(DOCS.parent / "README.md", tmp_path)
+    for command in commands:
+        subprocess.run(["bash", "-ec", f"home=https://example.org/h tag=v1; {command}"], cwd=tmp_path, check=True)
+    links = re.findall(r"(!?)\[[^]]*\]\(([^)]*)\)", (tmp_path / "README.md").read_text(encoding="utf-8"))
+    assert {"!", ""} == {picture for picture, _ in links}
+    for picture, link in links:
+        where = f"https://example.org/h/{'raw' if picture else 'blob'}/v1/"
+        inside = link.startswith(where) and (DOCS.parent / link.removeprefix(where).partition("#")[0]).exists()
+        assert inside or link.startswith("#") or (link.startswith("https://") and not picture), link
