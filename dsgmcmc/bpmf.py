@@ -36,7 +36,7 @@ OPTIONS = {
     "resume": "warm_start=True",
     "from": "start",
     "step_size": "sampler.step_size",
-    **{name: name for name in ("out", "duplicates", "test_fraction")},
+    **{name: name for name in ("out", "duplicates", "columns", "test_fraction")},
 }
 
 
@@ -74,6 +74,8 @@ class BPMF(FittedModel, Estimator):
         mostly given a training set (``dsgmcmc prepare`` holds out 0.1).
     duplicates : {"error", "first", "last", "mean"}
         Where `fit` is given several ratings of a pair: an error, or which of them counts.
+    columns : str, optional
+        Where `fit` is given a file whose columns are not recognised: ``"user=buyer,item=sku,rating=stars"``.
     clip : bool
         Predictions are moved into the range of the training ratings; default True (``predict`` has --clip).
     unknown : {"prior", "refuse"}
@@ -132,6 +134,7 @@ class BPMF(FittedModel, Estimator):
         options: dict[str, Any] | None = None,
         test_fraction: float = 0.0,
         duplicates: Literal["error", "first", "last", "mean"] = "error",
+        columns: str | None = None,
         clip: bool = True,
         unknown: Literal["prior", "refuse"] = "prior",
         random_state: Any = 0,
@@ -155,6 +158,7 @@ class BPMF(FittedModel, Estimator):
         self.options = options
         self.test_fraction = test_fraction
         self.duplicates = duplicates
+        self.columns = columns
         self.clip = clip
         self.unknown = unknown
         self.random_state = random_state
@@ -218,9 +222,8 @@ class BPMF(FittedModel, Estimator):
                     kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
                 }
                 timed = self.time_levels != "no"
-                data = prepare_data(
-                    X, y, beside, self.test_fraction, settings["seed"], described, timed, self.duplicates
-                )
+                settled = (self.test_fraction, settings["seed"], described, timed, self.duplicates, self.columns)
+                data = prepare_data(X, y, beside, *settled)
             return str(data.resolve())
 
         if self.comm is None:

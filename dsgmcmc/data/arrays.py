@@ -176,6 +176,7 @@ def prepare_data(
     described: Mapping[str, Description] | None = None,
     timed: bool = False,
     duplicates: str = "error",
+    columns: str | None = None,
 ) -> Path:
     """Write ratings to a ratings file, unless they are one.
 
@@ -193,6 +194,8 @@ def prepare_data(
         Whether the order of ratings in time is kept.
     duplicates : {"error", "first", "last", "mean"}
         What becomes of several ratings of a pair.
+    columns : str, optional
+        Of a file, ``user=NAME,item=NAME,rating=NAME``.
 
     Returns
     -------
@@ -213,14 +216,16 @@ def prepare_data(
             if described:
                 raise InputError(f"{X} is a ratings file: give features to the `dsgmcmc prepare` that makes it")
             return Path(X)
-        prepare_ratings([str(X)], path, **options)
+        prepare_ratings([str(X)], path, columns=columns, **options)
         return path
+    if columns is not None:
+        raise InputError(f"columns={columns!r} is of a file: call the columns of a data frame user, item and rating")
     triples = read_triples(X, y, timed)
     source = path.with_suffix(".parquet")
     triples.write(source)
     try:
-        columns = "user=user,item=item,rating=rating" + (",timestamp=timestamp" if timed else "")
-        prepare_ratings([str(source)], path, columns=columns, **options)
+        own = "user=user,item=item,rating=rating" + (",timestamp=timestamp" if timed else "")
+        prepare_ratings([str(source)], path, columns=own, **options)
     finally:
         source.unlink()
     return path

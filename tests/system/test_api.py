@@ -309,6 +309,22 @@ def test_ratings_that_come_twice():
         assert model.mean_ == pytest.approx((36 * 2 + mean) / 37)
 
 
+def test_columns_of_a_file(tmp_path):
+    """By their names in any order; without them the error names the parameter, and what it may be."""
+    (file := tmp_path / "r.csv").write_text(
+        "stars,book,reader\n" + "".join(f"{1 + (u * i) % 5},b{i},r{u}\n" for u in range(9) for i in range(7))
+    )
+    model = BPMF(**SHORT, columns="user=reader,item=book,rating=stars").fit(file)
+    mean = np.mean([1 + (u * i) % 5 for u in range(9) for i in range(7)])
+    assert (len(model.users_), len(model.items_), model.mean_) == (9, 7, pytest.approx(mean))
+    with pytest.raises(
+        InputError, match=r"\(columns stars, book, reader\); use columns user=NAME,item=NAME,rating=NAME"
+    ):
+        BPMF(**SHORT).fit(file)
+    with pytest.raises(InputError, match="is of a file"):
+        BPMF(**SHORT, columns="user=a,item=b").fit([[1, 2]], [3.0])
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
