@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from dsgmcmc._version import __version__
 from dsgmcmc.cli.cluster.bench import bench
@@ -25,10 +26,28 @@ from dsgmcmc.cli.posterior.report import report
 from dsgmcmc.cli.posterior.similar import similar
 from dsgmcmc.cli.sample import sample
 from dsgmcmc.cli.verify import verify
-from dsgmcmc.errors import EXIT_USAGE, InputError, plain
+from dsgmcmc.errors import EXIT_USAGE, InputError, plain, what_it_must_be
+
+
+class Commands(TyperGroup):
+    """Commands whose options are refused in our words."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; typer shows what Pydantic says of a value."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if error.__cause__ is not None and hasattr(error.__cause__, "errors"):
+                detail = error.__cause__.errors()[0]
+                words, found = what_it_must_be(detail), repr(str(detail["input"])[:80])
+                error.message = words if found in words else f"{words} (found {found})"
+            raise
+
 
 # plain help: in panels, 80 columns cut the names of options
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
 
 
 def _version(wanted: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
 
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, what_it_must_be
 from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
@@ -102,26 +102,10 @@ def section_of(given: Any) -> dict[str, Any]:
     return dict(given)
 
 
-#: What was expected, by Pydantic's type of error; its own words are those of a programmer.
-_EXPECTED = {
-    "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be more than {gt}",
-    "less_than_equal": "must be at most {le}",
-    "less_than": "must be less than {lt}",
-    "finite_number": "must be a finite number",
-    "literal_error": "must be {expected}",
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
-    "string_type": "must be text",
-}
-
-
 def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
     """Say what is wrong with a setting; of a name that is none, which one may have been meant."""
     if detail["type"] != "extra_forbidden":
-        expected = _EXPECTED.get(detail["type"])
-        return expected.format(**detail.get("ctx", {})) if expected else detail["msg"].removeprefix("Value error, ")
+        return what_it_must_be(detail)
     name = str(detail["loc"][-1])
     owned = {field for sampler in (*SAMPLERS.values(), *OF_DENSITIES.values()) for field in sampler.Config.model_fields}
     if not prefix and name in owned:

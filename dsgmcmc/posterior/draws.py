@@ -18,7 +18,7 @@ KINDS = ("user", "item")
 
 KEPT_BYTES = 2 << 30  # of draws that are kept in memory
 KEPT_FROM = 3  # the read from which on a draw is kept
-KEPT_AT_ONCE = 64 << 20  # of draws that are so small that they are kept from the first read on
+KEPT_AT_ONCE = 20 << 20  # of draws that are so small that they are kept from the first read on
 
 
 @dataclass(frozen=True)

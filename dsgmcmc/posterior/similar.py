@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float32, Float64
 
@@ -75,6 +76,8 @@ def similar(
         If the name is unknown, or the run has no draws.
     """
     vocabulary = run.vocabulary(kind)
+    if np.ndim(name):
+        raise InputError(f"{name!r}: expected the name of one {kind}")
     row = int(vocabulary.index_of([name], refuse=True)[0])
     draws, weights = similarities(run, kind, row), run.draw_weights
     mean = weights @ draws

@@ -341,6 +341,7 @@ def test_columns_of_a_file(tmp_path):
         (lambda _: BPMF(options=3).fit("r.csv"), "options=3"),
         (lambda _: BPMF(duplicates="all").fit("r.csv"), "duplicates='all'"),
         (lambda m: m.recommend([1], candidates="abc"), "candidates 'abc'"),
+        (lambda m: m.similar([1]), "the name of one item"),
         (lambda m: m.recommend([1], by="lcb", z="a"), "z 'a'"),
         (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
         (lambda m: m.recommend([1], by="thompson", seed=-1), "seed -1"),

@@ -89,6 +89,21 @@ def test_predict_from_a_pipe_to_a_pipe(made):
     assert json.loads(done.stderr) == {"pairs": 1, "unknown": 0, "source": "draws"}
 
 
+def test_predictions_of_a_few_pairs_take_little_memory(tmp_path):
+    """Draws are read one after the other, however many there are: 300 of 0.8 MB, where the libraries take 130 MB."""
+    many = make_run(tmp_path / "many", users=6000, items=40, rank=32, chains=4, save_draws=75, iterations=200)
+    assert len(many.open().draws) >= 300
+    source = pairs(many, tmp_path / "pairs.csv", 2)
+    measure = (  # from a small process: what is started has the memory of who starts it, for a moment
+        "import resource, subprocess, sys\n"
+        "subprocess.run(sys.argv[1:], check=True)\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    predict = dsgmcmc("predict", many.path, source, "-o", tmp_path / "out.csv")
+    done = run(sys.executable, "-c", measure, *map(str, predict)).expect(0)
+    assert int(done.out) * 1024 < 250e6
+
+
 def test_foldin_from_a_pipe(made, tmp_path):
     """New ratings from standard input are those of a file; a warning names what was given."""
     text = f"user,item,rating\n9001,{made.items[0]},4\n9001,{made.items[1]},2\n9001,none,2\n"

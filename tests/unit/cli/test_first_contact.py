@@ -34,6 +34,23 @@ def test_help_has_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "…" not in shown
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["evaluate", "run", "--at", "abc"], "'--at': must be a whole number (found 'abc')"),
+        (["prepare", "a", "b", "--seed", "-1"], "'--seed': must be at least 0 (found '-1')"),
+        (["sample", "a", "--out", "b", "--step-size", "x"], "'--step-size': must be a number (found 'x')"),
+        (["recommend", "run", "--by", "foo"], "'foo' is not one of 'mean', 'ucb'"),
+    ],
+)
+def test_options_are_refused_in_our_words(arguments: list[str], words: str) -> None:
+    """And not in those of the libraries that read them: "Input should be a valid integer, unable to parse ..."."""
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2
+    assert words in done.output.replace("\n", " ")
+    assert "Value error" not in done.output
+
+
 def test_prepare_without_an_output(tmp_path: Path) -> None:
     """It is the output that is missing, not the ratings."""
     found = CliRunner().invoke(app, ["prepare", str(tmp_path / "ratings.csv")]).exception
