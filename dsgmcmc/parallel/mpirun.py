@@ -26,6 +26,8 @@ from dsgmcmc.parallel.machine import usable_cores
 RELAYED, COMMAND = "DSGMCMC_RELAYED", "DSGMCMC_COMMAND"
 #: What a line begins with that takes the place of the one before.
 IN_PLACE = "\r"
+#: More processes than this many times the cores would take for ever.
+MOST_ON_A_CORE = 4
 #: What an error's begins with.
 ERROR = "dsgmcmc: "
 #: Shows a line.
@@ -168,6 +170,11 @@ def sample_apart(
     jobs = usable_cores() if n_jobs == -1 else n_jobs
     if not hasattr(n_jobs, "__index__") or jobs < 1:
         raise InputError(f"n_jobs {n_jobs!r}: expected at least 1, or -1 for one process on every core")
+    if jobs > MOST_ON_A_CORE * usable_cores():
+        raise InputError(
+            f"n_jobs {n_jobs}: there are {usable_cores()} cores, and processes that share one wait for each other; "
+            f"give -1 for one process on every core, at most {MOST_ON_A_CORE * usable_cores()}"
+        )
     with tempfile.NamedTemporaryFile("w", suffix=".toml", dir=folder, encoding="utf-8") as file:
         file.write(tomli_w.dumps(settings))
         file.flush()

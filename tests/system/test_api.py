@@ -342,6 +342,7 @@ def test_columns_of_a_file(tmp_path):
         (lambda _: BPMF(duplicates="all").fit("r.csv"), "duplicates='all'"),
         (lambda m: m.recommend([1], candidates="abc"), "candidates 'abc'"),
         (lambda m: m.similar([1]), "the name of one item"),
+        (lambda _: BPMF(n_jobs=10_000).fit([[u, i, u + i] for u in range(9) for i in range(9)]), "n_jobs 10000: there"),
         (lambda m: m.recommend([1], by="lcb", z="a"), "z 'a'"),
         (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
         (lambda m: m.recommend([1], by="thompson", seed=-1), "seed -1"),
