@@ -25,6 +25,8 @@ NoiseName = Literal["shared", "by-user", "by-item", "both"]
 ImplicitName = Literal["no", "user", "item", "both"]
 #: Whose rows have precisions of their own, see `dsgmcmc.targets.factorisation.priors.scales`.
 RowScalesName = Literal["no", "user", "item", "both"]
+#: Whose thresholds between levels differ, see `dsgmcmc.targets.factorisation.likelihoods.gaps`.
+ThresholdsName = Literal["shared", "user"]
 #: Whose features are used, see `dsgmcmc.targets.factorisation.priors.features`.
 FeaturesName = Literal["yes", "no", "user", "item"]
 
@@ -48,6 +50,7 @@ class Purpose(IntEnum):
     IMPLICIT_UNKNOWN = 6
     ROW_SCALE = 7
     TIME = 8
+    GAP = 9
     METROPOLIS = 0x4D
     HYPERPARAMETERS = 0x147
     SUBSAMPLE = 0x5AB5

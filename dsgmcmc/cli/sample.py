@@ -64,6 +64,10 @@ def sample(
     noise: Annotated[
         str | None, typer.Option(help="shared, by-user, by-item or both: whose noise differs.", show_default="shared")
     ] = None,
+    thresholds: Annotated[
+        str | None,
+        typer.Option(help="shared or user: whose thresholds between levels differ.", show_default="shared"),
+    ] = None,
     row_scales: Annotated[
         str | None,
         typer.Option(help="no, user, item or both: whose rows may lie far from their prior means.", show_default="no"),

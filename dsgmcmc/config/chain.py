@@ -40,6 +40,7 @@ LATER = {
     "zero_weight": None,
     "row_scales": "no",
     "time_levels": "no",
+    "thresholds": "shared",
 }
 LATER_OF_SAMPLERS = {"gradient": None, "anchor_every": None, "metric": "fisher"}
 

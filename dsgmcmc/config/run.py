@@ -12,7 +12,7 @@ from dsgmcmc.config.sampler import DEFAULT_SAMPLER
 from dsgmcmc.errors import InputError
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, SYNONYMS, Law
 from dsgmcmc.targets.factorisation.time.levels import canonical
-from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName, RowScalesName
+from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName, RowScalesName, ThresholdsName
 
 Rank = Annotated[int, Field(ge=1, le=512)]
 
@@ -45,6 +45,7 @@ class ModelConfig(BaseModel):
     time_levels: str = Field("no", description="whose ratings share effects when they were given together")
     noise: NoiseName = "shared"
     noise_precision: float | Literal["sampled"] = "sampled"
+    thresholds: ThresholdsName = Field("shared", description="whose thresholds between levels differ")
     zero_weight: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="of clicks: what a zero counts beside a one; default 0.1"
     )
@@ -148,6 +149,8 @@ class RunConfig(ModelConfig, ChainConfig):
             )
         if not self.law.noise_fields and self.noise != "shared":
             raise InputError(f"the {self.likelihood} likelihood has no noise: leave out noise")
+        if self.thresholds != "shared" and not self.law.has_levels:
+            raise InputError(f"the {self.likelihood} likelihood has no thresholds: leave out thresholds")
         if not (self.law.is_centred() or self.center):
             place = "thresholds" if self.law.has_levels else "biases"
             raise InputError(f"the {place} of {self.likelihood} take the mean's place: leave out --no-center")

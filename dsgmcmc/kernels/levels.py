@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.ordinal import END, FUNCTIONS, LANES, Link, indented
-from dsgmcmc.types import Float32, Float64
+from dsgmcmc.kernels.ordinal import FUNCTIONS, LANES, Link, indented
+from dsgmcmc.types import Array, Float32, Float64, Int32
 
 #: P(level at least r) and below it, of z = s (C_{r-1} - eta).
 _TAILS = {
@@ -26,8 +26,8 @@ small = float32(0.398942280) * exp32(float32(-0.5) * a * a) * mills(min(a, float
 
 _PROBABILITIES = '''
 {decorator}
-def probabilities(eta, scales, cuts, out):
-    """Probabilities of all levels, {lanes} ratings side by side."""
+def probabilities(eta, scales, cuts, owner, out):
+    """Probabilities of all levels, {lanes} ratings side by side, by the thresholds of everyone's owner."""
     R = out.shape[1]
     tile = np.zeros({size}, np.float32)
     for block in range(0, eta.shape[0], {lanes}):
@@ -39,9 +39,10 @@ def probabilities(eta, scales, cuts, out):
             tile[lane + {below}] = float32(0)
             tile[lane + {above}] = float32(1)
         for r in range(R - 1):
-            cut = cuts[r + 1]
+            for lane in range(here):
+                tile[lane + {cut}] = cuts[owner[block + lane], r]
             for lane in range({lanes}):
-                z = tile[lane + {lanes}] * (cut - tile[lane])
+                z = tile[lane + {lanes}] * (tile[lane + {cut}] - tile[lane])
 {tails}
                 up = small if z > float32(0) else float32(1) - small
                 down = float32(1) - small if z > float32(0) else small
@@ -72,23 +73,39 @@ def moments(p, values, mean, variance):
 @functools.cache
 def _levels(link: Link) -> Any:
     source = _PROBABILITIES.format(
-        decorator=jit.decorator("void(float32[::1], float32[::1], float32[::1], float32[:, ::1])", '{"contract"}'),
+        decorator=jit.decorator(
+            "void(float32[::1], float32[::1], float32[:, ::1], int32[::1], float32[:, ::1])", '{"contract"}'
+        ),
         moments=jit.decorator("void(float32[:, ::1], float32[::1], float32[::1], float32[::1])", '{"contract"}'),
         tails="\n".join(indented(_TAILS[link], 4)),
         lanes=LANES,
-        size=5 * LANES,
+        size=6 * LANES,
         below=2 * LANES,
         above=3 * LANES,
         p=4 * LANES,
+        cut=5 * LANES,
     )
     return jit.compile_source(f"levels_{link}", FUNCTIONS + "\n\n" + source)
 
 
-def level_probabilities(link: Link, eta: Float32, scale: Float32, thresholds: Float64) -> Float32:
-    """Probabilities of all levels, (q, R) float32; `eta` and `scale` are (q,) float32, `thresholds` (R - 1,)."""
-    found = np.empty((len(eta), len(thresholds) + 1), np.float32)
-    cuts = np.concatenate([[-END], thresholds, [END]]).astype(np.float32)
-    _levels(link).probabilities(np.ascontiguousarray(eta), np.ascontiguousarray(scale), cuts, found)
+def level_probabilities(
+    link: Link, eta: Float32, scale: Float32, thresholds: Array, owner: Int32 | None = None
+) -> Float32:
+    """Probabilities of all levels, (q, R) float32.
+
+    Parameters
+    ----------
+    link : {"logit", "probit"}
+    eta, scale : (q,) float32
+    thresholds : (R - 1,), or (m, R - 1) float
+        Of all, or of m owners.
+    owner : (q,) int32, optional
+        Whose thresholds each has.
+    """
+    cuts = np.atleast_2d(thresholds).astype(np.float32)
+    found = np.empty((len(eta), cuts.shape[1] + 1), np.float32)
+    owner = np.zeros(len(eta), np.int32) if owner is None else np.ascontiguousarray(owner, np.int32)
+    _levels(link).probabilities(np.ascontiguousarray(eta), np.ascontiguousarray(scale), cuts, owner, found)
     return found
 
 

@@ -13,7 +13,8 @@ Ends at infinity are stood for by thresholds of +-1e30. Logistic, with E = exp(-
 Normal: with Q(|z|) = phi(z) M(|z|), M being Mills' ratio, a polynomial of 1 / (1 + 0.3 |z|) to 2e-7, all is divided by
 the larger of the two densities, so that nothing vanishes in the tails.
 
-where without scales E_u and E_l are exp(eta) times a number of the level, and du is another less F(z_u).
+where without scales E_u and E_l are exp(eta) times a number of the level, and du is another less F(z_u). Rows, or
+columns, may have thresholds of their own.
 
 The predictors of some rows are gathered first, then their scores are taken 16 side by side, then the gradients; the
 first and the last are passes of `dsgmcmc.kernels.gradient`. Sums over ratings by level are float64.
@@ -35,6 +36,7 @@ from dsgmcmc.types import Float32, Float64
 int32, float32 = np.int32, np.float32
 
 Link = Literal["logit", "probit"]
+Side = Literal["w", "h"]
 
 END = 1e30
 """Where the thresholds below the first level and above the last one are."""
@@ -126,7 +128,9 @@ def indented(text: str | list[str], depth: int = 1) -> list[str]:
 
 
 @functools.cache
-def ordinal_kernel(K: int, biases: bool, link: Link, scaled: bool = False) -> Callable[..., None]:
+def ordinal_kernel(
+    K: int, biases: bool, link: Link, scaled: bool = False, cut_by: Side | None = None
+) -> Callable[..., None]:
     """Compile the gradient for one rank.
 
     Parameters
@@ -139,6 +143,8 @@ def ordinal_kernel(K: int, biases: bool, link: Link, scaled: bool = False) -> Ca
         F is the logistic or the normal distribution function.
     scaled : bool
         Rows and columns have scales s.
+    cut_by : {"w", "h"}, optional
+        Rows of W, or of H, have thresholds of their own; then `scaled` must be true.
 
     Returns
     -------
@@ -149,16 +155,22 @@ def ordinal_kernel(K: int, biases: bool, link: Link, scaled: bool = False) -> Ca
 
         With scales there are four more arguments before `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and
         `slope_w` (n,) and `slope_h` (m,) float32, to which the derivatives of log p in log s are added, times `scale`.
+
+        With thresholds of their own `tables` is (n, R + 1) float32, or (m, R + 1), their thresholds from -`END` to
+        `END`, and `sums` is float64 of that shape: to it are added the derivatives of log p in these, times `scale`.
     """
     if not 1 <= K <= 512:
         raise ValueError(f"rank K = {K} is outside 1 to 512")
+    if cut_by and not scaled:
+        raise ValueError("thresholds of rows come with scales of rows")
     name = f"ordinal_{link}_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}"
-    source = FUNCTIONS + "\n\n" + _gradient(K, biases, link, scaled)
+    name += f"_cut_{cut_by}" if cut_by else ""
+    source = FUNCTIONS + "\n\n" + _gradient(K, biases, link, scaled, cut_by)
     kernel: Callable[..., None] = jit.compile_source(name, source).gradient
     return kernel
 
 
-def _gradient(K: int, biases: bool, link: Link, scaled: bool) -> str:
+def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: Side | None) -> str:
     """Source of the gradient kernel."""
     floats = "float32[:, ::1], " * 4
     extra = "float32[::1], " * 4 if scaled else ""
@@ -168,6 +180,7 @@ def _gradient(K: int, biases: bool, link: Link, scaled: bool) -> str:
     names = "scale_w, scale_h, slope_w, slope_h, " if scaled else ""
     header = f"def gradient(indptr, indices, values, theta_w, theta_h, out_w, out_h, tables, sums, {names}scale):"
     row = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])"]
+    kept = ("errors", "scales", "slopes", *(("uppers", "lowers") if cut_by else ()))
     lines = [
         f'"""Rank {K}."""',
         "scale = float32(scale)",
@@ -176,7 +189,7 @@ def _gradient(K: int, biases: bool, link: Link, scaled: bool) -> str:
         f"size = {GROUP}",
         "for i in range(rows):",
         "    size = max(size, indptr[i + 1] - indptr[i])",
-        *(f"{name} = np.zeros(size + {LANES}, np.float32)" for name in ("errors", "scales", "slopes")),
+        *(f"{name} = np.zeros(size + {LANES}, np.float32)" for name in kept),
         f"tile = np.zeros({3 * LANES}, np.float32)",
         "start = 0",
         "while start < rows:",
@@ -189,10 +202,12 @@ def _gradient(K: int, biases: bool, link: Link, scaled: bool) -> str:
         *indented(row, 2),
         *indented(predictor_pass(K, biases), 2),
         *indented(_SCALES if scaled else [], 2),
-        *indented(_scores(link, scaled)),
+        *indented(_cuts(cut_by) if cut_by else [], 2),
+        *indented(_scores(link, scaled, cut_by)),
         "    for i in range(start, stop):",
         *indented(row, 2),
         *indented(_SLOPES if scaled else [], 2),
+        *indented(_cut_slopes(cut_by) if cut_by else [], 2),
         *indented(gradient_pass(K, biases), 2),
         "    start = stop",
     ]
@@ -213,31 +228,60 @@ _SLOPES = [
 ]
 
 
-def _scores(link: Link, scaled: bool) -> list[str]:
+#: Row of the tables that a rating finds its thresholds in.
+_OWNER: dict[Side, str] = {"w": "i", "h": "uint64(indices[r])"}
+
+
+def _cuts(cut_by: Side) -> list[str]:
+    """Lines for one row i: the thresholds above and below its ratings."""
+    return [
+        "for r in range(begin, end):",
+        "    level = uint64(values[r])",
+        f"    lowers[r - base] = tables[{_OWNER[cut_by]}, level]",
+        f"    uppers[r - base] = tables[{_OWNER[cut_by]}, level + uint64(1)]",
+    ]
+
+
+def _cut_slopes(cut_by: Side) -> list[str]:
+    """Lines for one row i: du of its ratings, which came back in ``uppers``, and dl go to their thresholds' sums."""
+    return [
+        "for r in range(begin, end):",
+        "    level = uint64(values[r])",
+        f"    sums[{_OWNER[cut_by]}, level] -= errors[r - base] + uppers[r - base]",
+        f"    sums[{_OWNER[cut_by]}, level + uint64(1)] += uppers[r - base]",
+    ]
+
+
+def _scores(link: Link, scaled: bool, cut_by: Side | None) -> list[str]:
     """Lines that turn the `count` predictors in ``errors`` into scores, times `scale`, and add to the sums.
 
     `LANES` ratings at a time: what their levels have in the tables is put into ``tile``, and du comes back in it.
+    Thresholds of rows are in ``uppers`` and ``lowers``, and du comes back in the first.
     """
     s = "s * " if scaled else ""
+    back = "uppers[block + lane]" if cut_by else "tile[lane]"
     level = ["level = uint64(values[base + block + lane])"]
     fill = [f"tile[lane + uint64({k * LANES})] = tables[{k}, level]" for k in range(2 if scaled else 3)]
-    lane = ["eta = errors[block + lane]", "upper = tile[lane]", f"lower = tile[lane + uint64({LANES})]"]
+    bounds = ["tile[lane]", f"tile[lane + uint64({LANES})]"]
+    if cut_by:
+        bounds = ["uppers[block + lane]", "lowers[block + lane]"]
+    lane = ["eta = errors[block + lane]", f"upper = {bounds[0]}", f"lower = {bounds[1]}"]
     lane += ["s = scales[block + lane]"] if scaled else [f"rise = tile[lane + uint64({2 * LANES})]"]
     lane += _DERIVATIVES[link, scaled].splitlines()
-    lane += [f"errors[block + lane] = -scale * {s}both", f"tile[lane] = scale * {s}du"]
+    lane += [f"errors[block + lane] = -scale * {s}both", f"{back} = scale * {s}du"]
     if scaled:
         bounded = "min(zu, float32(1e9)) * du + max(zl, float32(-1e9)) * (both - du)"
         lane += [f"slopes[block + lane] = scale * ({bounded})"]
     add = ["sums[level, 0] += tile[lane]", "sums[level, 1] += errors[block + lane]"]
+    before = ["    for lane in range(here):", *indented([*level, *fill], 2)]
+    after = ["    for lane in range(here):", *indented([*level, *add], 2)]
     return [
         f"for block in range(uint64(0), count, uint64({LANES})):",
         f"    here = min(uint64({LANES}), count - block)",
-        "    for lane in range(here):",
-        *indented([*level, *fill], 2),
+        *([] if cut_by else before),
         f"    for lane in range(uint64({LANES})):",
         *indented(lane, 2),
-        "    for lane in range(here):",
-        *indented([*level, *add], 2),
+        *([] if cut_by else after),
     ]
 
 

@@ -119,6 +119,8 @@ class Draw:
         Of features, where they are used.
     thresholds : (R - 1,) float64 or None
         Between levels, where ratings are of levels.
+    own_thresholds : (users, R - 1) float32 or None
+        Those of every user, where they have their own.
     scale_precision : dict of kind to float
         Of log `noise_scale`, where ratings are of levels and users or items use them differently.
     time_variance : float
@@ -138,6 +140,7 @@ class Draw:
     scale_precision: dict[str, float]
     thresholds: Float64 | None = None
     time_variance: float = 0.0
+    own_thresholds: Float32 | None = None
 
     @cached_property
     def inverse_scale(self) -> dict[str, Float32]:
@@ -146,9 +149,10 @@ class Draw:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the factors and the noise scales, twice."""
+        """Memory of the factors, of the users' thresholds, and of the noise scales, twice."""
         scales = 2 * sum(scale.nbytes for scale in self.noise_scale.values())
-        return scales + sum(array.nbytes for array in (*self.theta.values(), *self.implicit.values()))
+        own = 0 if self.own_thresholds is None else self.own_thresholds.nbytes
+        return scales + own + sum(array.nbytes for array in (*self.theta.values(), *self.implicit.values()))
 
 
 class KeptDraws:
@@ -201,6 +205,8 @@ class Moments:
         Of a row never seen: the posterior mean of its prior's mean, and of its prior's variances.
     thresholds : (R - 1,) float64 or None
         Posterior mean of the thresholds between levels, where ratings are of levels.
+    own_thresholds : (users, R - 1) float32 or None
+        Those of every user, where they have their own.
     time_variance : float
         Posterior mean of that of the effects of all levels of time together.
     """
@@ -212,3 +218,4 @@ class Moments:
     prior: dict[str, Prior]
     thresholds: Float64 | None = None
     time_variance: float = 0.0
+    own_thresholds: Float32 | None = None

@@ -10,12 +10,13 @@
 ``/draws/{user,item}_weight``                 (draws, n) float32, where noise is not shared
 ``/draws/{chain,iteration,weight,tau}``       (draws,): which draw it is, its weight (they sum to 1), its tau
 ``/draws/thresholds``                         (draws, R - 1) float64, where ratings are of levels
+``/draws/user_thresholds``                    (draws, n, R - 1) float32, where users have their own
 attributes                                    ``format version mean rank biases sampler data_hash likelihood levels``
 ============================================  ============================================================
 
 A prediction is mean + users[i, :K] . items[j, :K] + users[i, K] + items[j, K] of one draw, or of one chain's means:
 never mix chains, whose latent dimensions differ. Where ratings are of R levels that is the predictor, which has its
-probabilities from the thresholds of the same draw; ``weight`` is then the scale s.
+probabilities from the thresholds of the same draw, the user's own where they have some; ``weight`` is then the scale s.
 
 **Parquet**: a row for every user and item and chain (``side, id, chain, ratings``, then ``bias, bias_sd, factor_1,
 factor_1_sd ...``), or, of draws, for every draw (``side, id, chain, iteration, weight, tau, bias, factor_1 ...``).
@@ -129,6 +130,8 @@ def _write_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
             tau[number] = draw.tau
             if draw.thresholds is not None:
                 _store(group, "thresholds", number, count, draw.thresholds, np.dtype(np.float64))
+            if draw.own_thresholds is not None:
+                _store(group, "user_thresholds", number, count, draw.own_thresholds, np.dtype(np.float32))
             for kind in KINDS:
                 _store(group, f"{kind}s", number, count, draw.theta[kind], dtype)
                 if config.noise != "shared":

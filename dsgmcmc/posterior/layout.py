@@ -40,6 +40,8 @@ class Sizes:
         Whether the priors' precisions are matrices.
     times : int
         Levels of time.
+    gaps : int
+        Gaps between thresholds, where users have their own.
     """
 
     rows: dict[str, int]
@@ -49,6 +51,7 @@ class Sizes:
     levels: int
     dense: bool
     times: int = 0
+    gaps: int = 0
 
     @classmethod
     def of(cls, config: ResolvedConfig, lengths: tuple[dict[str, int], int], levels: int) -> Sizes:
@@ -56,7 +59,8 @@ class Sizes:
         rows, test = lengths
         dense = config.prior == "normal-wishart"
         times = 0 if config.time_levels == "no" else len(config.time_levels.split(","))
-        return cls(rows, config.dimension, config.grid, test, levels, dense, times)
+        gaps = 0 if config.thresholds == "shared" else levels - 2
+        return cls(rows, config.dimension, config.grid, test, levels, dense, times, gaps)
 
 
 class Blocks:
@@ -145,7 +149,8 @@ def _check_posterior(snapshot: Snapshot, sizes: Sizes) -> None:
     blocks, d = Blocks(snapshot), sizes.dimension
     draws, _ = blocks.shape(Key("trace", "run", 0, "iteration"), None, 1)
     traced = blocks.names("trace", "run") | {"weight", *PARAMETERS, *(["time.precision"] if sizes.times else [])}
-    own = {"thresholds": sizes.levels - 1, "time.precision": sizes.times}
+    traced |= {"thresholds", "thresholds.precision"} if sizes.gaps else set()
+    own = {"thresholds": sizes.levels - 1, "time.precision": sizes.times, "thresholds.precision": sizes.gaps}
     for name in traced:
         factor_wide = name[2:] in ("mean", "precision", "implicit.mean", "implicit.variance")
         width = d if factor_wide else 1 if name in ("iteration", "weight", "tau") else None
@@ -156,6 +161,8 @@ def _check_posterior(snapshot: Snapshot, sizes: Sizes) -> None:
             blocks.rows("moments", factor, field, sizes, n, d)
         if "weight_mean" in blocks.names("moments", "W") | blocks.names("moments", "H"):
             blocks.rows("moments", factor, "weight_mean", sizes, n, 1)
+        if sizes.gaps:
+            blocks.rows("moments", factor, "cuts_mean", sizes, n, sizes.gaps + 1)
     for field in ("rating", "mean", "variance", "noise_variance"):
         blocks.rows("test", "W", field, sizes, sizes.test)
     if "probability" in blocks.names("test", "W"):
@@ -178,6 +185,8 @@ def check_draw(snapshot: Snapshot, sizes: Sizes) -> None:
         blocks.rows("draw", factor, "theta", sizes, n, d)
         if "weight" in fields:
             blocks.rows("draw", factor, "weight", sizes, n, 1)
+        if sizes.gaps:
+            blocks.rows("draw", factor, "cuts", sizes, n, sizes.gaps + 1)
         if blocks.has(f"{factor}.nu"):
             blocks.small(f"{factor}.nu")
         if blocks.has(f"{factor}.implicit.mean"):
@@ -187,7 +196,9 @@ def check_draw(snapshot: Snapshot, sizes: Sizes) -> None:
         if blocks.has(f"{factor}.features.strength"):
             blocks.small(f"{factor}.features.strength", None)
             blocks.small(f"{factor}.features.effects", None, d)
-    if blocks.has("thresholds"):
+    if sizes.gaps:
+        blocks.small("thresholds.precision", sizes.gaps)
+    if sizes.gaps or blocks.has("thresholds"):
         blocks.small("thresholds", sizes.levels - 1)
     if sizes.times:
         blocks.small("time.precision", sizes.times)

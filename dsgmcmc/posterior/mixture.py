@@ -16,7 +16,7 @@ from dsgmcmc.targets.factorisation.likelihoods import Likelihood
 from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
 from dsgmcmc.targets.factorisation.likelihoods.levels import level_quantile
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import Ordinal
-from dsgmcmc.types import Float32, Float64
+from dsgmcmc.types import Float32, Float64, Int32
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # of the normal law
 _SHARES /= _SHARES.sum()
@@ -35,29 +35,34 @@ class Mixture(NamedTuple):
         Of `variance`, what the predictor has of its own, not being known; of levels, in addition to it.
     weights : (draws,) float64
         They sum to 1.
-    thresholds : (draws, R - 1) float64 or None
-        Of levels.
+    thresholds : (draws, m, R - 1) float64 or None
+        Of levels: of m users, or those of all.
+    owner : (q,) int32 or None
+        Whose thresholds each has.
     """
 
     centre: Float32
     variance: Float32
     spread: Float32
     weights: Float64
-    thresholds: Float64 | None
+    thresholds: Float64 | None = None
+    owner: Int32 | None = None
 
     def at(self, rows: npt.NDArray[np.intp]) -> Mixture:
         """Of some of the pairs."""
-        return self._replace(centre=self.centre[rows], variance=self.variance[rows], spread=self.spread[rows])
+        centre, variance, spread = (each[rows] for each in (self.centre, self.variance, self.spread))
+        owner = None if self.owner is None else self.owner[rows]
+        return self._replace(centre=centre, variance=variance, spread=spread, owner=owner)
 
     def spread_out(self) -> Mixture:
         """The same with more components of known predictors: the nodes of a quadrature over every one's own law."""
         sd, nodes = np.sqrt(self.spread), _NODES.astype(np.float32)
-        return Mixture(
+        return self._replace(
             centre=np.concatenate([self.centre + node * sd for node in nodes], axis=1),
             variance=np.tile(self.variance, len(nodes)),
             spread=np.tile(np.zeros_like(self.spread), len(nodes)),
             weights=np.concatenate([self.weights * share for share in _SHARES]),
-            thresholds=None if self.thresholds is None else np.tile(self.thresholds, (len(nodes), 1)),
+            thresholds=None if self.thresholds is None else np.tile(self.thresholds, (len(nodes), 1, 1)),
         )
 
 
@@ -142,7 +147,7 @@ def components(run: Run, mixture: Mixture) -> Iterator[Float32]:
     assert thresholds is not None
     for d, own in enumerate(thresholds):
         eta, scale = (np.ascontiguousarray(each[:, d]) for each in (mixture.centre, mixture.variance))
-        yield kernels.level_probabilities(law.link, eta, scale, own)
+        yield kernels.level_probabilities(law.link, eta, scale, own, mixture.owner)
 
 
 def _below(run: Run, mixture: Mixture, bound: float) -> Float64:

@@ -34,6 +34,7 @@ from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Source
 from dsgmcmc.posterior.mixture import Mixture, level_summary
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.thresholds import of_owners, owners
 from dsgmcmc.targets.factorisation.likelihoods import Likelihood
 from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
 from dsgmcmc.types import Float32, Float64, Int32
@@ -216,7 +217,7 @@ class Predictor:
         which, known_users, known_items = self._unseen(users, items)
         centre = np.empty((len(users), len(run.draws)), np.float32)
         variance, spread = np.empty_like(centre), np.zeros_like(centre)
-        thresholds = []
+        (whose, owner), thresholds = owners(run.config, users), []
         for number in range(len(run.draws)):
             draw = run.draw(number)
             noise = draw.noise_scale if self._of_levels else draw.inverse_scale
@@ -236,8 +237,9 @@ class Predictor:
                 spread[some, number] = own
                 variance[some, number] = scale * rows[0].noise * rows[1].noise + (0.0 if self._of_levels else own)
             variance[:, number] += np.float32(draw.time_variance if self._has_noise else 0.0)
-            thresholds.append(draw.thresholds)
-        return Mixture(centre, variance, spread, run.draw_weights, np.array(thresholds) if self._of_levels else None)
+            thresholds.append(of_owners(draw, whose))
+        cuts = (np.array(thresholds), owner) if self._of_levels else (None, None)
+        return Mixture(centre, variance, spread, run.draw_weights, *cuts)
 
     def _scale(self, noise_variance: float) -> float:
         """What the product of the rows' own is taken times."""
@@ -286,11 +288,12 @@ class Predictor:
             spreads.append(spread)
         if self._of_levels:  # thresholds are a chain's own
             centre, scales, spread = (np.stack(each, axis=1) for each in (means, variances, spreads))
-            thresholds = np.array([m.thresholds for m in self.run.moments])
-            return Mixture(centre, scales, spread, np.full(len(thresholds), 1 / len(thresholds)), thresholds)
+            whose, owner = owners(self.run.config, users)
+            thresholds = np.array([of_owners(m, whose) for m in self.run.moments])
+            return Mixture(centre, scales, spread, np.full(len(thresholds), 1 / len(thresholds)), thresholds, owner)
         own = (np.mean(spreads, axis=0) + np.var(means, axis=0)).astype(np.float32)
         whole = (own + np.mean(variances, axis=0)).astype(np.float32)
-        return Mixture(np.mean(means, axis=0)[:, None], whole[:, None], own[:, None], np.ones(1), None)
+        return Mixture(np.mean(means, axis=0)[:, None], whole[:, None], own[:, None], np.ones(1))
 
     def _moment_rows(self, moments: Moments, kind: str, index: Int32) -> Rows:
         prior = moments.prior[kind]

@@ -32,6 +32,7 @@ from dsgmcmc.posterior.draws import Draw, Source
 from dsgmcmc.posterior.mixture import Mixture, at_least, expected
 from dsgmcmc.posterior.predict import Newcomers
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.thresholds import of_owners, owners
 from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 from dsgmcmc.types import Float32, Float64, Int32
 
@@ -123,12 +124,14 @@ class _Scores:
             return mean
         return (mean + np.float32(sign * self.ranking.z) * np.sqrt(np.maximum(variance, 0))).astype(np.float32)
 
-    def worth(self, number: int, noise: Float32, predictors: Float32, spread: Float32) -> Float32:
-        """What predictors (n, items) at a draw are worth: see the module.
+    def worth(self, number: int, users: Int32, noise: Float32, predictors: Float32, spread: Float32) -> Float32:
+        """What predictors (n, items) of users at a draw are worth: see the module.
 
         `noise` is of the users, (n,): 1 / g, or the scale s of levels; `spread` the predictors' own variance.
         """
         run, draw, shape = self.run, self.run.draw(number), predictors.shape
+        whose, owner = owners(run.config, users)
+        thresholds = of_owners(draw, whose)
         scale = np.outer(noise, _noise_of(run, draw, "item"))
         if not run.config.law.has_levels:
             scale = scale / np.float32(draw.tau) + np.float32(draw.time_variance) + spread
@@ -137,7 +140,8 @@ class _Scores:
             variance=scale.reshape(-1, 1),
             spread=spread.reshape(-1, 1),
             weights=np.ones(1),
-            thresholds=None if draw.thresholds is None else draw.thresholds[None],
+            thresholds=None if thresholds is None else thresholds[None],
+            owner=np.repeat(owner, shape[1]),
         )
         if self.at_least is not None:
             return at_least(run, found, self.at_least).reshape(shape)
@@ -177,7 +181,7 @@ class DrawScores(_Scores):
                 for local in new.tolist():
                     spread[local] = ((across @ covariance[local]) * across).sum(axis=1)
             if not self.plain:
-                score = self.worth(number, noise, score + bias[:, None] + item_bias, spread)
+                score = self.worth(number, users, noise, score + bias[:, None] + item_bias, spread)
                 bias, item_bias = np.zeros_like(bias), np.zeros_like(item_bias)
             self._add(score, bias, item_bias, weight, mean, square)
             if self.plain:
@@ -215,7 +219,7 @@ class DrawScores(_Scores):
             factors, bias = self.split(theta)
             predictors = factors @ items.T + bias[:, None] + item_bias
             known = np.zeros_like(predictors)  # rows were drawn
-            scores[which] = predictors if self.plain else self.worth(number, noise, predictors, known)
+            scores[which] = predictors if self.plain else self.worth(number, users[which], noise, predictors, known)
         return scores
 
 

@@ -179,6 +179,10 @@ class Run:
             return {kind: np.ones(len(theta[kind]), np.float32) for kind in KINDS}
         return {kind: snapshot.whole(thing, self._factor[kind], field)[:, 0] for kind in KINDS}
 
+    def _own_thresholds(self, snapshot: Snapshot, thing: str, field: str) -> Float32 | None:
+        """Read the thresholds of every user; None where all have the same."""
+        return None if self.config.thresholds == "shared" else snapshot.whole(thing, self._factor["user"], field)
+
     @cached_property
     def moments(self) -> list[Moments]:
         """Moments of every chain. Chains differ by rotations of the latent dimensions: never average their factors."""
@@ -196,6 +200,7 @@ class Run:
             noise_variance=float((share / trace["tau"]).sum()),
             prior={kind: average_prior(trace, share, kind) for kind in KINDS},
             thresholds=(share * trace["thresholds"]).sum(axis=0) if "thresholds" in trace else None,
+            own_thresholds=self._own_thresholds(snapshot, "moments", "cuts_mean"),
             time_variance=float((share[:, 0] * time_variance(trace)).sum()),
         )
 
@@ -272,6 +277,7 @@ class Run:
             features=effects_of(state),
             scale_precision={kind: state[f"{kind}.scales"].item() for kind in KINDS if f"{kind}.scales" in state},
             thresholds=state.get("thresholds"),
+            own_thresholds=self._own_thresholds(snapshot, "draw", "cuts"),
             time_variance=float(time_variance(state)),
         )
 

@@ -7,7 +7,8 @@ that can be observed. Looked at are
 - ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of heteroscedastic noise
   and ``row_nu`` of the rows;
 - where ratings are of levels, the thresholds, ``threshold_1`` being that between the two lowest, and the precisions of
-  the logarithms of the users' and items' ``scales``;
+  the logarithms of the users' and items' ``scales``; where users have thresholds of their own, the sds of the
+  logarithms of their gaps, ``gap_sd_1`` being that between the first two;
 - where there are levels of time, the sd of the effects of each, ``time_sd_user_8`` being that of every eight of a user;
 - ``mean_product`` = sum_k m_k m'_k of the priors' means of users and items and, where the precisions are diagonal,
   ``variance_product`` = sum_k 1 / (lambda_k lambda'_k): unchanged by permutations, signs, and scaling one side against
@@ -72,6 +73,9 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
         }
     if "thresholds" in traces[0]:
         found |= {f"threshold_{r + 1}": values for r, values in enumerate(np.moveaxis(take("thresholds"), -1, 0))}
+    if "thresholds.precision" in traces[0]:
+        sds = np.moveaxis(take("thresholds.precision"), -1, 0) ** -0.5
+        found |= {f"gap_sd_{r + 1}": sd for r, sd in enumerate(sds)}
     means, precisions = ([take(f"{kind}.{what}")[..., :rank] for kind in KINDS] for what in ("mean", "precision"))
     found["mean_product"] = (means[0] * means[1]).sum(axis=-1)
     if run.config.prior != "normal-wishart":  # of a dense precision the trace has the diagonal

@@ -37,8 +37,7 @@ from dsgmcmc.cluster.constants import Machine, Work
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.partition import block_bounds
-from dsgmcmc.runs.plan import Costs, Moves, moves
-from dsgmcmc.targets.factorisation.priors.features import featured_factors
+from dsgmcmc.runs.plan import Costs, Extent, Moves, moves
 from dsgmcmc.types import Float64
 
 INTERPRETER = 200_000_000  # bytes of Python and its libraries
@@ -247,8 +246,7 @@ class Forecast:
 
 def _traffic(config: ResolvedConfig, ratings: Ratings, work: Work, processes: int) -> Iterator[tuple[Moves, float]]:
     """What is sent, and how often in a sweep; of a metric that needs tours of its own positions and sums travel."""
-    described = bool(featured_factors(config.features, ratings))
-    regular = moves(config, processes, described)
+    regular = moves(config, processes, Extent.of(config, ratings))
     if config.sweep_length == 1:
         yield from ((move, work.tours / len(regular)) for move in regular)
         return

@@ -17,6 +17,7 @@ from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.parallel.partition import block_bounds, owner
+from dsgmcmc.targets.factorisation.likelihoods.gaps import gap_fields
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.targets.factorisation.priors import ImplicitFeatures
 from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT
@@ -79,10 +80,10 @@ class Costs:
         share = -(-grid // size) / grid
         open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
         heteroscedastic = config.noise != "shared"
-        described = bool(featured_factors(config.features, ratings))
-        width = _width(config, described)
-        # columns of a draw: theta, the noise scale, the implicit features
-        drawn = d + int(heteroscedastic) + d * len(_implicit_fields(config))
+        extent = Extent.of(config, ratings)
+        width = _width(config, extent)
+        # columns of a draw: theta, the noise scale, the thresholds, the implicit features
+        drawn = d + int(heteroscedastic) + (extent.gaps and extent.gaps + 1) + d * len(_implicit_fields(config))
         state = (rows + columns) * (width + d * len(config.make_sampler().working)) * 4
         moments = (rows + columns) * drawn * MOMENTS * 4
         levels = ratings.levels(MAX_LEVELS) if config.law.has_levels else None
@@ -109,7 +110,7 @@ class Costs:
         kept = config.chains * (checkpoint + moments + ratings.nnz_test * saved)  # a checkpoint and the posterior
         return cls(
             *memory,
-            sent_per_iteration=_sent(config, columns, size, described),
+            sent_per_iteration=_sent(config, columns, size, extent),
             checkpoint=checkpoint,
             saved_draws=draws * config.chains,
             memory_per_process=sum(memory),
@@ -143,7 +144,7 @@ def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
         )
     featured = featured_factors(config.features, ratings)
     features = [len(ratings.features[SIDES[factor]].names) for factor in featured]
-    _check_blocks(config, ratings.column_counts, bool(featured))
+    _check_blocks(config, ratings.column_counts, Extent.of(config, ratings))
     _check_sums(config, features)
     bounds = block_bounds(ratings.row_indptr, config.grid)
     tested = int(np.diff(ratings.test_indptr[bounds]).max())
@@ -154,11 +155,11 @@ def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
         )
 
 
-def _check_blocks(config: ResolvedConfig, column_counts: Int64, described: bool) -> None:
+def _check_blocks(config: ResolvedConfig, column_counts: Int64, extent: Extent) -> None:
     """Refuse blocks of columns that are too long for one message; the counts decide how columns are cut."""
     grid = config.grid
     bounds = block_bounds(np.concatenate([[0], np.cumsum(column_counts)]), grid)
-    widths = (_width(config, described), *(tour.width for tour in _tours(config)))
+    widths = (_width(config, extent), *(tour.width for tour in _tours(config, extent)))
     block = int(np.diff(bounds).max()) * max(widths)
     if block > MAX_COUNT:
         raise InputError(
@@ -184,9 +185,32 @@ def _check_sums(config: ResolvedConfig, features: Sequence[int]) -> None:
             )
 
 
-def _noise_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
-    """Fields of every row, besides the sampler's, where users or items have noise of their own."""
-    return config.law.noise_fields if config.noise != "shared" else ()
+class Extent(NamedTuple):
+    """What of the ratings decides how many numbers a row has.
+
+    Attributes
+    ----------
+    described : bool
+        Whether there are features that are used.
+    gaps : int
+        Gaps between thresholds, where users have their own; else 0.
+    """
+
+    described: bool
+    gaps: int
+
+    @classmethod
+    def of(cls, config: ResolvedConfig, ratings: Ratings) -> Extent:
+        """Those of open ratings."""
+        levels = ratings.levels(MAX_LEVELS) if config.thresholds != "shared" else None
+        gaps = 0 if levels is None else max(len(levels) - 2, 0)
+        return cls(bool(featured_factors(config.features, ratings)), gaps)
+
+
+def _law_fields(config: ResolvedConfig, extent: Extent) -> tuple[StateField, ...]:
+    """Fields of every row, besides the sampler's, where users or items have noise, or thresholds, of their own."""
+    noise = config.law.noise_fields if config.noise != "shared" else ()
+    return (*noise, *(gap_fields(extent.gaps + 2) if extent.gaps else ()))
 
 
 def _implicit_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
@@ -205,11 +229,11 @@ def _timed(config: ResolvedConfig, ratings: Ratings) -> tuple[int, int]:
     return held + 4 * effects, 4 * effects
 
 
-def _width(config: ResolvedConfig, described: bool) -> int:
+def _width(config: ResolvedConfig, extent: Extent) -> int:
     """Numbers of a row that are saved, and travel with a part."""
-    means = (*_implicit_fields(config), *(FeatureEffects.own if described else ()))
+    means = (*_implicit_fields(config), *(FeatureEffects.own if extent.described else ()))
     priors = (*((SHIFT, *means) if means else ()), *((SCALE,) if config.row_scales != "no" else ()))
-    fields = (*config.make_sampler().kept, *_noise_fields(config), *priors)
+    fields = (*config.make_sampler().kept, *_law_fields(config, extent), *priors)
     return Layout(fields, config.dimension).width
 
 
@@ -220,12 +244,12 @@ class _Tour(NamedTuple):
     returns: bool
 
 
-def _tours(config: ResolvedConfig) -> list[_Tour]:
+def _tours(config: ResolvedConfig, extent: Extent) -> list[_Tour]:
     """Tours of an iteration that uses all the data."""
-    d, noise = config.dimension, len(_noise_fields(config))
+    d, noise = config.dimension, sum(field.width for field in _law_fields(config, extent))
     if config.sampler.kind.draws_conditionals:  # positions and noise scales to the rows; then the columns' sums
         return [_Tour(d + min(noise, 1), False), _Tour(statistics_width(d), True)]
-    return [_Tour(2 * d + noise, True)]  # the position, its gradient, and the noise's fields
+    return [_Tour(2 * d + noise, True)]  # the position, its gradient, and the likelihood's fields
 
 
 def _sweeping(config: ResolvedConfig, ratings: Ratings, share: float) -> int:
@@ -254,8 +278,8 @@ class Moves(NamedTuple):
     steps: int
 
 
-def moves(config: ResolvedConfig, size: int, described: bool) -> list[Moves]:
-    """What is sent in an iteration between the `size` processes of a chain; `described` where there are features."""
+def moves(config: ResolvedConfig, size: int, extent: Extent) -> list[Moves]:
+    """What is sent in an iteration between the `size` processes of a chain."""
     grid = config.grid
     owners = np.array([owner(b, size, grid) for b in range(grid)])
 
@@ -264,16 +288,16 @@ def moves(config: ResolvedConfig, size: int, described: bool) -> list[Moves]:
 
     following = leaving(1)
     if config.sweep_length == 1:  # a tour in every iteration
-        steps = [(tour.width, grid if tour.returns else grid - 1) for tour in _tours(config)]
+        steps = [(tour.width, grid if tour.returns else grid - 1) for tour in _tours(config, extent)]
         return [Moves(width, count * grid * following, count) for width, count in steps]
     if config.schedule != "cyclic":
         # parts follow each other by any other shift equally often; a part follows itself at random, or where sweeps
         # meet
         itself = 1 / grid if config.schedule == "random" else 1 / grid**2
         following = (1 - itself) * sum(map(leaving, range(1, grid))) / max(grid - 1, 1)
-    return [Moves(_width(config, described), grid * following, 1)]
+    return [Moves(_width(config, extent), grid * following, 1)]
 
 
-def _sent(config: ResolvedConfig, columns: int, size: int, described: bool) -> int:
+def _sent(config: ResolvedConfig, columns: int, size: int, extent: Extent) -> int:
     """Bytes of the column blocks that change process in an iteration, on average."""
-    return int(sum(columns / config.grid * move.width * 4 * move.blocks for move in moves(config, size, described)))
+    return int(sum(columns / config.grid * move.width * 4 * move.blocks for move in moves(config, size, extent)))

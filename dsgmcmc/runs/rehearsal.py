@@ -87,12 +87,13 @@ def _take_gradient(sampler: Sampler[Any], target: RunTarget) -> None:
 
 
 class FewRatings(Ratings):
-    """Two users and two items in the place of a file's, with its smallest and its largest rating, train and test."""
+    """Two users and two items in the place of a file's, train and test: its extreme ratings, and one between."""
 
     def __init__(self, ratings: Ratings) -> None:
         self.path, self.n_rows, self.n_cols, self.nnz, self.nnz_test = ratings.path, 2, 2, 4, 4
         self._indptr, self._column_counts = dict.fromkeys(PARTS, np.array([0, 2, 4])), np.array([2, 2])
-        self._values = np.array([ratings.minimum, ratings.maximum], np.float32)
+        between = (ratings.minimum + ratings.maximum) / 2
+        self._values = np.array([[ratings.minimum, between], [between, ratings.maximum]], np.float32)
         self.mean, self.transposed, self.features = ratings.mean, ratings.transposed, ratings.features
         self.times = FewTimes() if ratings.times else None
 
@@ -103,7 +104,7 @@ class FewRatings(Ratings):
     def slab(self, part: Part, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """See `Ratings.slab`."""
         n = stop - start
-        return 2 * np.arange(n + 1), np.tile(np.array([0, 1], np.int32), n), np.tile(self._values, n)
+        return 2 * np.arange(n + 1), np.tile(np.array([0, 1], np.int32), n), self._values[start:stop].ravel()
 
     def columns(self, part: Part, start: int, stop: int) -> Int32:
         """See `Ratings.columns`."""

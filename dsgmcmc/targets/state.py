@@ -145,7 +145,9 @@ class ParameterBlock:
         """Array of field or scratch `name`, (n, D)."""
         return self.arrays[name]
 
-    def update(self, formula: Formula, purpose: Purpose = Purpose.STEP, /, **given: Any) -> dict[str, Any]:
+    def update(
+        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
+    ) -> dict[str, Any]:
         """Apply a formula to every element in one pass: drift, prior, preconditioner, noise.
 
         Parameters
@@ -154,6 +156,8 @@ class ParameterBlock:
             What to compute. Its names are fields of this block, or given.
         purpose : Purpose
             Of the noise `z`, the normal of (seed, chain, purpose, iteration, factor, row, k).
+        width : int
+            Columns of the fields, where these may be more than D.
         **given
             Scalars, (D,) columns and (n,) rows that the formula names; or, as a str, the field that stands for a name.
 
@@ -166,7 +170,7 @@ class ParameterBlock:
         result = formula.apply(
             self.arrays,
             given,
-            noise=self.stream.key(purpose, self.factor, self.start * self.dimension),
+            noise=self.stream.key(purpose, self.factor, self.start * max(self.dimension, width)),
             prior=lambda: self.prior(self),
             gradient=self.gradient,
         )

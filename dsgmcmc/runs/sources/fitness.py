@@ -14,6 +14,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.targets.factorisation.blocks import SLAB
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
 from dsgmcmc.targets.factorisation.likelihoods.base import Law
+from dsgmcmc.targets.factorisation.likelihoods.gaps import LEAST_LEVELS
 from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.types import Int64
@@ -102,9 +103,9 @@ def levels_of_scale(ratings: Ratings, law: type[Law]) -> list[float] | None:
     return [float(level) for level in found]
 
 
-def check_levels(ratings: Ratings, likelihood: str) -> None:
-    """Refuse ratings of one level, or of so many that they are none."""
-    levels = ratings.levels(MAX_LEVELS)
+def check_levels(ratings: Ratings, config: ResolvedConfig) -> None:
+    """Refuse ratings of one level, or of so many that they are none; and of two, where their gaps are to differ."""
+    levels, likelihood = ratings.levels(MAX_LEVELS), config.likelihood
     if levels is None:
         raise InputError(
             f"{ratings.path} has more than {MAX_LEVELS} different training ratings, which {likelihood} would take for "
@@ -112,3 +113,8 @@ def check_levels(ratings: Ratings, likelihood: str) -> None:
         )
     if len(levels) < 2:
         raise InputError(f"{ratings.path}: all training ratings are {levels[0]:g}, and {likelihood} compares levels")
+    if config.thresholds != "shared" and len(levels) < LEAST_LEVELS:
+        raise InputError(
+            f"{ratings.path} has ratings {levels[0]:g} and {levels[1]:g} alone, with one threshold between them, and a "
+            "user's bias moves it already: leave out thresholds"
+        )

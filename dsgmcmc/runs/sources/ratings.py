@@ -125,7 +125,7 @@ class RatingsSource:
                 self._earlier.check(config, len(found) if (found := ratings.levels(MAX_LEVELS)) is not None else 0)
                 self._earlier.rows_of(ratings)
             if config.law.has_levels:
-                check_levels(ratings, config.likelihood)
+                check_levels(ratings, config)
             if config.law.of_counts:
                 check_counts(ratings, config.likelihood)
             if config.until and not ratings.nnz_test:
@@ -308,7 +308,7 @@ def make_factorisation(
         bias_mean=bias_mean,
         version=config.model_version,
     )
-    shifted = chosen_factors(config.implicit_features, transposed)
+    shifted, cut = (chosen_factors(each, transposed) for each in (config.implicit_features, config.thresholds))
     implicit = [ImplicitFeatures(shifted, config.dimension, config.prior_precision)] if shifted else []
     designs = {factor: Design(blocks, ring) for factor, blocks in ratings.features.items()}
     effects = [FeatureEffects(designs, config.dimension)] if designs else []
@@ -317,7 +317,7 @@ def make_factorisation(
         ratings,
         Schedule(config.schedule, ratings.part_sizes.tolist(), config.seed, chain) if by_parts else None,
         model,
-        config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight),
+        config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight, *cut),
         [*implicit, *effects],
         scaled=chosen_factors(config.row_scales, transposed),
         time=TimeEffects(groups, ratings, ring) if groups else None,

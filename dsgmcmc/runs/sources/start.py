@@ -32,6 +32,7 @@ from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.storage.verify import snapshot_lines
 from dsgmcmc.storage.writer import write_snapshot
+from dsgmcmc.targets.factorisation.likelihoods.gaps import GAPS
 from dsgmcmc.targets.factorisation.start import KNOWN, OF_ALL, OF_FACTOR, OF_ROWS, POSITION
 from dsgmcmc.types import Array, Comm, Int32
 
@@ -181,7 +182,7 @@ class Earlier:
         for field, name in stored.items():
             if name in there or field == POSITION:
                 found[field] = checkpoint.whole("state", factor, name)
-                width = self.config.dimension if field == POSITION else 1
+                width = {POSITION: self.config.dimension, GAPS: self.levels - 2}.get(field, 1)
                 if found[field].shape != (rows, width):
                     raise InputError(f"{checkpoint.path} is inconsistent: {name} of {factor} is {found[field].shape}")
         return found

@@ -13,6 +13,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.manifest import Key
+from dsgmcmc.targets.factorisation.likelihoods.gaps import GAPS
 from dsgmcmc.targets.factorisation.priors.base import SCALE
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 #: Fields of the rows that are taken; the first is the position, whatever a sampler calls it.
 POSITION = "theta"
-OF_ROWS = (POSITION, "weight", SCALE.name)
+OF_ROWS = (POSITION, "weight", SCALE.name, GAPS)
 #: Small arrays that are taken, and those that each factor has.
-OF_ALL = ("tau", "thresholds.position")
+OF_ALL = ("tau", "thresholds.position", "thresholds.precision")
 OF_FACTOR = ("mean", "precision", "nu", "row_nu", "scales")
 #: Marks the rows of a block that are known.
 KNOWN = "known"
@@ -60,5 +61,7 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
             arrays = part.arrays()
             # one set of what all rows have in common, for every interleaved sub-chain
             part.take({n: np.broadcast_to(small[n], arrays[n].shape).copy() for n in small.keys() & arrays.keys()})
+        for block in target.blocks():
+            target.likelihood.settle(block)
     except (ValueError, IndexError) as error:
         raise InputError(f"{start.path} is of another shape than the model: {error}") from error

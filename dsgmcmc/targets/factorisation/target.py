@@ -302,7 +302,7 @@ class FactorTarget:
 
     def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
         """See `RunTarget.accumulators`."""
-        widths = {"theta": self.dimension} | dict.fromkeys(self.likelihood.drawn, 1)
+        widths = {"theta": self.dimension} | self.likelihood.drawn_widths
         widths |= {field.name: field.width or self.dimension for part in self.prior_means for field in part.fields}
         return {(factor, b): self.ratings.zeros(factor, b, widths) for b in self.ring.blocks for factor in Factor}
 

@@ -38,6 +38,7 @@ OTHER = {
     "features": "no",
     "row_scales": "item",
     "time_levels": "user:8",
+    "thresholds": "user",
     "hyper_start": 3,
     "hyper_every": 2,
     "model_version": 1,
@@ -58,6 +59,7 @@ LATER = {
     "features": "yes",
     "row_scales": "no",
     "time_levels": "no",
+    "thresholds": "shared",
 }
 LATER_OF_SAMPLERS = {"baoab": {"metric": "fisher"}}
 
@@ -293,7 +295,8 @@ def test_the_hash_is_of_what_the_draws_depend_on(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(LIKELIHOODS, "other", Gaussian)
     assert set(OTHER) == set(ResolvedConfig.model_fields)
     for name, value in OTHER.items():
-        given = {"likelihood": "all-cells"} if name == "zero_weight" else {}
+        likelihood = {"zero_weight": "all-cells", "thresholds": "ordinal-logit"}.get(name)
+        given = {"likelihood": likelihood} if likelihood else {}
         base, changed = build(given).resolved(), build(given, {name: value}).resolved()
         assert getattr(changed, name) != getattr(base, name)
         assert (changed.hash() == base.hash()) == (name in FREE), name

@@ -69,6 +69,8 @@ class Law(ABC):
         Those whose rows have noise of their own, if any.
     background : float, optional
         Weight a0 of the squared predictors of all cells, where these count (`all_cells`).
+    own_thresholds : Factor, optional
+        Whose rows have thresholds of their own, where ratings are of levels.
     """
 
     #: Fields of a block that noise of its own needs, ``weight`` among them.
@@ -95,14 +97,20 @@ class Law(ABC):
         levels: Levels | None = None,
         factors: tuple[Factor, ...] = tuple(Factor),
         background: float | None = None,
+        own_thresholds: Factor | None = None,
     ) -> None:
-        self.background = background
+        self.background, self.own_thresholds = background, own_thresholds
         self.rank, self.biases, self.heteroscedastic = rank, biases, heteroscedastic
         self.levels, self.factors = levels, factors if heteroscedastic else ()
         if heteroscedastic and self.noise_fields:
             self.fields, self.drawn = self.noise_fields, ("weight",)
         #: Parameters of the law that are sampled besides, the same on all processes.
         self.replicated: tuple[Replicated, ...] = ()
+
+    @property
+    def drawn_widths(self) -> dict[str, int]:
+        """Columns of the fields that belong to a draw, by name."""
+        return {field.name: field.width for field in self.fields if field.name in self.drawn}
 
     @classmethod
     def is_centred(cls) -> bool:
@@ -118,6 +126,9 @@ class Law(ABC):
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (most have none)
         """Set the `fields` as they are before the first iteration."""
+
+    def settle(self, block: ParameterBlock) -> None:  # noqa: B027 (likewise)
+        """Set the fields of a block that follow from others, and from `replicated`, which were set from outside."""
 
     def reset_errors(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (likewise)
         """Begin to gather the squared errors of a new sweep."""

@@ -2,8 +2,8 @@ r"""Ratings of ordered levels [McCullagh 1980]: P(x at most level r) = F(s_i s_j
 
 F is the logistic (``ordinal-logit``) or the normal (``ordinal-probit``) distribution function; the levels v_0 < v_1 ...
 are the ratings that occur in training. Two levels, such as 0 and 1, make logistic or probit regression. How far apart
-levels are is learnt, in the thresholds C (`thresholds`), which also take the training mean's place. The scales s are 1,
-or of every user, item, or both (`scales`).
+levels are is learnt, in the thresholds C (`thresholds`), which also take the training mean's place; every user may have
+thresholds of their own (`gaps`). The scales s are 1, or of every user, item, or both (`scales`).
 
 The factors' metric takes the Fisher information of a rating where eta = 0, on the average, in the place of tau; not
 below 0.6 of the largest curvature that a rating can have, so that rows away from the average are stable, too. The
@@ -15,17 +15,35 @@ largest is 1/4 for two levels and 1/2 for more (logistic), 1 (normal).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dsgmcmc.kernels.levels import level_probabilities
-from dsgmcmc.kernels.ordinal import Link, level_tables, ordinal_kernel
+from dsgmcmc.kernels.ordinal import Link, Side, level_tables, ordinal_kernel
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.factorisation.cell import RatingsCell
 from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.factorisation.likelihoods.base import Counts, Law, Levels
+from dsgmcmc.targets.factorisation.likelihoods.gaps import (
+    CUT_SLOPE,
+    CUTS,
+    GAP_DRIFT,
+    GAPS,
+    GapPrecision,
+    cut_table,
+    draw_gap_precision,
+    gap_fields,
+    gap_information,
+    gap_squares,
+    keep_cut_slopes,
+    move_gaps,
+    set_cuts,
+    slopes_of,
+)
+from dsgmcmc.targets.factorisation.likelihoods.gaps import START as GAP_START
 from dsgmcmc.targets.factorisation.likelihoods.scales import (
     SCALE_FIELDS,
     draw_precision,
@@ -39,6 +57,7 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose
 
 #: More are no levels but measurements.
 MAX_LEVELS = 100
+_SIDES: tuple[Side, Side] = ("w", "h")
 
 
 class Ordinal(Law):
@@ -59,11 +78,15 @@ class Ordinal(Law):
         levels: Levels | None = None,
         factors: tuple[Factor, ...] = tuple(Factor),
         background: float | None = None,
+        own_thresholds: Factor | None = None,
     ) -> None:
         assert levels is not None
-        super().__init__(rank, biases, heteroscedastic, levels, factors, background)
+        super().__init__(rank, biases, heteroscedastic, levels, factors, background, own_thresholds)
         self.values = levels.values
         self.model = ThresholdModel(self.link, levels.counts)
+        if own_thresholds is not None:
+            self.fields, self.drawn = (*self.fields, *gap_fields(len(self.values))), (*self.drawn, CUTS)
+            self._gap_information = gap_information(self.model)
         self._begin()
         two = len(levels.values) == 2 and self.link == "logit"
         self._weight = max(self.model.information, 0.6 * self.largest_curvature * (0.5 if two else 1.0))
@@ -71,74 +94,107 @@ class Ordinal(Law):
 
     def _begin(self) -> None:
         self.thresholds, self.scales = self.model.start(), start_scales(self.factors)
-        self.replicated = (self.thresholds, self.scales)
+        own = self.own_thresholds is not None
+        self.gaps = GapPrecision(np.full(len(self.values) - 2, GAP_START) if own else None)
+        self.replicated = (self.thresholds, self.scales, self.gaps)
 
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Law.start`: all scales are 1, at rest."""
+        """See `Law.start`: all scales are 1, and all thresholds the same, at rest."""
         self._begin()
-        for block in blocks if self.heteroscedastic else ():
-            block["weight"].fill(1.0)
-            block["drift"].fill(0.0)
+        begin = {"weight": 1.0, "drift": 0.0, GAPS: 0.0, GAP_DRIFT: 0.0}
+        names = [field.name for field in self.fields if field.name in begin]
+        for block in blocks:
+            for name in names:
+                block[name].fill(begin[name])
+            self.settle(block)
+
+    def settle(self, block: ParameterBlock) -> None:
+        """See `Law.settle`: thresholds of rows follow from their gaps."""
+        if block.factor == self.own_thresholds:
+            set_cuts(block, self.thresholds.position)
 
     def reset_errors(self, blocks: Iterable[ParameterBlock]) -> None:
         """See `Law.reset_errors`: of the scores' sums by level and by row."""
         for sums in self._sums.values():
             sums[:] = 0.0
-        for block in blocks if self.heteroscedastic else ():
-            block["slope"].fill(0.0)
+        gathered = [field.name for field in self.fields if field.name in ("slope", CUT_SLOPE)]
+        for block in blocks if gathered else ():
+            for name in gathered:
+                block[name].fill(0.0)
 
     def _sums_of(self, row_block: int) -> Float64:
         return self._sums.setdefault(row_block, np.zeros((len(self.values), 2)))
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """See `Law.add_gradient`."""
-        ratings, blocks = cell.ratings, (cell.row, cell.column)
-        kernel = ordinal_kernel(self.rank, self.biases, self.link, self.heteroscedastic)
+        ratings, blocks, own = cell.ratings, (cell.row, cell.column), self.own_thresholds
+        scaled = self.heteroscedastic or own is not None
+        kernel = ordinal_kernel(self.rank, self.biases, self.link, scaled, None if own is None else _SIDES[own])
         arrays = [block[name] for name in (position, out) for block in blocks]
-        sums = np.zeros((len(self.values), 2))
-        arrays += [level_tables(self.link, self.heteroscedastic, self.thresholds.values), sums]
-        slopes = []
-        if self.heteroscedastic:
-            slopes = [np.zeros(len(block["weight"]), np.float32) for block in blocks]
-            arrays += [*(block.row("weight") for block in blocks), *slopes]
+        tables = cut_table(blocks[own]) if own is not None else level_tables(self.link, scaled, self.thresholds.values)
+        sums = np.zeros(tables.shape if own is not None else (len(self.values), 2))
+        slopes = [np.zeros(len(block.counts), np.float32) for block in blocks] if scaled else []
+        arrays += [tables, sums, *(self._scale(block) for block in blocks[: len(slopes)]), *slopes]
         kernel(ratings.indptr, ratings.indices, ratings.values, *arrays, scale)
-        if share:
+        if share and own is not None:
+            keep_cut_slopes(blocks[own], sums, share / scale)
+        elif share:
             self._sums_of(cell.row.index)[:] += share / scale * sums
-            for block, slope in zip(blocks, slopes, strict=False):
-                block["slope"][:, 0] += np.float32(share / scale) * slope
+        for block, slope in zip(blocks if share and self.heteroscedastic else (), slopes, strict=False):
+            block["slope"][:, 0] += np.float32(share / scale) * slope
         return 0.0
 
+    def _scale(self, block: ParameterBlock) -> Float32:
+        """Scales s of a block's rows, (n,)."""
+        return block.row("weight") if self.heteroscedastic else np.ones(len(block.counts), np.float32)
+
     def all_data_seen(self, circulation: Circulation, stream: Stream) -> None:
-        """See `Law.all_data_seen`: moves the thresholds, then the scales, given their precision, which is drawn."""
-        partials = []
+        """See `Law.all_data_seen`: moves the thresholds, then scales and gaps, given their precisions, which are drawn.
+
+        From the gradient at one state, all of them.
+        """
+        own, partials = self.own_thresholds, []
+        slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == own}
         for pair in circulation.pairs():
-            squares = {f"{b.factor.name}.scales": square_sum(b) for b in pair if b.factor in self.factors}
-            partials.append([{"sums": self._sums_of(pair[0].index)} | squares])
-
-        def finish(sums: dict[str, Float64]) -> dict[str, Float64]:
-            rng = stream.generator(Purpose.THRESHOLDS)
-            found = self.model.move(self.thresholds, sums["sums"], rng)
-            for factor, n in zip(Factor, circulation.ratings.shape, strict=True):
-                if factor in self.factors:
-                    name = f"{factor.name}.scales"
-                    found[name] = draw_precision(sums[name], n, rng)
-            return found
-
-        shapes = shapes_of(self.thresholds.arrays() | self.scales.arrays())
-        found = circulation.ring.sum(partials, finish, shapes)
+            sums = {f"{b.factor.name}.scales": square_sum(b) for b in pair if b.factor in self.factors}
+            if own is None:
+                sums["slopes"] = self._sums_of(pair[0].index)
+            else:
+                sums |= {"slopes": slopes[pair[own]].sum(axis=0), GAPS: gap_squares(pair[own])}
+            partials.append([sums])
+        rows = dict(zip(Factor, circulation.ratings.shape, strict=True))
+        shapes = shapes_of({name: array for each in self.replicated for name, array in each.arrays().items()})
+        found = circulation.ring.sum(partials, partial(self._finish, stream, rows), shapes)
         for replicated in self.replicated:
             replicated.take(found)
         move_scales(circulation.blocks(), self.link, self.scales)
+        for block, slope in slopes.items():
+            move_gaps(block, slope, self._gap_information, self.gaps.precision)
+            self.settle(block)
+
+    def _finish(self, stream: Stream, rows: dict[Factor, int], sums: dict[str, Float64]) -> dict[str, Float64]:
+        """Thresholds and precisions from the sums over all blocks; runs at the root."""
+        rng, own, slopes = stream.generator(Purpose.THRESHOLDS), self.own_thresholds, sums["slopes"]
+        if own is None:
+            slopes = self.model.slopes(self.thresholds.position, slopes)
+        found = self.model.move(self.thresholds, slopes, rng)
+        for factor in Factor:
+            if factor in self.factors:
+                name = f"{factor.name}.scales"
+                found[name] = draw_precision(sums[name], rows[factor], rng)
+        if own is not None:
+            found["thresholds.precision"] = draw_gap_precision(sums[GAPS], rows[own], rng)
+        return found
 
     def parameters(self) -> dict[str, Float64]:
-        """See `Law.parameters`: the thresholds C, and the precisions of the scales."""
-        return {"thresholds": self.thresholds.values} | self.scales.arrays()
+        """See `Law.parameters`: the thresholds C, and the precisions of the scales and of the rows' own gaps."""
+        return {"thresholds": self.thresholds.values} | self.scales.arrays() | self.gaps.arrays()
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """See `Law.saved`."""
-        for b in row_blocks:
+        for b in row_blocks if self.own_thresholds is None else ():
             yield Key("state", "W", b, "level_sums"), self._sums_of(b)
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
@@ -182,7 +238,10 @@ class Ordinal(Law):
         scale = np.ones_like(eta)
         if self.heteroscedastic:
             scale = cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
-        return level_probabilities(self.link, eta, scale, self.thresholds.values)
+        if self.own_thresholds is None:
+            return level_probabilities(self.link, eta, scale, self.thresholds.values)
+        block, owner = ((cell.row, rows), (cell.column, columns))[self.own_thresholds]
+        return level_probabilities(self.link, eta, scale, block[CUTS], owner)
 
 
 class OrdinalLogit(Ordinal):

@@ -67,18 +67,14 @@ class ThresholdModel:
     """
 
     def __init__(self, link: Link, counts: Int64) -> None:
-        from scipy.special import expit, logit, ndtri  # takes its time to import
+        from scipy.special import logit, ndtri  # takes its time to import
 
         share = counts / counts.sum()
         cumulated = np.cumsum(share)[:-1]
         start = logit(cumulated) if link == "logit" else ndtri(cumulated)
-        density = expit(start) * expit(-start) if link == "logit" else np.exp(-(start**2) / 2) / sqrt(2 * np.pi)
-        self.position = coordinates_of(start)
+        self.position, self._link = coordinates_of(start), link
         size = len(start)
-        slopes = np.zeros((size + 1, size))  # of the levels' probabilities in the thresholds
-        slopes[np.arange(size), np.arange(size)] = density
-        slopes[np.arange(size) + 1, np.arange(size)] = -density
-        fisher = slopes.T @ (slopes / share[:, None])
+        fisher = self._fisher(start, share)
         self.information = float(fisher.sum())
         jacobian = _jacobian(self.position)
         self.prior_precision = np.full(size, GAP_SD**-2)
@@ -90,8 +86,35 @@ class ThresholdModel:
         """Thresholds that fit the levels' shares, at rest."""
         return Thresholds(self.position.copy(), np.zeros(len(self.position)))
 
-    def gradient(self, position: Float64, sums: Float64) -> Float64:
-        """Gradient of the energy in the coordinates.
+    def _fisher(self, distance: Float64, share: Float64) -> Float64:
+        """Fisher information of a rating on the thresholds, (R - 1, R - 1), which lie so far from its predictor.
+
+        `share` are the probabilities of the levels, (R,).
+        """
+        from scipy.special import expit
+
+        logistic, size = self._link == "logit", len(distance)
+        density = expit(distance) * expit(-distance) if logistic else np.exp(-(distance**2) / 2) / sqrt(2 * np.pi)
+        slopes = np.zeros((size + 1, size))  # of the levels' probabilities in the thresholds
+        slopes[np.arange(size), np.arange(size)] = density
+        slopes[np.arange(size) + 1, np.arange(size)] = -density
+        found: Float64 = slopes.T @ (slopes / share[:, None])
+        return found
+
+    def information_at(self, eta: float) -> Float64:
+        """Fisher information of a rating of this predictor on the coordinates, (R - 1, R - 1), where they start."""
+        from scipy.special import expit, ndtr
+
+        distance = values_of(self.position) - eta
+        up_to = expit(distance) if self._link == "logit" else ndtr(distance)
+        share = np.maximum(np.diff(up_to, prepend=0.0, append=1.0), 1e-12)
+        jacobian = _jacobian(self.position)
+        found: Float64 = jacobian.T @ self._fisher(distance, share) @ jacobian
+        return found
+
+    @staticmethod
+    def slopes(position: Float64, sums: Float64) -> Float64:
+        """Derivatives of the log likelihood in the coordinates, (R - 1,).
 
         Parameters
         ----------
@@ -100,25 +123,31 @@ class ThresholdModel:
             As of `dsgmcmc.kernels.ordinal.ordinal_kernel`, over all ratings.
         """
         upper, lower = sums[:, 0], -sums.sum(axis=1)
-        found: Float64 = self.prior_precision * position - _jacobian(position).T @ (upper[:-1] + lower[1:])
+        found: Float64 = _jacobian(position).T @ (upper[:-1] + lower[1:])
         return found
 
-    def move(self, state: Thresholds, sums: Float64, rng: np.random.Generator) -> dict[str, Float64]:
+    def gradient(self, position: Float64, slopes: Float64) -> Float64:
+        """Gradient of the energy in the coordinates, given the `slopes` of the log likelihood."""
+        found: Float64 = self.prior_precision * position - slopes
+        return found
+
+    def move(self, state: Thresholds, slopes: Float64, rng: np.random.Generator) -> dict[str, Float64]:
         """One step of BAOAB; what becomes of `state`, by the names that it is saved as."""
         h = sqrt(2 * EPS / CURVATURE)
-        kicked = state.momentum - h * np.linalg.solve(self._root, self.gradient(state.position, sums))
+        kicked = state.momentum - h * np.linalg.solve(self._root, self.gradient(state.position, slopes))
         momentum = FRICTION * kicked + sqrt(1 - FRICTION**2) * rng.standard_normal(len(kicked))
         position = state.position + h / 2 * np.linalg.solve(self._root.T, kicked + momentum)
         return Thresholds(position, momentum).arrays()
 
 
 def values_of(position: Float64) -> Float64:
-    """Thresholds of coordinates."""
-    middle = len(position) // 2
+    """Thresholds of coordinates; of rows of them, too."""
+    middle = position.shape[-1] // 2
     gaps = np.exp(position)
-    below = position[middle] - np.cumsum(gaps[:middle][::-1])[::-1]
-    above = position[middle] + np.cumsum(gaps[middle + 1 :])
-    return np.concatenate([below, position[middle : middle + 1], above])
+    centre = position[..., middle : middle + 1]
+    below = centre - np.cumsum(gaps[..., :middle][..., ::-1], axis=-1)[..., ::-1]
+    above = centre + np.cumsum(gaps[..., middle + 1 :], axis=-1)
+    return np.concatenate([below, centre, above], axis=-1)
 
 
 def coordinates_of(values: Float64) -> Float64:

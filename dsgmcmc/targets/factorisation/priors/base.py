@@ -14,7 +14,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField, Stream
-from dsgmcmc.types import Factor, Float64, ImplicitName, RowScalesName
+from dsgmcmc.types import Factor, Float64, ImplicitName, RowScalesName, ThresholdsName
 
 #: What the means of rows have besides m; of blocks of models that have such parts.
 SHIFT = StateField("shift")
@@ -24,10 +24,10 @@ SCALE = StateField("row_scale", 1)
 DESCRIBED = StateField("described")
 
 
-def chosen_factors(whose: ImplicitName | RowScalesName, transposed: bool) -> tuple[Factor, ...]:
+def chosen_factors(whose: ImplicitName | RowScalesName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
     """Factors of the users, the items, or both; `transposed` says that the rows of W are items."""
     users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
-    return {"no": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[whose]
+    return {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[whose]
 
 
 class Conditions(NamedTuple):

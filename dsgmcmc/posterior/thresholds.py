@@ -1,0 +1,31 @@
+"""Thresholds between levels: those of all users, or of every one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.posterior.draws import Draw, Moments
+from dsgmcmc.types import Float64, Int32
+
+
+def owners(config: ResolvedConfig, users: Int32) -> tuple[Int32, Int32]:
+    """Users whose thresholds are needed, and which of them each of `users` has; one where all have the same."""
+    if config.thresholds == "shared":
+        return np.zeros(1, np.int32), np.zeros(len(users), np.int32)
+    whose, owner = np.unique(users, return_inverse=True)
+    return whose, owner.astype(np.int32)
+
+
+def of_owners(drawn: Draw | Moments, whose: Int32) -> Float64 | None:
+    """Thresholds of users by their index, (m, R - 1); None without levels.
+
+    Of one that is not known, and where all have the same, they are those of all.
+    """
+    if drawn.thresholds is None:
+        return None
+    found = np.tile(drawn.thresholds, (len(whose), 1))
+    if drawn.own_thresholds is not None:
+        known = (whose >= 0) & (whose < len(drawn.own_thresholds))
+        found[known] = drawn.own_thresholds[whose[known]]
+    return found

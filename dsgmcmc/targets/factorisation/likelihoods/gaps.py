@@ -1,0 +1,134 @@
+r"""Thresholds of every user: how their gaps differ from those of all.
+
+User i has the coordinates phi + d_i (`dsgmcmc.targets.factorisation.likelihoods.thresholds`): gaps between neighbours
+are exp(d_ir) times those of all. The middle threshold is that of all, because a shift is what the user's bias is for.
+So they stay in order, and are shrunk:
+
+    d_ir ~ N(0, 1 / lambda_r)      lambda_r ~ Gamma(1, rate 0.1), for each gap r
+
+lambda_r is drawn from Gamma(1 + n / 2, 0.1 + sum_i d_ir^2 / 2). The d are moved once a sweep by BAOAB, as thresholds
+and scales are, from the same gradient, row by row in the diagonal metric a_r n_i + lambda_r: n_i is the number of the
+row's ratings, a_r the largest Fisher information of one on log gap r, whatever its predictor, where thresholds start:
+users differ in the levels that they use.
+
+In a block ``cuts`` are the thresholds, which belong to a draw, ``cut_slope`` gathers the derivatives of the log
+likelihood in them, ``gaps`` is d, and ``gap_drift`` its momentum. Blocks of the other factor have these fields, too,
+and they stay 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import ClassVar
+
+import numpy as np
+
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.ordinal import END
+from dsgmcmc.targets.factorisation.likelihoods.thresholds import CURVATURE, EPS, FRICTION, ThresholdModel, values_of
+from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
+from dsgmcmc.types import Float32, Float64, Purpose
+
+CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
+GAP_SLOPE = "gap_slope"  # while they are moved
+RATE = 0.1
+START = 10.0  # precision of d before it is first drawn
+#: Fewer levels have no gap between thresholds.
+LEAST_LEVELS = 3
+
+MOVE = Formula(
+    """
+step = h / sqrt(information * n + precision)
+kicked = gap_drift - step * (precision * gaps - gap_slope)
+gap_drift = damp * kicked + spread * z
+gaps = gaps + 0.5 * step * (kicked + gap_drift)
+""",
+    rows=("n",),
+    columns=("information", "precision"),
+)
+
+
+def gap_fields(levels: int) -> tuple[StateField, ...]:
+    """Fields of a block, where ratings have so many levels, at least `LEAST_LEVELS`."""
+    cuts, gaps = levels - 1, levels - 2
+    return StateField(CUTS, cuts), StateField(CUT_SLOPE, cuts), StateField(GAPS, gaps), StateField(GAP_DRIFT, gaps)
+
+
+@dataclass
+class GapPrecision(Replicated):
+    """Precision lambda of the gaps' logarithms, (R - 2,) float64; None where all rows have the same thresholds."""
+
+    saved_as: ClassVar[dict[str, str]] = {"precision": "thresholds.precision"}
+
+    precision: Float64 | None
+
+
+def set_cuts(block: ParameterBlock, position: Float64) -> None:
+    """Set the thresholds of a block's rows by their gaps, given the coordinates of those of all, (R - 1,)."""
+    gaps = block[GAPS].astype(np.float64)
+    middle = len(position) // 2
+    own = np.empty((len(gaps), len(position)))
+    own[:, :middle], own[:, middle], own[:, middle + 1 :] = gaps[:, :middle], 0.0, gaps[:, middle:]
+    block[CUTS][:] = values_of(position + own)
+
+
+def cut_table(block: ParameterBlock) -> Float32:
+    """What `dsgmcmc.kernels.ordinal.ordinal_kernel` takes of the thresholds of rows: (n, R + 1) with the ends."""
+    cuts = block[CUTS]
+    table = np.empty((len(cuts), cuts.shape[1] + 2), np.float32)
+    table[:, 0], table[:, 1:-1], table[:, -1] = -END, cuts, END
+    return table
+
+
+def keep_cut_slopes(block: ParameterBlock, sums: Float64, share: float) -> None:
+    """Add `share` times what the kernel has found of a block's thresholds, (n, R + 1)."""
+    block[CUT_SLOPE][:] += np.float32(share) * sums[:, 1:-1].astype(np.float32)
+
+
+def slopes_of(block: ParameterBlock) -> Float64:
+    """Derivatives of the log likelihood in the coordinates of a block's rows, (n, R - 1), from those in thresholds."""
+    cuts, slopes = (block[name].astype(np.float64) for name in (CUTS, CUT_SLOPE))
+    middle, widths = cuts.shape[1] // 2, np.diff(cuts, axis=1)
+    found = np.empty_like(slopes)
+    found[:, :middle] = -widths[:, :middle] * np.cumsum(slopes[:, :middle], axis=1)
+    found[:, middle] = slopes.sum(axis=1)
+    found[:, middle + 1 :] = widths[:, middle:] * np.cumsum(slopes[:, :middle:-1], axis=1)[:, ::-1]
+    return found
+
+
+def gap_information(model: ThresholdModel) -> Float64:
+    """Largest Fisher information of a rating on the log gaps, over all predictors, (R - 2,), where thresholds start."""
+    start = values_of(model.position)
+    found = [np.diag(model.information_at(eta)) for eta in np.linspace(start[0] - 2, start[-1] + 2, 60)]
+    return np.delete(np.max(found, axis=0), len(start) // 2)
+
+
+def gap_squares(block: ParameterBlock) -> Float64:
+    """Sums of d^2 over a block's rows, (R - 2,) float64."""
+    found: Float64 = np.square(block[GAPS], dtype=np.float64).sum(axis=0)
+    return found
+
+
+def draw_gap_precision(squares: Float64, n: int, rng: np.random.Generator) -> Float64:
+    """Draw lambda given the sums of d^2 over n rows."""
+    found: Float64 = rng.gamma(1.0 + n / 2, 1 / (RATE + squares / 2))
+    return found
+
+
+def move_gaps(block: ParameterBlock, slopes: Float64, information: Float64, precision: Float64 | None) -> None:
+    """Move d of a block's rows, given what `slopes_of` it were after the last sweep."""
+    assert precision is not None
+    block.arrays[GAP_SLOPE] = np.delete(slopes, slopes.shape[1] // 2, axis=1).astype(block.dtype)
+    block.update(
+        MOVE,
+        Purpose.GAP,
+        len(information),
+        n=block.counts.astype(block.dtype),
+        h=sqrt(2 * EPS / CURVATURE),
+        information=information.astype(block.dtype),
+        precision=precision.astype(block.dtype),
+        damp=FRICTION,
+        spread=sqrt(1 - FRICTION**2),
+    )
+    del block.arrays[GAP_SLOPE]
