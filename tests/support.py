@@ -102,10 +102,11 @@ def write_planted(
     stars: bool = False,
     features: tuple[int, int] | None = None,
     timed: bool = False,
+    transposed: bool = False,
 ) -> Path:
     """Write a ratings file of `planted` ratings, a `test` fraction of which is held out; with so many features.
 
-    `stars` rounds to 1 .. 5; `timed` ratings were given in one of ten seconds.
+    `stars` rounds to 1 .. 5; `timed` ratings were given in one of ten seconds; `transposed`, the columns are the users.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     i, j, x = planted(rows, columns, share, seed)
@@ -123,7 +124,7 @@ def write_planted(
     times = [
         {side: Times(*(each[chosen] for each in found)) for side, found in order.items()} for chosen in (~held, held)
     ]
-    more = {"features": given, "times": tuple(times) if timed else None}
+    more = {"features": given, "times": tuple(times) if timed else None, "transposed": transposed}
     write_ratings(path, *parts, np.arange(rows), np.arange(columns), seed=seed, source="planted", **more)
     return path
 
@@ -172,6 +173,7 @@ def factor_target(
     seed: int = 0,
     frozen: frozenset[Factor] = frozenset(),
     background: float | None = None,
+    own_thresholds: Factor | None = None,
 ) -> FactorTarget:
     """Build the factorisation of a ratings file, centred at the training mean, on all of `comm`. Collective.
 
@@ -193,7 +195,14 @@ def factor_target(
         blocks,
         order,
         model,
-        likelihood(model.rank, model.biases, bool(model.heteroscedastic), levels, background=background),
+        likelihood(
+            model.rank,
+            model.biases,
+            bool(model.heteroscedastic),
+            levels,
+            background=background,
+            own_thresholds=own_thresholds,
+        ),
         prior_means,
         scaled=scaled,
         fields=sampler.kept,

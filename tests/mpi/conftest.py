@@ -77,6 +77,14 @@ def described(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def turned_stars(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with ratings of 1 to 5, whose columns are the users."""
+    folder = tmp_path_factory.mktemp("turned")
+    path = write_planted(folder / "r.h5", stars=True, transposed=True) if comm.rank == 0 else None
+    return comm.bcast(path, root=0)
+
+
+@pytest.fixture(scope="session")
 def stars(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with ratings of 1 to 5."""
     path = write_planted(tmp_path_factory.mktemp("stars") / "r.h5", stars=True) if comm.rank == 0 else None

@@ -166,16 +166,25 @@ def test_bounds_that_are_kept_from_a_refresh_before(comm: MPI.Comm, together, da
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "sampler", "noise"),
+    ("likelihood", "sampler", "noise", "thresholds"),
     [
-        ("ordinal-logit", "baoab", "both"),
-        ("ordinal-probit", "psgld", "shared"),
-        ("ordinal-probit", "psgld", "by-user"),
-        ("poisson", "baoab", "shared"),
+        ("ordinal-logit", "baoab", "both", "shared"),
+        ("ordinal-logit", "baoab", "both", "user"),
+        ("ordinal-probit", "psgld", "shared", "shared"),
+        ("ordinal-probit", "psgld", "by-user", "shared"),
+        ("ordinal-logit", "psgld", "shared", "user"),
+        ("poisson", "baoab", "shared", "shared"),
     ],
 )
 def test_ratings_of_levels_and_counts(
-    comm: MPI.Comm, together, stars: Path, mpi_tmp_path: Path, likelihood: str, sampler: str, noise: str
+    comm: MPI.Comm,
+    together,
+    stars: Path,
+    mpi_tmp_path: Path,
+    likelihood: str,
+    sampler: str,
+    noise: str,
+    thresholds: str,
 ) -> None:
     """Thresholds and scales move by ordered sums, and what was gathered of them within a sweep is in the checkpoint.
 
@@ -183,7 +192,17 @@ def test_ratings_of_levels_and_counts(
     """
     implicit = "both" if noise == "by-user" else "no"
     settings = settings_of(sampler, likelihood=likelihood, noise=noise, implicit_features=implicit)
+    settings["thresholds"] = thresholds
     compare(comm, together, stars, mpi_tmp_path, settings, [7, 17])
+
+
+@pytest.mark.parametrize(("sampler", "noise"), [("baoab", "shared"), ("psgld", "both")])
+def test_thresholds_of_users_who_are_columns(
+    comm: MPI.Comm, together, turned_stars: Path, mpi_tmp_path: Path, sampler: str, noise: str
+) -> None:
+    """They travel, and what is gathered of them comes home."""
+    settings = settings_of(sampler, likelihood="ordinal-logit", noise=noise, thresholds="user")
+    compare(comm, together, turned_stars, mpi_tmp_path, settings, [7, 17])
 
 
 @pytest.mark.parametrize("sampler", ["baoab", "gibbs"])

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit, ndtr
 
 from dsgmcmc.kernels.levels import level_moments, level_probabilities
-from dsgmcmc.kernels.ordinal import level_tables, ordinal_kernel
+from dsgmcmc.kernels.ordinal import END, level_tables, ordinal_kernel
 
 CDF = {"logit": expit, "probit": ndtr}
 THRESHOLDS = np.array([-1.5, -0.4, 0.3, 1.1])
@@ -15,9 +15,12 @@ ROWS, COLUMNS = 7, 5
 
 
 def log_probability(link: str, level: np.ndarray, eta: np.ndarray, s: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Of the levels; differences are taken in the tail that they lie in."""
-    cuts = np.concatenate([[-np.inf], thresholds, [np.inf]])
-    upper, lower, cdf = s * (cuts[level + 1] - eta), s * (cuts[level] - eta), CDF[link]
+    """Of the levels, by thresholds of all or one's own; differences are taken in the tail that they lie in."""
+    cuts = np.pad(
+        np.broadcast_to(thresholds, (len(level), 4)), ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf))
+    )
+    upper, lower = (s * (np.take_along_axis(cuts, k[:, None], axis=1)[:, 0] - eta) for k in (level + 1, level))
+    cdf = CDF[link]
     return np.log(np.where(lower + upper > 0, cdf(-lower) - cdf(-upper), cdf(upper) - cdf(lower)))
 
 
@@ -78,6 +81,37 @@ def test_gradients_are_derivatives_of_the_log_probability(link: str, K: int, bia
         d_log_s = slope(lambda e: (case.eta, s * np.exp(e), THRESHOLDS))
         for found, index, n in ((slopes[0], case.rows, ROWS), (slopes[1], case.columns, COLUMNS)):
             np.testing.assert_allclose(found, np.bincount(index, d_log_s, n), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("link", "side"), [("logit", "w"), ("logit", "h"), ("probit", "w")])
+def test_thresholds_of_rows_have_their_derivatives(link: str, side: str) -> None:
+    """In every threshold of every row, or column; and scores and slopes are by these."""
+    case, step, rng = Case(2, True), 1e-5, np.random.default_rng(1)
+    owner, n = {"w": (case.rows, ROWS), "h": (case.columns, COLUMNS)}[side]
+    own = np.sort(THRESHOLDS + rng.normal(0, 0.3, (n, 4)), axis=1)
+    s = (case.s_w[case.rows] * case.s_h[case.columns]).astype(float)
+    out_w, out_h = np.zeros_like(case.w), np.zeros_like(case.h)
+    slopes = np.zeros_like(case.s_w), np.zeros_like(case.s_h)
+    table = np.column_stack([np.full(n, -END), own, np.full(n, END)]).astype(np.float32)
+    sums = np.zeros(table.shape)
+    arrays = (case.w, case.h, out_w, out_h, table, sums, case.s_w, case.s_h, *slopes)
+    kernel = ordinal_kernel(2, True, link, True, side)
+    kernel(case.indptr, case.columns, case.level.astype(np.float32), *arrays, 0.5)
+
+    def slope(change) -> np.ndarray:
+        up, down = (log_probability(link, case.level, *change(sign * step)) for sign in (1, -1))
+        return 0.5 * (up - down) / (2 * step)
+
+    for r in range(4):
+        expected = slope(lambda e, r=r: (case.eta, s, own[owner] + e * np.eye(4)[r]))
+        np.testing.assert_allclose(sums[:, r + 1], np.bincount(owner, expected, n), rtol=2e-4, atol=2e-4)
+    d_eta = slope(lambda e: (case.eta + e, s, own[owner]))
+    np.testing.assert_allclose(out_w[:, 2], -np.bincount(case.rows, d_eta, ROWS), rtol=2e-4, atol=2e-4)
+    d_log_s = slope(lambda e: (case.eta, s * np.exp(e), own[owner]))
+    np.testing.assert_allclose(slopes[1], np.bincount(case.columns, d_log_s, COLUMNS), rtol=2e-4, atol=2e-4)
+    p = level_probabilities(link, case.eta.astype(np.float32), s.astype(np.float32), own, owner.astype(np.int32))
+    expected = log_probability(link, case.level, case.eta, s, own[owner])
+    np.testing.assert_allclose(np.log(p[np.arange(len(p)), case.level]), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("link", ["logit", "probit"])

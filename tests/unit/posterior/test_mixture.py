@@ -18,10 +18,13 @@ LEVELS = np.arange(1, 6)
 USERS, ITEMS = np.int32([0, 4, 7]), np.int32([2, 5, 1])
 
 
-@pytest.fixture(scope="module", params=["ordinal-logit", "gaussian", "poisson"])
+@pytest.fixture(scope="module", params=["ordinal-logit", "own", "gaussian", "poisson"])
 def made(request, tmp_path_factory) -> Made:
     noise = "shared" if request.param == "poisson" else "both"
-    return make_run(tmp_path_factory.mktemp("run"), stars=True, likelihood=request.param, noise=noise)
+    settings = {"likelihood": request.param, "noise": noise}
+    if request.param == "own":
+        settings |= {"likelihood": "ordinal-logit", "thresholds": "user"}
+    return make_run(tmp_path_factory.mktemp("run"), stars=True, **settings)
 
 
 def expected(made: Made, users: np.ndarray, items: np.ndarray) -> np.ndarray:
@@ -39,7 +42,8 @@ def expected(made: Made, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         elif draw.thresholds is None:
             up_to = norm.cdf((np.arange(1.5, 5) - run.mean - eta[:, None]) * np.sqrt(draw.tau * scale))
         else:
-            up_to = expit(scale * (draw.thresholds - eta[:, None]))
+            own = draw.thresholds if draw.own_thresholds is None else draw.own_thresholds[users]
+            up_to = expit(scale * (own - eta[:, None]))
         found += weight * np.diff(np.column_stack([np.zeros(len(users)), up_to, np.ones(len(users))]), axis=1)
     return found
 

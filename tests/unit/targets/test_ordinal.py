@@ -96,7 +96,9 @@ def test_the_gradient_in_the_coordinates_is_that_of_the_energy(name: str, data: 
         return float(-np.log(p).sum() + (at**2 / sds**2).sum() / 2)
 
     expected = [(energy(position + e) - energy(position - e)) / 2e-5 for e in 1e-5 * np.eye(4)]
-    np.testing.assert_allclose(law.model.gradient(position, law.model.slopes(position, sums)), expected, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(
+        law.model.gradient(position, law.model.slopes(position, sums)), expected, rtol=1e-4, atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("scaled", [False, True])
