@@ -13,6 +13,8 @@ from support import csr, sample
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.posterior.run import open_run
+from dsgmcmc.targets.factorisation.likelihoods.gaps import RATE as GAP_RATE
+from dsgmcmc.targets.factorisation.likelihoods.gaps import START as GAP_START
 from dsgmcmc.targets.factorisation.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 
 pytestmark = pytest.mark.statistical
@@ -34,32 +36,46 @@ def write_levels(path: Path, rows: int, columns: int, n: int, thresholds: np.nda
     write_ratings(path, *parts, np.arange(rows), np.arange(columns), seed=0, source="levels")
 
 
-def reference(data: Path, precision: float, draws: int) -> np.ndarray:
-    """Thresholds by HMC over biases, one latent dimension and the thresholds' coordinates, (draws, 2)."""
+def reference(data: Path, precision: float, draws: int, own: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Thresholds by HMC over biases, one latent dimension and the thresholds' coordinates, (draws, 2).
+
+    And those of every row, (draws, rows, 2), where rows have their `own`: HMC goes over the logarithms of their gaps,
+    too, and the precision of these is drawn in turns.
+    """
     with open_ratings(data) as ratings:
         indptr, j, x = ratings.slab("train", 0, ratings.n_rows)
         rows, columns = ratings.n_rows, ratings.n_cols
     i, level = np.repeat(np.arange(rows), np.diff(indptr)), np.round(x).astype(int) - 1
+    of_factors, gap_precision = 2 * (rows + columns), GAP_START
+
+    def thresholds(at: np.ndarray) -> np.ndarray:
+        phi = np.tile(at[-2:], (rows, 1))
+        phi[:, 0] += at[of_factors:-2] if own else 0.0
+        return values_of(phi)
 
     def energy(at: np.ndarray) -> tuple[float, np.ndarray]:
-        w, h, phi = at[: 2 * rows].reshape(rows, 2), at[2 * rows : -2].reshape(columns, 2), at[-2:]
-        cuts = np.concatenate([[-1e9], values_of(phi), [1e9]])
+        w, h = at[: 2 * rows].reshape(rows, 2), at[2 * rows : of_factors].reshape(columns, 2)
+        phi, gaps = at[-2:], at[of_factors:-2]
+        cuts = np.pad(thresholds(at), ((0, 0), (1, 1)), constant_values=((0, 0), (-1e9, 1e9)))
         eta = w[i, 0] * h[j, 0] + w[i, 1] + h[j, 1]
-        up, down = expit(cuts[level + 1] - eta), expit(cuts[level] - eta)
+        up, down = expit(cuts[i, level + 1] - eta), expit(cuts[i, level] - eta)
         d_up, d_down = up * (1 - up) / (up - down), -down * (1 - down) / (up - down)
         slope, g_w, g_h = -(d_up + d_down), precision * w, precision * h
         for k, (to_w, to_h) in enumerate(((h[j, 0], w[i, 0]), (1.0, 1.0))):
             g_w[:, k] -= np.bincount(i, slope * to_w, rows)
             g_h[:, k] -= np.bincount(j, slope * to_h, columns)
-        g_cuts = [d_up[level == r].sum() + d_down[level == r + 1].sum() for r in range(2)]
-        g_phi = phi / SDS**2 - np.array([-np.exp(phi[0]) * g_cuts[0], g_cuts[0] + g_cuts[1]])
+        by_row = [np.bincount(i, d_up * (level == r) + d_down * (level == r + 1), rows) for r in range(2)]
+        of_gap = -(cuts[:, 2] - cuts[:, 1]) * by_row[0]
+        g_phi = phi / SDS**2 - np.array([of_gap.sum(), by_row[0].sum() + by_row[1].sum()])
+        g_gaps = gap_precision * gaps - of_gap if own else gaps
         value = -np.log(up - down).sum() + precision * (w**2).sum() / 2 + precision * (h**2).sum() / 2
-        return value + (phi**2 / SDS**2).sum() / 2, np.concatenate([g_w.ravel(), g_h.ravel(), g_phi])
+        value += (phi**2 / SDS**2).sum() / 2 + gap_precision * (gaps**2).sum() / 2
+        return value, np.concatenate([g_w.ravel(), g_h.ravel(), g_gaps, g_phi])
 
     rng = np.random.default_rng(0)
-    at = np.concatenate([rng.normal(0, 0.3, 2 * (rows + columns)), [0.5, 0.5]])
+    at = np.concatenate([rng.normal(0, 0.3, of_factors), np.zeros(rows if own else 0), [0.5, 0.5]])
     value, gradient = energy(at)
-    found = []
+    found, of_rows = [], []
     for _ in range(draws + 300):
         r = rng.normal(size=len(at))
         start, new, g = value + r @ r / 2, at, gradient
@@ -71,16 +87,20 @@ def reference(data: Path, precision: float, draws: int) -> np.ndarray:
             r = r - eps / 2 * g
         if np.log(rng.random()) < start - new_value - r @ r / 2:
             at, value, gradient = new, new_value, g
+        if own:
+            gap_precision = rng.gamma(1 + rows / 2) / (GAP_RATE + (at[of_factors:-2] ** 2).sum() / 2)
+            value, gradient = energy(at)
         found.append(values_of(at[-2:]))
+        of_rows.append(thresholds(at))
     assert len(np.unique(np.array(found)[:, 0])) > 0.8 * len(found)  # it does accept
-    return np.array(found[300:])
+    return np.array(found[300:]), np.array(of_rows[300:])
 
 
 def test_thresholds_have_the_law_of_the_posterior(tmp_path: Path) -> None:
     """Means within 0.15 posterior sds, sds within 12 %: about three times what the draws of both err by."""
     data = tmp_path / "r.h5"
     write_levels(data, ROWS, COLUMNS, 60, THRESHOLDS, 0.0)
-    exact = reference(data, 1.0, 1500)
+    exact, _ = reference(data, 1.0, 1500)
     sampler = {"name": "baoab", "step_size": 0.1}
     settings = {"rank": 1, "grid": 2, "prior": "fixed", "prior_precision": 1.0, "sampler": sampler, "thin": 4}
     settings |= {"iterations": 8000, "burn_in": 500, "save_draws": 0, "evaluate_every": 8000}
@@ -89,6 +109,39 @@ def test_thresholds_have_the_law_of_the_posterior(tmp_path: Path) -> None:
     sd = exact.std(axis=0)
     np.testing.assert_allclose(found.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.15)
     np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.12)
+
+
+def test_thresholds_of_rows_have_the_law_of_the_posterior(tmp_path: Path) -> None:
+    """Those of all, and the logarithm of every row's gap: a row that hardly uses the lowest level has a long tail.
+
+    Means within 0.25 posterior sds, sds within 20 %, and within 6 % over the rows: about three times what 400 draws and
+    those of the reference err by.
+    """
+    data = tmp_path / "r.h5"
+    write_levels(data, ROWS, COLUMNS, 60, THRESHOLDS, 0.0)
+    exact, of_rows = reference(data, 1.0, 4000, own=True)
+    sampler = {"name": "baoab", "step_size": 0.1}
+    settings = {"rank": 1, "grid": 2, "prior": "fixed", "prior_precision": 1.0, "sampler": sampler, "thin": 5}
+    settings |= {"iterations": 20_500, "burn_in": 500, "save_draws": 400, "evaluate_every": 20_500}
+    assert sample(MPI.COMM_SELF, data, tmp_path / "run", likelihood="ordinal-logit", thresholds="user", **settings) == 0
+    run = open_run(tmp_path / "run")
+    found, sd = run.traces[0]["thresholds"], exact.std(axis=0)
+    np.testing.assert_allclose(found.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.25)
+    np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.2)
+    own = np.array([run.draw(number).own_thresholds for number in range(len(run.draws))])
+    gaps, expected = (np.log(np.diff(each, axis=2)[..., 0]) for each in (own, of_rows))
+    sd = expected.std(axis=0)
+    print(
+        ((gaps.mean(axis=0) - expected.mean(axis=0)) / sd).round(2),
+        (gaps.std(axis=0) / sd).round(2),
+        np.mean(gaps.std(axis=0) / sd),
+        (found.mean(0) - exact.mean(0)) / exact.std(0),
+        found.std(0) / exact.std(0),
+        len(own),
+    )
+    np.testing.assert_allclose(gaps.mean(axis=0) / sd, expected.mean(axis=0) / sd, atol=0.25)
+    np.testing.assert_allclose(gaps.std(axis=0) / sd, 1.0, atol=0.2)
+    assert np.mean(gaps.std(axis=0) / sd) == pytest.approx(1.0, abs=0.06)
 
 
 def test_predictions_of_levels_are_calibrated(tmp_path: Path) -> None:

@@ -9,7 +9,12 @@ So they stay in order, and are shrunk:
 lambda_r is drawn from Gamma(1 + n / 2, 0.1 + sum_i d_ir^2 / 2). The d are moved once a sweep by BAOAB, as thresholds
 and scales are, from the same gradient, row by row in the diagonal metric a_r n_i + lambda_r: n_i is the number of the
 row's ratings, a_r the largest Fisher information of one on log gap r, whatever its predictor, where thresholds start:
-users differ in the levels that they use.
+users differ in the levels that they use. The half of a kick that ends a step is taken with the lambda of before its
+draw, the half that begins the next one with the new lambda: so the momentum is independent of d when lambda is drawn.
+
+The curvature has no bound, as a gap is an exponential, and the less so where a row's scale s is large for a while: so a
+kick is bounded by 3 of its units, which have a standard deviation of about 0.6. Without, a chain of ``ordinal-probit``
+with scales lost a user, whose s was 3, and then all.
 
 In a block ``cuts`` are the thresholds, which belong to a draw, ``cut_slope`` gathers the derivatives of the log
 likelihood in them, ``gaps`` is d, and ``gap_drift`` its momentum. Blocks of the other factor have these fields, too,
@@ -36,16 +41,19 @@ RATE = 0.1
 START = 10.0  # precision of d before it is first drawn
 #: Fewer levels have no gap between thresholds.
 LEAST_LEVELS = 3
+MOST_KICK = 3.0
 
 MOVE = Formula(
     """
-step = h / sqrt(information * n + precision)
-kicked = gap_drift - step * (precision * gaps - gap_slope)
+before = half / sqrt(information * n + earlier)
+after = half / sqrt(information * n + precision)
+kick = before * (earlier * gaps - gap_slope) + after * (precision * gaps - gap_slope)
+kicked = gap_drift - minimum(maximum(kick, -most), most)
 gap_drift = damp * kicked + spread * z
-gaps = gaps + 0.5 * step * (kicked + gap_drift)
+gaps = gaps + after * (kicked + gap_drift)
 """,
     rows=("n",),
-    columns=("information", "precision"),
+    columns=("information", "earlier", "precision"),
 )
 
 
@@ -116,17 +124,20 @@ def draw_gap_precision(squares: Float64, n: int, rng: np.random.Generator) -> Fl
     return found
 
 
-def move_gaps(block: ParameterBlock, slopes: Float64, information: Float64, precision: Float64 | None) -> None:
-    """Move d of a block's rows, given what `slopes_of` it were after the last sweep."""
-    assert precision is not None
+def move_gaps(
+    block: ParameterBlock, slopes: Float64, information: Float64, earlier: Float64, precision: Float64
+) -> None:
+    """Move d of a block's rows, given what `slopes_of` it were after the last sweep, and lambda before and now."""
     block.arrays[GAP_SLOPE] = np.delete(slopes, slopes.shape[1] // 2, axis=1).astype(block.dtype)
     block.update(
         MOVE,
         Purpose.GAP,
         len(information),
         n=block.counts.astype(block.dtype),
-        h=sqrt(2 * EPS / CURVATURE),
+        half=sqrt(2 * EPS / CURVATURE) / 2,
+        most=MOST_KICK,
         information=information.astype(block.dtype),
+        earlier=earlier.astype(block.dtype),
         precision=precision.astype(block.dtype),
         damp=FRICTION,
         spread=sqrt(1 - FRICTION**2),

@@ -155,7 +155,7 @@ class Ordinal(Law):
 
         From the gradient at one state, all of them.
         """
-        own, partials = self.own_thresholds, []
+        own, earlier, partials = self.own_thresholds, self.gaps.precision, []
         slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == own}
         for pair in circulation.pairs():
             sums = {f"{b.factor.name}.scales": square_sum(b) for b in pair if b.factor in self.factors}
@@ -171,7 +171,9 @@ class Ordinal(Law):
             replicated.take(found)
         move_scales(circulation.blocks(), self.link, self.scales)
         for block, slope in slopes.items():
-            move_gaps(block, slope, self._gap_information, self.gaps.precision)
+            assert earlier is not None
+            assert self.gaps.precision is not None
+            move_gaps(block, slope, self._gap_information, earlier, self.gaps.precision)
             self.settle(block)
 
     def _finish(self, stream: Stream, rows: dict[Factor, int], sums: dict[str, Float64]) -> dict[str, Float64]:
