@@ -42,7 +42,7 @@ from dsgmcmc.posterior.predict import Rows
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.targets.factorisation.likelihoods.levels import nearest_level
-from dsgmcmc.types import Float64, Int32
+from dsgmcmc.types import Array, Float64, Int32
 
 GIBBS = 10
 SCALED = 30
@@ -90,6 +90,11 @@ class FoldIn:
         shifts: Shifts | None = None,
     ) -> None:
         run.source("draws")
+        if kind == "user" and run.config.thresholds != "shared":
+            raise InputError(
+                "every user of this run has thresholds of their own, and a fold-in does not draw those of new ratings: "
+                "sample again with these, by sample --from"
+            )
         self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
         self._shifts = shifts
         order = np.argsort(rows, kind="stable")
@@ -169,7 +174,8 @@ class FoldIn:
             if draw.time_variance:
                 noise_precision = 1 / (1 / noise_precision + draw.time_variance)
             return _normal(config.law, row, noise_precision, background, draw.nu.get(self.kind), rng)
-        return _drawn(config.law, row, own, draw.thresholds, draw.scale_precision.get(self.kind), rng)
+        cuts = draw.thresholds if draw.own_thresholds is None else draw.own_thresholds[self._others[part]]
+        return _drawn(config.law, row, own, cuts, draw.scale_precision.get(self.kind), rng)
 
 
 class _Row(NamedTuple):
@@ -227,7 +233,7 @@ def _drawn(
     law: type[Law],
     row: _Row,
     others: Float64,
-    thresholds: Float64 | None,
+    thresholds: Array | None,
     scale_precision: float | None,
     rng: np.random.Generator,
 ) -> tuple[Float64, Float64, float]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import h5py
 import numpy as np
 import pytest
 from runs import Made, make_run
@@ -9,10 +12,12 @@ from scipy.special import expit
 from scipy.stats import norm, poisson
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.export import export
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.probabilities import predict_columns
 from dsgmcmc.posterior.recommend import recommend
 from dsgmcmc.posterior.rules import Ranking
+from dsgmcmc.posterior.traces import scalar_traces
 
 LEVELS = np.arange(1, 6)
 USERS, ITEMS = np.int32([0, 4, 7]), np.int32([2, 5, 1])
@@ -96,6 +101,24 @@ def test_items_are_ranked_by_what_is_asked_for(made: Made) -> None:
     if run.config.law.has_levels:
         ((_, items, score),) = recommend(run, np.int32([3]), Ranking(top=n))
         np.testing.assert_allclose(score, p[items] @ LEVELS, rtol=1e-4)
+
+
+def test_thresholds_of_users_are_exported_and_followed(made: Made, tmp_path: Path) -> None:
+    """Those of the draws; predictions from moments have the users' mean ones, and one who is new those of all."""
+    run = made.open()
+    if run.config.thresholds == "shared":
+        pytest.skip("of all")
+    export(run, tmp_path / "run.h5")
+    with h5py.File(tmp_path / "run.h5") as file:
+        np.testing.assert_array_equal(file["draws/user_thresholds"][3], run.draw(3).own_thresholds)
+    assert {"gap_sd_1", "gap_sd_2", "gap_sd_3"} <= set(scalar_traces(run))
+    (moments,) = run.moments
+    draws = np.array([run.draw(number).own_thresholds for number in range(len(run.draws))])
+    np.testing.assert_allclose(moments.own_thresholds, np.tensordot(run.draw_weights, draws, 1), atol=1e-4)
+    users = np.array([4, -1, 4], np.int32)
+    mixture = Predictor(run, Options("moments")).mixture(users, np.int32([2, 2, 5]))
+    own = mixture.thresholds[0][mixture.owner]
+    np.testing.assert_allclose(own, [moments.own_thresholds[4], moments.thresholds, moments.own_thresholds[4]])
 
 
 def test_an_expectation_has_no_probability() -> None:

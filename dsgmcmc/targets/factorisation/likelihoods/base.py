@@ -221,7 +221,7 @@ class Law(ABC):
 
     @classmethod
     def log_likelihood_of_predictors(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Float64 | None
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
         """Log density of ratings given their predictors, (n,) float64, where it is not Gaussian, but concave.
 
@@ -232,7 +232,7 @@ class Law(ABC):
         eta : (n,) float64
         scale : (n,) float64
             Products of the scales of rows and columns; 1 where they have none.
-        thresholds : (R - 1,) or (n, R - 1) float64, or None
+        thresholds : (R - 1,) or (n, R - 1) float, or None
             Between levels, of all ratings or of each.
         """
         raise NotImplementedError

@@ -216,7 +216,7 @@ class Ordinal(Law):
 
     @classmethod
     def log_likelihood_of_predictors(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Float64 | None
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
         """See `Law.log_likelihood_of_predictors`; differences are taken in the tail that they lie in."""
         from scipy.special import expit, ndtr

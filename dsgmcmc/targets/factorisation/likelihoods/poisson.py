@@ -74,7 +74,7 @@ class Poisson(Likelihood):
 
     @classmethod
     def log_likelihood_of_predictors(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Float64 | None
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
         """See `Law.log_likelihood_of_predictors`."""
         from scipy.special import gammaln
