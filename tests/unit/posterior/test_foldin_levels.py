@@ -29,6 +29,7 @@ SEEDS, REFERENCE = 700, 400_000
 CASES: dict[str, dict[str, Any]] = {
     "logit": {"likelihood": "ordinal-logit"},
     "probit with scales": {"likelihood": "ordinal-probit", "noise": "both"},
+    "logit with thresholds of users": {"likelihood": "ordinal-logit", "thresholds": "user"},
     "counts, rows with scales": {"likelihood": "poisson", "row_scales": "both"},
 }
 
@@ -58,7 +59,8 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
             log_weight += stats.poisson.logpmf(x, np.exp(eta))
             continue
         cdf = expit if "logit" in run.config.likelihood else stats.norm.cdf
-        cuts, scale = np.array([-np.inf, *draw.thresholds, np.inf]), s * draw.noise_scale[other][j]
+        inner = draw.thresholds if draw.own_thresholds is None else draw.own_thresholds[j]
+        cuts, scale = np.array([-np.inf, *inner, np.inf]), s * draw.noise_scale[other][j]
         p = cdf(scale * (cuts[int(x)] - eta)) - cdf(scale * (cuts[int(x) - 1] - eta))
         log_weight += np.log(np.maximum(p, 1e-300))
     weight = np.exp(log_weight - log_weight.max())
@@ -69,6 +71,10 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
 def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
     """Means and sds of every column, and of the log scale, over independent draws: four standard errors of both."""
     number = len(run.draws) - 1
+    if kind == "user" and run.config.thresholds == "user":
+        with pytest.raises(InputError, match="thresholds of their own"):
+            fold_in(run, kind, np.array([-5]), run.items.ids[:1], VALUES[:1])
+        return
     rows, scales, weight = reference(run, number, kind)
     expected = np.column_stack([rows, np.log(scales)])
     vocabulary, drawn = Vocabulary(kind, np.array([-5], np.int64)), []
@@ -85,6 +91,8 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
 
 def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     """Whoever gave four things 5 is expected to give these more than one who gave them 1; things are recommended."""
+    if run.config.thresholds == "user":
+        pytest.skip("new ratings of users are refused")
     names, items = np.repeat([-1, -2], 4), np.tile(run.items.ids[[0, 2, 3, 5]], 2)
     folded, notes = fold_in(run, "user", names, items, np.repeat([1.0, 5.0], 4))
     assert not notes
@@ -99,8 +107,9 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
 
 def test_what_is_no_count_is_refused(run: Run) -> None:
     """Ratings of a new row must be such as the law gives a probability to; of levels the next one is taken."""
+    n = run.users.ids[:1]
     for wrong in (-1.0, 2.5):
-        arguments = (run, "user", np.array([-1]), run.items.ids[:1], np.array([wrong]))
+        arguments = (run, "item", np.array([-1]), n, np.array([wrong]))
         if run.config.law.of_counts:
             with pytest.raises(InputError, match=f"no counts.*: {wrong:g}"):
                 fold_in(*arguments)
