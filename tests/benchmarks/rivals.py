@@ -3,10 +3,11 @@
     python tests/benchmarks/rivals.py ml-1m.h5 --out rivals [--processes 2] [--gibbs 400]
 
 Rivals are installed from PyPI into OUT/environment at the first call: SMURFF (Gibbs, threads), myFM (Gibbs, one core)
-and LIBMF (a point estimate, several lengths). Ours run under mpirun. Everything runs alone, one after another, on the
-same number of cores; seconds are those of sampling, all inclusive, without loading and start-up, for all alike. With
---gibbs also a long run of Gibbs sampling, whose predictive standard deviations the others' are compared with. Writes
-rivals.json and rivals.png and prints a table. Not part of the tests.
+and LIBMF (a point estimate, several lengths). Of a file with features there are models with these, and with implicit
+features, too, and SMURFF's Macau and myFM with both beside them. Ours run under mpirun. Everything runs alone, one after
+another, on the same number of cores; seconds are those of sampling, all inclusive, without loading and start-up, for all
+alike. With --gibbs also a long run of Gibbs sampling, whose predictive standard deviations the others' are compared
+with. Writes rivals.json and rivals.png and prints a table. Not part of the tests.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import SIDES, open_ratings
 from dsgmcmc.diagnostics.scores import coverage, log_predictive_density
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.heldout import test_predictions
@@ -37,19 +38,30 @@ OURS: dict[str, list[str]] = {
     "SGLD": ["--sampler", "sgld"],
     "Gibbs": ["--sampler", "gibbs"],
 }
+PLAIN = ["--features", "no"]
+OURS_WITH_FEATURES = {
+    "BAOAB, own noise, features": ["--noise", "both"],
+    "BAOAB, own noise, features, implicit": ["--noise", "both", "--implicit-features", "both"],
+}
+ALL_OURS = {label: [*given, *PLAIN] for label, given in OURS.items()} | OURS_WITH_FEATURES
 LENGTHS = {"Gibbs": "100sweeps"}  # as many as SMURFF makes
 RIVALS = ("smurff", "myfm", "libmf")
+RIVALS_WITH_FEATURES = ("smurff, features", "myfm, features", "myfm, features, implicit")
 EARLY = ["--burn-in", "30sweeps", "--evaluate-every", "5sweeps", "--save-draws", "0"]
 
 
 def export(data: Path, out: Path) -> np.ndarray:
-    """Write the split as plain arrays for the rivals; the test ratings are returned."""
+    """Write the split, and features of both sides, as plain arrays for the rivals; the test ratings are returned."""
     arrays: dict[str, Any] = {}
     with open_ratings(data) as ratings:
         for part in ("train", "test"):
             indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
             rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
             arrays |= {f"{part}_rows": rows, f"{part}_columns": columns, f"{part}_values": values}
+        for side, n in zip(SIDES, (ratings.n_rows, ratings.n_cols), strict=True) if ratings.features else ():
+            found = ratings.feature_slab(side, 0, n)
+            arrays |= {f"{side}_features_{name}": getattr(found, name) for name in ("indptr", "indices", "values")}
+            arrays[f"{side}_features_shape"] = np.array([n, len(found.names)])
         np.savez(out, shape=[ratings.n_rows, ratings.n_cols], mean=ratings.mean, **arrays)
     return arrays["test_values"]
 
@@ -66,7 +78,7 @@ def environment(folder: Path) -> Path:
 def run_ours(label: str, data: Path, out: Path, processes: int, rank: int, iterations: str) -> dict[str, Any]:
     """Sample with one of our samplers; the curve and the predictions."""
     folder = out / label.replace(", ", "-").replace(" ", "-")
-    arguments = ["sample", str(data), "--out", str(folder), "--rank", str(rank), *OURS[label]]
+    arguments = ["sample", str(data), "--out", str(folder), "--rank", str(rank), *ALL_OURS[label]]
     arguments += ["--grid", str(max(4, 2 * processes)), "--iterations", iterations, *EARLY]
     run_dsgmcmc(arguments, processes, stdout=subprocess.DEVNULL).check_returncode()
     run = RunDirectory(folder)
@@ -85,7 +97,7 @@ def run_ours(label: str, data: Path, out: Path, processes: int, rank: int, itera
 
 def run_rival(name: str, python: Path, split: Path, out: Path, rank: int, threads: int) -> dict[str, Any] | None:
     """Run a rival in its own process and environment; None if it fails."""
-    result = out / f"{name}.npz"
+    result = out / f"{name.replace(', ', '-')}.npz"
     command = [python, HERE / "rivals_run.py", name, split, result, str(rank), str(threads)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
@@ -122,11 +134,11 @@ def show(table: dict[str, dict[str, Any]], target: float | None) -> None:
     print(f"target: RMSE {target:.4f}, SMURFF's end" if target else "no target: SMURFF did not run")
     columns = ("rmse", "seconds", "seconds_to_target", "tau", "predictive_sd", "log_predictive_density")
     columns += ("sd_ratio_to_gibbs", "sd_correlation_with_gibbs")
-    print(f"{'':18}" + "".join(f"{name.replace('seconds_to_', 's to ')[:13]:>15}" for name in columns) + "  coverage")
+    print(f"{'':38}" + "".join(f"{name.replace('seconds_to_', 's to ')[:13]:>15}" for name in columns) + "  coverage")
     for label, line in table.items():
         cells = "".join(f"{'-' if line.get(name) is None else format(line[name], '.4f'):>15}" for name in columns)
         inside = " ".join(f"{share:.3f}" for share in line.get("coverage", {}).values())
-        print(f"{label:18}{cells}  {inside}")
+        print(f"{label:38}{cells}  {inside}")
 
 
 def draw(curves: dict[str, list], target: float | None, path: Path) -> None:
@@ -140,7 +152,7 @@ def draw(curves: dict[str, list], target: float | None, path: Path) -> None:
     for label, curve in curves.items():
         if len(curve):
             seconds, rmse = np.array(curve).T
-            ours = label in OURS
+            ours = label in ALL_OURS
             axes.plot(seconds, rmse, "-" if ours else "--", lw=1.8 if ours else 1.2, label=label)
     if target:
         axes.axhline(target, color="0.6", lw=0.8)
@@ -164,19 +176,23 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--iterations", default="700sweeps")
-    parser.add_argument("--only", default=",".join((*OURS, *RIVALS)).replace(", ", " / "), help="labels, by commas")
+    parser.add_argument("--only", help="labels, by commas, with ' / ' for a comma of their own")
     parser.add_argument("--gibbs", type=int, default=0, metavar="SWEEPS", help="also run exact Gibbs so long")
     arguments = parser.parse_args()
-    wanted = [label.replace(" / ", ", ") for label in arguments.only.split(",")]
     arguments.out.mkdir(parents=True, exist_ok=True)
+    with open_ratings(arguments.data) as opened:
+        featured = bool(opened.features)
+    ours = (*OURS, *(OURS_WITH_FEATURES if featured else ()))
+    rivals = (*RIVALS, *(RIVALS_WITH_FEATURES if featured else ()))
+    wanted = [label.replace(" / ", ", ") for label in arguments.only.split(",")] if arguments.only else [*ours, *rivals]
     ratings = export(arguments.data, arguments.out / "split.npz")
     found: dict[str, dict[str, Any] | None] = {}
-    for label in (label for label in OURS if label in wanted):
+    for label in (label for label in ours if label in wanted):
         length = LENGTHS.get(label, arguments.iterations)
         found[label] = run_ours(label, arguments.data, arguments.out, arguments.processes, arguments.rank, length)
-    if set(wanted) & set(RIVALS):
+    if set(wanted) & set(rivals):
         python = environment(arguments.environment or arguments.out / "environment")
-        for name in (name for name in RIVALS if name in wanted):
+        for name in (name for name in rivals if name in wanted):
             found[name] = run_rival(
                 name, python, arguments.out / "split.npz", arguments.out, arguments.rank, arguments.processes
             )

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 BURN_IN, DRAWS = 20, 80
+SIDES = ("rows", "cols")
 
 
 def load(path):
@@ -22,13 +23,25 @@ def load(path):
         return tuple(int(n) for n in arrays["shape"]), float(arrays["mean"]), *parts
 
 
-def smurff(shape, mean, train, test, rank, threads):
-    """SMURFF's BPMF with its adaptive noise, the better of its noise models here; on centred ratings."""
+def load_features(path):
+    """Features of both sides, (n, F) sparse."""
+    with np.load(path) as arrays:
+        return [
+            sparse.csr_matrix(
+                tuple(arrays[f"{side}_features_{name}"] for name in ("values", "indices", "indptr")),
+                shape=arrays[f"{side}_features_shape"],
+            )
+            for side in SIDES
+        ]
+
+
+def smurff(shape, mean, train, test, rank, threads, features=()):
+    """SMURFF's BPMF, with features Macau, and its adaptive noise, the better of its noise models; centred ratings."""
     import smurff as package
 
     matrices = [sparse.coo_matrix((v.astype(float) - mean, (r, c)), shape=shape).tocsc() for r, c, v in (train, test)]
     session = package.TrainSession(
-        priors=["normal", "normal"],
+        priors=["macau", "macau"] if features else ["normal", "normal"],
         num_latent=rank,
         num_threads=threads,
         burnin=BURN_IN,
@@ -37,6 +50,8 @@ def smurff(shape, mean, train, test, rank, threads):
         verbose=0,
     )
     session.addTrainAndTest(*matrices, package.AdaptiveNoise(1.0, 10.0))
+    for mode, side in enumerate(features):
+        session.addSideInfo(mode, side.tocsr().astype(float), package.SampledNoise(1.0), direct=True)
     curve = []
     begin = perf_counter()
     session.init()
@@ -73,6 +88,45 @@ def myfm(shape, mean, train, test, rank, threads):
     return {"curve": curve, "mean": total / DRAWS, "tau": np.nan}
 
 
+def myfm_blocks(shape, mean, train, test, rank, threads, features, implicit):
+    """MyFM with features of both sides, and with `implicit` what each user and item has ratings with; one core."""
+    from myfm import MyFMGibbsRegressor, RelationBlock
+
+    rated = sparse.csr_matrix((np.ones(len(train[0])), (train[0], train[1])), shape=shape)
+    sides = []
+    for own, side in zip((rated, rated.T.tocsr()), features, strict=True):
+        share = sparse.diags(1 / np.sqrt(np.maximum(own.getnnz(axis=1), 1))) @ own
+        sides.append([sparse.identity(own.shape[0]), side, *([share] if implicit else [])])
+    blocks = [sparse.hstack(parts).tocsr() for parts in sides]
+
+    def encode(r, c, _):
+        nothing = sparse.csr_matrix((len(r), 0))
+        return nothing, [RelationBlock(index.tolist(), block) for index, block in zip((r, c), blocks, strict=True)]
+
+    inputs, targets = encode(*test), test[2]
+    curve, total, begin = [], np.zeros(len(targets)), perf_counter()
+
+    def watch(step, fm, hyper, history):
+        if step >= BURN_IN:
+            total[:] += fm.predict_score(*inputs)
+            curve.append((perf_counter() - begin, np.sqrt(np.mean((total / (step - BURN_IN + 1) - targets) ** 2))))
+        return False, None
+
+    model = MyFMGibbsRegressor(rank=rank, random_seed=1)
+    groups = [part.shape[1] for parts in sides for part in parts]
+    x, relations = encode(*train)
+    model.fit(
+        x,
+        train[2],
+        relations,
+        n_iter=BURN_IN + DRAWS,
+        n_kept_samples=1,
+        group_shapes=groups,
+        callback=watch,
+    )
+    return {"curve": curve, "mean": total / DRAWS, "tau": np.nan}
+
+
 def libmf(shape, mean, train, test, rank, threads):
     """LIBMF, a point estimate by SGD; one run for every length, the best of them counts."""
     from libmf.mf import MF
@@ -95,4 +149,12 @@ def libmf(shape, mean, train, test, rank, threads):
 
 if __name__ == "__main__":
     name, split, result, rank, threads = sys.argv[1:]
-    np.savez(result, **{"smurff": smurff, "myfm": myfm, "libmf": libmf}[name](*load(split), int(rank), int(threads)))
+    run = {
+        "smurff": smurff,
+        "myfm": myfm,
+        "libmf": libmf,
+        "smurff, features": lambda *given: smurff(*given, load_features(split)),
+        "myfm, features": lambda *given: myfm_blocks(*given, load_features(split), implicit=False),
+        "myfm, features, implicit": lambda *given: myfm_blocks(*given, load_features(split), implicit=True),
+    }[name]
+    np.savez(result, **run(*load(split), int(rank), int(threads)))
