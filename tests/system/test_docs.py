@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from mpi4py import MPI
@@ -23,12 +24,12 @@ from dsgmcmc.data.ingest.prepare import prepare_ratings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-#: Of the experiments of papers, the forms that take seconds.
+#: Of the experiments of papers, those with a form that takes seconds, and whether they are given digits.
 QUICK = {
-    script
+    found
     for page in DOCS.glob("papers/*.md")
-    for script in re.findall(
-        r"^    python (tests/benchmarks/\w+\.py) --quick", page.read_text(encoding="utf-8"), re.MULTILINE
+    for found in re.findall(
+        r"^ *python (tests/benchmarks/\w+\.py)( mnist\.npz)? --quick", page.read_text(encoding="utf-8"), re.MULTILINE
     )
 }
 EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "predictions.md", "serving.md", "tutorial.md"]
@@ -67,10 +68,20 @@ def test_examples_run(name, tmp_path):
     run(sys.executable, "-W", "error", script).expect(0)
 
 
-@pytest.mark.parametrize("script", sorted(QUICK))
-def test_experiments_of_papers_run(script):
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory) -> Path:
+    """Images of ten kinds in the shape of MNIST's: 12,000, each a pattern of its kind and noise."""
+    rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("digits") / "mnist.npz"
+    labels = rng.integers(0, 10, 12_000)
+    images = rng.integers(0, 120, (10, 784))[labels] + rng.integers(0, 120, (12_000, 784))
+    np.savez(path, images=images.astype(np.uint8), labels=labels)
+    return path
+
+
+@pytest.mark.parametrize(("script", "given"), sorted(QUICK))
+def test_experiments_of_papers_run(script, given, digits):
     """In their quick form, as the page has it: the figures can be made again."""
-    assert "|" in run(sys.executable, DOCS.parent / script, "--quick").expect(0).out
+    assert "|" in run(sys.executable, DOCS.parent / script, *([digits] if given else []), "--quick").expect(0).out
 
 
 def test_the_python_of_the_readme_runs(tmp_path):
