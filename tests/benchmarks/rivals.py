@@ -4,10 +4,10 @@
 
 Rivals are installed from PyPI into OUT/environment at the first call: SMURFF (Gibbs, threads), myFM (Gibbs, one core)
 and LIBMF (a point estimate, several lengths). Of a file with features there are models with these, and with implicit
-features, too, and SMURFF's Macau and myFM with both beside them. Ours run under mpirun. Everything runs alone, one after
-another, on the same number of cores; seconds are those of sampling, all inclusive, without loading and start-up, for all
-alike. With --gibbs also a long run of Gibbs sampling, whose predictive standard deviations the others' are compared
-with. Writes rivals.json and rivals.png and prints a table. Not part of the tests.
+features, too, and SMURFF's Macau and myFM with both beside them. Ours run under mpirun. Everything runs alone, one
+after another, on the same number of cores; seconds are those of sampling, all inclusive, without loading and start-up,
+for all alike. With --gibbs also a long run of Gibbs sampling, whose predictive standard deviations the others' are
+compared with. Writes rivals.json and rivals.png and prints a table. Not part of the tests.
 """
 
 from __future__ import annotations
