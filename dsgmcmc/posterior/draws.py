@@ -121,6 +121,8 @@ class Draw:
         Between levels, where ratings are of levels.
     own_thresholds : (users, R - 1) float32 or None
         Those of every user, where they have their own.
+    gap_precision : (R - 2,) float64 or None
+        Of the logarithms of their gaps about those of `thresholds`.
     scale_precision : dict of kind to float
         Of log `noise_scale`, where ratings are of levels and users or items use them differently.
     time_variance : float
@@ -141,6 +143,7 @@ class Draw:
     thresholds: Float64 | None = None
     time_variance: float = 0.0
     own_thresholds: Float32 | None = None
+    gap_precision: Float64 | None = None
 
     @cached_property
     def inverse_scale(self) -> dict[str, Float32]:

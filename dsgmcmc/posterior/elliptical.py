@@ -4,7 +4,10 @@ The density is N(theta; m, P^-1) prod_r p(x_r | eta_r), eta = Phi theta + b, of 
 and curvature there make N(mode, A^-1), A = P + Phi^T diag(- d^2 log p / d eta^2) Phi. With theta = mode + L^-T u, A =
 L L^T, what is left of the density is w(u) N(u; 0, I), and an elliptical slice leaves that as it is [Murray 2010, figure
 2; Nishihara 2014, section 3]: no step, no tuning, nothing rejected. Where w is flat, that is where the law is all but
-normal, every slice is a new draw.
+normal, every slice is a new draw. `SLICES` of them are made from a draw of the normal law.
+
+Where rows of levels have scales of their own, or thresholds, with log s ~ N(0, 1 / lambda) and log gaps d ~ N(0, 1 /
+lambda_r) off those of all, these are moved by slices, too, in turns with theta. They mix more slowly: `TURNS` of both.
 
 [Murray 2010] I. Murray, R. P. Adams, D. J. C. MacKay: Elliptical slice sampling, AISTATS.
 [Nishihara 2014] R. Nishihara, I. Murray, R. P. Adams: Parallel MCMC with generalized elliptical slice sampling, JMLR
@@ -14,21 +17,123 @@ normal, every slice is a new draw.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import cos, log, pi, sin
+from functools import partial
+from math import cos, exp, log, pi, sin
 from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.types import Float64
+from dsgmcmc.targets.factorisation.likelihoods import Law
+from dsgmcmc.targets.factorisation.likelihoods.gaps import cuts_of
+from dsgmcmc.types import Array, Float64
 
 #: Log density of every rating, (n,), given their predictors (n,).
 LogDensity = Callable[[Float64], Float64]
+
+SLICES, TURNS = 10, 30
 
 NEWTON = 50
 """Steps to the mode at most; some five are usual."""
 
 STEP = 1e-3
 """Of the finite differences, of which the normal law is made: draws are right whatever they are."""
+
+
+class Row(NamedTuple):
+    """A row and its ratings x: what multiplies it in their predictors, what else these have, and its prior.
+
+    Where it has a scale s, the precision of the prior is s times `precision`, and s is Gamma(nu / 2, nu / 2).
+    """
+
+    features: Float64
+    offset: Float64
+    x: Float64
+    centre: Float64
+    precision: Float64
+    nu: float | None
+
+    def draw_scale(self, theta: Float64, rng: np.random.Generator) -> float:
+        """Draw s given theta."""
+        if self.nu is None:
+            return 1.0
+        u = theta - self.centre
+        return float(rng.gamma((self.nu + len(u)) / 2) / ((self.nu + float(u @ self.precision @ u)) / 2))
+
+
+class Spread(NamedTuple):
+    """Prior sds of what a row of levels has of its own: of its log scale, (1,) or (0,), and log gaps, (R - 2,) or (0,).
+
+    Both are off those of all, and in units of these in what follows: N(0, I).
+    """
+
+    scale: Float64
+    gaps: Float64
+
+    @classmethod
+    def of(cls, scale_precision: float | None, gap_precision: Float64 | None) -> Spread:
+        """From the precisions, where rows have such."""
+        scale = np.zeros(0) if scale_precision is None else np.array([scale_precision**-0.5])
+        return cls(scale, np.zeros(0) if gap_precision is None else gap_precision**-0.5)
+
+    def at(self, z: Float64, thresholds: Array | None) -> tuple[float, Array | None]:
+        """Scale and thresholds at z, given the thresholds of all."""
+        n = len(self.scale)
+        scale = exp(float(self.scale[0] * z[0])) if n else 1.0
+        if not len(self.gaps):
+            return scale, thresholds
+        assert thresholds is not None
+        return scale, cuts_of(thresholds, self.gaps * z[n:])
+
+
+def draw_row(
+    law: type[Law], row: Row, others: Float64, thresholds: Array | None, spread: Spread, rng: np.random.Generator
+) -> tuple[Float64, float, Array | None]:
+    """Draw a row given its ratings.
+
+    Parameters
+    ----------
+    law : type of Law
+        One whose rows have no normal law.
+    row : Row
+    others : (n,) float64
+        Scales of what its ratings are of; 1 where these have none.
+    thresholds : (R - 1,) or (n, R - 1) float, or None
+        Between levels: those of all, or of every rating.
+    spread : Spread
+    rng : Generator
+
+    Returns
+    -------
+    theta : (D,) float64
+    scale : float
+    thresholds : array or None
+        Those of the row, where it has its own.
+    """
+
+    def log_density(eta: Float64, z: Float64) -> Float64:
+        scale, cuts = spread.at(z, thresholds)
+        return law.log_likelihood_of_predictors(row.x, eta, scale * others, cuts)
+
+    def of_theta(u: Float64) -> float:
+        theta = about.at(u)
+        from_centre = theta - row.centre
+        prior = s * float(from_centre @ row.precision @ from_centre)
+        return float(log_density(row.features @ theta + row.offset, z).sum()) + (float(u @ u) - prior) / 2
+
+    def of_own(z: Float64) -> float:
+        return float(log_density(eta, z).sum())
+
+    z, s = np.zeros(len(spread.scale) + len(spread.gaps)), 1.0
+    about = laplace(row.features, row.offset, partial(log_density, z=z), row.centre, row.precision)
+    u = rng.standard_normal(len(row.centre))
+    for _ in range(TURNS if len(z) else SLICES):
+        u = slice_on_ellipse(u, of_theta, rng)
+        theta = about.at(u)
+        s = row.draw_scale(theta, rng)
+        if len(z):
+            eta = row.features @ theta + row.offset
+            z = slice_on_ellipse(z, of_own, rng)
+    return theta, *spread.at(z, thresholds)
 
 
 def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64], float], rng: np.random.Generator) -> Float64:

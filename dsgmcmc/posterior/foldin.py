@@ -19,16 +19,11 @@ m)^T Lambda (theta - m): so the prior of a new row, too, is a Student's t.
 Where the model has levels of time, nobody knows which of the new ratings were given together: their effects are taken
 to be independent, as more noise, 1 / (tau g') + sum_l 1 / lambda_l in the place of 1 / (tau g').
 
-Ratings of levels and counts give a row no normal law. Then it is drawn: one row at each saved draw, by `GIBBS`
-elliptical slices from a draw of the normal law of the mode (`dsgmcmc.posterior.elliptical`), in turns with s above and,
-where users or items use the levels differently, with the log scale of the row, whose prior is N(0, 1 / lambda): these
-mix more slowly, and take `SCALED` turns.
+Ratings of levels and counts give a row no normal law. Then it is drawn, one row at each saved draw
+(`dsgmcmc.posterior.elliptical`), with its scale and its thresholds, where rows have such.
 """
 
 from __future__ import annotations
-
-from math import exp
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +31,7 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.described import Shifts
 from dsgmcmc.posterior.draws import Draw
-from dsgmcmc.posterior.elliptical import laplace, slice_on_ellipse
+from dsgmcmc.posterior.elliptical import Row, Spread, draw_row
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.predict import Rows
 from dsgmcmc.posterior.run import Run
@@ -45,7 +40,6 @@ from dsgmcmc.targets.factorisation.likelihoods.levels import nearest_level
 from dsgmcmc.types import Array, Float64, Int32
 
 GIBBS = 10
-SCALED = 30
 _OTHER = {"user": "item", "item": "user"}
 
 
@@ -90,13 +84,9 @@ class FoldIn:
         shifts: Shifts | None = None,
     ) -> None:
         run.source("draws")
-        if kind == "user" and run.config.thresholds != "shared":
-            raise InputError(
-                "every user of this run has thresholds of their own, and a fold-in does not draw those of new ratings: "
-                "sample again with these, by sample --from"
-            )
         self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
         self._shifts = shifts
+        self._own_cuts = kind == "user" and run.config.thresholds != "shared"
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
         self._values = _as_ratings(run, values[order].astype(np.float64))
@@ -126,7 +116,8 @@ class FoldIn:
         if number not in self._rows:
             self._rows[number] = self._solve(number)
         rows = self._rows[number]
-        return Rows(rows.mean[which], rows.covariance[which], rows.noise[which])
+        cuts = None if rows.cuts is None else rows.cuts[which]
+        return Rows(rows.mean[which], rows.covariance[which], rows.noise[which], cuts)
 
     def _solve(self, number: int) -> Rows:
         draw, n = self.run.draw(number), len(self.vocabulary)
@@ -137,14 +128,17 @@ class FoldIn:
         shifts = np.zeros((n, d)) if self._shifts is None else self._shifts.at(draw.features[self.kind].effects)
         precision = np.linalg.inv(draw.prior[self.kind].covariance).astype(np.float64)
         rng = np.random.default_rng([self.seed, number])
-        result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n))
+        cuts = np.tile(draw.thresholds, (n, 1)) if self._own_cuts and draw.thresholds is not None else None
+        result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n), cuts)
         for row in range(n):
             part = slice(self._ends[row], self._ends[row + 1])
             if part.start == part.stop:
                 result.mean[row], result.covariance[row] = unseen.mean + shifts[row], unseen.covariance
                 continue
             found = self._law(draw, part, shifts[row], precision, background, rng)
-            result.mean[row], result.covariance[row], result.noise[row] = found
+            result.mean[row], result.covariance[row], result.noise[row] = found[:3]
+            if cuts is not None:
+                cuts[row] = found[3]
         return result
 
     def _law(
@@ -155,8 +149,8 @@ class FoldIn:
         precision: Float64,
         background: Float64,
         rng: np.random.Generator,
-    ) -> tuple[Float64, Float64, float]:
-        """Mean, covariance and 1 / g of a row with these ratings at a draw; of levels, its scale and not 1 / g."""
+    ) -> tuple[Float64, Float64, float, Array | None]:
+        """Mean, covariance and 1 / g of a row with these ratings at a draw; of levels its scale, and its thresholds."""
         other, config = _OTHER[self.kind], self.run.config
         prior = draw.prior[self.kind]
         theta = draw.theta[other][self._others[part]].astype(np.float64)
@@ -168,40 +162,23 @@ class FoldIn:
             offset = offset + theta[:, config.rank]
             theta[:, config.rank] = 1.0
         x, own = self._values[part], draw.noise_scale[other][self._others[part]].astype(np.float64)
-        row = _Row(theta, offset, x, centre, precision, prior.nu)
+        row = Row(theta, offset, x, centre, precision, prior.nu)
         if config.law.is_conditionally_gaussian():
             noise_precision = draw.tau * own
             if draw.time_variance:
                 noise_precision = 1 / (1 / noise_precision + draw.time_variance)
-            return _normal(config.law, row, noise_precision, background, draw.nu.get(self.kind), rng)
-        cuts = draw.thresholds if draw.own_thresholds is None else draw.own_thresholds[self._others[part]]
-        return _drawn(config.law, row, own, cuts, draw.scale_precision.get(self.kind), rng)
-
-
-class _Row(NamedTuple):
-    """A row and its ratings x: what multiplies it in their predictors, what else these have, and its prior.
-
-    Where it has a scale s, the precision of the prior is s times `precision`, and s is Gamma(nu / 2, nu / 2).
-    """
-
-    features: Float64
-    offset: Float64
-    x: Float64
-    centre: Float64
-    precision: Float64
-    nu: float | None
-
-    def draw_scale(self, theta: Float64, rng: np.random.Generator) -> float:
-        """Draw s given theta."""
-        if self.nu is None:
-            return 1.0
-        u = theta - self.centre
-        return float(rng.gamma((self.nu + len(u)) / 2) / ((self.nu + float(u @ self.precision @ u)) / 2))
+            return *_normal(config.law, row, noise_precision, background, draw.nu.get(self.kind), rng), None
+        cuts: Array | None = draw.thresholds
+        if draw.own_thresholds is not None and not self._own_cuts:
+            cuts = draw.own_thresholds[self._others[part]]
+        sd = Spread.of(draw.scale_precision.get(self.kind), draw.gap_precision if self._own_cuts else None)
+        theta, scale, cuts = draw_row(config.law, row, own, cuts, sd, rng)
+        return theta, np.zeros((len(theta), len(theta))), scale, cuts
 
 
 def _normal(
     law: type[Law],
-    row: _Row,
+    row: Row,
     noise_precision: Float64,
     background: Float64,
     nu: float | None,
@@ -227,46 +204,6 @@ def _normal(
             g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
         s = row.draw_scale(drawn, rng)
     return mean, inverse.T @ inverse, 1 / g
-
-
-def _drawn(
-    law: type[Law],
-    row: _Row,
-    others: Float64,
-    thresholds: Array | None,
-    scale_precision: float | None,
-    rng: np.random.Generator,
-) -> tuple[Float64, Float64, float]:
-    """Draw a row, known without any covariance, and its scale."""
-
-    def log_density(theta: Float64, log_scale: float) -> Float64:
-        eta = row.features @ theta + row.offset
-        return law.log_likelihood_of_predictors(row.x, eta, exp(log_scale) * others, thresholds)
-
-    def of_predictors(eta: Float64) -> Float64:
-        return law.log_likelihood_of_predictors(row.x, eta, others, thresholds)
-
-    about = laplace(row.features, row.offset, of_predictors, row.centre, row.precision)
-    u, log_scale, s = rng.standard_normal(len(row.centre)), 0.0, 1.0
-    for _ in range(GIBBS if scale_precision is None else SCALED):
-
-        def weight(u: Float64, log_scale: float = log_scale, s: float = s) -> float:
-            theta = about.at(u)
-            from_centre = theta - row.centre
-            prior = s * float(from_centre @ row.precision @ from_centre)
-            return float(log_density(theta, log_scale).sum()) + (float(u @ u) - prior) / 2
-
-        u = slice_on_ellipse(u, weight, rng)
-        theta = about.at(u)
-        s = row.draw_scale(theta, rng)
-        if scale_precision is not None:
-            sd = scale_precision**-0.5
-
-            def of_scale(z: Float64, theta: Float64 = theta, sd: float = sd) -> float:
-                return float(log_density(theta, sd * float(z[0])).sum())
-
-            log_scale = sd * float(slice_on_ellipse(np.array([log_scale / sd]), of_scale, rng)[0])
-    return theta, np.zeros((len(theta), len(theta))), exp(log_scale)
 
 
 def _as_ratings(run: Run, values: Float64) -> Float64:

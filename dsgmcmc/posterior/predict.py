@@ -52,12 +52,15 @@ class Rows:
     mean : (q, D) float64
     covariance : (q, D, D) float64
     noise : (q,) float64
-        1 / g of each.
+        1 / g of each; where ratings are of levels, its scale.
+    cuts : (q, R - 1) float64 or None
+        Thresholds of each, where users have their own.
     """
 
     mean: Float64
     covariance: Float64
     noise: Float64
+    cuts: Float64 | None = None
 
 
 class Newcomers(Protocol):
@@ -237,7 +240,7 @@ class Predictor:
                 spread[some, number] = own
                 variance[some, number] = scale * rows[0].noise * rows[1].noise + (0.0 if self._of_levels else own)
             variance[:, number] += np.float32(draw.time_variance if self._has_noise else 0.0)
-            thresholds.append(of_owners(draw, whose))
+            thresholds.append(of_owners(draw, whose, self.newcomers, number))
         cuts = (np.array(thresholds), owner) if self._of_levels else (None, None)
         return Mixture(centre, variance, spread, run.draw_weights, *cuts)
 

@@ -131,7 +131,7 @@ class _Scores:
         """
         run, draw, shape = self.run, self.run.draw(number), predictors.shape
         whose, owner = owners(run.config, users)
-        thresholds = of_owners(draw, whose)
+        thresholds = of_owners(draw, whose, self.newcomers, number)
         scale = np.outer(noise, _noise_of(run, draw, "item"))
         if not run.config.law.has_levels:
             scale = scale / np.float32(draw.tau) + np.float32(draw.time_variance) + spread

@@ -278,6 +278,7 @@ class Run:
             scale_precision={kind: state[f"{kind}.scales"].item() for kind in KINDS if f"{kind}.scales" in state},
             thresholds=state.get("thresholds"),
             own_thresholds=self._own_thresholds(snapshot, "draw", "cuts"),
+            gap_precision=state.get("thresholds.precision"),
             time_variance=float(time_variance(state)),
         )
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.posterior.draws import Draw, Moments
 from dsgmcmc.types import Float64, Int32
+
+if TYPE_CHECKING:
+    from dsgmcmc.posterior.predict import Newcomers
 
 
 def owners(config: ResolvedConfig, users: Int32) -> tuple[Int32, Int32]:
@@ -17,10 +22,13 @@ def owners(config: ResolvedConfig, users: Int32) -> tuple[Int32, Int32]:
     return whose, owner.astype(np.int32)
 
 
-def of_owners(drawn: Draw | Moments, whose: Int32) -> Float64 | None:
+def of_owners(
+    drawn: Draw | Moments, whose: Int32, newcomers: Newcomers | None = None, number: int = 0
+) -> Float64 | None:
     """Thresholds of users by their index, (m, R - 1); None without levels.
 
-    Of one that is not known, and where all have the same, they are those of all.
+    Of one that is not known, and where all have the same, they are those of all. Indices after those of all that are
+    known are of `newcomers`, at the draw of that number.
     """
     if drawn.thresholds is None:
         return None
@@ -28,4 +36,7 @@ def of_owners(drawn: Draw | Moments, whose: Int32) -> Float64 | None:
     if drawn.own_thresholds is not None:
         known = (whose >= 0) & (whose < len(drawn.own_thresholds))
         found[known] = drawn.own_thresholds[whose[known]]
+        new = whose >= len(drawn.own_thresholds)
+        if newcomers is not None and new.any():
+            found[new] = newcomers.rows(number, whose[new].astype(np.intp) - len(drawn.own_thresholds)).cuts
     return found

@@ -41,14 +41,16 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows (n, D) of the prior, their scales s and their weights, which sum to 1."""
+    """Rows (n, D) of the prior, their log scales and log gaps (n, m), and their weights, which sum to 1."""
     rng, draw, law = np.random.default_rng(0), run.draw(number), run.config.law
     prior, other = draw.prior[kind], {"user": "item", "item": "user"}[kind]
     theta = rng.multivariate_normal(np.zeros(len(prior.mean)), prior.covariance, REFERENCE)
     if prior.nu is not None:
         theta /= np.sqrt(rng.gamma(prior.nu / 2, 2 / prior.nu, REFERENCE))[:, None]
     theta += prior.mean
-    s = np.ones(REFERENCE)
+    s, d = np.ones(REFERENCE), np.zeros((REFERENCE, 0))
+    if kind == "user" and run.config.thresholds == "user":
+        d = rng.normal(0, draw.gap_precision**-0.5, (REFERENCE, len(draw.gap_precision)))
     if run.config.noise == "both":
         s = np.exp(rng.normal(0, draw.scale_precision[kind] ** -0.5, REFERENCE))
     k, log_weight = run.config.rank, np.zeros(REFERENCE)
@@ -59,29 +61,39 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
             log_weight += stats.poisson.logpmf(x, np.exp(eta))
             continue
         cdf = expit if "logit" in run.config.likelihood else stats.norm.cdf
-        inner = draw.thresholds if draw.own_thresholds is None else draw.own_thresholds[j]
+        inner = draw.thresholds if draw.own_thresholds is None or kind == "user" else draw.own_thresholds[j]
         cuts, scale = np.array([-np.inf, *inner, np.inf]), s * draw.noise_scale[other][j]
-        p = cdf(scale * (cuts[int(x)] - eta)) - cdf(scale * (cuts[int(x) - 1] - eta))
+        above, below = cuts[int(x)], cuts[int(x) - 1]
+        if d.shape[1]:
+            above, below = of_gaps(inner, d, int(x)), of_gaps(inner, d, int(x) - 1)
+        p = cdf(scale * (above - eta)) - cdf(scale * (below - eta))
         log_weight += np.log(np.maximum(p, 1e-300))
     weight = np.exp(log_weight - log_weight.max())
-    return theta, s, weight / weight.sum()
+    return theta, np.column_stack([np.log(s), d]), weight / weight.sum()
+
+
+def of_gaps(thresholds: np.ndarray, d: np.ndarray, r: int) -> np.ndarray | float:
+    """Threshold r = 1 .. 4, of which the third stays; 0 and 5 are the ends."""
+    if r in (0, 5):
+        return -np.inf if r == 0 else np.inf
+    gaps = np.diff(thresholds) * np.exp(d)
+    place = r - 1  # among the four
+    down, up = gaps[:, place:2].sum(axis=1), gaps[:, 2:place].sum(axis=1)
+    return thresholds[2] - down + up
 
 
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
-    """Means and sds of every column, and of the log scale, over independent draws: four standard errors of both."""
+    """Means and sds of columns, log scale and log gaps, over independent draws: four standard errors of both."""
     number = len(run.draws) - 1
-    if kind == "user" and run.config.thresholds == "user":
-        with pytest.raises(InputError, match="thresholds of their own"):
-            fold_in(run, kind, np.array([-5]), run.items.ids[:1], VALUES[:1])
-        return
-    rows, scales, weight = reference(run, number, kind)
-    expected = np.column_stack([rows, np.log(scales)])
+    rows, own, weight = reference(run, number, kind)
+    expected = np.column_stack([rows, own])
     vocabulary, drawn = Vocabulary(kind, np.array([-5], np.int64)), []
     for seed in range(SEEDS):
         law = FoldIn(run, kind, vocabulary, np.zeros(6, int), OTHERS, VALUES, seed).rows(number, np.array([0]))
         assert not law.covariance.any()
-        drawn.append(np.append(law.mean[0], np.log(law.noise[0])))
+        gaps = np.zeros(0) if law.cuts is None else np.log(np.diff(law.cuts[0]) / np.diff(run.draw(number).thresholds))
+        drawn.append(np.concatenate([law.mean[0], np.log(law.noise[:1]), gaps]))
     error = np.sqrt(1 / SEEDS + (weight**2).sum())
     mean = weight @ expected
     sd = np.sqrt(weight @ (expected - mean) ** 2)
@@ -91,8 +103,6 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
 
 def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     """Whoever gave four things 5 is expected to give these more than one who gave them 1; things are recommended."""
-    if run.config.thresholds == "user":
-        pytest.skip("new ratings of users are refused")
     names, items = np.repeat([-1, -2], 4), np.tile(run.items.ids[[0, 2, 3, 5]], 2)
     folded, notes = fold_in(run, "user", names, items, np.repeat([1.0, 5.0], 4))
     assert not notes
@@ -103,6 +113,11 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     assert (high > low + 0.5)[[0, 2, 3, 5]].all()
     ((_, items, _),) = recommend(run, np.int32([n]), Ranking(top=3), newcomers=folded)
     assert len(items) == 3
+    if run.config.thresholds == "user":
+        cuts = folded.rows(0, np.array([0, 1])).cuts
+        mixture = Predictor(run, Options(), folded).mixture(np.int32([n + 1, 3, -1]), np.int32([4, 4, 4]))
+        draw, used = run.draw(0), mixture.thresholds[0][mixture.owner]
+        np.testing.assert_allclose(used, [cuts[1], draw.own_thresholds[3], draw.thresholds])
 
 
 def test_what_is_no_count_is_refused(run: Run) -> None:
