@@ -39,8 +39,13 @@ def _keep_newest(parent: Path) -> None:
         remove(parent / step_name(number))
 
 
-def _do(several: list[Callable[[], None]], then: list[Callable[[], None]]) -> None:
-    """Do several tasks side by side, each of which waits for the disk most of its time, then others in their order."""
+Tasks = list[Callable[[], None]]
+
+
+def _do(first: Tasks, several: Tasks, then: Tasks) -> None:
+    """Do tasks in their order, then several side by side, each of which waits for the disk, then others in order."""
+    for task in first:
+        task()
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="writer") as pool:
         started = [pool.submit(task) for task in several]
     for task in (*(task.result for task in started), *then):
@@ -167,7 +172,7 @@ class Checkpoints:
         except WriteError as error:
             self._failed(error, iteration, [], pending, last)
             return
-        task = self._writer.submit(_do, [draft.shard for draft in drafts], [])
+        task = self._writer.submit(_do, [draft.shard for draft in drafts], [draft.secure for draft in drafts], [])
         prune = partial(self._prune, set(self._draws.numbers.kept))
         self._write = _Write(iteration, begin, drafts, pending, task, prune, last)
         log.debug("chain %d: writing the checkpoint of iteration %d", self._chain, iteration)
@@ -217,12 +222,12 @@ class Checkpoints:
                 return
             for draft in write.drafts:
                 draft.gather()
-            draws: list[Callable[[], None]] = []
-            then: list[Callable[[], None]] = []
+            draws: Tasks = []
+            then: Tasks = []
             if self._at_root:
                 *draws, checkpoint = (draft.commit for draft in write.drafts)
                 then = [checkpoint, write.prune]
-            write.task, write.committing = self._writer.submit(_do, draws, then), True
+            write.task, write.committing = self._writer.submit(_do, [], draws, then), True
 
     def settle(self) -> None:
         """Wait until nothing is being written. Collective; raises as `save`."""
@@ -272,7 +277,7 @@ class Checkpoints:
             return
         header = partial(self._header, "posterior", iteration, seconds, {})
         draft = SnapshotWriter(parent, step_name(iteration), dict(self._state.posterior()), header, self._ring.comm)
-        task = self._writer.submit(draft.shard)
+        task = self._writer.submit(_do, [draft.shard, draft.secure], [], [])
         self._write = _Write(iteration, begin, [draft], {}, task, partial(_keep_newest, parent), True)
         self.settle()
 

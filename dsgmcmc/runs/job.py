@@ -165,8 +165,6 @@ class Job:
         if taken_over:
             log.warning("taking over %s: %s", run.path, taken_over)
             run.note("lock taken over", reason=taken_over)
-        if self._command:
-            run.note_job(self._command, self.comm.size)
         earlier = []
         if run.settings_file.exists():
             before = run.read_settings()[1]
@@ -213,7 +211,7 @@ class Job:
 
         with Progress(config.iterations, n_data / config.sweep_length, self.source.unit) as progress:
             end = Until(config, comm, control, progress) if config.until else Limit(config.iterations)
-            turns = Turns(open_chain, range(group, config.chains, groups), end, control, progress)
+            turns = Turns(open_chain, range(group, config.chains, groups), end, control, progress, self._note_command)
             turns.run()
             sampling = turns.seconds
         watchdog.stop()  # other chains may take their time
@@ -231,6 +229,11 @@ class Job:
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE
+
+    def _note_command(self) -> None:
+        """Keep what this job was started with, now that it samples."""
+        if self._at_root and self._command:
+            self.run_directory.note_job(self._command, self.comm.size)
 
     def _rehearse(self, config: ResolvedChain) -> None:
         """Compile, or load, what sampling needs; say so if that took long."""

@@ -31,6 +31,8 @@ class Turns:
         What these processes agree by.
     report : callable
         Shows the lines of metrics.
+    begins : callable
+        Called once before anything is sampled; not where all chains are at their end.
 
     Attributes
     ----------
@@ -51,8 +53,10 @@ class Turns:
         end: Limit,
         control: Control,
         report: Report,
+        begins: Callable[[], None],
     ) -> None:
         self._open, self._end, self._control, self._report = open_chain, end, control, report
+        self._begins: Callable[[], None] | None = begins
         self._batches = [list(numbers)] if end.together else [[number] for number in numbers]
         self._chains: list[Chain] = []
         self.request = Request.GO_ON
@@ -98,6 +102,9 @@ class Turns:
             over = self._end.over(self._chains, self.stopped)
 
     def _advance(self, chain: Chain, goal: int) -> None:
+        if self._begins:
+            self._begins()
+            self._begins = None
         if not self.iterations:  # what came before belongs to the start
             self.startup, self._begin = seconds_since_start(), perf_counter()
             chain.ring.phases.clear()

@@ -34,8 +34,9 @@ VISIBLE_SECONDS = 60.0  # a network file system may show a new directory to othe
 class SnapshotWriter:
     """A snapshot on its way to the disk: it appears at once and complete, or not at all.
 
-    The steps are those of `write_snapshot`, which makes them one after the other. `shard` and `commit` make no MPI
-    calls, so that a thread can do them while the chain goes on.
+    The steps are those of `write_snapshot`, which makes them one after the other. `shard`, `secure` and `commit` make
+    no MPI calls, so that a thread can do them while the chain goes on. `shard` is of HDF5, which two threads must not
+    call at once where a disk fails; the other two may be done for several snapshots side by side.
 
     Parameters
     ----------
@@ -65,6 +66,7 @@ class SnapshotWriter:
         self._temporary = Path(comm.bcast(str(temporary), root=0))
         agree(comm, self._make if comm.rank == 0 else lambda: None, f"making {self._temporary}", WriteError)
         self._blocks = _collect(blocks, comm)
+        self._written: list[BlockEntry] = []
         self._entries: list[tuple[ShardEntry | None, list[BlockEntry]]] = []
 
     def _make(self) -> None:
@@ -72,11 +74,19 @@ class SnapshotWriter:
         self._temporary.mkdir()
 
     def shard(self) -> None:
-        """Write, sync and hash the blocks of this process."""
+        """Write the blocks of this process."""
         if self._blocks:
             _wait_for(self._temporary)
-        self._entries = [_write_shard(self._temporary, self._comm.rank, self._blocks)]
+            self._written = _write_shard(self._shard, self._blocks)
         self._blocks = {}
+
+    @property
+    def _shard(self) -> Path:
+        return self._temporary / f"shard-{self._comm.rank:05d}.h5"
+
+    def secure(self) -> None:
+        """Sync and hash what `shard` has written."""
+        self._entries = [(_secure(self._shard) if self._written else None, self._written)]
 
     def gather(self) -> None:
         """Tell process 0 what lies where. Collective."""
@@ -113,7 +123,8 @@ def write_snapshot(
     draft = SnapshotWriter(parent, name, blocks, header, comm)
     at_root = comm.rank == 0
     try:
-        agree(comm, draft.shard, f"writing {draft.final}", WriteError)
+        for step in (draft.shard, draft.secure):
+            agree(comm, step, f"writing {draft.final}", WriteError)
         draft.gather()
         agree(comm, draft.commit if at_root else lambda: None, f"writing {draft.final}", WriteError)
     except WriteError:
@@ -151,10 +162,7 @@ def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
     return mine
 
 
-def _write_shard(directory: Path, rank: int, blocks: Mapping[Key, Lazy]) -> tuple[ShardEntry | None, list[BlockEntry]]:
-    if not blocks:
-        return None, []
-    path = directory / f"shard-{rank:05d}.h5"
+def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
     entries = []
     fault("snapshot.shard")
     with _plain_errors(path), h5py.File(path, "w", libver="v110", locking=False) as file:
@@ -173,10 +181,14 @@ def _write_shard(directory: Path, rank: int, blocks: Mapping[Key, Lazy]) -> tupl
                 )
             )
             del array, stored  # before the next one is made
+    return entries
+
+
+def _secure(path: Path) -> ShardEntry:
     fault("snapshot.shard.sync")
     sync(path)
     fault("snapshot.shard.hash")
-    return ShardEntry(file=path.name, bytes=path.stat().st_size, sha256=file_hash(path)), entries
+    return ShardEntry(file=path.name, bytes=path.stat().st_size, sha256=file_hash(path))
 
 
 @contextmanager

@@ -145,8 +145,6 @@ def foldin(
     strange = "user" if kind == "item" else "item"
     if features[strange]:
         raise InputError(f"--{strange}-features is of {strange}s, and the rows of {kind}s are worked out: see --new")
-    if ratings is None and not features[kind]:
-        raise InputError(f"give NEW_RATINGS, --{kind}-features, or both")
     if ratings is None and columns is not None:
         raise InputError("--columns names columns of NEW_RATINGS, which are not given")
     names = parse_pair_columns(pair_columns, "--pair-columns")
@@ -154,6 +152,8 @@ def foldin(
     with at_rest([ratings, *features.values()]) as pipes:
         files = {entity: path and pipes.of(path) for entity, path in features.items()}
         given = describe(files, {"user": user_id, "item": item_id}, None, separator="|").get(kind)
+        if ratings is None and given is None:
+            raise InputError(f"give NEW_RATINGS, --{kind}-features, or both")
         about = ratings and pipes.of(ratings)
         newcomers, notes = fold_in_file(opened, about, kind, columns, given=given, data=data, seed=seed or 0)
     for note in notes:
