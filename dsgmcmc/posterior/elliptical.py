@@ -25,6 +25,7 @@ import numpy as np
 
 from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.targets.factorisation.likelihoods.gaps import cuts_of
+from dsgmcmc.targets.factorisation.likelihoods.thresholds import coordinates_of
 from dsgmcmc.types import Array, Float64
 
 #: Log density of every rating, (n,), given their predictors (n,).
@@ -82,7 +83,7 @@ class Spread(NamedTuple):
         if not len(self.gaps):
             return scale, thresholds
         assert thresholds is not None
-        return scale, cuts_of(thresholds, self.gaps * z[n:])
+        return scale, cuts_of(coordinates_of(thresholds), self.gaps * z[n:])
 
 
 def draw_row(

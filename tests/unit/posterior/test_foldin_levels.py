@@ -23,6 +23,7 @@ from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.recommend import recommend
 from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 
 OTHERS, VALUES = np.int32([0, 2, 3, 5, 7, 9]), np.array([5.0, 4.0, 5.0, 1.0, 4.0, 5.0])
 SEEDS, REFERENCE = 700, 400_000
@@ -138,3 +139,13 @@ def test_a_row_without_ratings_has_its_prior(tmp_path: Path) -> None:
     vocabulary = Vocabulary("user", np.array([-1, -2], np.int64))
     law = FoldIn(made, "user", vocabulary, np.array([0]), np.int32([1]), np.array([3.0])).rows(0, np.array([1]))
     np.testing.assert_allclose(law.covariance[0], made.draw(0).unseen["user"].covariance)
+
+
+def test_a_law_that_says_nothing_of_predictors_is_refused() -> None:
+    """One of the user's own, which is not Gaussian, has no fold-in until it does: an error of one line."""
+
+    class Own(Gaussian):
+        pass
+
+    with pytest.raises(InputError, match=r"Own\.log_likelihood_of_predictors: sample again"):
+        Own.log_likelihood_of_predictors(VALUES, VALUES, np.ones(len(VALUES)), None)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.targets.factorisation.cell import RatingsCell
 from dsgmcmc.targets.factorisation.circulation import Circulation
@@ -235,7 +236,8 @@ class Law(ABC):
         thresholds : (R - 1,) or (n, R - 1) float, or None
             Between levels, of all ratings or of each.
         """
-        raise NotImplementedError
+        needed = f"{cls.__name__}.log_likelihood_of_predictors"
+        raise InputError(f"a fold-in needs {needed}: sample again with the new ratings")
 
     @classmethod
     def is_conditionally_gaussian(cls) -> bool:

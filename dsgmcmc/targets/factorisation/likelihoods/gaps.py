@@ -31,16 +31,9 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.ordinal import END
-from dsgmcmc.targets.factorisation.likelihoods.thresholds import (
-    CURVATURE,
-    EPS,
-    FRICTION,
-    ThresholdModel,
-    coordinates_of,
-    values_of,
-)
+from dsgmcmc.targets.factorisation.likelihoods.thresholds import CURVATURE, EPS, FRICTION, ThresholdModel, values_of
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
-from dsgmcmc.types import Array, Float32, Float64, Purpose
+from dsgmcmc.types import Float32, Float64, Purpose
 
 CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
 GAP_SLOPE = "gap_slope"  # while they are moved
@@ -79,19 +72,14 @@ class GapPrecision(Replicated):
     precision: Float64 | None
 
 
+def cuts_of(position: Float64, gaps: Float64) -> Float64:
+    """Thresholds (..., R - 1) of rows with these log gaps d, (..., R - 2), given the coordinates of those of all."""
+    return values_of(position + np.insert(gaps, len(position) // 2, 0.0, axis=-1))
+
+
 def set_cuts(block: ParameterBlock, position: Float64) -> None:
     """Set the thresholds of a block's rows by their gaps, given the coordinates of those of all, (R - 1,)."""
-    gaps = block[GAPS].astype(np.float64)
-    middle = len(position) // 2
-    own = np.empty((len(gaps), len(position)))
-    own[:, :middle], own[:, middle], own[:, middle + 1 :] = gaps[:, :middle], 0.0, gaps[:, middle:]
-    block[CUTS][:] = values_of(position + own)
-
-
-def cuts_of(thresholds: Array, gaps: Float64) -> Float64:
-    """Thresholds of a row, (R - 1,) float64, from those of all and its log gaps d, (R - 2,)."""
-    position = coordinates_of(np.asarray(thresholds, np.float64))
-    return values_of(position + np.insert(gaps, len(position) // 2, 0.0))
+    block[CUTS][:] = cuts_of(position, block[GAPS].astype(np.float64))
 
 
 def cut_table(block: ParameterBlock) -> Float32:
