@@ -125,8 +125,8 @@ class Sampler(ABC, Generic[C]):
         """Raise `InputError` for a combination of settings that would sample another law."""
 
     @classmethod
-    def suited(cls, config: C, n_data: int) -> C:
-        """Return the configuration with what was left open suited to the number of data."""
+    def suited(cls, config: C, n_data: int, per_number: float) -> C:
+        """Return the configuration with what was left open suited to the number of data, of all and `per_number`."""
         return config
 
     @classmethod

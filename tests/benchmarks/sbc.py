@@ -90,7 +90,7 @@ def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> np.ndarr
         path = Path(folder) / "r.h5"
         pairs = write(path, rng, truth, n)
         kind = build({"sampler": sampler}).sampler.kind
-        config = kind.suited(kind.Config(), n)
+        config = kind.suited(kind.Config(), n, n / ((ROWS + COLUMNS) * (RANK + 1)))
         if "step_size" in kind.Config.model_fields:
             config = config.model_copy(update={"step_size": config.step_size * scale})
         section = {"name": sampler} | config.model_dump()

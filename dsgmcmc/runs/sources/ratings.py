@@ -97,11 +97,12 @@ class RatingsSource:
             layers = (self._earlier.model(), *layers)
         asked = build(*layers)
         with self._ratings() as ratings:
-            automatic = automatic_rank(ratings.nnz, ratings.n_rows + ratings.n_cols)
-            config = asked.sampler.kind.suited(asked.sampler.config, ratings.nnz)
+            rows = ratings.n_rows + ratings.n_cols
+            rank = automatic_rank(ratings.nnz, rows) if asked.rank == "auto" else asked.rank
+            per_number = ratings.nnz / (rows * (rank + asked.biases))
+            config = asked.sampler.kind.suited(asked.sampler.config, ratings.nnz, per_number)
             followed = ratings.nnz_test > 0
-        suited: dict[str, Any] = {"sampler": asked.sampler.model_copy(update={"config": config})}
-        suited["rank"] = automatic if asked.rank == "auto" else asked.rank
+        suited: dict[str, Any] = {"sampler": asked.sampler.model_copy(update={"config": config}), "rank": rank}
         if asked.until is None and asked.iterations is None and not followed:
             log.info("no test ratings to follow: the run makes %s", DEFAULT_LENGTH)
             suited["iterations"] = DEFAULT_LENGTH

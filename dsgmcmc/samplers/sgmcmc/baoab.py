@@ -16,7 +16,8 @@ bias), lambda_k the prior's precision, s_i its scale. Step: with p_k = tau n_i c
     l_i = 1 + t / n_i + 2 sqrt(max(p) t / n_i),      h_i = sqrt(2 eps / l_i)
 
 l_i bounds the curvature that W and H give each other in these coordinates, so that one eps serves all data, but for
-small ones: below 20,000 ratings the default falls with the cube root of their number.
+few: below 20,000 ratings the default falls with the cube root of their number, and it is at most 0.4 times the ratings
+for each number of the factors.
 
 Target: the posterior. No minibatch noise; the configurational error of BAOAB is O(h^2), and vanishes for the mean and
 variance of a Gaussian at any c. P of a row depends on the other factor alone, so that its dependence on the state needs
@@ -43,6 +44,7 @@ from dsgmcmc.targets.base import Target
 #: Defaults with the Kronecker metric, which is there for data and models under which the others are not stable.
 ROBUST = {"step_size": 0.2, "warm_up": 40, "warm_up_factor": 0.02}
 ENOUGH = 20_000  # ratings, from which on the step need not depend on their number
+PER_DATUM = 0.4  # eps at most, times the ratings that there are for each number of the factors
 
 
 class BAOABConfig(StepSize):
@@ -69,15 +71,17 @@ class BAOAB(Underdamped[BAOABConfig]):
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
 
     @classmethod
-    def suited(cls, config: BAOABConfig, n_data: int) -> BAOABConfig:
+    def suited(cls, config: BAOABConfig, n_data: int, per_number: float) -> BAOABConfig:
         """See `Sampler.suited`: eps, if not given, falls with the cube root of the number of data below `ENOUGH`.
 
-        Averages over few rows say less of a single one, and l_i may be too small for it.
+        Averages over few rows say less of a single one, and l_i may be too small for it. And it is at most `PER_DATUM`
+        times the data `per_number`: what a step leaves adds up over all numbers of the factors, and few data do not
+        hold tau against it (docs/baoab.md).
         """
         if "step_size" in config.model_fields_set:
             return config
-        eps = round(config.step_size * min(1.0, (n_data / ENOUGH) ** (1 / 3)), 4)
-        return config.model_copy(update={"step_size": eps})
+        eps = config.step_size * min(1.0, (n_data / ENOUGH) ** (1 / 3))
+        return config.model_copy(update={"step_size": round(min(eps, PER_DATUM * per_number), 4)})
 
     def __init__(self, config: BAOABConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)

@@ -12,7 +12,7 @@ import pytest
 from mpi4py import MPI
 from support import csr, planted, sample
 
-from dsgmcmc.data.ratings import write_ratings
+from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.sources.ratings import RatingsSource
@@ -87,6 +87,16 @@ def test_a_small_step_for_few_ratings(tmp_path: Path) -> None:
     assert 0.05 < small.sampler.config.step_size < 0.1
     assert source.build({"sampler": {"step_size": 0.35}}).resolved().sampler.config.step_size == 0.35
     assert source.build(small.table()).resolved() == small
+
+
+def test_a_small_step_for_many_numbers(tmp_path: Path) -> None:
+    """By default at most 0.4 times the ratings for each of (29 + 17)(K + 1) numbers."""
+    data = write(tmp_path / "r.h5", 29, 17)
+    source = RatingsSource(data)
+    step = source.build({"rank": 60}).resolved().sampler.config.step_size
+    with open_ratings(data) as ratings:
+        assert step == pytest.approx(0.4 * ratings.nnz / (46 * 61), abs=1e-4)
+    assert source.build({"rank": 60, "sampler": {"step_size": 0.35}}).resolved().sampler.config.step_size == 0.35
 
 
 @pytest.mark.parametrize(
