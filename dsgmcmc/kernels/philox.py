@@ -177,10 +177,13 @@ around it."""
 
 _GROUPS = (
     '''
+from dsgmcmc.kernels.compiler import wide_vectors
+
 
 {decorator}
 def normal_groups(out, group, count, c1, c2, c3, k0, k1):
     """Fill out with the 64 normals each of `count` groups from number `group` on."""
+    wide_vectors()
     mask = uint64(0xFFFFFFFF)
     shift = uint64(32)
     for g in range(count):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels import jit, philox
 from dsgmcmc.kernels.philox import TRANSFORM, normals, philox4x32
 
 # Random123 1.14, tests/kat_vectors: counter, key and result of philox4x32 with 10 rounds.
@@ -105,6 +105,22 @@ def test_out_of_range(member, value):
     """Protects against names that would silently share their noise with others."""
     with pytest.raises(ValueError, match=f"{member} = {value} is outside"):
         draw(1, **{member: value})
+
+
+def test_wide_vectors_change_no_bit(monkeypatch, tmp_path):
+    """Protects the bits on unlike processors, and the speed: the kernel asks for wide vectors, and needs none."""
+    monkeypatch.setattr(jit, "cache_directory", lambda: tmp_path)  # what comes from the cache cannot be inspected
+    signature = "void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)"
+    source = TRANSFORM + philox._GROUPS.replace("{decorator}", jit.decorator(signature, '{"contract"}'))
+    found = {}
+    for text in (source.replace("    wide_vectors()\n", ""), source):
+        kernel = jit.compile_source("groups_test", text).normal_groups
+        wide = 'prefer-vector-width"="512' in kernel.inspect_llvm(kernel.signatures[0])
+        found[wide] = np.empty(64 * 1001, np.float32)
+        kernel(found[wide], 2**28 - 500, 1001, 3 << 16, 5, 7, 11, 13)
+    assert set(found) == {False, True}
+    assert found[True].tobytes() == found[False].tobytes()
+    assert abs(found[True].std() - 1) < 0.02
 
 
 @pytest.fixture(scope="module")
