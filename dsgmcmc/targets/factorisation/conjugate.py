@@ -103,8 +103,10 @@ def draw_normal_gamma(
         Sum of the rows' weights; n if not given.
     """
     w = n if weight is None else weight
-    scatter = np.maximum(squares - w * average**2, 0.0)
-    rate = prior.rate + scatter / 2 + w * average**2 / (2 * (w + 1)) + np.diag(more.of(len(average))) / 2
+    own = w * average**2
+    rate = prior.rate + np.maximum(squares - own, 0.0) / 2 + own / (2 * (w + 1))
+    if more.products is not None:
+        rate += np.diag(more.of(len(average))) / 2
     precision = rng.gamma(prior.shape + (n + more.n) / 2, 1 / rate)
     mean = rng.normal(w * average / (w + 1), 1 / np.sqrt((w + 1) * precision))
     return mean, precision

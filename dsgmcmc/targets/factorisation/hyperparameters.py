@@ -312,19 +312,19 @@ class HyperparameterModel:
         rng: np.random.Generator,
     ) -> tuple[Float64, Float64]:
         d, k = self.dimension, self.rank
-        squares = more.of(d)
-        b = self.bias_mean  # the squares of the biases about it are those about 0, and
-        from_mean = weight * b * (b - 2 * average[-1])
+        mean = self.origin
         if self.prior == "normal-gamma":
-            mean, precision = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more, weight)
-            if self.biases:
-                shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
-                bias = rng.gamma(shape, 1 / (rate + (products[k:] + from_mean + squares[k, k]) / 2))
-                mean, precision = np.append(mean, self.bias_mean), np.append(precision, bias)
-            return mean, precision
-        mean, precision = self.origin, np.zeros((d, d))
-        mean[:k], precision[:k, :k] = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more, weight)
+            precision, squares = np.empty(d), products
+            found = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more, weight)
+            mean[:k], precision[:k] = found
+        else:
+            precision, squares = np.zeros((d, d)), np.diag(products)
+            found = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more, weight)
+            mean[:k], precision[:k, :k] = found
         if self.biases:
+            b = self.bias_mean  # the squares of the biases about it are those about 0, and
+            from_mean = weight * b * (b - 2 * average[k])
+            square = squares[k] + from_mean + more.of(d)[k, k]
             shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
-            precision[k, k] = rng.gamma(shape, 1 / (rate + (products[k, k] + from_mean + squares[k, k]) / 2))
+            precision[(k,) * precision.ndim] = rng.gamma(shape, 1 / (rate + square / 2))
         return mean, precision
