@@ -33,7 +33,7 @@ def pack(arrays: Named, shapes: Shapes) -> Float64:
     """
     if shapes_of(arrays) != dict(shapes):
         raise ValueError(f"arrays of {shapes_of(arrays)} where {dict(shapes)} are expected")
-    return np.concatenate([np.ravel(arrays[name]) for name in shapes]).astype(np.float64, copy=False)
+    return np.concatenate([arrays[name].ravel() for name in shapes]).astype(np.float64, copy=False)
 
 
 def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:

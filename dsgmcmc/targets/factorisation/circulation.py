@@ -139,21 +139,24 @@ class Circulation:
         """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""
         arrays = next(iter(self.factors.columns.values())).arrays
         layout = Layout([StateField(name, arrays[name].shape[1]) for name in names], 0)
-        copies = self.factors.copies(layout)
-        going = self.ring.move(copies, self.part, 0, partial(self.factors.length, width=layout.width))
-        for c in copies:
-            going.depart(c)
-        return layout, going.finish()
+        return layout, self._moved(self.factors.copies(layout), layout, self.part, 0)
 
     def _take_back(self, layout: Layout, buffers: dict[int, Float32], names: Sequence[str]) -> None:
         """Set fields of the column blocks to those of their copies, which are at home. Collective."""
-        going = self.ring.move(buffers, 0, self.part, partial(self.factors.length, width=layout.width))
+        for c, buffer in self._moved(buffers, layout, 0, self.part).items():
+            block = self.factors.columns[c]
+            arrays = layout.views(buffer, len(block.counts))
+            for name in names:
+                block[name][:] = arrays[name]
+
+    def _moved(self, buffers: dict[int, Float32], layout: Layout, part: int, after: int) -> dict[int, Float32]:
+        """Copies where `after` has the column blocks, given those where `part` has them. Collective."""
+        if part == after:
+            return buffers
+        going = self.ring.move(buffers, part, after, partial(self.factors.length, width=layout.width))
         for c in buffers:
             going.depart(c)
-        for c, buffer in going.finish().items():
-            arrays = self.factors.column(c, layout, buffer).arrays
-            for name in names:
-                self.factors.columns[c][name][:] = arrays[name]
+        return going.finish()
 
     def _cell(self, row_block: int, column: ParameterBlock) -> RatingsCell:
         return RatingsCell(self.factors.rows[row_block], column, self.ratings.train[row_block, column.index])
