@@ -47,7 +47,7 @@ def compiled(signature: str, **options: Any) -> Callable[[Callable[..., Any]], A
 def wide_vectors(typing_context: Any) -> Any:
     """In a kernel: have its vectors 512 bits wide where the processor has such; compilers take half of that by default.
 
-    Sums whose order is free (`kernels.jit.FAST`) are added in another one then: for kernels that have none.
+    Sums whose order is free (`kernels.jit.FAST`) are added in another one then, so that last bits differ.
     """
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

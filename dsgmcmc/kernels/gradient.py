@@ -9,7 +9,8 @@ and the sum of e^2 is returned. Ratings come sorted by row, so that W_i and its 
 while a row's ratings pass. The source has one scalar variable per column, which the compiler packs into
 vectors (SLP vectorisation), on these conditions, found by measurement: all of a rating's loads come before
 its stores, the dot product is a balanced tree, indices are unsigned (Numba spends instructions on negative
-ones) and the factors are flat arrays with a constant row length.
+ones) and the factors are flat arrays with a constant row length. From rank 16 on vectors are as wide as the processor
+has them, which takes a fifth less time where that is 512 bits; below it makes no difference.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ UNROLLED = 128
 
 BLOCK = 64
 """Columns of such a block: four vectors each of row, gradient and column stay in registers."""
+
+WIDE = 16
+"""Rank from which on vectors of 512 bits are asked for."""
 
 
 @functools.cache
@@ -75,6 +79,7 @@ def _function(K: int, weighted: bool, rows: list[str]) -> str:
     extra = "weight_w, weight_h, sse_w, sse_h, " if weighted else ""
     lines = [
         f'"""Rank {K}."""',
+        *(["wide_vectors()"] if K >= WIDE else []),
         "scale = float32(scale)",
         "tw = theta_w.reshape(theta_w.size)",
         "th = theta_h.reshape(theta_h.size)",

@@ -49,7 +49,7 @@ import math
 from typing import Any
 import numpy as np
 from numba import njit
-from dsgmcmc.kernels.compiler import compiled
+from dsgmcmc.kernels.compiler import compiled, wide_vectors
 from numpy import float32, float64, int32, int64, uint32, uint64
 
 """

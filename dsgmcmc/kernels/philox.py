@@ -177,9 +177,6 @@ around it."""
 
 _GROUPS = (
     '''
-from dsgmcmc.kernels.compiler import wide_vectors
-
-
 {decorator}
 def normal_groups(out, group, count, c1, c2, c3, k0, k1):
     """Fill out with the 64 normals each of `count` groups from number `group` on."""
