@@ -85,6 +85,7 @@ def test_number_of_processes_and_resuming(
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(
     ("sampler", "gradient"),
     [(name, gradient) for name, sampler in SAMPLERS.items() for gradient in sampler.gradients[1:]],
@@ -100,6 +101,7 @@ def test_gradients_that_are_not_the_default(
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("sampler", ["baoab", "psgld", "gibbs"])
 def test_implicit_features(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str) -> None:
     """Systems of equations solved on the ring, from home and from where parts have left the columns."""
@@ -107,6 +109,7 @@ def test_implicit_features(comm: MPI.Comm, together, data: Path, mpi_tmp_path: P
     compare(comm, together, data, mpi_tmp_path, settings, [12, 30])
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(("sampler", "prior"), [("baoab", "normal-gamma"), ("psgld", "normal-wishart")])
 def test_features(comm: MPI.Comm, together, described: Path, mpi_tmp_path: Path, sampler: str, prior: str) -> None:
     """B is drawn from sums over blocks, whether the columns are at home or not; stopped between two draws of it."""
@@ -116,6 +119,7 @@ def test_features(comm: MPI.Comm, together, described: Path, mpi_tmp_path: Path,
     compare(comm, together, described, mpi_tmp_path, settings, [14 * sweep + sweep // 2, 23 * sweep])
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(
     ("sampler", "settings"),
     [
@@ -131,6 +135,7 @@ def test_row_scales(
     compare(comm, together, data, mpi_tmp_path, settings_of(sampler, **settings), [7, 17])
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(
     ("sampler", "settings"),
     [
@@ -148,6 +153,7 @@ def test_levels_of_time(
     compare(comm, together, timed, mpi_tmp_path, settings, [8 * sweep + sweep // 2, 14 * sweep])
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(("sampler", "section"), SETTINGS)
 def test_settings_with_state_or_sums_of_their_own(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, section: dict[str, Any]
@@ -158,6 +164,7 @@ def test_settings_with_state_or_sums_of_their_own(
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
+@pytest.mark.dealt
 def test_bounds_that_are_kept_from_a_refresh_before(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
     """Stopped between two looks at the curvature of single rows, which come less often once a chain has settled."""
     settings = settings_of("baoab", iterations=27)
@@ -165,6 +172,7 @@ def test_bounds_that_are_kept_from_a_refresh_before(comm: MPI.Comm, together, da
     compare(comm, together, data, mpi_tmp_path, settings, [23, 27])
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(
     ("likelihood", "sampler", "noise", "thresholds"),
     [
@@ -196,6 +204,7 @@ def test_ratings_of_levels_and_counts(
     compare(comm, together, stars, mpi_tmp_path, settings, [7, 17])
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(("sampler", "noise"), [("baoab", "shared"), ("psgld", "both")])
 def test_thresholds_of_users_who_are_columns(
     comm: MPI.Comm, together, turned_stars: Path, mpi_tmp_path: Path, sampler: str, noise: str
@@ -205,6 +214,7 @@ def test_thresholds_of_users_who_are_columns(
     compare(comm, together, turned_stars, mpi_tmp_path, settings, [7, 17])
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("sampler", ["baoab", "gibbs"])
 def test_clicks(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str) -> None:
     """Gram matrices over all cells are ordered sums."""
@@ -234,6 +244,7 @@ def test_chains_share_the_processes(comm: MPI.Comm, together, data: Path, mpi_tm
                 assert lines == [(c, n) for c in range(chains) for n in (1, 4, 8, 12, 16)]
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(("chains", "until"), [(1, "rhat=1.3"), (3, "ess=40")])
 def test_chains_end_together_when_they_are_accurate(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, chains: int, until: str
