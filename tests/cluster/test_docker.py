@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from containers import UID, WORKERS, Cluster, docker, readme_commands, what_is_missing
+from containers import BUILD_TIMEOUT, UID, WORKERS, Cluster, docker, readme_commands, what_is_missing
 from support import Running, digest, metrics, run, write_planted
 
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
+pytestmark = pytest.mark.timeout(2 * BUILD_TIMEOUT)  # the first test waits for the base image, and for the image
 SETTINGS = {"rank": 3, "grid": 5, "step-size": 0.02, "burn-in": 20, "thin": 10, "evaluate-every": 20, "save-draws": 3}
 OPTIONS = ["--sampler=psgld", *(f"--{name}={value}" for name, value in SETTINGS.items())]
 FOREVER = 10_000_000
