@@ -97,10 +97,9 @@ class RatingsSource:
             layers = (self._earlier.model(), *layers)
         asked = build(*layers)
         with self._ratings() as ratings:
-            rows = ratings.n_rows + ratings.n_cols
-            rank = automatic_rank(ratings.nnz, rows) if asked.rank == "auto" else asked.rank
-            per_number = ratings.nnz / (rows * (rank + asked.biases))
-            config = asked.sampler.kind.suited(asked.sampler.config, ratings.nnz, per_number)
+            n, rows = ratings.nnz, ratings.n_rows + ratings.n_cols
+            rank = automatic_rank(n, rows) if asked.rank == "auto" else asked.rank
+            config = asked.sampler.kind.suited(asked.sampler.config, n, n / (rows * (rank + asked.biases)))
             followed = ratings.nnz_test > 0
         suited: dict[str, Any] = {"sampler": asked.sampler.model_copy(update={"config": config}), "rank": rank}
         if asked.until is None and asked.iterations is None and not followed:
