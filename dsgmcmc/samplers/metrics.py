@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula, Gradient
+from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
 from dsgmcmc.kernels.products import add_rotated
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.information import curvature_bound, own_curvature, per_scale
@@ -161,7 +161,7 @@ p = information / precision
             block.row("n")[:] = found.n[block]
             h_i = None if found.bound is None else 1 / np.sqrt(found.bound[block])
             if target.metric_follows:
-                self.lambda_[block.factor] = found.lambda_[block.factor] - _diagonal(block)
+                self.lambda_[block.factor] = found.lambda_[block.factor] - _diagonal(block.prior(block))
                 if (own := target.own_scale(block)) is not None:
                     block.row("n")[:] /= own
                 if settled and h_i is not None:
@@ -169,24 +169,24 @@ p = information / precision
             if h_i is not None:
                 block.row("h")[:] = h_i
 
-    def now(self, target: Target, block: ParameterBlock) -> tuple[float, Float64, Array]:
+    def now(self, target: Target, block: ParameterBlock, prior: RowPrior) -> tuple[float, Float64, Array]:
         """Tau, lambda (D,) and n (n,) of an update."""
         tau, lambda_, n = float(self.tau[0]), self.lambda_[block.factor], block.row("n")
         if not target.metric_follows:
             return tau, lambda_, n
         own = target.own_scale(block)
-        return target.noise_precision, lambda_ + _diagonal(block), n if own is None else n * own
+        return target.noise_precision, lambda_ + _diagonal(prior), n if own is None else n * own
 
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
         """See `Metric.of`."""
-        tau, lambda_, n = self.now(target, block)
-        scale, h_i = block.prior(block).scale, block.row("h") * block.dtype.type(h)
+        prior, h_i = block.prior(block), block.row("h") * block.dtype.type(h)
+        tau, lambda_, n = self.now(target, block, prior)
         return {
             "metric_tau": tau,
             "c": self.c[block.factor].astype(block.dtype),
             "lambda_": lambda_.astype(block.dtype),
-            "n": per_scale(n, scale),
-            "h": h_i if scale is None else h_i / np.sqrt(scale),
+            "n": per_scale(n, prior.scale),
+            "h": h_i if prior.scale is None else h_i / np.sqrt(prior.scale),
         }
 
 
@@ -237,7 +237,7 @@ class Kronecker(Fisher):
             if MOMENTUM in block.arrays:
                 add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)
 
-    def now(self, target: Target, block: ParameterBlock) -> tuple[float, Float64, Array]:
+    def now(self, target: Target, block: ParameterBlock, prior: RowPrior) -> tuple[float, Float64, Array]:
         """See `Fisher.now`: of the last refresh, as the axes are."""
         return float(self.tau[0]), self.lambda_[block.factor], block.row("n")
 
@@ -274,10 +274,9 @@ class Kronecker(Fisher):
             block.gradient = TURNED
 
 
-def _diagonal(block: ParameterBlock) -> Array:
-    """Diagonal of the precision of a block's prior, (D,)."""
-    precision = block.prior(block).precision
-    return np.diag(precision) if precision.ndim == 2 else precision
+def _diagonal(prior: RowPrior) -> Array:
+    """Diagonal of the precision of a prior, (D,)."""
+    return np.diag(prior.precision) if prior.precision.ndim == 2 else prior.precision
 
 
 METRICS: dict[str, type[Metric]] = {"identity": Identity, "fisher": Fisher, "kronecker": Kronecker}

@@ -56,7 +56,7 @@ class Underdamped(Sampler[C]):
 
     def halves(self, target: Target, block: ParameterBlock) -> bool:
         """Whether the halves of the kick are taken apart."""
-        return not self.gradient.by_parts and (target.renews_data or block.prior(block).scale is not None)
+        return not self.gradient.by_parts and (block.scaled or target.renews_data)
 
     def end_step(self, target: Target, h: float, block: ParameterBlock) -> None:
         """Take the half of the kick that ends the step before, if it is taken apart."""

@@ -108,6 +108,8 @@ class ParameterBlock:
         About which its rows start, where that is not 0.
     tamed : bool
         Whether the curvature of its energy has no bound, so that kicks need one.
+    scaled : bool
+        Whether its rows' priors have scales.
     frozen : bool
         Whether it stays as it is.
     gradient : Gradient or None
@@ -128,6 +130,7 @@ class ParameterBlock:
     buffer: Array = field(repr=False)
     origin: Array | None = None
     tamed: bool = False
+    scaled: bool = False
     frozen: bool = False
     gradient: Gradient | None = None
     conditional: Conditional | None = None
@@ -208,6 +211,12 @@ def _gradient_in(out: str, prior: bool) -> Gradient:
     return Gradient(out) if prior else Gradient(f"{out} + grad_prior", out)
 
 
+@functools.cache
+def _labels(name: str) -> dict[Factor, str]:
+    """Names on disk of the arrays of both factors."""
+    return {factor: name.format(factor.name) for factor in Factor}
+
+
 class Replicated:
     """Small float64 arrays that are the same on all processes; base of dataclasses that say how they are `saved_as`.
 
@@ -223,7 +232,9 @@ class Replicated:
         for attribute, name in self.saved_as.items():
             value = getattr(self, attribute)
             if isinstance(value, dict):
-                found |= {name.format(factor.name): array for factor, array in value.items()}
+                labels = _labels(name)
+                for factor, array in value.items():
+                    found[labels[factor]] = array
             elif value is not None:
                 found[name] = value
         return found
@@ -232,8 +243,7 @@ class Replicated:
         """Replace the arrays by those of these names that there are; others are of somebody else."""
         for attribute, name in self.saved_as.items():
             if "{}" in name:
-                names = {factor: name.format(factor.name) for factor in Factor}
-                found = {factor: arrays[label] for factor, label in names.items() if label in arrays}
+                found = {factor: arrays[label] for factor, label in _labels(name).items() if label in arrays}
                 setattr(self, attribute, getattr(self, attribute) | found)
             elif name in arrays:
                 setattr(self, attribute, arrays[name])

@@ -70,6 +70,8 @@ class _Roles(NamedTuple):
     body: Assignments
     fields: dict[str, str]  # from the name in the formula to the name of the array
     scalars: tuple[str, ...]
+    reads_prior: bool
+    reads_noise: bool
     kernels: dict[tuple[str, PriorKind | None], Any]  # by the arrays' dtype and what the prior has
 
 
@@ -123,6 +125,11 @@ class Formula:
         return not self._body.read.isdisjoint(("grad", "grad_likelihood"))
 
     @functools.cached_property
+    def _of_rows(self) -> tuple[str, ...]:
+        """Totals of which every row has one."""
+        return (*self.row_sums, *self.row_max)
+
+    @functools.cached_property
     def _roles(self) -> dict[tuple[Any, ...], _Roles]:
         return {}
 
@@ -163,31 +170,31 @@ class Formula:
             A name is neither a field nor given; an array has the wrong shape, dtype or order; noise or prior is
             missing; the noise's numbers are out of range.
         """
-        if not self._reads_gradient:
+        if gradient is not None and not self._reads_gradient:
             gradient = None
-        elif gradient is not None and gradient.numbers:
-            taken = given.keys() & gradient.numbers.keys()
-            if taken:
-                raise ValueError(f"{min(taken)!r} is a number of the gradient: call the formula's own by another name")
-            given = {**given, **gradient.numbers}
+        if gradient is not None and gradient.numbers:
+            given = _with_numbers(given, gradient.numbers)
         roles = self._resolved(arrays, given, gradient)
         fields = [arrays[name] for name in roles.fields.values()]
         shape, dtype = fields[0].shape, fields[0].dtype
         n, D = shape
-        for name, array in zip(roles.fields, fields, strict=True):
+        for array in fields:
             if array.shape != shape:
-                raise ValueError(f"field {name!r} has shape {array.shape}, the first one {shape}")
+                raise ValueError(_misfit(roles, arrays, shape))
         arguments: list[Any] = fields
-        arguments += [_vector(name, given, D) for name in self.columns]
-        arguments += [_vector(name, given, n) for name in self.rows]
-        arguments += [given[name] for name in roles.scalars]
+        for name in self.columns:
+            arguments.append(_vector(name, given, D))
+        for name in self.rows:
+            arguments.append(_vector(name, given, n))
+        for name in roles.scalars:
+            arguments.append(given[name])
         kind = None
-        if "grad_prior" in roles.body.read:
+        if roles.reads_prior:
             if prior is None:
                 raise ValueError("the formula reads the prior: pass prior=lambda: RowPrior(mean, precision)")
             kind, found = _checked(prior(), n, D)
             arguments += found
-        if "z" in roles.body.read:
+        if roles.reads_noise:
             if noise is None:
                 raise ValueError("the formula reads z: pass noise=NoiseKey(...)")
             arguments += noise_words(noise)
@@ -197,8 +204,10 @@ class Formula:
         self, roles: _Roles, arguments: list[Any], dtype: np.dtype[Any], kind: PriorKind | None, n: int, D: int
     ) -> dict[str, Any]:
         """Call the compiled function, and name its totals."""
-        totals: dict[str, Any] = {name: np.zeros(D) for name in self.column_sums}
-        for name in (*self.row_sums, *self.row_max):
+        totals: dict[str, Any] = {}
+        for name in self.column_sums:
+            totals[name] = np.zeros(D)
+        for name in self._of_rows:
             totals[name] = np.zeros(n)
         arguments += totals.values()
         if self.sums:
@@ -216,7 +225,7 @@ class Formula:
 
     def _resolved(self, arrays: Mapping[str, Array], given: Mapping[str, Any], gradient: Gradient | None) -> _Roles:
         """Tell what every name is; quick when it was told before."""
-        aliases = tuple(item for item in given.items() if isinstance(item[1], str))
+        aliases = tuple([item for item in given.items() if isinstance(item[1], str)])
         key = (tuple(arrays), tuple(given), aliases, gradient and gradient[:2])
         roles = self._roles.get(key)
         if roles is None:
@@ -251,7 +260,7 @@ class Formula:
             raise ValueError(f"the prior's gradient is taken at field {PRIOR_AT!r}, which there is not")
         if not fields:  # the first one gives the shape
             fields = {name: name for name in list(arrays)[:1]}
-        return _Roles(body, fields, scalars, {})
+        return _Roles(body, fields, scalars, "grad_prior" in body.read, "z" in body.read, {})
 
     def _kernel(self, roles: _Roles, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
         """Return the compiled function for one dtype and kind of prior, compiling it where needed."""
@@ -271,7 +280,7 @@ class Formula:
                 row_max=self.row_max,
                 prior_at=PRIOR_AT,
                 prior=prior,
-                noise="z" in roles.body.read,
+                noise=roles.reads_noise,
                 dtype=dtype.name,
             )
             kernel = jit.compile_source("formula", formula_source(layout)).formula
@@ -279,15 +288,32 @@ class Formula:
         return kernel
 
 
+def _with_numbers(given: Mapping[str, Any], numbers: Mapping[str, float]) -> dict[str, Any]:
+    """What is given, and the numbers of a gradient."""
+    found = {**given, **numbers}
+    if len(found) < len(given) + len(numbers):
+        taken = min(given.keys() & numbers.keys())
+        raise ValueError(f"{taken!r} is a number of the gradient: call the formula's own by another name")
+    return found
+
+
+def _misfit(roles: _Roles, arrays: Mapping[str, Array], shape: tuple[int, ...]) -> str:
+    """Say which field is not of the shape of the first one."""
+    name = next(name for name, array in roles.fields.items() if arrays[array].shape != shape)
+    return f"field {name!r} has shape {arrays[roles.fields[name]].shape}, the first one {shape}"
+
+
 def _checked(prior: RowPrior, n: int, D: int) -> tuple[PriorKind, list[Array]]:
     """What a prior has, and its arrays, once their shapes are right."""
     mean, precision, shift, scale = prior
+    arrays = [mean, precision]
     if mean.shape != (D,) or precision.shape not in ((D,), (D, D)):
         raise ValueError(f"prior of shapes {mean.shape} and {precision.shape} where D = {D}")
     for name, array, shape in (("shift", shift, (n, D)), ("scale", scale, (n,))):
-        if array is not None and array.shape != shape:
-            raise ValueError(f"the prior's {name} has shape {array.shape} where {shape} is needed")
-    arrays = [array for array in prior if array is not None]
+        if array is not None:
+            if array.shape != shape:
+                raise ValueError(f"the prior's {name} has shape {array.shape} where {shape} is needed")
+            arrays.append(array)
     return PriorKind(precision.ndim == 2, shift is not None, scale is not None), arrays
 
 

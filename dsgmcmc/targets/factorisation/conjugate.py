@@ -107,8 +107,9 @@ def draw_normal_gamma(
     rate = prior.rate + np.maximum(squares - own, 0.0) / 2 + own / (2 * (w + 1))
     if more.products is not None:
         rate += np.diag(more.of(len(average))) / 2
-    precision = rng.gamma(prior.shape + (n + more.n) / 2, 1 / rate)
-    mean = rng.normal(w * average / (w + 1), 1 / np.sqrt((w + 1) * precision))
+    k = len(average)  # of the standard laws, which NumPy draws in half the time
+    precision = rng.standard_gamma(prior.shape + (n + more.n) / 2, k) * (1 / rate)
+    mean = w * average / (w + 1) + rng.standard_normal(k) * (1 / np.sqrt((w + 1) * precision))
     return mean, precision
 
 

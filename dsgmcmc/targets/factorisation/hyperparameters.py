@@ -22,7 +22,7 @@ steps, and exact for samplers that take the full gradient at one state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -87,6 +87,14 @@ class Hyperparameters(Replicated):
     def empty(cls) -> Hyperparameters:
         """Return one for `take` to fill."""
         return cls(np.zeros(0), {}, {}, {}, None)
+
+    def copy(self) -> Hyperparameters:
+        """Copy all arrays."""
+        mean, precision, nu = (
+            {factor: array.copy() for factor, array in arrays.items()}
+            for arrays in (self.mean, self.precision, self.nu)
+        )
+        return Hyperparameters(self.tau.copy(), mean, precision, nu, self.turn)
 
     def sampled(self) -> dict[str, Float64]:
         """What is drawn at the root, by name."""
@@ -232,12 +240,12 @@ class HyperparameterModel:
             return
         partials = []
         for local, (row, column) in enumerate(circulation.pairs()):
-            sums = self._sums(row, positions) | self._sums(column, positions)
+            sums = {block.factor.name: self._sums(block, positions) for block in (row, column)}
             for block in (row, column) if self.version == 1 else ():
                 if block.factor in self.heteroscedastic:
                     sums[f"{block.factor.name}.scales"] = noise_scale_sums(block)
             partials.append([sums | {"squared_error": squared_error[local]}])
-        draw = partial(self._draw_all, circulation.ratings, stream, len(positions), state.nu, terms or {})
+        draw = partial(self._draw_all, circulation.ratings, stream, state, terms or {})
         state.take(circulation.ring.sum(partials, draw, shapes_of(state.sampled())))
 
     def draw_noise(self, state: Hyperparameters, factor: Factor, circulation: Circulation, stream: Stream) -> None:
@@ -267,57 +275,49 @@ class HyperparameterModel:
         partials = [[{"log_density": nu_log_density(block, float(state.tau[0]))}] for block in blocks]
         state.nu[factor] = np.full_like(state.nu[factor], circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"])
 
-    def _sums(self, block: ParameterBlock, positions: tuple[str, ...]) -> dict[str, Float64]:
-        """What (m, Lambda) are drawn given, by sub-chain."""
-        totals, products, weights = zip(
-            *(sums_of_rows(block, position, self.prior == "normal-wishart") for position in positions), strict=True
-        )
-        found = {"total": totals, "products": products, "weight": weights}
-        return {f"{block.factor.name}.{name}": np.array(values) for name, values in found.items()}
+    def _sums(self, block: ParameterBlock, positions: tuple[str, ...]) -> Float64:
+        """What (m, Lambda) are drawn given: for every sub-chain total, products and weight of `sums_of_rows`."""
+        found = [sums_of_rows(block, position, self.prior == "normal-wishart") for position in positions]
+        return np.array([np.concatenate((total, products.ravel(), (weight,))) for total, products, weight in found])
 
     def _draw_all(
         self,
         ratings: RatingBlocks,
         stream: Stream,
-        subchains: int,
-        nu: dict[Factor, Float64],
+        state: Hyperparameters,
         terms: Terms,
         sums: dict[str, Float64],
     ) -> dict[str, Float64]:
         """One set of parameters for each sub-chain from the sums over all blocks; runs at the root."""
         rng = stream.generator(Purpose.HYPERPARAMETERS)
-        drawn = replace(self.start(subchains), nu={factor: values.copy() for factor, values in nu.items()})
+        drawn = state.copy()
         rows = dict(zip(Factor, ratings.shape, strict=True))
         for factor in self.heteroscedastic if self.version == 1 else ():
             drawn.nu[factor][:] = draw_nu(nu_log_density_given(sums[f"{factor.name}.scales"], rows[factor]), rng)
-        for m in range(subchains):
+        for m in range(len(drawn.tau)):
             if self.noise_precision is None:
                 rate = 1.0 + sums["squared_error"][0] / 2
                 drawn.tau[m] = rng.gamma(1.0 + ratings.n_data / 2) / rate
             if self.prior == "fixed":
                 continue
             for factor, n in rows.items():
-                total, products, weight = (sums[f"{factor.name}.{name}"][m] for name in ("total", "products", "weight"))
-                found = self._draw_prior(total / weight, products, n, float(weight), terms.get(factor, NO_TERMS), rng)
+                found = self._draw_prior(sums[factor.name][m], n, terms.get(factor, NO_TERMS), rng)
                 drawn.mean[factor][m], drawn.precision[factor][m] = found
         return drawn.sampled()
 
     def _draw_prior(
-        self,
-        average: Float64,
-        products: Float64,
-        n: int,
-        weight: float,
-        more: PrecisionTerms,
-        rng: np.random.Generator,
+        self, sums: Float64, n: int, more: PrecisionTerms, rng: np.random.Generator
     ) -> tuple[Float64, Float64]:
         d, k = self.dimension, self.rank
+        weight = float(sums[-1])
+        average, products = sums[:d] / weight, sums[d:-1]
         mean = self.origin
         if self.prior == "normal-gamma":
             precision, squares = np.empty(d), products
             found = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more, weight)
             mean[:k], precision[:k] = found
         else:
+            products = products.reshape(d, d)
             precision, squares = np.zeros((d, d)), np.diag(products)
             found = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more, weight)
             mean[:k], precision[:k, :k] = found

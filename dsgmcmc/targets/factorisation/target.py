@@ -109,7 +109,8 @@ class FactorTarget:
         layout = Layout((*fields, *likelihood.fields, *means, *self.row_scales.fields), self.dimension)
         self.layout = layout
         origin = model.origin.astype(np.float32) if model.bias_mean else None
-        common: dict[str, Any] = {"dimension": self.dimension, "tamed": likelihood.of_counts, "origin": origin}
+        common: dict[str, Any] = {"dimension": self.dimension, "origin": origin}
+        common |= {"tamed": likelihood.of_counts, "scaled": bool(scaled)}
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
             return ParameterBlock(stream, ring.phases, self._prior, factor, frozen=factor in frozen, **common, **place)
@@ -140,7 +141,7 @@ class FactorTarget:
         state, m = self.hyperparameters, self.subchain
         mean, precision = state.mean[block.factor][m], state.precision[block.factor][m]
         shift = block.arrays.get(SHIFT.name)
-        scale = block.row(SCALE.name) if self.row_scales.factors else None
+        scale = block.row(SCALE.name) if block.scaled else None
         return RowPrior(mean.astype(np.float32), precision.astype(np.float32), shift, scale)
 
     def blocks(self) -> Iterator[ParameterBlock]:
