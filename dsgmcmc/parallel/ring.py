@@ -3,7 +3,7 @@
 Column block c is, during part t, with the process that owns row block (c - t) mod B, whatever the
 schedule. `move` sends to where the next part needs them only the blocks that must go; `tour` passes all of
 them once round the ring [Ahn 2015, section 3]. All messages are upper-case mpi4py calls on preallocated
-float32 buffers.
+float32 buffers; to a process of the same node a block on a shelf (`dsgmcmc.parallel.shelf`) goes without being copied.
 
 Sums over blocks are gathered as float64 partials and added in block order by the root, which also computes
 what follows from them: no sum depends on the number of processes or on the MPI library.
@@ -22,12 +22,14 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.named import Named, Shapes, pack, shapes_of, size_of, unpack
 from dsgmcmc.parallel.partition import blocks_of, column_of, owner, row_of
+from dsgmcmc.parallel.shelf import Shelf
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.types import Float32, Float64
 
 T = TypeVar("T")
 
 MAX_SUM = 1e15  # no sum over the data of a chain that samples comes near
+NOTHING = np.empty(0, np.float32)  # of a message that only says that a block on the shelf has changed hands
 
 
 class Ring:
@@ -55,7 +57,14 @@ class Ring:
 
     # ------------------------------------------------------------------ moving column blocks
 
-    def move(self, columns: dict[int, Float32], part: int, after: int, length: Callable[[int], int]) -> Move:
+    def move(
+        self,
+        columns: dict[int, Float32],
+        part: int,
+        after: int,
+        length: Callable[[int], int],
+        shelf: Shelf | None = None,
+    ) -> Move:
         """Begin to move column blocks from where `part` has them to where `after` needs them.
 
         Parameters
@@ -66,8 +75,10 @@ class Ring:
             The part at which the blocks are now, and the next one.
         length : callable
             Number of float32 in the buffer of a column block.
+        shelf : Shelf, optional
+            Where the buffers are their blocks' places.
         """
-        return Move(self, columns, part, after, length)
+        return Move(self, columns, part, after, length, shelf)
 
     def tour(
         self,
@@ -75,6 +86,7 @@ class Ring:
         length: Callable[[int], int],
         come_home: bool = False,
         steps: int = 0,
+        shelf: Shelf | None = None,
     ) -> Iterator[tuple[int, int, Float32]]:
         """Pass column buffers once round the ring, yielding each at every row block. Collective.
 
@@ -92,6 +104,8 @@ class Ring:
             Whether to send the buffers back at the end, into `home`.
         steps : int
             How many of the `grid` steps to make; 0 for all.
+        shelf : Shelf, optional
+            Claimed, where the buffers are their blocks' places.
 
         Yields
         ------
@@ -102,7 +116,7 @@ class Ring:
         home.clear()
         for step in range(steps or self.grid):
             last = step + 1 == (steps or self.grid)
-            going = None if last and not come_home else self.move(here, step, (step + 1) % self.grid, length)
+            going = None if last and not come_home else self.move(here, step, (step + 1) % self.grid, length, shelf)
             for b in going.order if going else self.blocks:
                 c = column_of(b, step, self.grid)
                 yield b, c, here[c]
@@ -112,6 +126,16 @@ class Ring:
                 here = going.finish()
         if come_home:
             home.update(here)
+
+    def shelf(self, sizes: Sequence[int]) -> Shelf | None:
+        """Make a place for every column block on every node; None if there is none to share. Collective.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Number of float32 in each block.
+        """
+        return Shelf.of(self.comm, sizes) if self.size > 1 else None
 
     # ------------------------------------------------------------------ ordered sums
 
@@ -218,9 +242,16 @@ class Move:
     """Column blocks on their way from one part to the next; see `Ring.move`."""
 
     def __init__(
-        self, ring: Ring, columns: dict[int, Float32], part: int, after: int, length: Callable[[int], int]
+        self,
+        ring: Ring,
+        columns: dict[int, Float32],
+        part: int,
+        after: int,
+        length: Callable[[int], int],
+        shelf: Shelf | None,
     ) -> None:
         self._ring, self._columns = ring, columns
+        self._peers = shelf.peers if shelf else frozenset()
         grid, size, rank = ring.grid, ring.size, ring.rank
         self._arriving: dict[int, Float32] = {}
         self._receives: list[MPI.Request] = []
@@ -231,8 +262,10 @@ class Move:
                 c = column_of(b, after, grid)
                 source = owner(row_of(c, part, grid), size, grid)
                 if source != rank:
-                    self._arriving[c] = np.empty(length(c), np.float32)
-                    self._receives.append(ring.comm.Irecv(self._arriving[c], source=source, tag=c))
+                    n = length(c)
+                    self._arriving[c] = shelf.place(c, n) if shelf else np.empty(n, np.float32)
+                    sent = NOTHING if source in self._peers else self._arriving[c]
+                    self._receives.append(ring.comm.Irecv(sent, source=source, tag=c))
             for c in columns:
                 to = owner(row_of(c, after, grid), size, grid)
                 if to != rank:
@@ -249,7 +282,8 @@ class Move:
         begin = ring.phases.enter()
         to = self._sends.get(column_block)
         if isinstance(to, int):
-            self._sends[column_block] = ring.comm.Isend(self._columns[column_block], dest=to, tag=column_block)
+            sent = NOTHING if to in self._peers else self._columns[column_block]
+            self._sends[column_block] = ring.comm.Isend(sent, dest=to, tag=column_block)
         MPI.Request.Testall(self._receives)  # lets the library make progress while we compute
         ring.phases.leave("exchange", begin)
 

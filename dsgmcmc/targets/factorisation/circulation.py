@@ -17,6 +17,7 @@ from dsgmcmc.types import Float32
 
 if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
+    from dsgmcmc.parallel.shelf import Shelf
 
 
 class Circulation:
@@ -44,6 +45,7 @@ class Circulation:
     def __init__(self, ring: Ring, ratings: RatingBlocks, schedule: Schedule | None, factors: LocalFactors) -> None:
         self.ring, self.ratings, self.schedule, self.factors = ring, ratings, schedule, factors
         self.grid = ring.grid
+        self._shelves: dict[int, Shelf | None] = {}
         self.place(0)
 
     def place(self, iteration: int) -> None:
@@ -107,11 +109,13 @@ class Circulation:
                 for b in self.ring.blocks:
                     yield self._cell(b, factors.columns[column_of(b, step, self.grid)])
             return
-        layout, buffers = self._brought_home(names)
-        for b, c, buffer in self.ring.tour(buffers, partial(factors.length, width=layout.width), bool(returning)):
+        layout = self._layout(names)
+        shelf, length = self._shelf_for(layout), partial(factors.length, width=layout.width)
+        buffers = self._brought_home(layout, shelf)
+        for b, c, buffer in self.ring.tour(buffers, length, bool(returning), shelf=shelf):
             yield self._cell(b, factors.column(c, layout, buffer))
         if returning:
-            self._take_back(layout, buffers, returning)
+            self._take_back(layout, buffers, returning, shelf)
 
     def spread(self, sent: str, got: str) -> None:
         """Add `sent` of all that a row has ratings with to its `got`, for the rows of both factors. Collective."""
@@ -130,30 +134,52 @@ class Circulation:
         if self.part == 0 or self.ring.size == 1:
             yield from self.factors.columns.values()
             return
-        layout, buffers = self._brought_home(names)
+        layout = self._layout(names)
+        buffers = self._brought_home(layout)
         yield from (self.factors.column(c, layout, buffer) for c, buffer in buffers.items())
         if returning:
             self._take_back(layout, buffers, returning)
 
-    def _brought_home(self, names: Sequence[str]) -> tuple[Layout, dict[int, Float32]]:
-        """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""
+    def _layout(self, names: Sequence[str]) -> Layout:
+        """Layout of copies of these arrays of a column block."""
         arrays = next(iter(self.factors.columns.values())).arrays
-        layout = Layout([StateField(name, arrays[name].shape[1]) for name in names], 0)
-        return layout, self._moved(self.factors.copies(layout), layout, self.part, 0)
+        return Layout([StateField(name, arrays[name].shape[1]) for name in names], 0)
 
-    def _take_back(self, layout: Layout, buffers: dict[int, Float32], names: Sequence[str]) -> None:
+    def _shelf_for(self, layout: Layout) -> Shelf | None:
+        """Claim the shelf for copies of this layout; None where they travel as messages. Collective."""
+        if layout.width not in self._shelves:
+            self._shelves[layout.width] = self.ring.shelf(
+                [self.factors.length(c, layout.width) for c in range(self.grid)]
+            )
+        shelf = self._shelves[layout.width]
+        if shelf:
+            with self.ring.phases("exchange"):
+                shelf.claim()
+        return shelf
+
+    def _brought_home(self, layout: Layout, shelf: Shelf | None = None) -> dict[int, Float32]:
+        """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""
+        return self._moved(self.factors.copies(layout, shelf), layout, self.part, 0, shelf)
+
+    def _take_back(
+        self, layout: Layout, buffers: dict[int, Float32], names: Sequence[str], shelf: Shelf | None = None
+    ) -> None:
         """Set fields of the column blocks to those of their copies, which are at home. Collective."""
-        for c, buffer in self._moved(buffers, layout, 0, self.part).items():
+        for c, buffer in self._moved(buffers, layout, 0, self.part, shelf).items():
             block = self.factors.columns[c]
             arrays = layout.views(buffer, len(block.counts))
             for name in names:
                 block[name][:] = arrays[name]
+        if shelf:
+            shelf.release()
 
-    def _moved(self, buffers: dict[int, Float32], layout: Layout, part: int, after: int) -> dict[int, Float32]:
+    def _moved(
+        self, buffers: dict[int, Float32], layout: Layout, part: int, after: int, shelf: Shelf | None = None
+    ) -> dict[int, Float32]:
         """Copies where `after` has the column blocks, given those where `part` has them. Collective."""
         if part == after:
             return buffers
-        going = self.ring.move(buffers, part, after, partial(self.factors.length, width=layout.width))
+        going = self.ring.move(buffers, part, after, partial(self.factors.length, width=layout.width), shelf)
         for c in buffers:
             going.depart(c)
         return going.finish()

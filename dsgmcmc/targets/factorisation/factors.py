@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.state import Layout, ParameterBlock
 from dsgmcmc.types import Factor, Float32
+
+if TYPE_CHECKING:
+    from dsgmcmc.parallel.shelf import Shelf  # which loads MPI
 
 #: `ParameterBlock` but for its place, its counts and its arrays.
 MakeBlock = Callable[..., ParameterBlock]
@@ -75,9 +79,13 @@ class LocalFactors:
             columns[c] = block
         self.columns = columns
 
-    def copies(self, layout: Layout) -> dict[int, Float32]:
-        """Copies of some arrays of the column blocks that rest here, to travel in their place."""
-        return {c: np.concatenate([block[name].ravel() for name in layout.names]) for c, block in self.columns.items()}
+    def copies(self, layout: Layout, shelf: Shelf | None = None) -> dict[int, Float32]:
+        """Copies of some arrays of the column blocks that rest here, to travel in their place; on a claimed shelf."""
+        found = {}
+        for c, block in self.columns.items():
+            place = shelf.place(c, self.length(c, layout.width)) if shelf else None
+            found[c] = np.concatenate([block[name].ravel() for name in layout.names], out=place)
+        return found
 
     def column(self, index: int, layout: Layout, buffer: Float32) -> ParameterBlock:
         """Column block `index`, with the fields of `layout` in this buffer."""
