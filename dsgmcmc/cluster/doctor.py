@@ -167,7 +167,7 @@ def _communication() -> Finding:
 
 
 def _shared_memory() -> Finding:
-    """Messages between the processes of a host pass through files here."""
+    """Messages between the processes of a host pass through files here, and blocks of a tour lie in one."""
     try:
         usage = shutil.disk_usage("/dev/shm")
     except OSError as error:

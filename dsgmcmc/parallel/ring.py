@@ -22,7 +22,7 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.named import Named, Shapes, pack, shapes_of, size_of, unpack
 from dsgmcmc.parallel.partition import blocks_of, column_of, owner, row_of
-from dsgmcmc.parallel.shelf import Shelf
+from dsgmcmc.parallel.shelf import LARGEST, Shelf
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.types import Float32, Float64
 
@@ -128,14 +128,19 @@ class Ring:
             home.update(here)
 
     def shelf(self, sizes: Sequence[int]) -> Shelf | None:
-        """Make a place for every column block on every node; None if there is none to share. Collective.
+        """Make a place on every node for every column block; None if there is none, or one is too large. Collective.
 
         Parameters
         ----------
         sizes : sequence of int
             Number of float32 in each block.
         """
-        return Shelf.of(self.comm, sizes) if self.size > 1 else None
+        if self.size == 1 or 4 * max(sizes) > LARGEST:
+            return None
+        node = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
+        found = Shelf.of(self.comm, node, sizes)
+        node.Free()
+        return found
 
     # ------------------------------------------------------------------ ordered sums
 

@@ -17,12 +17,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from mpi4py import MPI
 
 from dsgmcmc.types import Float32
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 FOLDER = Path("/dev/shm")
 #: Bytes of the largest block for which there is a shelf. To copy a larger one takes little beside what is done with it,
@@ -52,26 +54,22 @@ class Shelf:
         self._in_use = False
 
     @classmethod
-    def of(cls, comm: MPI.Comm, sizes: Sequence[int]) -> Shelf | None:
+    def of(cls, comm: MPI.Comm, node: MPI.Comm, sizes: Sequence[int]) -> Shelf | None:
         """Make one on every node, or none anywhere. Collective.
 
         Parameters
         ----------
         comm : MPI.Comm
             The processes that pass blocks on.
+        node : MPI.Comm
+            Those of them on this node.
         sizes : sequence of int
             Numbers in each block, at most; the same on all processes.
         """
-        if 4 * max(sizes) > LARGEST:
-            return None
         begins = [0, *accumulate(-(-size // LINE) * LINE for size in sizes)]
-        node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        memory = _shared(node, begins[-1])
-        peers = frozenset(node.allgather(comm.rank))
-        node.Free()
-        everywhere = comm.allreduce(memory is not None, op=MPI.LAND)
-        anywhere = comm.allreduce(len(peers), op=MPI.MAX) > 1
-        return cls(comm, peers, begins, memory) if memory is not None and everywhere and anywhere else None
+        memory, peers = _shared(node, begins[-1]), frozenset(node.allgather(comm.rank))
+        found, shared = zip(*comm.allgather((memory is not None, len(peers) > 1)), strict=True)
+        return cls(comm, peers, begins, memory) if memory is not None and all(found) and any(shared) else None
 
     def place(self, column_block: int, length: int) -> Float32:
         """Place of a block on this node, (length,)."""
@@ -101,7 +99,7 @@ def _shared(node: MPI.Comm, count: int) -> Float32 | None:
     size = count * 4 + MARK
     made = node.bcast(_made(size) if node.rank == 0 else None)
     found = _opened(made, size, node) if made.path else None
-    everyone = node.allreduce(found is not None, op=MPI.LAND)
+    everyone = all(node.allgather(found is not None))
     if node.rank == 0 and made.path:
         with suppress(OSError):
             Path(made.path).unlink()

@@ -10,9 +10,9 @@ file has been fitted to the same counts. The share of a process is that of the r
 
 *Exchange.* In every step of a tour each process sends one block to its neighbour and receives one, while it works on
 the others that it has: n - 1 of its n cells. Between nodes a network card moves the block meanwhile, so only what takes
-longer is waited for; within a node the processor copies it, and nothing is hidden. All processes step together, so the
-slowest link counts. With parts in random order blocks go to processes that may be anywhere, and all of a node share its
-link; with a tour it is one.
+longer is waited for. Within a node a block that lies on a shelf (`dsgmcmc.parallel.shelf`) is not moved; a larger one
+is copied by the processor, and nothing is hidden. All processes step together, so the slowest link counts. With parts
+in random order blocks go to processes that may be anywhere, and all of a node share its link; with a tour it is one.
 
 *Sums.* Process 0 receives a message from every other one, adds B times as many numbers as a block has, and the result
 goes down a tree.
@@ -37,6 +37,7 @@ from dsgmcmc.cluster.constants import Machine, Work
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.partition import block_bounds
+from dsgmcmc.parallel.shelf import LARGEST
 from dsgmcmc.runs.plan import Costs, Extent, Moves, moves
 from dsgmcmc.types import Float64
 
@@ -216,7 +217,7 @@ class Forecast:
         touring = at_ratings + visits + calls[0] + (0.0 if config.sweep_length == 1 else updates + sum(calls[1:]))
         column = largest_block(ratings, grid) * 4
         waiting = sum(
-            move.steps * times * _exposed(config, machine, nodes, move.width * column, touring / steps)
+            move.steps * times * _exposed(config, machine, nodes, move, move.width * column, touring / steps)
             for move, times in traffic
         )
         in_step = counts.ratings / max(steps, 1)  # ratings of a process between two exchanges
@@ -256,12 +257,15 @@ def _traffic(config: ResolvedConfig, ratings: Ratings, work: Work, processes: in
         yield Moves(2 * config.dimension, blocks, config.grid), work.tours
 
 
-def _exposed(config: ResolvedConfig, machine: Machine, nodes: Nodes, size: float, computing: float) -> float:
+def _exposed(
+    config: ResolvedConfig, machine: Machine, nodes: Nodes, move: Moves, size: float, computing: float
+) -> float:
     """Seconds of a step in which nothing is done but wait for a message of `size` bytes, or copy it."""
     if nodes.all == 1:
         return 0.0
     exchange, cells = machine.exchange, ceil(config.grid / nodes.all)
-    within = exchange.latency + size / exchange.bandwidth if nodes.processes > 1 else 0.0
+    copied = 0.0 if move.steps > 1 and size <= LARGEST else size  # a tour has a shelf
+    within = exchange.latency + copied / exchange.bandwidth if nodes.processes > 1 else 0.0
     if nodes.nodes == 1:
         return within
     together = nodes.processes if config.sweep_length > 1 and config.schedule != "cyclic" else 1

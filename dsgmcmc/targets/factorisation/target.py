@@ -109,8 +109,12 @@ class FactorTarget:
         layout = Layout((*fields, *likelihood.fields, *means, *self.row_scales.fields), self.dimension)
         self.layout = layout
         origin = model.origin.astype(np.float32) if model.bias_mean else None
-        common: dict[str, Any] = {"dimension": self.dimension, "origin": origin}
-        common |= {"tamed": likelihood.of_counts, "scaled": bool(scaled)}
+        common: Any = {
+            "dimension": self.dimension,
+            "origin": origin,
+            "scaled": bool(scaled),
+            "tamed": likelihood.of_counts,
+        }
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
             return ParameterBlock(stream, ring.phases, self._prior, factor, frozen=factor in frozen, **common, **place)
