@@ -108,13 +108,8 @@ class FactorTarget:
         means = [SHIFT, *(field for part in prior_means for field in (*part.fields, *part.own))] if prior_means else []
         layout = Layout((*fields, *likelihood.fields, *means, *self.row_scales.fields), self.dimension)
         self.layout = layout
-        origin = model.origin.astype(np.float32) if model.bias_mean else None
-        common: Any = {
-            "dimension": self.dimension,
-            "origin": origin,
-            "scaled": bool(scaled),
-            "tamed": likelihood.of_counts,
-        }
+        common: Any = {"dimension": self.dimension, "scaled": bool(scaled), "tamed": likelihood.of_counts}
+        common["origin"] = model.origin.astype(np.float32) if model.bias_mean else None
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
             return ParameterBlock(stream, ring.phases, self._prior, factor, frozen=factor in frozen, **common, **place)
