@@ -15,7 +15,7 @@ from dsgmcmc.runs.forecast import Forecast, Nodes
 from dsgmcmc.runs.plan import MAX_COUNT
 
 BLOCKS = (1, 2, 3, 4, 8)  # row blocks of a process that are tried
-FEW = (4, 8, 16, 32)  # blocks that are tried as well
+FEW = (4, 8, 16, 32, 64, 128, 256)  # blocks that are tried as well
 MAX_GRID = 32767  # as `--grid` admits
 WORTH = 1.4  # twice the processes are worth it while a sweep gets so many times faster
 NEARLY = 0.95  # of the best speed is enough, with fewer processes

@@ -1,6 +1,6 @@
 """``dsgmcmc plan`` against sweeps: seconds that the model says, beside seconds that were measured in the same minutes.
 
-    python tests/benchmarks/plan.py [--millions 1,5,20] [--rank 16,32,64]
+    python tests/benchmarks/plan.py [--millions 1,5,20] [--rank 16,32,64] [--sampler baoab] [--noise both]
     mpirun -n 2 python tests/benchmarks/plan.py
 
 Constants are measured and sweeps timed in turns, so that both see the same machine; of all turns the quickest counts.
@@ -27,16 +27,18 @@ from dsgmcmc.runs.calibrate import Chain, CountingRing, measure_exchange, measur
 from dsgmcmc.runs.forecast import Forecast, Nodes
 
 
-def compare(comm: MPI.Comm, files: dict[int, Path], rank: int, grid: int, turns: int) -> None:
+def compare(comm: MPI.Comm, files: dict[int, Path], rank: int, options: argparse.Namespace) -> None:
     """Print a line for each file."""
-    settings = {"sampler": "baoab", "rank": rank, "grid": grid, "iterations": "700sweeps", "save_draws": 0}
+    sampler, noise, grid = options.sampler, options.noise, options.grid
+    settings = {"sampler": sampler, "rank": rank, "noise": noise, "grid": grid}
+    settings |= {"iterations": "700sweeps", "save_draws": 0}
     config, chains, found = build(settings).resolved(), {}, {}
     for millions, path in files.items():
         with open_ratings(path) as ratings:
             chains[millions] = Chain(config, ratings, CountingRing(comm, grid)), ratings
     machine, clock = builtin(), process_time if comm.size == 1 else perf_counter
-    for _ in range(turns):
-        works = comm.allgather(measure_work(MPI.COMM_SELF, "baoab", "shared", rank, repeats=1))
+    for _ in range(options.turns):
+        works = comm.allgather(measure_work(MPI.COMM_SELF, sampler, noise, rank, repeats=1))
         work = max(works, key=lambda each: sum(each.rating))
         exchange = measure_exchange(comm) if comm.size > 1 else machine.exchange
         machine = machine.model_copy(update={"work": [work], "exchange": exchange})
@@ -56,6 +58,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--millions", default="1,5,20")
     parser.add_argument("--rank", default="16,32,64")
+    parser.add_argument("--sampler", default="baoab")
+    parser.add_argument("--noise", default="shared")
     parser.add_argument("--grid", type=int, default=4)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where the data are kept; made anew without")
@@ -71,7 +75,7 @@ def main() -> None:
             print(f"{'processes':>9}{'ratings':>12}{'K':>6}{'said, ms':>12}{'seen, ms':>12}{'ratio':>8}")
         comm.Barrier()
         for rank in options.rank.split(","):
-            compare(comm, {each: folder / f"{each}.h5" for each in sizes}, int(rank), options.grid, options.turns)
+            compare(comm, {each: folder / f"{each}.h5" for each in sizes}, int(rank), options)
         comm.Barrier()
 
 

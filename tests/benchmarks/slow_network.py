@@ -109,7 +109,9 @@ def inside(arguments: list[str]) -> int:
             listening = socket.create_server(("127.0.0.1", port))
             ctypes.CDLL(None).setns(back.fileno(), CLONE_NEWNET)
             threading.Thread(target=forward, args=(listening, port), daemon=True).start()
-    return subprocess.run(["ip", "netns", "exec", name, sys.executable, __file__, *arguments], check=False).returncode
+    alone = ["sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$0" "$@"']  # what it shares with the other is the link
+    command = ["ip", "netns", "exec", name, *alone, sys.executable, __file__, *arguments]
+    return subprocess.run(command, check=False).returncode
 
 
 def worker(turns: int) -> None:
