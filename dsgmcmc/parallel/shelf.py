@@ -31,7 +31,7 @@ FOLDER = Path("/dev/shm")
 #: and copies lie in huge pages, of which shared memory has none.
 LARGEST = 1 << 22
 LINE = 16  # float32 in a line of the caches, which no two blocks share
-MARK = 16  # bytes by which processes know that they have opened the same file
+MARK = 4 * LINE  # bytes by which processes know that they have opened the same file
 
 
 class Shelf:
