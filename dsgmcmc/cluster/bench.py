@@ -124,21 +124,23 @@ def noise(repeats: int = 50) -> list[Line]:
 
 
 def ring(comm: MPI.Comm, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
-    """Exchange and ordered sum of blocks of `sizes` bytes between the processes of `comm`. Collective.
+    """Exchange, handover and ordered sum of blocks of `sizes` bytes between the processes of `comm`. Collective.
 
-    Every process sends one block on and receives one, as in a sweep; the sum is of one block's partials a process.
+    Every process sends one block on and receives one, as in a sweep; or, in the memory of a node, hands one over, if
+    there is such and the blocks are not too large for it. The sum is of one block's partials a process.
     """
     from dsgmcmc.parallel.ring import Ring
+    from dsgmcmc.parallel.shelf import Shelf
 
     lines = []
     here = Ring(comm, comm.size)
     for size in sizes:
         count = max(size // 4, 1)
         block = {here.rank: np.zeros(count, np.float32)}
-        partial = np.zeros((1, max(size // 8, 1)))
+        partial, shelf = np.zeros((1, max(size // 8, 1))), here.shelf([count] * here.grid)
 
-        def exchange(block: Any = block, count: int = count) -> None:
-            going = here.move(block, 0, 1 % here.grid, lambda _: count)
+        def exchange(block: Any = block, count: int = count, shelf: Shelf | None = None) -> None:
+            going = here.move(block, 0, 1 % here.grid, lambda _: count, shelf)
             going.depart(here.rank)
             going.finish()
 
@@ -147,6 +149,9 @@ def ring(comm: MPI.Comm, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
             comm.Barrier()
             median, low, high = spread(work, repeats)
             line |= {f"{name}_us": 1e6 * median, f"{name}_quartiles": [1e6 * low, 1e6 * high]}
+        there = {here.rank: shelf.place(here.rank, count)} if shelf else {}
+        handed = spread(lambda b=there, n=count, s=shelf: exchange(b, n, s), repeats) if shelf else None  # type: ignore[misc]
+        line["handover_us"] = 1e6 * handed[0] if handed else None
         line["exchange_gb_per_s"] = size / line["exchange_us"] / 1e3 if comm.size > 1 else None
         lines.append(line)
     return lines

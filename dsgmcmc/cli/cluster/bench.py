@@ -45,7 +45,7 @@ def ring(
     repeats: RepeatsOption = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Latency and bandwidth of the exchange of blocks and of the ordered sum; start it under mpirun.
+    """Exchange of blocks by message, handover in the memory of a node, ordered sum; start it under mpirun.
 
     \b
     Example:
