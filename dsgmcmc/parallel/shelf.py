@@ -4,8 +4,8 @@ A block that goes to a process of another node travels as a message, and arrives
 To a process of the same node goes a message of no length, which says that the block is now its own: what was written
 before a message is sent is seen once it has arrived. At any time one process alone reads and writes a block.
 
-The memory is a file in memory (``/dev/shm``), whose name is gone as soon as all have opened it: nothing is left behind,
-however a job ends. Where there is none, or no room in it, blocks travel as messages between all processes.
+The memory is a file in memory (``/dev/shm``), whose name is gone as soon as all have opened it: from then on nothing is
+left behind, however a job ends. Where there is none, or no room in it, all blocks travel as messages.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Shelf:
 
     @classmethod
     def of(cls, comm: MPI.Comm, node: MPI.Comm, sizes: Sequence[int]) -> Shelf | None:
-        """Make one on every node, or none anywhere. Collective.
+        """Make one on every node, or none anywhere: where none has two processes, or not all can. Collective.
 
         Parameters
         ----------
@@ -66,10 +66,13 @@ class Shelf:
         sizes : sequence of int
             Numbers in each block, at most; the same on all processes.
         """
+        if max(comm.allgather(node.size)) == 1:
+            return None
         begins = [0, *accumulate(-(-size // LINE) * LINE for size in sizes)]
-        memory, peers = _shared(node, begins[-1]), frozenset(node.allgather(comm.rank))
-        found, shared = zip(*comm.allgather((memory is not None, len(peers) > 1)), strict=True)
-        return cls(comm, peers, begins, memory) if memory is not None and all(found) and any(shared) else None
+        memory = _shared(node, begins[-1])
+        everywhere = all(comm.allgather(memory is not None))
+        peers = frozenset(node.allgather(comm.rank))
+        return cls(comm, peers, begins, memory) if memory is not None and everywhere else None
 
     def place(self, column_block: int, length: int) -> Float32:
         """Place of a block on this node, (length,)."""
@@ -100,23 +103,30 @@ def _shared(node: MPI.Comm, count: int) -> Float32 | None:
     made = node.bcast(_made(size) if node.rank == 0 else None)
     found = _opened(made, size, node) if made.path else None
     everyone = all(node.allgather(found is not None))
-    if node.rank == 0 and made.path:
-        with suppress(OSError):
-            Path(made.path).unlink()
+    if node.rank == 0:
+        _unlink(made.path)
     return np.frombuffer(found, np.float32, count, MARK) if found is not None and everyone else None
 
 
 def _made(size: int) -> _File:
     """Make the file."""
-    mark = os.urandom(MARK)
+    path, mark = "", os.urandom(MARK)
     try:
         handle, path = tempfile.mkstemp(prefix="dsgmcmc-", dir=FOLDER)
+        with os.fdopen(handle, "wb") as file:
+            file.write(mark)
+            file.truncate(size)
     except OSError:
+        _unlink(path)
         return _File("", mark)
-    with os.fdopen(handle, "wb") as file, suppress(OSError):  # whoever finds it too short does without
-        file.write(mark)
-        file.truncate(size)
     return _File(path, mark)
+
+
+def _unlink(path: str) -> None:
+    """Take its name from the file, if there is one."""
+    if path:
+        with suppress(OSError):
+            Path(path).unlink()
 
 
 def _opened(made: _File, size: int, node: MPI.Comm) -> mmap.mmap | None:

@@ -94,20 +94,24 @@ def test_nothing_of_a_shelf_is_left_behind(comm: MPI.Comm, together) -> None:
         assert set(shelves.FOLDER.glob("dsgmcmc-*")) <= before
 
 
-@pytest.mark.parametrize("whose", ["all", "the first"])
+@pytest.mark.parametrize("whose", ["all", "the first", "the last"])
 def test_without_shared_memory_there_is_no_shelf(
     comm: MPI.Comm, together, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whose: str
 ) -> None:
     """On any process, if one cannot have it: else some would wait for messages that others never send."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    files, memory = (resource.getrlimit(limit) for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_AS))
     if whose == "all":
         monkeypatch.setattr(shelves, "FOLDER", tmp_path / "none")
-    elif comm.rank == 0:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))  # no file may be larger
+    elif whose == "the first" and comm.rank == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, files[1]))  # no file may be larger
+    elif whose == "the last" and comm.rank == comm.size - 1:
+        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + (8 << 20), memory[1]))  # of 20 MiB that are asked for
     try:
-        shelf = made(comm, 0)
+        shelf = Ring(comm, GRID).shelf([LARGEST // 4] * GRID)
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        resource.setrlimit(resource.RLIMIT_FSIZE, files)
+        resource.setrlimit(resource.RLIMIT_AS, memory)
     with together():
         assert shelf is None
 
