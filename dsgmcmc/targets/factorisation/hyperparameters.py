@@ -90,11 +90,9 @@ class Hyperparameters(Replicated):
 
     def copy(self) -> Hyperparameters:
         """Copy all arrays."""
-        mean, precision, nu = (
-            {factor: array.copy() for factor, array in arrays.items()}
-            for arrays in (self.mean, self.precision, self.nu)
-        )
-        return Hyperparameters(self.tau.copy(), mean, precision, nu, self.turn)
+        found = self.empty()
+        found.take({name: array.copy() for name, array in self.arrays().items()})
+        return found
 
     def sampled(self) -> dict[str, Float64]:
         """What is drawn at the root, by name."""
