@@ -14,18 +14,20 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback from the first of our imports on
     from dsgmcmc.errors import EXIT_INTERRUPTED
     from dsgmcmc.parallel.signals import interrupt
+    from dsgmcmc.parallel.streams import standard_streams
 
-    try:
-        if handled:
-            signal.signal(signal.SIGINT, interrupt)
+    with standard_streams():
         try:
-            _main()
-        finally:
-            if signal.getsignal(signal.SIGINT) is interrupt:  # nor from what is tidied up after the last
-                signal.signal(signal.SIGINT, signal.SIG_DFL)
-    except KeyboardInterrupt:
-        print("dsgmcmc: interrupted", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
+            if handled:
+                signal.signal(signal.SIGINT, interrupt)
+            try:
+                _main()
+            finally:
+                if signal.getsignal(signal.SIGINT) is interrupt:  # nor from what is tidied up after the last
+                    signal.signal(signal.SIGINT, signal.SIG_DFL)
+        except KeyboardInterrupt:
+            print("dsgmcmc: interrupted", file=sys.stderr)
+            sys.exit(EXIT_INTERRUPTED)
 
 
 def _main() -> None:

@@ -259,7 +259,7 @@ class BPMF(FittedModel, Estimator):
         Raises
         ------
         InputError
-            If it is not a run of ratings, or has no posterior yet.
+            If it is not a run of ratings, or has no draws yet.
         """
         found = open_run(run)
         config = found.config

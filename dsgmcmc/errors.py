@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 EXIT_DONE = 0
 EXIT_FAILURE = 1
@@ -12,10 +19,24 @@ EXIT_ABORT = 70
 EXIT_RESUME = 75
 EXIT_INTERRUPTED = 130
 
+#: Of an `OSError`, where the disk is the cause, and not what the user asked for.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
-def plain(text: str) -> str:
-    """Text without control characters, which a terminal would obey; a path or a name may hold any."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+def failed_file(error: OSError) -> str:
+    """What the system says of a file, in one line that begins with its path where that is known."""
+    said = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+    return " ".join(said.split()) or type(error).__name__
+
+
+@contextmanager
+def naming(path: os.PathLike[str]) -> Iterator[None]:
+    """Context in which a file is written: errors have its path, and not that of a temporary one, or none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 #: What was expected, by Pydantic's type of error; its own words are those of a programmer.
@@ -56,5 +77,55 @@ class WriteError(AgreedError):
     """Files could not be written: a full disk, a quota, permissions. All processes raise it together."""
 
 
+class GoneError(InputError):
+    """A run that is being sampled has removed what was being read; what it has in its place can be read."""
+
+
+class AgreedGoneError(GoneError, AgreedError):
+    """A `GoneError` that all processes of a job raise together."""
+
+
+ATTEMPTS = 8  # to read a run that is being sampled
+
+
+def anew(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Callable[P, T]:
+    """Make work that reads a run begin anew, a few times, where what it reads is gone.
+
+    Parameters
+    ----------
+    work : callable
+        Opens the run by itself, and leaves nothing behind where it fails.
+    renew : callable, optional
+        What to do before it begins anew.
+    """
+
+    @wraps(work)
+    def again(*args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(ATTEMPTS - 1):
+            with suppress(GoneError):
+                return work(*args, **kwargs)
+            with suppress(GoneError):  # the next attempt says what it lacks
+                renew()
+        return work(*args, **kwargs)
+
+    return again
+
+
 class DivergenceError(Exception):
     """The chain left the region where its numbers mean anything (non-finite or exploding)."""
+
+
+@contextmanager
+def writing(path: os.PathLike[str]) -> Iterator[None]:
+    """Context in which a file is written for the user: what the system says of it becomes one line.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be there; a `WriteError` if a disk is full or failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        kind = WriteError if error.errno in DISK_ERRORS else InputError
+        raise kind(f"{path} cannot be written: {error.strerror or error}") from error

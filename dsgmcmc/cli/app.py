@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -26,22 +29,39 @@ from dsgmcmc.cli.posterior.report import report
 from dsgmcmc.cli.posterior.similar import similar
 from dsgmcmc.cli.sample import sample
 from dsgmcmc.cli.verify import verify
-from dsgmcmc.errors import EXIT_USAGE, InputError, plain, what_it_must_be
+from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, failed_file, what_it_must_be
+from dsgmcmc.terminal import complain, plain, say
+
+#: What typer raises where it does not understand a command line; it has no name of its own for it.
+REFUSED: Any = typer.BadParameter.__base__
+
+
+@contextmanager
+def _our_words() -> Iterator[None]:
+    """What typer refuses is said in our words where it would be in Pydantic's, and what was typed is only shown."""
+    try:
+        yield
+    except REFUSED as error:
+        if error.__cause__ is not None and hasattr(error.__cause__, "errors"):
+            detail = error.__cause__.errors()[0]
+            words, found = what_it_must_be(detail), repr(str(detail["input"])[:80])
+            error.message = words if found in words else f"{words} (found {found})"
+        error.message = plain(error.message)
+        raise
 
 
 class Commands(TyperGroup):
     """Commands whose options are refused in our words."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the options before the name of a command."""
+        with _our_words():
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; typer shows what Pydantic says of a value."""
-        try:
+        """Run a command."""
+        with _our_words():
             return super().invoke(ctx)
-        except typer.BadParameter as error:
-            if error.__cause__ is not None and hasattr(error.__cause__, "errors"):
-                detail = error.__cause__.errors()[0]
-                words, found = what_it_must_be(detail), repr(str(detail["input"])[:80])
-                error.message = words if found in words else f"{words} (found {found})"
-            raise
 
 
 # plain help: in panels, 80 columns cut the names of options
@@ -52,7 +72,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"dsgmcmc {__version__}")
+        say(f"dsgmcmc {__version__}")
         raise typer.Exit
 
 
@@ -85,9 +105,14 @@ app.add_typer(bench, name="bench", short_help="Measure kernels, noise, the ring 
 
 
 def main() -> None:
-    """Run the command line; a wrong input ends in one line on stderr and exit status 2."""
+    """Run the command line; a wrong input ends in one line on stderr and exit status 2, a file that fails in 1."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name may have letters that the locale lacks
     try:
         app()
     except InputError as error:
-        print(plain(f"dsgmcmc: {error}"), file=sys.stderr)
-        sys.exit(EXIT_USAGE)
+        complain(error)
+        sys.exit(EXIT_FAILURE if isinstance(error, WriteError) else EXIT_USAGE)
+    except OSError as error:
+        complain(failed_file(error))
+        sys.exit(EXIT_FAILURE)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from dsgmcmc.cli.options import JsonOption, PathArgument, kind_of
-from dsgmcmc.errors import plain
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from dsgmcmc.errors import anew
+from dsgmcmc.terminal import say, say_json, say_styled, show_facts, show_table
 
 
+@anew
 def info(
     path: PathArgument,
     diagnostics: Annotated[
@@ -33,41 +30,39 @@ def info(
       dsgmcmc info run --json
       dsgmcmc info run --diagnostics
     """
-    from rich.console import Console
-    from rich.table import Table
-
     if diagnostics:
         _diagnose(path, as_json)
         return
     facts = _describe(path)
     if as_json:
-        print(json.dumps(facts, indent=1))
+        say_json(facts)
         return
-    console = Console(highlight=False, markup=False, emoji=False)
-    console.print(f"{path}: {facts['kind']}", style="bold", soft_wrap=True)
+    say_styled(f"{path}: {facts['kind']}", "bold")
     if facts["kind"] == "run":
-        console.print("\n".join(_at_a_glance(facts)), "", soft_wrap=True, sep="\n")
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, value in _SHOWN[facts["kind"]](facts).items():
-        table.add_row(name, _text(value))
-    console.print(table)
+        say(*_at_a_glance(facts), "")
+    show_facts({name: _lines(value) for name, value in _SHOWN[facts["kind"]](facts).items()})
     for kind, found in facts.get("features", {}).items():
-        _show_features(console, kind, found)
+        _show_features(kind, found)
 
 
 def _at_a_glance(facts: dict[str, Any]) -> list[str]:
-    """What to know of a run first: its result, what to doubt, how it ended."""
+    """What to know of a run first: its result, what to doubt, how it ended, or how far it has come."""
     from dsgmcmc.diagnostics import verdict
+    from dsgmcmc.posterior.live import Progress
 
+    if facts["progress"]:
+        progress = Progress(**facts["progress"])
+        rmse = (
+            [] if progress.rmse_mean is None else [f"RMSE of the posterior mean {verdict.written(progress.rmse_mean)}"]
+        )
+        return [str(progress), "; ".join([progress.usable(), *rmse])]
     look = (facts["summary"] or {}).get("until")
     if look and look["iteration"] < max(facts["reached"]):  # it went on since, and has not ended
         look = None
     now = {"reached": facts["reached"], "iterations": facts["settings"]["iterations"], "until": look}
     lines = []
     if facts["summary"] is None:
-        lines = ["no result yet: the run is under way, or was killed"]
+        lines = ["no result yet"]
     elif "rmse_mean" in facts["summary"]:
         summary = facts["summary"] | now
         found = [*facts["run"].get("cautions", []), *verdict.doubts(summary)]
@@ -75,28 +70,19 @@ def _at_a_glance(facts: dict[str, Any]) -> list[str]:
     return [*lines, verdict.ending(now)]
 
 
-def _show_features(console: Console, kind: str, found: dict[str, list[dict[str, Any]]]) -> None:
+def _show_features(kind: str, found: dict[str, list[dict[str, Any]]]) -> None:
     """Print which features of the users or the items matter."""
-    from rich.table import Table
-
     for title, estimates in (
         (f"What features explain of how {kind}s differ, over what they leave", found["groups"]),
         (f"Strongest effects of features on the mean rating of {kind}s", found["effects"][:10]),
     ):
-        table = Table(title=title, title_justify="left")
-        for heading in ("feature", "mean", "5 %", "95 %"):
-            table.add_column(heading, justify="left" if heading == "feature" else "right")
-        for each in estimates:
-            table.add_row(each["name"], *(f"{each[bound]:.3f}" for bound in ("mean", "low", "high")))
-        if estimates:
-            console.print(table)
+        rows = [[each["name"], *(f"{each[bound]:.3f}" for bound in ("mean", "low", "high"))] for each in estimates]
+        if rows:
+            show_table(("feature", "mean", "5 %", "95 %"), rows, title, left=("feature",))
 
 
 def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
-    from rich.console import Console
-    from rich.table import Table
-
     from dsgmcmc.diagnostics.calibration import calibration
     from dsgmcmc.diagnostics.convergence import diagnose, label_of
     from dsgmcmc.posterior.run import open_run
@@ -105,24 +91,21 @@ def _diagnose(path: Path, as_json: bool) -> None:
     found = diagnose(run)
     scores = calibration(run) if len(run.test_pairs()[0]) and not run.config.law.all_cells else None
     if as_json:
-        print(json.dumps({"convergence": found, "calibration": scores}, indent=1))
+        say_json({"convergence": found, "calibration": scores})
         return
-    console = Console(markup=False, emoji=False)
-    table = Table(title=f"{path}: {found['chains']} chain(s) of {found['draws']} draws", title_justify="left")
-    for heading in ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"):
-        table.add_column(heading, justify="left" if heading == "quantity" else "right")
-    several = found["predictions"]
-    for line in found["quantities"]:
-        table.add_row(label_of(line["name"]), f"{line['mean']:.4g}", f"{line['sd']:.3g}", *_measures(line, max, min))
+    headings, several = ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"), found["predictions"]
+    rows = [
+        [label_of(line["name"]), f"{line['mean']:.4g}", f"{line['sd']:.3g}", *_measures(line, max, min)]
+        for line in found["quantities"]
+    ]
     if several["pairs"]:
         label = f"worst of {several['pairs']} predictions"
-        table.add_row(label, "", "", *_measures({k: several[k] for k in ("rhat", "ess_bulk", "ess_tail")}, max, min))
-    console.print(table)
+        rows.append([label, "", "", *_measures({k: several[k] for k in ("rhat", "ess_bulk", "ess_tail")}, max, min)])
+    title = f"{path}: {found['chains']} chain(s) of {found['draws']} draws"
+    show_table(headings, rows, title, left=headings[:1])
     if scores:
-        console.print(_calibration_table(scores))
-    for warning in found["warnings"]:
-        console.print(f"warning: {warning}", soft_wrap=True, highlight=False)
-    console.print(found["note"], soft_wrap=True, highlight=False)
+        show_facts(_calibration(scores), f"{scores['ratings']:,} test ratings")
+    say(*(f"warning: {warning}" for warning in found["warnings"]), found["note"])
 
 
 def _measures(line: dict[str, Any], *worst: Callable[[Any], float]) -> list[str]:
@@ -134,33 +117,32 @@ def _measures(line: dict[str, Any], *worst: Callable[[Any], float]) -> list[str]
     return texts
 
 
-def _calibration_table(scores: dict[str, Any]) -> Table:
-    from rich.table import Table
-
+def _calibration(scores: dict[str, Any]) -> dict[str, str]:
+    """Scores of the predictions, and how many ratings were inside their intervals."""
     from dsgmcmc.diagnostics.verdict import written
 
-    table = Table(title=f"{scores['ratings']:,} test ratings", show_header=False, title_justify="left")
+    found = {}
     for name in ("rmse", "mae", "crps", "log_predictive_density", "log_probability", "predictive_sd"):
         if scores[name] is None:
             continue
-        table.add_row(
+        label = (
             name.replace("_", " ")
             .replace("rmse", "RMSE")
             .replace("mae", "MAE")
             .replace("crps", "CRPS")
-            .replace("log probability", "log probability of the level"),
-            written(scores[name]),
+            .replace("log probability", "log probability of the level")
         )
-    inside = ", ".join(f"{level:.0%}: {share:.1%}" for level, share in scores["coverage"].items())
-    table.add_row("inside their intervals", inside)
+        found[label] = written(scores[name])
+    inside = (f"{level:.0%}: {share:.1%}" for level, share in scores["coverage"].items())
+    found["inside their intervals"] = ", ".join(inside)
     for name, what in (
         ("by_activity", "users with {} to {} ratings"),
         ("by_popularity", "items with {} to {} ratings"),
     ):
         for group in scores[name]:
             text = f"RMSE {written(group['rmse'])}, inside their 90 % intervals {group['coverage_90']:.1%}"
-            table.add_row(what.format(group["from"], group["to"]), text)
-    return table
+            found[what.format(group["from"], group["to"])] = text
+    return found
 
 
 def _describe(path: Path) -> dict[str, Any]:
@@ -192,6 +174,7 @@ def _describe_run(run: Any) -> dict[str, Any]:
     from dsgmcmc.diagnostics.accuracy import ending
     from dsgmcmc.diagnostics.audit import config_of
     from dsgmcmc.diagnostics.summary import read_summary
+    from dsgmcmc.posterior.live import progress as progress_of
     from dsgmcmc.storage.series import steps
 
     config, facts = config_of(run)
@@ -214,18 +197,21 @@ def _describe_run(run: Any) -> dict[str, Any]:
     }
     if look:
         progress["why"] = ending(look)
+    under_way = progress_of(run, config, facts)
+    progress["progress"] = asdict(under_way) if under_way else None
     return {"settings": settings, "run": facts, "jobs": run.jobs(), **chains, **progress, "summary": summary}
 
 
 def _describe_features(path: Path) -> dict[str, Any]:
     """Which features matter in a run, once it has draws."""
     from dsgmcmc.posterior.features import importance
-    from dsgmcmc.posterior.heldout import posteriors
+    from dsgmcmc.posterior.live import newest_states
     from dsgmcmc.posterior.run import open_run
     from dsgmcmc.storage.rundir import RunDirectory
 
     run = RunDirectory(path)
-    if "target" in run.read_settings()[1] or not posteriors(run):
+    _, about = run.read_settings()
+    if "target" in about or not newest_states(run, about, "draws"):
         return {}
     found = {kind: asdict(each) for kind, each in importance(open_run(path)).items()}
     return {"features": found} if found else {}
@@ -277,11 +263,15 @@ def _shown_of_snapshot(facts: dict[str, Any]) -> dict[str, Any]:
 _SHOWN = {"ratings file": _shown_of_ratings, "run": _shown_of_run, "snapshot": _shown_of_snapshot}
 
 
+def _lines(value: Any) -> list[str]:
+    return [f"{name}: {_text(item)}" for name, item in value.items()] if isinstance(value, dict) else [_text(value)]
+
+
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return "\n".join(f"{name}: {_text(item)}" for name, item in value.items())
+        return "; ".join(_lines(value))
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
         return ", ".join(map(_text, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else plain(str(value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from dsgmcmc.cli.options import JsonOption, PathArgument, kind_of
-from dsgmcmc.errors import plain
+from dsgmcmc.errors import anew
+from dsgmcmc.terminal import say, say_json
 
 
+@anew
 def verify(path: PathArgument, as_json: JsonOption = False) -> None:
     """Check every checksum and the structure, and print the digest of the content.
 
@@ -37,8 +37,8 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
         digest = verify_snapshot(path)
     if as_json:
         found = {"path": str(path), "kind": kind, "valid": True, "digest": digest}
-        print(json.dumps({**found, "unchecked": unchecked} if kind == "run" else found))
+        say_json({**found, "unchecked": unchecked} if kind == "run" else found, indent=None)
     else:
-        print(f"{path}: a valid {kind}, digest {digest}")
+        say(f"{path}: a valid {kind}, digest {digest}")
     if unchecked and not as_json:
-        print(plain(f"not under a checksum: {'; '.join(unchecked)}"))
+        say(f"not under a checksum: {'; '.join(unchecked)}")

@@ -16,7 +16,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dsgmcmc.config.sampler import explain
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, writing
 from dsgmcmc.storage.files import read_toml, write_whole
 from dsgmcmc.types import NoiseName
 
@@ -209,7 +209,5 @@ def write_machine(path: Path, machine: Machine) -> None:
     InputError
         If it cannot be written.
     """
-    try:
+    with writing(path):
         write_whole(path, tomli_w.dumps(machine.model_dump()))
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error}") from error

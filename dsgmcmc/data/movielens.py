@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, writing
 
 PUBLISHER = "https://files.grouplens.org/datasets/movielens"
 LICENCE = (
@@ -86,7 +86,7 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
     if final.exists():
         raise InputError(f"{final} exists without {data_set.ratings}; remove it and fetch again")
     url = f"{os.environ.get('DSGMCMC_FETCH_URL', PUBLISHER).rstrip('/')}/{name}.zip"
-    try:
+    with writing(final):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder) as scratch:
             archive = Path(scratch) / "archive.zip"
@@ -96,8 +96,6 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
                 raise InputError(f"{url} has MD5 {found}, its publisher says {expected}: damaged, or not the original")
             unpacked = _unpack(archive, Path(scratch) / "unpacked", data_set.ratings)
             unpacked.rename(final)
-    except OSError as error:
-        raise InputError(f"cannot write {final}: {error.strerror or error}") from error
     return ratings
 
 

@@ -16,7 +16,7 @@ from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.load import compression, readable, scalar
 from dsgmcmc.data.ingest.pipes import copy_pipe, is_pipe
 from dsgmcmc.data.ingest.sources import decode_head, packed_how, read_head, split_line
-from dsgmcmc.data.session import identifier, literal
+from dsgmcmc.data.session import identifier, literal, reading
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
 
@@ -119,10 +119,8 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: str, columns: PairColumns, s
         head = file.read(1 << 16)
     if not head.strip():
         raise InputError(f"{shown} is empty")
-    try:
+    with reading(shown):
         table = (_load_parquet if head[:4] == b"PAR1" else _load_text)(db, source, shown, columns)
-    except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.IOException) as error:
-        raise InputError(f"{shown} cannot be read: {str(error).splitlines()[0]}") from error
     if scalar(db, "SELECT count(*) FROM pairs") == 0:
         raise InputError(f"{shown} has no pairs")
     return table

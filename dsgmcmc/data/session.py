@@ -24,6 +24,7 @@ _OVERHEAD = 200_000_000  # bytes of Python, its libraries and the arrays
 _PER_THREAD = 80_000_000  # bytes with which a thread of DuckDB sorts and joins
 MINIMUM = 400_000_000
 _SECONDS = 0.2  # between two looks at a query
+_SPILL = ".dsgmcmc-prepare-"
 
 
 def parse_bytes(text: str) -> int:
@@ -71,7 +72,7 @@ def open_session(
         )
     limit = int(0.8 * (memory - _OVERHEAD))
     try:
-        scratch = tempfile.TemporaryDirectory(prefix=".dsgmcmc-prepare-", dir=parent)
+        scratch = tempfile.TemporaryDirectory(prefix=_SPILL, dir=parent)
     except OSError as error:
         raise InputError(f"cannot write in the folder {parent}: {error.strerror}") from error
     settings: dict[str, str | bool | int | float | list[str]] = {
@@ -91,6 +92,33 @@ def open_session(
         ) from error
     except duckdb.IOException as error:
         raise InputError(f"reading or spilling to {parent} failed: {str(error).splitlines()[0]}") from error
+
+
+@contextlib.contextmanager
+def reading(shown: str | Path, explain: Callable[[str], str] = str) -> Iterator[None]:
+    """Say in one line, with the file's name, what DuckDB finds wrong with a file that is read within.
+
+    Parameters
+    ----------
+    shown : str or Path
+        What the file is called.
+    explain : callable(str), optional
+        Makes something better of what DuckDB says.
+
+    Raises
+    ------
+    InputError
+        Unless it is spilling that failed: see `open_session`.
+    """
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        why = str(error).splitlines()[0]
+        raise InputError(f"{shown} takes more memory, or space to spill to, than there is ({why})") from error
+    except (duckdb.Error, RuntimeError) as error:  # RuntimeError: names of columns that are not UTF-8
+        if _SPILL in str(error) or _interrupted(error):
+            raise
+        raise InputError(f"{shown} cannot be read: {explain(str(error).strip()).splitlines()[0]}") from error
 
 
 class Watch:
@@ -137,7 +165,7 @@ class Watch:
         self._there.close()  # ends the thread
         self._thread.join()
         self._here.close()
-        if isinstance(error, duckdb.InterruptException) or ("interrupted" in str(error) and kind is RuntimeError):
+        if _interrupted(error):
             raise KeyboardInterrupt from error
 
     def _run(self) -> None:
@@ -155,6 +183,16 @@ class Watch:
                 return
             if number[0] in (signal.SIGINT, signal.SIGTERM):
                 self._connection.interrupt()
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether a signal ended a query."""
+    return isinstance(error, duckdb.InterruptException) or (type(error) is RuntimeError and "interrupted" in str(error))
+
+
+def memory_of(connection: duckdb.DuckDBPyConnection) -> int:
+    """Bytes that the queries of a connection stay within."""
+    return parse_bytes(connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0])
 
 
 def identifier(name: str) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import errno
 import secrets
-import shutil
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import duckdb
 
 from dsgmcmc.data.session import default_memory, identifier, literal, open_session
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, WriteError, writing
+from dsgmcmc.storage.files import NOT_READ_BACK, sync
+from dsgmcmc.terminal import pass_on
 from dsgmcmc.types import Array, Float32
 
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
@@ -48,15 +47,35 @@ def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None, scr
     try:
         db.execute(f"COPY ({query}) TO {literal(str(temporary))} ({how})")
         if out is None:
-            with temporary.open("rb") as file, contextlib.suppress(BrokenPipeError):
-                shutil.copyfileobj(file, sys.stdout.buffer)
-                sys.stdout.buffer.flush()
+            with temporary.open("rb") as file:
+                pass_on(file)
         else:
-            os.replace(temporary, out)  # noqa: PTH105 (atomic)
+            with writing(out):
+                sync(temporary)
+                if kind == "parquet":
+                    _read_back(db, query, temporary)
+                temporary.replace(out)
     except duckdb.IOException as error:
-        raise InputError(f"{out or 'standard output'} cannot be written: {str(error).splitlines()[0]}") from error
+        raise WriteError(f"{out or 'standard output'} cannot be written: {str(error).splitlines()[0]}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _read_back(db: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
+    """Compare a Parquet file with what was to be written, by sums of hashes of each column; raises OSError."""
+    file = f"read_parquet({literal(str(path))})"
+    try:
+        types = db.execute(f"DESCRIBE SELECT * FROM {file}").fetchall()
+        names = ", ".join(f"c{number}" for number in range(len(types)))
+        sums = ", ".join(f"sum(hash(c{number}::{kind}))" for number, (_, kind, *_) in enumerate(types))
+        written, found = (
+            db.execute(f"SELECT count(*), {sums} FROM {source} t({names})").fetchone()
+            for source in (f"({query})", file)
+        )
+    except duckdb.Error as error:
+        raise OSError(errno.EIO, f"{NOT_READ_BACK}: {str(error).splitlines()[0]}") from error
+    if found != written:
+        raise OSError(errno.EIO, NOT_READ_BACK)
 
 
 def output_format(out: Path | None) -> str:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from dsgmcmc.data.ingest.columns import NAMES
+from dsgmcmc.data.ingest.sources import refuse_utf16
 from dsgmcmc.errors import InputError
 
 _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
@@ -41,7 +42,10 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
         raise InputError(
             f"{path} is not a file of items: expected lines such as 1::Toy Story (1995), or a CSV with a header"
         )
-    rows = [line.split("::") for line in lines] if delimiter == "::" else list(csv.reader(lines, delimiter=delimiter))
+    try:
+        rows = [line.split("::") for line in lines] if delimiter == "::" else [*csv.reader(lines, delimiter=delimiter)]
+    except csv.Error as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
     identifier, title = _columns(rows[0])
     if identifier is None:
         identifier, title = 0, 1
@@ -80,6 +84,7 @@ def _text(path: Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    refuse_utf16(path, data)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from dsgmcmc.config.chain import FREE, ResolvedChain
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.errors import GoneError
 from dsgmcmc.storage.facts import FOUND, JOB, MADE_WITH, Facts, made_with
 from dsgmcmc.storage.manifest import MANIFEST, Manifest, read_manifest
 from dsgmcmc.storage.rundir import INDEX, SERIES, RunDirectory
-from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.series import is_on_its_way, step_name, steps
 from dsgmcmc.storage.verify import verify_run
 
 #: Changed by every job, and read by nobody for its numbers.
@@ -51,6 +54,7 @@ def audit(run: RunDirectory) -> Audit:
     """
     config, facts = config_of(run)
     digest = verify_run(run)
+    files = [Path(folder) / name for folder, _, names in os.walk(run.path) for name in names]
     manifests = dict(_manifests(run))
     bound = {name for manifest in manifests.values() for name in manifest.about.get(MADE_WITH, {})}
     settings = [name for name in config.table() if name in FREE]
@@ -65,8 +69,10 @@ def audit(run: RunDirectory) -> Audit:
     known |= set(logs)
     for folder, manifest in manifests.items():
         known |= {folder / MANIFEST, *(folder / shard.file for shard in manifest.shards)}
-    foreign = sorted(
-        str(path.relative_to(run.path)) for path in run.path.rglob("*") if path.is_file() and path not in known
+    foreign = sorted(  # a run that is being sampled has removed some since, and writes others
+        str(path.relative_to(run.path))
+        for path in files
+        if path not in known and path.is_file() and not is_on_its_way(path)
     )
     more = [f"{len(foreign) - MOST_SHOWN} more files"] if len(foreign) > MOST_SHOWN else []
     return Audit(digest, [*unchecked, *foreign[:MOST_SHOWN], *more])
@@ -80,4 +86,5 @@ def _manifests(run: RunDirectory) -> Iterator[tuple[Path, Manifest]]:
             parent = run.series(kind, chain)
             folders += [parent / step_name(iteration) for iteration in steps(parent)]
     for folder in folders:
-        yield folder, read_manifest(folder)
+        with suppress(GoneError):
+            yield folder, read_manifest(folder)

@@ -11,7 +11,7 @@ from typing import Any
 
 from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.convergence import SPARED
-from dsgmcmc.errors import plain
+from dsgmcmc.terminal import plain
 
 COVERAGE_OFF = 0.02  # from the nominal 90 %, beyond what chance explains, that is worth a word
 

@@ -11,7 +11,7 @@ appears by one atomic rename and is never changed afterwards, so any number of p
 system may start at once. Where it has locks one of them compiles a kernel, and the others wait for it.
 
 CACHE is ``DSGMCMC_CACHE_DIR``, else ``$XDG_CACHE_HOME/dsgmcmc``, else ``~/.cache/dsgmcmc``; where none can be
-written, a private temporary folder that goes with the process. Numba's cache files are pickles: who can
+written, or has no room, a private temporary folder that goes with the process. Numba's cache files are pickles: who can
 write them can run code as the user. So CACHE is created with mode 0700, and one that belongs to
 somebody else, or that group or others may write, is refused.
 
@@ -37,12 +37,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, naming
+from dsgmcmc.terminal import say
 
 FAST = '{"contract", "reassoc", "nsz"}'
 """Fast-math flags of the kernels: sums may be reordered and products fused. There is no promise that NaN and
 infinity do not occur, so that divergence shows in sums, and divisions and roots are exact: the processor's
 estimates ("arcp", "afn") differ between makers, make NaN of 1 / sqrt(0), and gain nothing."""
+
+_ROOM = 1 << 18  # bytes; few kernels take more
 
 _HEADER = """\
 import math
@@ -84,7 +87,7 @@ def compile_source(name: str, source: str) -> ModuleType:
     if module_name in sys.modules:
         return sys.modules[module_name]
     if os.environ.get("DSGMCMC_SHOW_KERNELS") == "1":
-        print(f"# {module_name}\n{source}", file=sys.stderr, flush=True)
+        say(f"# {module_name}", *source.split("\n"), file=sys.stderr)
     path = _publish(cache_directory(), digest, f"{name}.py", source)
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
@@ -117,7 +120,8 @@ def cache_directory() -> Path:
     try:
         folder = Path(given) if given else (Path(home) if home else Path.home() / ".cache") / "dsgmcmc"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_ROOM))  # a quota that is used up lets files be made
     except (OSError, RuntimeError):
         private = tempfile.mkdtemp(prefix="dsgmcmc-kernels-")
         atexit.register(shutil.rmtree, private, ignore_errors=True)
@@ -150,7 +154,7 @@ def _publish(cache: Path, digest: str, file_name: str, source: str) -> Path:
     if path.exists():
         return path
     draft = Path(tempfile.mkdtemp(prefix=f".{digest}-", dir=cache))
-    with (draft / file_name).open("w", encoding="utf-8") as file:
+    with naming(path), (draft / file_name).open("w", encoding="utf-8") as file:
         file.write(source)
         file.flush()
         os.fsync(file.fileno())

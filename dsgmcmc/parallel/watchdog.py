@@ -11,6 +11,7 @@ import sys
 import threading
 
 from dsgmcmc.errors import EXIT_ABORT
+from dsgmcmc.terminal import say
 
 TICKS = 20
 
@@ -59,11 +60,10 @@ class Watchdog:
                 self._end_job()
 
     def _end_job(self) -> None:
-        print(
+        say(
             f"dsgmcmc: {self._who} has not got on for {self._seconds:g} s and ends the job. It waits for a process or "
             "a disk that does not answer; the last checkpoint is intact, go on with --resume. Its threads are at:",
             file=sys.stderr,
-            flush=True,
         )
         faulthandler.dump_traceback(sys.stderr.fileno(), all_threads=True)
         os._exit(EXIT_ABORT)

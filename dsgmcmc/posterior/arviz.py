@@ -5,7 +5,6 @@ Only what is identified, or names its dimension: the raw factors are in the othe
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -120,8 +119,8 @@ def datatree(
     )
 
 
-def write_netcdf(run: Run, out: Path) -> None:
-    """Write `to_datatree` as netCDF 4."""
+def to_netcdf(run: Run) -> memoryview:
+    """Return `to_datatree` as the bytes of a file in netCDF 4."""
     require(TO_NETCDF)
-    tree = to_datatree(run)
-    tree.to_netcdf(out, engine="h5netcdf")
+    found: memoryview = to_datatree(run).to_netcdf(engine="h5netcdf")
+    return found

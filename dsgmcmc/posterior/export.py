@@ -5,7 +5,7 @@
 ============================================  ============================================================
 ``/users/ids``, ``/items/ids``                int64, or UTF-8 of variable length
 ``/users/ratings``, ``/items/ratings``        (n,) int64: training ratings
-``/users/mean``, ``/users/variance``, items   (chains, n, D) float32: posterior moments of every chain
+``/users/mean``, ``/users/variance``, items   (chains, n, D) float32: posterior moments of every chain, once it ended
 ``/draws/users``, ``/draws/items``            (draws, n, D) float32 or float16: the saved draws
 ``/draws/{user,item}_weight``                 (draws, n) float32, where noise is not shared
 ``/draws/{chain,iteration,weight,tau}``       (draws,): which draw it is, its weight (they sum to 1), its tau
@@ -13,6 +13,8 @@
 ``/draws/user_thresholds``                    (draws, n, R - 1) float32, where users have their own
 attributes                                    ``format version mean rank biases sampler data_hash likelihood levels``
 ============================================  ============================================================
+
+All numbers have HDF5's checksums (Fletcher32), which any reader compares.
 
 A prediction is mean + users[i, :K] . items[j, :K] + users[i, K] + items[j, K] of one draw, or of one chain's means:
 never mix chains, whose latent dimensions differ. Where ratings are of R levels that is the predictor, which has its
@@ -26,7 +28,6 @@ factor_1_sd ...``), or, of draws, for every draw (``side, id, chain, iteration, 
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,12 +38,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.tables import write_blocks
-from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.arviz import write_netcdf
+from dsgmcmc.errors import InputError, writing
+from dsgmcmc.posterior.arviz import to_netcdf
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.storage.files import sync, write_whole
+from dsgmcmc.storage.hdf5 import check_sums, new_hdf5
 
 FORMAT, VERSION = "dsgmcmc-export", 1
+_CHUNK = 1 << 20  # bytes of a draw under one checksum
 KINDS_OF_FILE = {".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
 
@@ -64,7 +68,8 @@ def export(run: Run, out: Path, *, draws: bool = False, float16: bool = False, f
     Raises
     ------
     InputError
-        If the format is unknown or has no such thing, or the file is there or cannot be written.
+        If the format is unknown or has no such thing, the run has it not yet, or the file is there; a `WriteError` if
+        it cannot be written.
     """
     kind = KINDS_OF_FILE.get(out.suffix.lower())
     if kind is None:
@@ -81,24 +86,28 @@ def export(run: Run, out: Path, *, draws: bool = False, float16: bool = False, f
         raise InputError(f"{out} exists: give another name, or --force to replace it")
     if not out.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist")
-    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
-    try:
+    with writing(out):
         if kind == "hdf5":
-            _write_hdf5(run, temporary, np.dtype(np.float16 if float16 else np.float32))
+            _write_hdf5(run, out, np.dtype(np.float16 if float16 else np.float32))
         elif kind == "netcdf":
-            write_netcdf(run, temporary)
+            write_whole(out, [to_netcdf(run)])
         else:
             write_blocks(_draw_tables(run) if draws else _moment_tables(run), out)
-            return
-        os.replace(temporary, out)  # noqa: PTH105 (atomic)
-    except OSError as error:
-        raise InputError(f"{out} cannot be written: {error}") from error
+
+
+def _write_hdf5(run: Run, out: Path, dtype: np.dtype[Any]) -> None:
+    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+    try:
+        _fill_hdf5(run, temporary, dtype)
+        sync(temporary)
+        check_sums(temporary)
+        temporary.replace(out)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _write_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
-    with h5py.File(path, "w", libver="v110", locking=False) as file:
+def _fill_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
+    with new_hdf5(path) as (file, check):
         config = run.config
         file.attrs.update(
             format=FORMAT,
@@ -116,18 +125,19 @@ def _write_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
             ids = run.vocabulary(kind).ids
             group = file.create_group(f"{kind}s")
             group.create_dataset("ids", data=ids, dtype=ids.dtype if ids.dtype.kind == "i" else h5py.string_dtype())
-            group["ratings"] = run.counts(kind)
-            group["mean"] = np.stack([m.mean[kind] for m in run.moments])
-            group["variance"] = np.stack([m.variance[kind] for m in run.moments])
+            _add(group, "ratings", run.counts(kind))
+            if not run.unfinished:
+                _add(group, "mean", np.stack([m.mean[kind] for m in run.moments]))
+                _add(group, "variance", np.stack([m.variance[kind] for m in run.moments]))
         group = file.create_group("draws")
-        group["chain"] = np.array([chain for chain, _ in run.draws], np.int64)
-        group["iteration"] = np.array([iteration for _, iteration in run.draws], np.int64)
-        group["weight"] = run.draw_weights
+        _add(group, "chain", np.array([chain for chain, _ in run.draws], np.int64))
+        _add(group, "iteration", np.array([iteration for _, iteration in run.draws], np.int64))
+        _add(group, "weight", run.draw_weights)
         count = len(run.draws)
-        tau = group.create_dataset("tau", count, np.float64)
         for number in range(count):
+            check()
             draw = run.draw(number)
-            tau[number] = draw.tau
+            _store(group, "tau", number, count, np.array(draw.tau), np.dtype(np.float64))
             if draw.thresholds is not None:
                 _store(group, "thresholds", number, count, draw.thresholds, np.dtype(np.float64))
             if draw.own_thresholds is not None:
@@ -138,9 +148,16 @@ def _write_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
                     _store(group, f"{kind}_weight", number, count, draw.noise_scale[kind], np.dtype(np.float32))
 
 
+def _add(group: Any, name: str, array: npt.NDArray[Any]) -> None:
+    """Add a data set with checksums, which HDF5 compares whenever it is read."""
+    group.create_dataset(name, data=array, fletcher32=array.size > 0)
+
+
 def _store(group: Any, name: str, number: int, of: int, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
     if number == 0:
-        group.create_dataset(name, (of, *array.shape), dtype)
+        rows = max(1, _CHUNK * len(array) // max(array.nbytes, 1)) if array.ndim else 1
+        chunk = (1, min(rows, len(array)), *array.shape[1:]) if array.ndim else (of,)
+        group.create_dataset(name, (of, *array.shape), dtype, chunks=chunk, fletcher32=True)
     group[name][number] = array
 
 

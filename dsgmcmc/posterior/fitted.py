@@ -11,12 +11,12 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.data.arrays import as_given, read_pairs, read_triples
+from dsgmcmc.data.arrays import as_given, read_pairs
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.described import describe_new
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.foldin import FoldIn
-from dsgmcmc.posterior.new_ratings import Told, fold_in
+from dsgmcmc.posterior.live import renewing
+from dsgmcmc.posterior.new_ratings import Told, fold_in, tell
 from dsgmcmc.posterior.portable import Packed, pack, unpack
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.probabilities import probabilities
@@ -81,6 +81,7 @@ class FittedModel:
         return self._fitted().levels
 
     @property
+    @renewing
     def rmse_(self) -> float | None:
         """RMSE on the held-out ratings; None without, and for clicks."""
         run = self._fitted()
@@ -92,6 +93,11 @@ class FittedModel:
         if not hasattr(self, "run_"):
             raise InputError("this BPMF is not fitted: call fit first, or BPMF.load a run")
         return self.run_
+
+    def _renew(self) -> None:
+        """Open the run as it is now: it is being sampled."""
+        self.run_ = Run(self._fitted().path)
+        self._take_in(self._told)
 
     # ------------------------------------------------------------------ pickling
 
@@ -117,6 +123,7 @@ class FittedModel:
 
     # ------------------------------------------------------------------ predictions
 
+    @renewing
     def _predict(self, X: Any, options: Options) -> Prediction:
         predictor, users, items = self._predictor(X, options)
         return predictor(users, items)
@@ -162,13 +169,7 @@ class FittedModel:
         return (mean, found.sd.astype(np.float64)) if return_std else mean
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Float64, Float64]:
-        """Predict central intervals of new ratings.
-
-        Parameters
-        ----------
-        X : (n, 2) array or data frame
-        level : float
-            Probability inside.
+        """Predict central intervals of new ratings of pairs, as of `predict`, that hold `level` of them.
 
         Returns
         -------
@@ -177,6 +178,7 @@ class FittedModel:
         found = self._predict(X, Options(interval=level, clip=self.clip))
         return found.low.astype(np.float64), found.high.astype(np.float64)
 
+    @renewing
     def predict_proba(self, X: Any) -> Float64:
         """Predict the probability of every level that ratings have, (n, R); the levels are ``levels_``.
 
@@ -235,18 +237,13 @@ class FittedModel:
         return self
 
     def _tell(self, X: Any, y: Any, kind: str, features: Any) -> None:
-        run, told, notes = self._fitted(), Told(kind, *(np.zeros(0, object),) * 2, np.zeros(0)), list[str]()
-        if X is not None:
-            given = read_triples(X, y)
-            sides = (given.users, given.items) if kind == "user" else (given.items, given.users)
-            told = Told(kind, *sides, given.ratings)
-        elif features is None:
-            raise InputError("nothing to fold in: give ratings, features, or both")
-        if features is not None:
-            described, notes = describe_new(run, kind, features, self._data)
-            told = told._replace(described=described)
-        for note in [*notes, *self._take_in(told if self._told is None else self._told.updated(told))]:
+        for note in self._learn(X, y, kind, features):
             warnings.warn(note, stacklevel=3)
+
+    @renewing
+    def _learn(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
+        told, notes = tell(self._fitted(), X, y, kind, features, self._data)
+        return [*notes, *self._take_in(told if self._told is None else self._told.updated(told))]
 
     def _take_in(self, told: Told | None) -> list[str]:
         newcomers, notes = None, list[str]()
@@ -264,6 +261,7 @@ class FittedModel:
                 self._rated = Rated(ratings)
         return self._rated
 
+    @renewing
     def recommend(
         self,
         users: Names,
@@ -319,10 +317,12 @@ class FittedModel:
         found = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {}
         return as_given(users, found)
 
+    @renewing
     def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> dict[str, npt.NDArray[Any]]:
         """Items (or users) most like one, with the uncertainty; see `dsgmcmc.posterior.similar.similar`."""
         return similar(self._fitted(), kind, name, n)
 
+    @renewing
     def to_arviz(self) -> Any:
         """Return the run as ArviZ sees it, an xarray.DataTree; see `dsgmcmc.posterior.arviz.to_datatree`."""
         from dsgmcmc.posterior.arviz import to_datatree

@@ -193,7 +193,12 @@ def _normal(
     g, s = 1.0, 1.0
     turns = GIBBS if nu is not None or row.nu is not None else 0
     for turn in range(turns + 1):
-        lower = np.linalg.cholesky(s * row.precision + g * gram)
+        try:
+            lower = np.linalg.cholesky(s * row.precision + g * gram)
+        except np.linalg.LinAlgError as error:
+            raise InputError(
+                f"a saved draw has no law of new rows: its precisions are out of range ({error})"
+            ) from error
         inverse = np.linalg.inv(lower)
         mean = inverse.T @ (inverse @ (s * row.precision @ row.centre + g * moment))
         if turn == turns:

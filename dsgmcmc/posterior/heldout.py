@@ -12,7 +12,7 @@ from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array, Float32, Float64, Int64
 
 PART = 20_000
 """Test ratings that are scored at a time."""
@@ -74,6 +74,23 @@ def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
         for start in range(0, len(read[0][0]), PART):
             part = [[array[start : start + PART] for array in chain] for chain in read]
             yield _pool(dict(zip(fields, zip(*part, strict=True), strict=True)))
+
+
+def followed(posteriors: list[Snapshot], grid: int) -> tuple[Int64, list[Float32], list[Float64]]:
+    """Test ratings that were predicted at every draw, of posteriors of so many blocks; see `Run.followed`."""
+    index: list[Int64] = []
+    predictions, scores = [], []
+    for number, snapshot in enumerate(posteriors):
+        start, parts, score = 0, [], []
+        for b in range(grid):
+            if number == 0:
+                index.append(snapshot.read(Key("trace", "W", b, "followed")) + start)
+                start += len(snapshot.read(Key("test", "W", b, "rating")))
+            parts.append(snapshot.read(Key("trace", "W", b, "prediction")))
+            score.append(snapshot.read(Key("trace", "W", b, "log_likelihood")))
+        predictions.append(np.concatenate(parts, axis=1))
+        scores.append(np.sum(score, axis=0))
+    return np.concatenate(index), predictions, scores
 
 
 def pooled(posteriors: list[Snapshot]) -> TestPredictions:

@@ -1,4 +1,4 @@
-"""What must lie in the posteriors and draws of a run, checked by their manifests before anything is read.
+"""What must lie in the posteriors, checkpoints and draws of a run, checked by their manifests before all is read.
 
 Sizes follow from ``run.toml`` and the index. A reader that has passed these checks finds every block that it asks for,
 in the shape that it expects; that the numbers are those that were written is checked by their hashes.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import InputError
@@ -103,11 +105,16 @@ class Blocks:
         found = sum(self.shape(key, None, *width, kind=kind)[0] for key in keys)
         self._compare(f"{thing}/{factor}/*/{field}", (found, *width), (total, *width))
 
-    def small(self, name: str, *wanted: int | None) -> None:
-        """Check a small array of the manifest; raises as `shape`."""
+    def small(self, name: str, *wanted: int | None, positive: bool = False) -> None:
+        """Check a small array of the manifest, whose numbers, or diagonal, may have to be positive; as `shape`."""
         if name not in self._state:
             raise InputError(f"{self._path} is incomplete: its state has no {name}")
         self._compare(name, self._state[name].shape, wanted)
+        values = self._state[name].array()
+        if not np.isfinite(values).all():
+            raise InputError(f"{self._path} is inconsistent: {name} has values that are not finite")
+        if positive and not ((np.diag(values) if values.ndim == 2 else values) > 0).all():
+            raise InputError(f"{self._path} is inconsistent: {name} is not positive")
 
     def has(self, name: str) -> bool:
         """Whether there is a small array."""
@@ -129,7 +136,7 @@ class Blocks:
 
 
 def check_posteriors(snapshots: list[Snapshot], sizes: Sizes) -> None:
-    """Check the posteriors of all chains.
+    """Check the posteriors of all chains; of checkpoints, which have no posterior, the traces alone.
 
     Raises
     ------
@@ -137,7 +144,9 @@ def check_posteriors(snapshots: list[Snapshot], sizes: Sizes) -> None:
         Naming what is missing, or of another shape.
     """
     for snapshot in snapshots:
-        _check_posterior(snapshot, sizes)
+        draws = _check_traces(snapshot, sizes)
+        if snapshot.manifest.kind == "posterior":
+            _check_posterior(snapshot, sizes, draws)
     traced = [Blocks(snapshot).names("trace", "run") for snapshot in snapshots]
     for snapshot, names in zip(snapshots, traced, strict=True):
         if names != traced[0]:
@@ -145,7 +154,8 @@ def check_posteriors(snapshots: list[Snapshot], sizes: Sizes) -> None:
             raise InputError(f"{snapshot.path} is inconsistent: not all chains have traces of {different}")
 
 
-def _check_posterior(snapshot: Snapshot, sizes: Sizes) -> None:
+def _check_traces(snapshot: Snapshot, sizes: Sizes) -> int:
+    """Check the small parameters of every draw; how many draws there are."""
     blocks, d = Blocks(snapshot), sizes.dimension
     draws, _ = blocks.shape(Key("trace", "run", 0, "iteration"), None, 1)
     traced = blocks.names("trace", "run") | {"weight", *PARAMETERS, *(["time.precision"] if sizes.times else [])}
@@ -156,6 +166,11 @@ def _check_posterior(snapshot: Snapshot, sizes: Sizes) -> None:
         width = d if factor_wide else 1 if name in ("iteration", "weight", "tau") else None
         blocks.shape(Key("trace", "run", 0, name), draws, own.get(name, width))
     blocks.together(traced, TOGETHER)
+    return draws
+
+
+def _check_posterior(snapshot: Snapshot, sizes: Sizes, draws: int) -> None:
+    blocks, d = Blocks(snapshot), sizes.dimension
     for factor, n in sizes.rows.items():
         for field in ("mean", "variance"):
             blocks.rows("moments", factor, field, sizes, n, d)
@@ -176,19 +191,19 @@ def _check_posterior(snapshot: Snapshot, sizes: Sizes) -> None:
 def check_draw(snapshot: Snapshot, sizes: Sizes) -> None:
     """Check a saved draw; raises as `check_posteriors`."""
     blocks, d = Blocks(snapshot), sizes.dimension
-    blocks.small("tau")
+    blocks.small("tau", positive=True)
     fields = blocks.names("draw", "W") | blocks.names("draw", "H")
     for factor, n in sizes.rows.items():
         other = "H" if factor == "W" else "W"
         blocks.small(f"{factor}.mean", d)
-        blocks.small(f"{factor}.precision", *((d, d) if sizes.dense else (d,)))
+        blocks.small(f"{factor}.precision", *((d, d) if sizes.dense else (d,)), positive=True)
         blocks.rows("draw", factor, "theta", sizes, n, d)
         if "weight" in fields:
             blocks.rows("draw", factor, "weight", sizes, n, 1)
         if sizes.gaps:
             blocks.rows("draw", factor, "cuts", sizes, n, sizes.gaps + 1)
         if blocks.has(f"{factor}.nu"):
-            blocks.small(f"{factor}.nu")
+            blocks.small(f"{factor}.nu", positive=True)
         if blocks.has(f"{factor}.implicit.mean"):
             for name in ("mean", "variance"):
                 blocks.small(f"{factor}.implicit.{name}", d)
@@ -197,20 +212,20 @@ def check_draw(snapshot: Snapshot, sizes: Sizes) -> None:
             blocks.small(f"{factor}.features.strength", None)
             blocks.small(f"{factor}.features.effects", None, d)
     if sizes.gaps:
-        blocks.small("thresholds.precision", sizes.gaps)
+        blocks.small("thresholds.precision", sizes.gaps, positive=True)
     if sizes.gaps or blocks.has("thresholds"):
         blocks.small("thresholds", sizes.levels - 1)
     if sizes.times:
-        blocks.small("time.precision", sizes.times)
+        blocks.small("time.precision", sizes.times, positive=True)
 
 
 def check_density(snapshot: Snapshot, dimension: int | None) -> None:
-    """Check the posterior of a chain of a density over so many elements; raises as `check_posteriors`."""
+    """Check the posterior of a chain of a density over so many elements, or a checkpoint; as `check_posteriors`."""
     blocks = Blocks(snapshot)
     draws, _ = blocks.shape(Key("trace", "run", 0, "iteration"), None, 1)
     blocks.shape(Key("trace", "run", 0, "weight"), draws, 1)
     (followed,) = blocks.shape(Key("trace", "W", 0, "followed"), None, kind="i")
     blocks.shape(Key("trace", "W", 0, "theta"), draws, followed)
     blocks.shape(Key("trace", "W", 0, "energy"), draws, 1)
-    for name in ("mean", "variance"):
+    for name in ("mean", "variance") if snapshot.manifest.kind == "posterior" else ():
         blocks.shape(Key("moments", "W", 0, name), 1, dimension)

@@ -21,7 +21,6 @@ are items where the run is ``transposed``.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -37,14 +36,14 @@ from dsgmcmc.storage.facts import MADE_WITH, Facts
 from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
-from dsgmcmc.storage.writer import write_snapshot
+from dsgmcmc.storage.writer import is_whole, write_snapshot
 from dsgmcmc.types import Array, Comm, Float64, Int32, Int64
 
 _SPARSE = 16  # a direct table may have so many entries a name
 
 
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Facts, comm: Comm) -> None:
-    """Write the index of a run, unless it is there.
+    """Write the index of a run, unless it is there and whole.
 
     Parameters
     ----------
@@ -59,9 +58,7 @@ def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Fac
     comm : MPI.Comm
         Of this process alone.
     """
-    for left in run.path.glob(f"{INDEX}.tmp-*"):
-        shutil.rmtree(left, ignore_errors=True)
-    if (run.path / INDEX).exists():
+    if is_whole(run.path / INDEX, "it is written again"):
         return
 
     def header() -> dict[str, Any]:
@@ -182,7 +179,7 @@ class Vocabulary:
         except (TypeError, ValueError, OverflowError):
             bad = next((value for value in given.tolist() if not _is_integer(value)), given)
             raise InputError(
-                f"no {self.kind} is called {bad!r}: names of {self.kind}s of this run are integers"
+                f"no {self.kind} is called {str(bad)[:80]!r}: names of {self.kind}s of this run are integers"
             ) from None
         if given.dtype.kind == "f" and (numbers != given).any():
             bad = given[numbers != given][0]
@@ -199,7 +196,7 @@ def _is_integer(value: Any) -> bool:
 
 def some(names: list[Any]) -> str:
     """The first five names, and whether there are more."""
-    return ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
+    return ", ".join(str(name)[:80] for name in names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def unknown_names(kind: str, names: list[Any]) -> InputError:

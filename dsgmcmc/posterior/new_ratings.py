@@ -7,11 +7,12 @@ the same pair: for these the ratings file is needed. Who is new and has features
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.arrays import read_triples
 from dsgmcmc.data.ingest.columns import parse_columns
 from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.ingest.load import create_raw, load
@@ -57,6 +58,27 @@ class Told(NamedTuple):
         if self.described is not None and later.described is not None:
             described = self.described.updated(later.described)
         return Told(self.kind, names, others, values, described)
+
+
+def tell(run: Run, X: Any, y: Any, kind: str, features: Any, data: Path | None = None) -> tuple[Told, list[str]]:
+    """Read news as `dsgmcmc.posterior.fitted.FittedModel.foldin` is given them; what of the features is left out.
+
+    Raises
+    ------
+    InputError
+        If nothing is given, or it is wrong.
+    """
+    told, notes = Told(kind, *(np.zeros(0, object),) * 2, np.zeros(0)), list[str]()
+    if X is not None:
+        given = read_triples(X, y)
+        sides = (given.users, given.items) if kind == "user" else (given.items, given.users)
+        told = Told(kind, *sides, given.ratings)
+    elif features is None:
+        raise InputError("nothing to fold in: give ratings, features, or both")
+    if features is not None:
+        described, notes = describe_new(run, kind, features, data)
+        told = told._replace(described=described)
+    return told, notes
 
 
 def fold_in(

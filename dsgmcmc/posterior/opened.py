@@ -38,6 +38,9 @@ def _unpacked(packed: Packed, told: Told | None) -> FittedRun:
 def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedRun:
     """Open a run directory, whoever sampled it: ``dsgmcmc sample``, or `BPMF.fit` with `out`.
 
+    Of a run that is being sampled, or was killed, the draws saved by its newest checkpoint serve; moments, and
+    predictions that were followed, are there when it has ended.
+
     Parameters
     ----------
     path : path of a run directory
@@ -52,6 +55,6 @@ def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = No
     Raises
     ------
     InputError
-        If it is not a run, or has no posterior yet, or is damaged.
+        If it is not a run, or has no draws yet, or is damaged.
     """
     return FittedRun(path, data)

@@ -1,4 +1,4 @@
-"""A finished run, opened for use: names, draws and moments, each read when it is first needed. No MPI.
+"""A run, opened for use: names, draws and moments, each read when it is first needed. No MPI.
 
 Everything here speaks of users and items; which of them are the rows of W is known to `Index` alone.
 """
@@ -27,10 +27,11 @@ from dsgmcmc.posterior.draws import (
     priors_of,
     time_variance,
 )
-from dsgmcmc.posterior.heldout import TestPredictions, pooled, posteriors
+from dsgmcmc.posterior.heldout import TestPredictions, followed, pooled
 from dsgmcmc.posterior.layout import Sizes, check_draw, check_posteriors
+from dsgmcmc.posterior.live import newest_states, not_yet, nothing_yet, unfinished
 from dsgmcmc.posterior.names import Index, Vocabulary
-from dsgmcmc.storage.manifest import Key, read_manifest
+from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
@@ -50,6 +51,8 @@ class Run:
     config : ResolvedConfig
     index : Index
         Names of users, items and features, and the pairs of the test ratings.
+    unfinished : bool
+        Whether its job has not ended, or was killed: the draws saved so far are there, but no moments.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -64,16 +67,15 @@ class Run:
         self.mean = float(self.facts["mean"])
         self.index = Index(self.directory, self.facts)
         self._sizes = Sizes.of(self.config, self.index.lengths(), len(self.facts.get("levels", [])))
-        self._posteriors = posteriors(self.directory)
-        check_posteriors(self._posteriors, self._sizes)
-        if not self._posteriors:
-            longer = self.config.first_draw > self.config.iterations
-            raise InputError(
-                f"{self.path} has no posterior yet: it was ended before its first draw, at iteration "
-                f"{self.config.first_draw:,}. Go on with `dsgmcmc sample {self.facts.get('data', 'DATA.h5')} --out "
-                f"{self.path} --resume{f' --iterations {2 * self.config.first_draw}' if longer else ''}`"
-            )
         self._factor = self.index.factors
+        self._ratings_file: Path | None = None  # where it was found, if it was moved
+        self._states = newest_states(self.directory, self.facts, "draws")
+        check_posteriors(self._states, self._sizes)
+        if not self._states:
+            raise nothing_yet(self.directory, self.config, self.facts)
+        self.unfinished = unfinished(self._states)
+        if self.unfinished:
+            _ = self.traces  # read before a later checkpoint takes the place of this one
         self._kept = KeptDraws(lambda number: self._read_draw(*self.draws[number]))
 
     def __repr__(self) -> str:
@@ -116,7 +118,11 @@ class Run:
         """
         if not self._sizes.test:
             raise InputError(f"{self.path} was sampled without test ratings (prepare --test-fraction 0?)")
-        return pooled(self._posteriors)
+        if self.unfinished:
+            from dsgmcmc.posterior.predicted import from_draws  # it predicts with runs
+
+            return from_draws(self)
+        return pooled(self._states)
 
     @cached_property
     def levels(self) -> Float64 | None:
@@ -128,7 +134,7 @@ class Run:
     @property
     def chains(self) -> list[int]:
         """Chains that have made draws."""
-        return [snapshot.manifest.chain for snapshot in self._posteriors]
+        return [snapshot.manifest.chain for snapshot in self._states]
 
     @cached_property
     def traces(self) -> list[dict[str, Float64]]:
@@ -138,7 +144,7 @@ class Run:
         diagonal), ``user.nu``, and the same for items; ``thresholds`` where ratings are of levels.
         """
         result = []
-        for snapshot in self._posteriors:
+        for snapshot in self._states:
             keys = [key for key in snapshot.names() if key[:2] == ("trace", "run")]
             result.append({self._label(key.field): snapshot.read(key) for key in keys})
         return result
@@ -149,7 +155,7 @@ class Run:
         return f"{kind}.{rest}" if dot and kind else name
 
     def followed(self) -> tuple[npt.NDArray[np.int64], list[Float32], list[Float64]]:
-        """Test ratings that were predicted at every draw.
+        """Test ratings that were predicted at every draw; none of a run that has not ended.
 
         Returns
         -------
@@ -159,19 +165,9 @@ class Run:
         log_likelihood : list of (draws,) float64, by chain
             Of all test ratings.
         """
-        index: list[npt.NDArray[np.int64]] = []
-        predictions, scores = [], []
-        for number, snapshot in enumerate(self._posteriors):
-            start, parts, score = 0, [], []
-            for b in range(self._sizes.grid):
-                if number == 0:
-                    index.append(snapshot.read(Key("trace", "W", b, "followed")) + start)
-                    start += len(snapshot.read(Key("test", "W", b, "rating")))
-                parts.append(snapshot.read(Key("trace", "W", b, "prediction")))
-                score.append(snapshot.read(Key("trace", "W", b, "log_likelihood")))
-            predictions.append(np.concatenate(parts, axis=1))
-            scores.append(np.sum(score, axis=0))
-        return np.concatenate(index), predictions, scores
+        if self.unfinished:
+            return np.zeros(0, np.int64), [np.zeros((len(trace["weight"]), 0), np.float32) for trace in self.traces], []
+        return followed(self._states, self._sizes.grid)
 
     def _scales(self, snapshot: Snapshot, thing: str, field: str, theta: dict[str, Float32]) -> dict[str, Float32]:
         """Read the noise scales of users and items; 1 where rows have none of their own."""
@@ -185,10 +181,13 @@ class Run:
 
     @cached_property
     def moments(self) -> list[Moments]:
-        """Moments of every chain. Chains differ by rotations of the latent dimensions: never average their factors."""
-        return [
-            self._read_moments(snapshot, trace) for snapshot, trace in zip(self._posteriors, self.traces, strict=True)
-        ]
+        """Moments of every chain. Chains differ by rotations of the latent dimensions: never average their factors.
+
+        Raises InputError if the run has not ended.
+        """
+        if self.unfinished:
+            raise not_yet(self.directory, "moments", ". Its saved draws can be used now (export: --draws)")
+        return [self._read_moments(snapshot, trace) for snapshot, trace in zip(self._states, self.traces, strict=True)]
 
     def _read_moments(self, snapshot: Snapshot, trace: dict[str, Float64]) -> Moments:
         share = trace["weight"] / trace["weight"].sum()
@@ -210,12 +209,15 @@ class Run:
     def draws(self) -> list[tuple[int, int]]:
         """Chain and iteration of every saved draw."""
         found = []
-        for snapshot, trace in zip(self._posteriors, self.traces, strict=True):
+        for snapshot, trace in zip(self._states, self.traces, strict=True):
             chain, made = snapshot.manifest.chain, set(trace["iteration"][:, 0].astype(np.int64).tolist())
             saved = set(steps(self.directory.series("draws", chain)))
             series = self.directory.series("checkpoints", chain)
-            for iteration in steps(series)[-1:]:  # of the draws on disk, those that stand for the chain
-                saved &= read_manifest(series / step_name(iteration)).saved_draws
+            manifests = [snapshot.manifest]
+            if snapshot.manifest.kind == "posterior":
+                manifests = [read_manifest(series / step_name(newest)) for newest in steps(series)[-1:]]
+            for manifest in manifests:  # of the draws on disk, those that stand for the chain
+                saved &= manifest.saved_draws
             found += [(chain, iteration) for iteration in sorted(saved & made)]
         return found
 
@@ -223,7 +225,7 @@ class Run:
     def draw_weights(self) -> Float64:
         """(draws,) float64: weights of the saved draws in averages; they sum to 1."""
         weights = []
-        for snapshot, trace in zip(self._posteriors, self.traces, strict=True):
+        for snapshot, trace in zip(self._states, self.traces, strict=True):
             by_iteration = dict(zip(trace["iteration"][:, 0].tolist(), trace["weight"][:, 0].tolist(), strict=True))
             own = [by_iteration[iteration] for chain, iteration in self.draws if chain == snapshot.manifest.chain]
             weights += [weight / sum(own) for weight in own]
@@ -309,7 +311,7 @@ class Run:
         InputError
             If it is not there, or holds other ratings.
         """
-        given = path or Path(str(self.facts.get("data", "")))
+        given = path or self._ratings_file or Path(str(self.facts.get("data", "")))
         if path is None and not given.is_file():
             raise InputError(
                 f"{given}, which {self.path} was sampled from, is not there: say where it is (--data, or data= of "
@@ -319,6 +321,7 @@ class Run:
         if ratings.digest != self.facts.get("data_hash"):
             ratings.close()
             raise InputError(f"{given} does not hold the ratings that {self.path} was sampled from (its hash differs)")
+        self._ratings_file = given
         return ratings
 
 

@@ -27,7 +27,6 @@ from dsgmcmc.runs.resume import Resume
 from dsgmcmc.runs.state import ChainState
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.facts import Facts
-from dsgmcmc.storage.logs import append
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.base import RunTarget
 from dsgmcmc.types import Array, Float64
@@ -300,7 +299,7 @@ class Chain:
             line |= recorder.metrics()
         line |= self.sampler.metrics()
         if self.ring.rank == 0:
-            append(self.run_directory.metrics_file(self.chain), line)
+            self.run_directory.add_metrics(self.chain, line)
             report(line)
 
     def _check_finite(self, position: str) -> None:

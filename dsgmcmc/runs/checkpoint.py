@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.errors import InputError, WriteError
+from dsgmcmc.errors import WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.state import ChainState
 from dsgmcmc.storage.facts import MADE_WITH, Facts
-from dsgmcmc.storage.manifest import Key, SmallArray, read_manifest
+from dsgmcmc.storage.manifest import Key, SmallArray
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import prune, remove, step_name, steps
-from dsgmcmc.storage.writer import SnapshotWriter
+from dsgmcmc.storage.writer import SnapshotWriter, is_whole
 
 log = logging.getLogger(__name__)
 
@@ -173,8 +172,7 @@ class Checkpoints:
             self._failed(error, iteration, [], pending, last)
             return
         task = self._writer.submit(_do, [draft.shard for draft in drafts], [draft.secure for draft in drafts], [])
-        prune = partial(self._prune, set(self._draws.numbers.kept))
-        self._write = _Write(iteration, begin, drafts, pending, task, prune, last)
+        self._write = _Write(iteration, begin, drafts, pending, task, self._prune, last)
         log.debug("chain %d: writing the checkpoint of iteration %d", self._chain, iteration)
 
     def _drafts(self, iteration: int, seconds: float, pending: PendingDraws, copy: bool) -> list[SnapshotWriter]:
@@ -252,28 +250,32 @@ class Checkpoints:
         self._draws.pending = back | self._draws.pending
         if self._at_root:
             log.warning("%s; the chain goes on without this checkpoint", error)
-            with suppress(OSError):  # it may be the same full disk
-                self._run.note("checkpoint failed", chain=self._chain, iteration=iteration, error=str(error))
+            self._run.note("checkpoint failed", chain=self._chain, iteration=iteration, error=str(error))
 
     def _discard(self, drafts: list[SnapshotWriter]) -> None:
         if self._at_root:
             for draft in drafts:
                 draft.discard()
 
-    def _prune(self, kept: set[int]) -> None:
+    def _prune(self) -> None:
         """Remove old checkpoints, and draws that belong to none; on process 0."""
-        series, draws = (self._run.series(kind, self._chain) for kind in ("checkpoints", "draws"))
-        prune(series, self._keep)
-        for number in set(steps(draws)) - kept - self._counted_on(series):
-            remove(draws / step_name(number))
+        prune(self._run.series("checkpoints", self._chain), self._keep)
+        self._run.prune_draws(self._chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
-        """Write the posterior so far, if there were draws, in place of an older one. Collective."""
+        """Write the posterior so far, if there were draws, in place of older ones or a damaged one. Collective."""
         if not self._draws.weight:
             return
         self.settle()
         begin, parent = monotonic(), self._make("posterior")
-        if self._ring.comm.bcast((parent / step_name(iteration)).is_dir() if self._at_root else False, root=0):
+
+        def there() -> bool:
+            whole = self._at_root and is_whole(parent / step_name(iteration), "it is made again from the checkpoint")
+            if whole:
+                _keep_newest(parent)
+            return whole
+
+        if self._ring.comm.bcast(agree(self._ring.comm, there, "looking at the posterior", WriteError), root=0):
             return
         header = partial(self._header, "posterior", iteration, seconds, {})
         draft = SnapshotWriter(parent, step_name(iteration), dict(self._state.posterior()), header, self._ring.comm)
@@ -303,11 +305,3 @@ class Checkpoints:
             "about": about,
             **self._hashes,
         }
-
-    def _counted_on(self, series: Path) -> set[int]:
-        """Saved draws that belong to any checkpoint: a resumed run may fall back to an older one."""
-        draws: set[int] = set()
-        for iteration in steps(series):
-            with suppress(InputError):  # a damaged one counts on nothing
-                draws |= read_manifest(series / step_name(iteration)).saved_draws
-        return draws

@@ -23,16 +23,17 @@ from dsgmcmc.errors import (
     WriteError,
 )
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.launch import oversubscription, say
+from dsgmcmc.parallel.launch import oversubscription
 from dsgmcmc.parallel.machine import cpu_name, seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request, Signals, installed
+from dsgmcmc.parallel.streams import also_in
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.posterior.extras import lacking
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
-from dsgmcmc.runs.logs import start_logs
+from dsgmcmc.runs.logs import LogErrors, start_logs
 from dsgmcmc.runs.progress import Progress
 from dsgmcmc.runs.rehearsal import rehearse
 from dsgmcmc.runs.resolve import Changes, Resolution, resolve
@@ -44,6 +45,7 @@ from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.terminal import say
 
 WORTH_SAYING = 1.0  # seconds of compiling or loading kernels
 
@@ -98,7 +100,7 @@ class Job:
         if self._at_root:
             costs = self.source.costs(config, self.comm.size)
             lines = [f"{name} = {size}  # {size / 1e6:,.1f} MB" for name, size in costs.items()]
-            say("\n".join([tomli_w.dumps(config.table()), "[costs]  # in bytes", *lines]))
+            say(*tomli_w.dumps(config.table()).split("\n"), "[costs]  # in bytes", *lines)
         return EXIT_DONE
 
     # ------------------------------------------------------------------ running
@@ -132,9 +134,10 @@ class Job:
         begin = partial(self._open, config, overridden) if self._at_root else tuple
         earlier, made = comm.bcast(agree(comm, begin, "sample"))
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {MPI.Get_processor_name()})"
+        log_errors = self.run_directory.on_log_error = LogErrors(signals, policy.on_checkpoint_error == "continue")
         try:
             with Watchdog(policy.watchdog, who) as watchdog:
-                return self._run(config, signals, deadline, watchdog, earlier, made)
+                return self._run(config, signals, deadline, watchdog, earlier, made, log_errors)
         finally:
             if self._at_root:
                 self._lock.release()
@@ -160,6 +163,8 @@ class Job:
     def _prepare(self, config: ResolvedChain, overridden: Changes, taken_over: str) -> tuple[list[str], Facts]:
         """Do what `_open` does in a directory that is ours."""
         run = self.run_directory
+        run.refuse_links()
+        run.remove_left()
         run.mend_logs()
         run.split_metrics()
         if taken_over:
@@ -190,6 +195,7 @@ class Job:
         watchdog: Watchdog,
         earlier: list[str],
         made: Facts,
+        log_errors: LogErrors,
     ) -> int:
         comm = self.comm
         group, groups = chain_group(comm.rank, comm.size, config.chains)
@@ -216,16 +222,18 @@ class Job:
             sampling = turns.seconds
         watchdog.stop()  # other chains may take their time
         self._share(turns.failure)
+        agree(comm, log_errors.check, "writing a log", WriteError)
         request = Request(comm.allreduce(int(turns.request), op=MPI.MAX))
         agree(comm, self.run_directory.merge_metrics if self._at_root else lambda: None, "writing metrics", WriteError)
-        before = saved_result(self.source, self.run_directory) if self._at_root else ""
+        before = saved_result(self.source, self.run_directory) if self._at_root else []
         news = turns.iterations or before is None
         if comm.allreduce(bool(news), op=MPI.LOR):  # another group may have finished its chains before
             times = Times(turns.startup, sampling, turns.iterations if ring.rank == 0 else 0)
             library = MPI.Get_library_version().splitlines()[0].rstrip("\x00")
             write_summary(comm, self.source, config, ring.phases, n_data, times, self.run_directory, library, end.look)
         elif before:
-            say(before)
+            say(*before)
+            also_in(self.run_directory.summary_file)
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 
 from dsgmcmc.diagnostics.verdict import in_units, written
 from dsgmcmc.parallel.mpirun import IN_PLACE, RELAYED
+from dsgmcmc.terminal import console, say
 
 PLAIN_SECONDS, LIVE_SECONDS = 5.0, 0.5
 #: What is shown of a line of metrics, if it is there: its name there, how it is called, and how it is written.
@@ -60,7 +60,7 @@ class NotebookLine:
 
 def notebook_line() -> NotebookLine | None:
     """What shows a line in the notebook that this process belongs to; None where it belongs to none."""
-    return NotebookLine() if Console(stderr=True).is_jupyter else None
+    return NotebookLine() if console(stderr=True).is_jupyter else None
 
 
 def _marked(text: str) -> None:
@@ -68,7 +68,7 @@ def _marked(text: str) -> None:
 
 
 def _plain(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    say(text, file=sys.stderr)
 
 
 class Progress:
@@ -86,10 +86,10 @@ class Progress:
 
     def __init__(self, iterations: int, data: float, unit: str = "ratings") -> None:
         self._iterations, self._data, self._unit = iterations, data, unit
-        console = Console(stderr=True)
+        shown = console(stderr=True)
         relayed = bool(os.environ.get(RELAYED))  # then a notebook may have set FORCE_COLOR, and there is no terminal
-        live = console.is_terminal and not relayed
-        self._live = Live(console=console, refresh_per_second=8, transient=False) if live else None
+        live = shown.is_terminal and not relayed
+        self._live = Live(console=shown, refresh_per_second=8, transient=False) if live else None
         replaced = _marked if relayed else notebook_line()
         self._show: Callable[[str], None] = replaced or _plain
         self._seconds = LIVE_SECONDS if replaced else PLAIN_SECONDS

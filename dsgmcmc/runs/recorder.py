@@ -179,6 +179,8 @@ class DrawRecorder:
         """See `Recorder.load`."""
         state = snapshot.manifest.state
         self.weight, made, spacing = state["observer.numbers"].array().tolist()
+        if self.weight < 0 or made < 0 or spacing < 1:
+            raise ValueError(f"of draws there are (weight, number, spacing) {self.weight:g}, {made:g}, {spacing:g}")
         self.numbers.made, self.numbers.spacing = int(made), int(spacing)
         self.numbers.kept = [int(number) for number in state[SAVED_DRAWS].values]
         for _, mean, m2, moments in self._named("m2"):

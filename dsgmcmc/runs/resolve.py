@@ -11,9 +11,10 @@ from dsgmcmc.config.layers import Layers
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.runs.sources.base import Source
-from dsgmcmc.storage.facts import check_made_with
+from dsgmcmc.storage.facts import Facts, check_made_with
 from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
+from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.types import Comm
 
 #: Settings before and now.
@@ -93,14 +94,25 @@ def _saved_settings(run: RunDirectory, source: Source[Any], resume: bool) -> dic
                 f"{run.path} was sampled from other data than {source.name}: a run has the same ratings from its first "
                 "iteration to its last; start another with another --out"
             )
-        if (run.path / INDEX).is_dir():
-            check_made_with(read_manifest(run.path / INDEX), facts, run.path / INDEX)
+        _check_facts(run, facts)
         return before.table()
     if run.path.exists() and not run.path.is_dir():
         raise InputError(f"{run.path} is a file: --out names the run's directory, which sample makes")
     if not resume and run.path.is_dir() and any(run.path.iterdir()):
         raise InputError(f"{run.path} is not empty: give --resume to go on with it, or another --out")
     return {}
+
+
+def _check_facts(run: RunDirectory, facts: Facts) -> None:
+    """Refuse a ``run.toml`` that was changed, by the first snapshot that can say so: one that is damaged cannot."""
+    series = [run.series("checkpoints", chain) for chain in run.chains()]
+    for folder in (run.path / INDEX, *(parent / step_name(n) for parent in series for n in reversed(steps(parent)))):
+        try:
+            manifest = read_manifest(folder)
+        except InputError:
+            continue
+        check_made_with(manifest, facts, folder)
+        return
 
 
 def _check_disk(run: RunDirectory, costs: dict[str, Any]) -> None:

@@ -1,4 +1,8 @@
-"""Taking up a chain again from its newest complete checkpoint, on any number of processes."""
+"""Taking up a chain again from its newest complete checkpoint, on any number of processes.
+
+A checkpoint is complete if it and all the saved draws that belong to it are what was written. What is not is left
+behind: the chain goes on from a checkpoint before it, and makes the same draws again.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,11 @@ from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
-from dsgmcmc.errors import AgreedError, InputError
+from dsgmcmc.errors import AgreedError, InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.state import ChainState
-from dsgmcmc.storage.manifest import Manifest, parse_manifest, read_text
+from dsgmcmc.storage.manifest import Manifest, parse_manifest, read_manifest, read_text
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import SERIES, RunDirectory
 from dsgmcmc.storage.series import clean, remove, step_name, steps
@@ -51,33 +55,74 @@ class Resume:
         self._ring, self._state, self._run, self._chain = ring, state, run, chain
         self._data_hash, self._config_hashes = data_hash, config_hashes
         self._at_root = self._ring.rank == 0
+        self._checked: set[Path] = set()  # draws that several checkpoints count on are read once
 
     def newest(self) -> Manifest | None:
         """Take the state of the newest complete checkpoint; None if there is none. Collective.
 
-        What a run that was cut off wrote after it is removed.
+        What a run that was cut off wrote after it is removed, and what is damaged before it.
 
         Raises
         ------
         InputError
-            If there are checkpoints, but none can be read.
+            If there are checkpoints, but none is complete.
         """
         comm, parent = self._ring.comm, self._run.series("checkpoints", self._chain)
-        found = comm.bcast(steps(parent) if self._at_root else None, root=0)
-        for iteration in reversed(found):
+        found: list[int] = comm.bcast(steps(parent) if self._at_root else None, root=0)
+        why = ""
+        while found:
+            iteration = found.pop()
             try:
                 manifest = self._load(parent / step_name(iteration))
             except InputError as error:
+                why = str(error)
                 if self._at_root:
                     log.warning("%s; falling back to the checkpoint before it", error)
-                    self._run.note("fell back", chain=self._chain, iteration=iteration, error=str(error))
+                    self._run.note("fell back", chain=self._chain, iteration=iteration, error=why)
                 continue
             agree(comm, partial(self._tidy, manifest.iteration), "preparing to resume")
+            for earlier in found:
+                self._keep_whole(parent / step_name(earlier))
+            prune = partial(self._run.prune_draws, self._chain)
+            agree(comm, prune if self._at_root else lambda: None, "removing draws", WriteError)
             return manifest
-        if found:
-            raise AgreedError(f"no checkpoint in {parent} can be read; start again in a new directory")
+        if why:
+            raise AgreedError(
+                f"no checkpoint in {parent} can be read with its draws ({why}); start again in a new directory: the "
+                "same settings make the same draws"
+            )
         agree(comm, partial(self._tidy, 0), "preparing to start")
         return None
+
+    def _keep_whole(self, path: Path) -> None:
+        """Remove an older checkpoint that is not complete, so that nobody counts on it. Collective."""
+        comm = self._ring.comm
+        try:
+            manifest = agree(comm, partial(read_manifest, path), f"reading {path}")
+            self._check_files([Snapshot(path, manifest), *self._draws(manifest)])
+        except InputError as error:
+            if self._at_root:
+                log.warning("%s; it is not needed any more, and removed", error)
+                self._run.note("removed", chain=self._chain, error=str(error))
+            agree(comm, partial(remove, path) if self._at_root else lambda: None, f"removing {path}", WriteError)
+
+    def _draws(self, manifest: Manifest) -> list[Snapshot]:
+        """Saved draws that belong to a checkpoint. Collective."""
+        series = self._run.series("draws", self._chain)
+        paths = [series / step_name(number) for number in sorted(manifest.saved_draws)]
+        return agree(self._ring.comm, lambda: [Snapshot(path) for path in paths], "reading saved draws")
+
+    def _check_files(self, snapshots: list[Snapshot]) -> None:
+        """Check that all files are what was written, each by one process. Collective."""
+        new = [snapshot for snapshot in snapshots if snapshot.path not in self._checked]
+        files = [(snapshot, shard) for snapshot in new for shard in snapshot.manifest.shards]
+
+        def check() -> None:
+            for snapshot, shard in files[self._ring.rank :: self._ring.size]:
+                snapshot.check_shard(shard)
+
+        agree(self._ring.comm, check, "checking what was saved")
+        self._checked.update(snapshot.path for snapshot in new)
 
     def _load(self, path: Path) -> Manifest:
         comm = self._ring.comm
@@ -85,6 +130,7 @@ class Resume:
         text = comm.bcast(agree(comm, read if self._at_root else lambda: "", f"reading {path}"), root=0)
         manifest = agree(comm, partial(parse_manifest, text, path), f"reading {path}")
         agree(comm, partial(self._check, manifest, path), f"reading {path}")
+        self._check_files(self._draws(manifest))
         agree(comm, partial(self._take, Snapshot(path, manifest)), f"reading {path}")
         return manifest
 

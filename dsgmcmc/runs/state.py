@@ -63,13 +63,32 @@ class ChainState:
         return {name: SmallArray.of(array) for name, array in arrays.items()}
 
     def load(self, snapshot: Snapshot) -> None:
-        """Take everything from a checkpoint but the step, which is told to `Chain`."""
-        self.target.load(snapshot)
+        """Take everything from a checkpoint but the step, which is told to `Chain`.
+
+        Raises
+        ------
+        ValueError
+            If a number of the target is not finite, or an array of another shape or type than when a chain begins;
+            those of traces may have any length.
+        """
+        expected = {key: f"{array.dtype} {array.shape}" for key, array in self.saved()}
         small = {name: value.array() for name, value in snapshot.manifest.state.items()}
+        for name, array in self.target.small().items():
+            if name not in small or small[name].shape != array.shape:
+                raise ValueError(f"{name} is missing, or not of shape {array.shape}")
+            if not np.isfinite(small[name]).all():
+                raise ValueError(f"{name} has values that are not finite")
+        self.target.load(snapshot)
         for replicated in self.sampler.replicated:
             replicated.take(small)
         for recorder in self.recorders:
             recorder.load(snapshot)
+        for key, array in self.saved():
+            found = f"{array.dtype} {array.shape}"
+            if key.object != "trace" and found != expected.get(key, found):  # blocks of columns may lie elsewhere now
+                raise ValueError(f"{key.path} is {found}, and not {expected[key]}")
+            if key.object == "state" and array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise ValueError(f"{key.path} has values that are not finite")
 
     def posterior(self) -> Iterator[tuple[Key, Lazy]]:
         """What was found, given all draws."""

@@ -17,11 +17,12 @@ from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.diagnostics.verdict import ending, in_units
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.launch import say
+from dsgmcmc.parallel.streams import also_in
 from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory, now
+from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm
 
 WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for others
@@ -117,7 +118,8 @@ def write_summary(
             "versions": {**versions(), "mpi": mpi},
         }
         save_summary(run.summary_file, summary)
-        say(_result(source, summary, run.path))
+        say(*_result(source, summary, run.path))
+        also_in(run.summary_file)
 
     agree(comm, write if comm.rank == 0 else lambda: None, "writing the summary", WriteError)
 
@@ -153,26 +155,27 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
     return {"process": slowest, "host": hosts[slowest], "busy_seconds": busy[slowest], "others_seconds": others}
 
 
-def saved_result(source: Source[Any], run: RunDirectory) -> str | None:
-    """Return what the user read at the end of a run that is finished; None without a summary that can be read."""
+def saved_result(source: Source[Any], run: RunDirectory) -> list[str] | None:
+    """Return the lines that a run which is finished ended with; None without a summary that can be read."""
     try:
         summary, _ = read_summary(run.summary_file)
     except (FileNotFoundError, InputError):
         return None
     summary["reached"] = [summary["iterations"]]  # also of runs whose summary does not say it
-    return f"finished before: {_result(source, summary, run.path)}"
+    first, *others = _result(source, summary, run.path)
+    return [f"finished before: {first}", *others]
 
 
-def _result(source: Source[Any], summary: dict[str, Any], path: Path) -> str:
-    """Return what the user reads at the end."""
+def _result(source: Source[Any], summary: dict[str, Any], path: Path) -> list[str]:
+    """Return what the user reads at the end, in lines."""
     rate = in_units(summary.get(f"{source.unit}_per_second", 0.0))
-    speed = f"{rate} {source.unit}/s on {summary['processes']} process(es)"
+    speed = [f"{rate} {source.unit}/s on {summary['processes']} process(es)"]
     slow = summary.get("straggler")
     if slow:
-        speed += (
-            f"\n  process {slow['process']} on {slow['host']} was the slowest: it worked {slow['busy_seconds']:.1f} s, "
+        speed.append(
+            f"process {slow['process']} on {slow['host']} was the slowest: it worked {slow['busy_seconds']:.1f} s, "
             f"the others {slow['others_seconds']:.1f} s, and waited for it"
         )
     first, *others = source.headline(summary)
-    took = f"{summary['seconds_sampling']:.1f} s of sampling, {speed}"
-    return "\n  ".join([f"{path}: {first}", *others, took, ending(summary)])
+    speed[0] = f"{summary['seconds_sampling']:.1f} s of sampling, {speed[0]}"
+    return [f"{path}: {first}", *(f"  {line}" for line in (*others, *speed, ending(summary)))]

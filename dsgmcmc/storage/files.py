@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tomllib
+import zlib
 from collections.abc import Iterable
+from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, naming
+from dsgmcmc.parallel.faults import fault
 
+_PIECE = 1 << 20
+#: Of an `OSError`.
+NOT_READ_BACK = "what was written is not what is read back"
 MAX_TOML_BYTES = 1 << 16
 MAX_TOML_DOTS = 200  # in a line: time and memory of the parser grow with the square of the parts of a dotted name
 
 
-def write_whole(path: Path, text: str | Iterable[bytes]) -> None:
-    """Replace a small file so that a reader finds the old one or the new one; raises OSError, and leaves nothing."""
+def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
+    """Replace a file so that a reader finds the old one or the new one, synced and read back.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; nothing is left of it then.
+    """
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    written, found = zlib.crc32(b""), zlib.crc32(b"")
     try:
-        with temporary.open("wb") as file:
-            file.writelines([text.encode()] if isinstance(text, str) else text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with naming(path):
+            temporary.unlink(missing_ok=True)  # of a process that was killed, or a link that somebody put there
+            with temporary.open("xb") as file:
+                for part in [text.encode()] if isinstance(text, str) else text:
+                    file.write(part)
+                    written = zlib.crc32(part, written)
+                file.flush()
+                fault("file.sync")
+                os.fsync(file.fileno())
+            with temporary.open("rb") as file:
+                while part := file.read(_PIECE):
+                    found = zlib.crc32(part, found)
+            if found != written:
+                raise OSError(errno.EIO, NOT_READ_BACK)
+            temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # what it failed with is worth more
+            temporary.unlink()
 
 
 def sync(path: Path) -> None:
@@ -37,7 +63,7 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def open_plain(path: Path, most: int) -> IO[bytes]:
+def open_plain(path: Path, most: int) -> BufferedReader:
     """Open a plain file of at most so many bytes, for reading.
 
     Raises

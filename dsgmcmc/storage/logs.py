@@ -3,7 +3,7 @@
 Its last member, ``crc32``, is of the text before; lines of older versions have none. A process that was killed
 may leave the last line unfinished: readers leave it out, and the next job cuts it off before it appends. A line that is
 damaged anywhere else is an error. In the events, to which processes of several hosts append, and not all file systems
-keep their lines apart, it becomes an event itself, and only ``dsgmcmc verify`` refuses it.
+keep their lines apart, it becomes an event itself: ``dsgmcmc verify`` refuses it until the next job has written that.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, naming
 from dsgmcmc.storage.files import open_plain, write_whole
 
 MAX_LINE_BYTES = 1 << 16
@@ -65,9 +65,20 @@ def sealed(line: Line) -> bytes:
 
 def append(path: Path, line: Line) -> None:
     """Append a line to a log; raises OSError, also where the log is a link to another file."""
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    with os.fdopen(handle, "wb") as file:
-        file.write(sealed(line))
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    with naming(path), os.fdopen(handle, "r+b", buffering=0) as file:
+        _cut_unfinished(file)
+        text = sealed(line)
+        while text:
+            text = text[file.write(text) :]
+
+
+def _cut_unfinished(file: IO[bytes]) -> None:
+    """Cut off what a write that failed has left of a line."""
+    size = file.seek(0, os.SEEK_END)
+    if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+        end = os.pread(file.fileno(), MAX_LINE_BYTES, max(0, size - MAX_LINE_BYTES))
+        file.truncate(size - len(end) + end.rfind(b"\n") + 1)
 
 
 def has_seal(text: bytes) -> bool:
@@ -121,9 +132,10 @@ def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = T
             try:
                 yield text if whole else text + b"\n", parse_line(text, schema)
             except ValueError as error:
-                torn = not whole and not file.peek(1)  # type: ignore[attr-defined]
+                torn = not whole and not file.peek(1)
                 if not strict and not torn:
-                    yield text, {"time": "", "event": "damaged line", "line": number}
+                    event = {"time": "", "event": "damaged line", "line": number}
+                    yield sealed(event), event
                 elif not torn:
                     raise InputError(
                         f"{path}, line {number}, is damaged ({error}): restore the file, or move it away to go on "
@@ -132,7 +144,7 @@ def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = T
 
 
 def mend(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> None:
-    """Cut off an unfinished last line, so that the next one can be appended; nothing else is changed.
+    """Cut off an unfinished last line, so that the next one can be appended; damaged events become an event each.
 
     Raises
     ------
@@ -141,6 +153,6 @@ def mend(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True)
     """
     if path.is_symlink():
         raise InputError(f"{path} is a link: put the file itself there, or move the link away")
-    lines = [text for text, _ in read_log(path, schema, most, strict=strict)]
-    if path.exists() and sum(map(len, lines)) != path.stat().st_size:
-        write_whole(path, lines)
+    whole = b"".join(text for text, _ in read_log(path, schema, most, strict=strict))
+    if path.exists() and whole != path.read_bytes():
+        write_whole(path, [whole])

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.storage.files import open_plain
 from dsgmcmc.types import Float64
 
@@ -163,6 +163,9 @@ class Manifest(_Strict):
             raise ValueError("shards has a file twice")
         if len({entry.key for entry in self.blocks}) < len(self.blocks):
             raise ValueError("blocks has a key twice")
+        kept = self.state.get(SAVED_DRAWS)
+        if kept and not all(0 <= number < 1 << 53 and number.is_integer() for number in kept.values):
+            raise ValueError(f"{SAVED_DRAWS} has numbers that are none of iterations")
         unlisted = {entry.shard for entry in self.blocks} - shards
         if unlisted:
             raise ValueError(f"blocks lie in {min(unlisted)}, which is not among the shards")
@@ -226,6 +229,16 @@ def seen_by_all(directory: Path, read: Callable[[], T]) -> T:
         return read()
 
 
+def lost(directory: Path, message: str) -> InputError:
+    """What to raise where something of a snapshot cannot be read, for the reason in `message`, or as all of it is gone.
+
+    A snapshot is renamed before it is removed: what lacks in a directory that is there is damage.
+    """
+    if directory.is_dir():
+        return InputError(message)
+    return GoneError(f"{directory} is gone: the run has removed it since. Open the run again")
+
+
 def read_text(directory: Path) -> str:
     """Read the text of the manifest of a snapshot directory.
 
@@ -243,7 +256,7 @@ def read_text(directory: Path) -> str:
     try:
         return seen_by_all(directory, read)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{directory} is not a complete snapshot: {error}") from error
+        raise lost(directory, f"{directory} is not a complete snapshot: {error}") from error
 
 
 def read_manifest(directory: Path) -> Manifest:

@@ -18,7 +18,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
@@ -43,7 +44,8 @@ from dsgmcmc.storage.logs import (
     parse_line,
     read_log,
 )
-from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.manifest import read_manifest
+from dsgmcmc.storage.series import remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
 INDEX, START = "index", "start"
@@ -51,6 +53,7 @@ INDEX, START = "index", "start"
 JOB = "job"
 #: Series of snapshots of a chain, and what each of them holds, in the order in which they are looked at.
 SERIES = {"checkpoints": "checkpoint", "draws": "draw", "posterior": "posterior"}
+_LEFT = re.compile(r"(index|run\.toml|summary\.json|events\.jsonl|metrics(-chain-[0-9]+)?\.jsonl)\.tmp-[0-9a-f]+")
 _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
@@ -74,6 +77,17 @@ class RunDirectory:
         self.summary_file = path / "summary.json"
         self.lock_file = path / "lock"
         self._events = path / "events.jsonl"
+        #: What is done where a line of a log cannot be written; by default that is an error.
+        self.on_log_error: Callable[[OSError], None] | None = None
+
+    def refuse_links(self) -> None:
+        """Refuse links in the place of directories, in which a job writes and deletes; raises InputError."""
+        for kind in (INDEX, START, *SERIES):
+            for path in (self.path / kind, *(self.path / kind).glob("chain-*")):
+                if path.is_symlink():
+                    raise InputError(
+                        f"{path} is a link, and a job would write elsewhere: put the directory itself there"
+                    )
 
     def series(self, kind: str, chain: int) -> Path:
         """Directory of the snapshots of a kind and chain."""
@@ -87,6 +101,16 @@ class RunDirectory:
     def reached(self, chains: int) -> list[int]:
         """Iteration of the newest checkpoint of each of so many chains; 0 where there is none."""
         return [max(steps(self.series("checkpoints", chain)), default=0) for chain in range(chains)]
+
+    def prune_draws(self, chain: int) -> None:
+        """Remove saved draws that belong to no checkpoint; a resumed run may fall back to the oldest that is kept."""
+        series, draws = self.series("checkpoints", chain), self.series("draws", chain)
+        try:
+            kept = [read_manifest(series / step_name(iteration)).saved_draws for iteration in steps(series)]
+        except InputError:  # it may be read the next time
+            return
+        for number in set(steps(draws)).difference(*kept):
+            remove(draws / step_name(number))
 
     def open_index(self, facts: Facts) -> Snapshot:
         """Open the names of the run's rows and columns.
@@ -112,7 +136,7 @@ class RunDirectory:
 
     @staticmethod
     def _opened(path: Path, expected: tuple[str, int, int], facts: Facts) -> Snapshot:
-        snapshot = Snapshot(path)
+        snapshot = Snapshot(path, finite=True)
         manifest = snapshot.manifest
         found = (manifest.kind, manifest.chain, manifest.iteration)
         if found != expected:
@@ -136,6 +160,12 @@ class RunDirectory:
             raise InputError(f"{self.start()} is missing: the run starts from it")
         number = chain % len(found)
         return self._opened(self.start(number), ("start", number, 0), facts)
+
+    def remove_left(self) -> None:
+        """Remove what writes that were cut off have left beside the files of the run."""
+        for path in self.path.glob("*.tmp-*"):
+            if _LEFT.fullmatch(path.name):
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
     # ------------------------------------------------------------------ configuration
 
@@ -172,8 +202,20 @@ class RunDirectory:
         """File that a chain appends its metrics to."""
         return self.path / ("metrics.jsonl" if chain == 0 else f"metrics-chain-{chain}.jsonl")
 
+    def add_metrics(self, chain: int, line: Line) -> None:
+        """Append a line of metrics of a chain."""
+        self._append(self.metrics_file(chain), line)
+
+    def _append(self, log: Path, line: Line) -> None:
+        try:
+            append(log, line)
+        except OSError as error:
+            if self.on_log_error is None:
+                raise
+            self.on_log_error(error)
+
     def mend_logs(self) -> None:
-        """Cut off the lines that a killed process left unfinished, before anything is appended; see `logs.mend`."""
+        """Cut off lines that were left unfinished, before anything is appended; see `logs.mend`."""
         for file in self._metrics_files():
             mend(file, MetricsLine, MAX_METRICS_BYTES)
         mend(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)
@@ -228,7 +270,7 @@ class RunDirectory:
 
     def note(self, event: str, **facts: Any) -> None:
         """Append what happened to ``events.jsonl``; by one process at a time."""
-        append(self._events, {"time": now(), "event": event, **facts})
+        self._append(self._events, {"time": now(), "event": event, **facts})
 
     def note_job(self, command: str, processes: int) -> None:
         """Append that a job begins to work on the run, and its command, cut to `MAX_COMMAND` characters."""

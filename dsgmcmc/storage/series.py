@@ -26,6 +26,12 @@ def steps(parent: Path) -> list[int]:
     return sorted(int(match[1]) for match in found if match and not match[2])
 
 
+def is_on_its_way(path: Path) -> bool:
+    """Whether a file lies in a snapshot that is being written or removed, or was when its job was killed."""
+    match = _STEP.fullmatch(path.parent.name)
+    return bool(match and match[2])
+
+
 def remove(path: Path) -> None:
     """Delete a snapshot so that no reader sees half of it."""
     trash = path.with_name(f"{path.name}.trash-{secrets.token_hex(4)}")

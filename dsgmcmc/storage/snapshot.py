@@ -10,7 +10,12 @@ never fills holes. Nothing in it is executed or unpickled.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from io import BufferedReader
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -20,25 +25,33 @@ import h5py
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.storage.hdf5 import check_size, plain_dataset
-from dsgmcmc.storage.manifest import BlockEntry, Key, Manifest, read_manifest, seen_by_all
+from dsgmcmc.storage.files import open_plain
+from dsgmcmc.storage.hdf5 import check_size, plain_dataset, stored_bytes
+from dsgmcmc.storage.manifest import BlockEntry, Key, Manifest, ShardEntry, lost, read_manifest, seen_by_all
 from dsgmcmc.types import Array
 
+MOST_HELD = 256  # shards that are open at a time: processes may have 1,024 files open
 Lazy = Array | Callable[[], Array]  # an array, or what makes it at the moment it is written
 
 
 def block_hash(array: Array) -> str:
     """SHA-256 of an array's type, shape and little-endian bytes in C order."""
     data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return _hash(data, [data.reshape(-1).view(np.uint8).data])
+
+
+def _hash(data: Any, pieces: Iterable[bytes | memoryview]) -> str:
+    """SHA-256 of the type and shape of an array or data set, and of its bytes."""
     digest = hashlib.sha256(f"{data.dtype.str} {data.shape}\n".encode())
-    digest.update(data.reshape(-1).view(np.uint8).data)
+    for piece in pieces:
+        digest.update(piece)
     return digest.hexdigest()
 
 
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def file_hash(file: BufferedReader) -> str:
+    """SHA-256 of an open file's bytes."""
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Snapshot:
@@ -50,6 +63,8 @@ class Snapshot:
         Its directory.
     manifest : Manifest, optional
         Its manifest, if it was read before (by another process).
+    finite : bool
+        Whether numbers that are not finite are refused; predictions and energies of single draws may be such.
 
     Raises
     ------
@@ -57,10 +72,46 @@ class Snapshot:
         If it is incomplete, damaged, or of another version.
     """
 
-    def __init__(self, path: Path, manifest: Manifest | None = None) -> None:
-        self.path = path
+    def __init__(self, path: Path, manifest: Manifest | None = None, finite: bool = False) -> None:
+        self.path, self._finite = path, finite
         self.manifest = manifest or read_manifest(path)
         self._entries = {entry.key: entry for entry in self.manifest.blocks}
+        self._held: dict[str, BufferedReader] = {}
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Have the shards open, `MOST_HELD` at most: they can be read to their ends when the snapshot is removed.
+
+        Raises
+        ------
+        InputError
+            If one is missing, or no file.
+        """
+        before = self._held
+        with ExitStack() as stack:
+            shards = [shard.file for shard in self.manifest.shards[:MOST_HELD]]
+            self._held = {shard: stack.enter_context(self._open(shard)) for shard in shards}
+            try:
+                yield
+            finally:
+                self._held = before
+
+    @contextmanager
+    def _open(self, shard: str) -> Iterator[BufferedReader]:
+        """Open a shard, or take the one that is held; raises as `held`."""
+        held, path = self._held.get(shard), self.path / shard
+        if held is not None:
+            held.seek(0)
+            yield held
+            return
+        try:
+            file = seen_by_all(self.path, lambda: open_plain(path, sys.maxsize))
+        except FileNotFoundError as error:
+            raise lost(self.path, f"{path} is missing") from error
+        except OSError as error:
+            raise lost(self.path, f"{path} cannot be read: {error}") from error
+        with file:
+            yield file
 
     def names(self) -> Iterable[Key]:
         """Keys of all blocks."""
@@ -96,46 +147,87 @@ class Snapshot:
         return entry
 
     def _read_shard(self, shard: Path, entries: list[BlockEntry]) -> list[Array]:
+        held = self._held.get(shard.name)
+
         def read() -> list[Array]:
-            with h5py.File(shard, "r", locking=False) as file:
-                return [_read_entry(file, entry, shard.stat().st_size) for entry in entries]
+            found = shard.stat() if held is None else os.fstat(held.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise ValueError("it is a directory, a pipe or a device")
+            with h5py.File(shard if held is None else held, "r", locking=False) as file:
+                return [_find_entry(file, entry, found.st_size)[...] for entry in entries]
 
         try:
             arrays = seen_by_all(self.path, read)
-        except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
-            raise InputError(f"{shard} cannot be read: {error}") from error
+        except _UNREADABLE as error:
+            raise lost(self.path, f"{shard} cannot be read: {error}") from error
         for entry, array in zip(entries, arrays, strict=True):
             if block_hash(array) != entry.sha256:
-                raise InputError(f"{shard} is damaged: {entry.key.path} does not match its checksum")
+                raise _damaged(shard, entry)
+            of_draws = entry.key.object == "trace" and entry.key.factor != "run"
+            if self._finite and not of_draws and array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise InputError(f"{shard} is inconsistent: {entry.key.path} has values that are not finite")
         return arrays
 
     def verify(self) -> None:
-        """Check every shard and every block against its hash.
+        """Check every shard and every block against its hash, in little memory, also if it is removed meanwhile.
 
         Raises
         ------
         InputError
             Naming the first file or block that is wrong.
         """
-        for shard in self.manifest.shards:
-            path = self.path / shard.file
-            if not path.is_file():
-                raise InputError(f"{path} is missing")
-            if path.stat().st_size != shard.bytes:
-                raise InputError(f"{path} has {path.stat().st_size} bytes; the manifest says {shard.bytes}")
-            if file_hash(path) != shard.sha256:
+        with self.held():
+            for shard in self.manifest.shards:
+                self.check_shard(shard)
+                with self._open(shard.file) as file:
+                    check_blocks(
+                        self.path / shard.file, file, [e for e in self._entries.values() if e.shard == shard.file]
+                    )
+
+    def check_shard(self, shard: ShardEntry) -> None:
+        """Check that a file of it is the one that was written; raises as `verify`."""
+        path = self.path / shard.file
+        with self._open(shard.file) as file:
+            found = os.fstat(file.fileno()).st_size
+            if found != shard.bytes:
+                raise InputError(f"{path} has {found} bytes; the manifest says {shard.bytes}")
+            if file_hash(file) != shard.sha256:
                 raise InputError(f"{path} is damaged: it does not match its checksum")
-        for key in self._entries:
-            self.read(key)
 
 
-def _read_entry(file: Any, entry: BlockEntry, file_bytes: int) -> Array:
-    """Read a block that lies in this file as the manifest says, and refuse any other."""
+def check_blocks(shard: Path, file: BufferedReader, entries: Iterable[BlockEntry]) -> None:
+    """Compare blocks as they lie in a shard, which is open, with their hashes, in little memory.
+
+    Raises
+    ------
+    InputError
+        Naming the first one that is wrong.
+    """
+    try:
+        size = os.fstat(file.fileno()).st_size
+        with h5py.File(file, "r") as blocks:
+            for entry in entries:
+                data = _find_entry(blocks, entry, size)
+                if _hash(data, stored_bytes(file, data)) != entry.sha256:
+                    raise _damaged(shard, entry)
+    except _UNREADABLE as error:
+        raise InputError(f"{shard} cannot be read: {error}") from error
+
+
+#: What HDF5 and h5py raise for files that are damaged.
+_UNREADABLE = (OSError, KeyError, RuntimeError, ValueError, TypeError)
+
+
+def _damaged(shard: Path, entry: BlockEntry) -> InputError:
+    return InputError(f"{shard} is damaged: {entry.key.path} does not match its checksum")
+
+
+def _find_entry(file: Any, entry: BlockEntry, file_bytes: int) -> Any:
+    """Find a block that lies in this file as the manifest says, and refuse any other."""
     data = plain_dataset(file, entry.key.path)
     if data.shape != entry.shape or data.dtype.str != entry.dtype:
         raise ValueError(
             f"{entry.key.path} is {data.dtype.str} {data.shape}; the manifest says {entry.dtype} {entry.shape}"
         )
     check_size(data, file_bytes)
-    array: Array = data[...]
-    return array
+    return data

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from dsgmcmc.errors import InputError
-from dsgmcmc.storage.manifest import SmallArray
+from dsgmcmc.errors import GoneError, InputError
+from dsgmcmc.storage.facts import Facts
+from dsgmcmc.storage.manifest import SmallArray, lost
 from dsgmcmc.storage.rundir import SERIES, RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot, block_hash
@@ -32,35 +33,51 @@ def snapshot_lines(snapshot: Snapshot, label: str) -> list[str]:
 def verify_run(run: RunDirectory) -> str:
     """Check all snapshots of a run, and return its content digest.
 
+    Of a run that is being sampled it is that of the newest checkpoint there was, and of what this counts on; what the
+    run has removed meanwhile is passed over.
+
     Raises
     ------
     InputError
-        Naming the first file or block that is wrong.
+        Naming the first file or block that is wrong; or a `GoneError`, if the run has removed what counts: begin anew.
     """
     _, facts = run.read_settings()
     if "target" not in facts:  # a factorisation, whose rows and columns have names
         run.open_index(facts).verify()
     for path in run.starts() if "start" in facts else ():
         Snapshot(path).verify()
-    lines = []
-    for chain in run.chains():
-        draws: set[int] = set()
-        for kind in SERIES:  # checkpoints come first, and say which draws there must be
-            parent = run.series(kind, chain)
-            found = steps(parent)
-            for iteration in found:
-                snapshot = run.open_snapshot(kind, chain, iteration, facts)
-                snapshot.verify()
-                if iteration in draws if kind == "draws" else iteration == found[-1]:
-                    lines += snapshot_lines(snapshot, f"{kind} {iteration}")
-                if kind == "checkpoints":
-                    draws = snapshot.manifest.saved_draws
-            missing = draws.difference(found) if kind == "draws" else ()
-            if missing:
-                raise InputError(f"{parent / step_name(min(missing))} is missing: the newest checkpoint counts on it")
+    lines = [line for chain in run.chains() for line in _chain_lines(run, chain, facts)]
     if not lines:
         raise InputError(f"{run.path} has no snapshot yet")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
+    """Check all snapshots of a chain; lines of its newest checkpoint, the draws that belong to it and its posterior."""
+    lines: list[str] = []
+    newest, draws = run.path, set[int]()
+    for kind in SERIES:  # checkpoints come first, and say which draws there must be
+        parent = run.series(kind, chain)
+        found = steps(parent)[::-1]  # the oldest is removed first
+        counting = draws if kind == "draws" else set(found[:1])
+        own = {}
+        for iteration in found:
+            try:
+                snapshot = run.open_snapshot(kind, chain, iteration, facts)
+                snapshot.verify()
+            except GoneError:
+                if iteration in counting:
+                    raise
+                continue
+            if iteration in counting:
+                own[iteration] = snapshot_lines(snapshot, f"{kind} {iteration}")
+            if iteration in counting and kind == "checkpoints":
+                newest, draws = snapshot.path, snapshot.manifest.saved_draws
+        if missing := counting.difference(own):
+            where = parent / step_name(min(missing))
+            raise lost(newest, f"{where} is missing: the newest checkpoint counts on it")
+        lines += [line for iteration in sorted(own) for line in own[iteration]]
+    return lines
 
 
 def verify_snapshot(path: Path) -> str:

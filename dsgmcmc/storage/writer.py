@@ -6,26 +6,27 @@ state after.
 
 from __future__ import annotations
 
-import os
-import re
+import errno
+import logging
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-import h5py
 import numpy as np
 
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
-from dsgmcmc.storage.files import sync
+from dsgmcmc.storage.files import NOT_READ_BACK, sync, write_whole
+from dsgmcmc.storage.hdf5 import new_hdf5
 from dsgmcmc.storage.manifest import MANIFEST, BlockEntry, Key, Manifest, ShardEntry, seal
-from dsgmcmc.storage.snapshot import Lazy, Snapshot, block_hash, file_hash
+from dsgmcmc.storage.snapshot import Lazy, Snapshot, block_hash, check_blocks, file_hash
 from dsgmcmc.types import Comm
+
+log = logging.getLogger(__name__)
 
 MAX_WRITERS = 64
 VISIBLE_SECONDS = 60.0  # a network file system may show a new directory to other hosts as late as this
@@ -35,8 +36,8 @@ class SnapshotWriter:
     """A snapshot on its way to the disk: it appears at once and complete, or not at all.
 
     The steps are those of `write_snapshot`, which makes them one after the other. `shard`, `secure` and `commit` make
-    no MPI calls, so that a thread can do them while the chain goes on. `shard` is of HDF5, which two threads must not
-    call at once where a disk fails; the other two may be done for several snapshots side by side.
+    no MPI calls, so that a thread can do them while the chain goes on; the last two wait for the disk, and may be done
+    for several snapshots side by side.
 
     Parameters
     ----------
@@ -85,8 +86,9 @@ class SnapshotWriter:
         return self._temporary / f"shard-{self._comm.rank:05d}.h5"
 
     def secure(self) -> None:
-        """Sync and hash what `shard` has written."""
-        self._entries = [(_secure(self._shard) if self._written else None, self._written)]
+        """Sync what `shard` has written, read it back, and hash it."""
+        shard = _secure(self._shard, self._written) if self._written else None
+        self._entries = [(shard, self._written)]
 
     def gather(self) -> None:
         """Tell process 0 what lies where. Collective."""
@@ -134,6 +136,17 @@ def write_snapshot(
     return draft.final
 
 
+def is_whole(path: Path, otherwise: str) -> bool:
+    """Whether a snapshot is there, and is what was written; a warning says what happens to one that is not."""
+    try:
+        if path.exists():
+            Snapshot(path).verify()
+            return True
+    except InputError as error:
+        log.warning("%s: %s", error, otherwise)
+    return False
+
+
 def _wait_for(directory: Path) -> None:
     """Wait until this host sees a directory that another one has made on a shared file system."""
     end = monotonic() + VISIBLE_SECONDS
@@ -165,12 +178,13 @@ def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
 def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
     entries = []
     fault("snapshot.shard")
-    with _plain_errors(path), h5py.File(path, "w", libver="v110", locking=False) as file:
+    with new_hdf5(path) as (file, check):
         for key, block in blocks.items():
             fault("snapshot.block")
             array = block() if callable(block) else block
             stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
             file.create_dataset(key.path, data=stored, track_times=False)
+            check()
             entries.append(
                 BlockEntry(
                     key=key,
@@ -184,45 +198,31 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
     return entries
 
 
-def _secure(path: Path) -> ShardEntry:
+def _secure(path: Path, entries: list[BlockEntry]) -> ShardEntry:
+    """Sync a shard and compare what is read back with what was to be written."""
     fault("snapshot.shard.sync")
     sync(path)
     fault("snapshot.shard.hash")
-    return ShardEntry(file=path.name, bytes=path.stat().st_size, sha256=file_hash(path))
-
-
-@contextmanager
-def _plain_errors(path: Path) -> Iterator[None]:
-    """Say in one line what HDF5 says in many ways and classes when a disk fails."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        found = re.search(r"errno = (\d+)", str(error))
-        if not found:
-            raise
-        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
+    with path.open("rb") as file:
+        try:
+            check_blocks(path, file, entries)
+        except InputError as error:
+            raise OSError(errno.EIO, f"{NOT_READ_BACK}: {error}") from error
+        return ShardEntry(file=path.name, bytes=path.stat().st_size, sha256=file_hash(file))
 
 
 def _commit(temporary: Path, final: Path, manifest: Manifest) -> None:
-    path = temporary / MANIFEST
     fault("snapshot.manifest")
-    with path.open("w", encoding="utf-8") as file:
-        file.write(seal(manifest.model_dump_json(indent=1)))
-        file.flush()
-        fault("snapshot.manifest.sync")
-        os.fsync(file.fileno())
+    write_whole(temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
     fault("snapshot.directory.sync")
     sync(temporary)
     fault("snapshot.rename")
+    if is_whole(final, "another one takes its place"):
+        shutil.rmtree(temporary)
+        return
     if final.exists():
-        try:
-            Snapshot(final).verify()
-        except InputError:
-            final.rename(final.with_name(f"{final.name}.bad-{secrets.token_hex(4)}"))
-            fault("snapshot.bad")
-        else:
-            shutil.rmtree(temporary)
-            return
+        final.rename(final.with_name(f"{final.name}.bad-{secrets.token_hex(4)}"))
+        fault("snapshot.bad")
     temporary.rename(final)
     fault("snapshot.renamed")
     sync(final.parent)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import doctest
+import os
 import pickle
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -399,3 +403,25 @@ def test_new_ratings_of_known_and_new_users_are_taken_in(tmp_path):
     made.data.unlink()
     with pytest.warns(UserWarning, match="what they had rated before is not known"):
         open_run(made.path).update(low)
+
+
+def test_a_server_may_take_in_ratings_for_ever(tmp_path):
+    """Hundreds of updates of the same users leave as many files, threads, folders and bytes as some tens did."""
+    made = make_run(tmp_path)
+    model, rng = open_run(made.path), np.random.default_rng(0)
+
+    def used(updates: int) -> tuple[list[int], int]:
+        for _ in range(updates):
+            user, item = rng.integers(-5, 0), made.items[rng.integers(10)]
+            model.update([[user, item, float(rng.integers(1, 6))]])
+            model.predict([[user, made.items[0]]])
+        places = Path("/proc/self/fd"), Path(tempfile.gettempdir())
+        counts = [threading.active_count(), *(len(list(place.iterdir())) for place in places)]
+        return counts, int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", folder)
+        before, bytes_before = used(100)
+        after, bytes_after = used(300)
+    assert after == before
+    assert bytes_after - bytes_before < 3e6

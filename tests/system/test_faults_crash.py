@@ -119,7 +119,7 @@ PROTOCOL = (
     "snapshot.shard.sync",
     "snapshot.shard.hash",
     "snapshot.manifest",
-    "snapshot.manifest.sync",
+    "file.sync",
     "snapshot.directory.sync",
     "snapshot.rename",
     "snapshot.renamed",

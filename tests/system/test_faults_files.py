@@ -7,17 +7,24 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 from support import Running, digest, dsgmcmc, injected, metrics, run, sample, spoil
+from typer.testing import CliRunner
 
+from dsgmcmc import BPMF
+from dsgmcmc.cli.app import app
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
+from dsgmcmc.diagnostics.audit import audit
 from dsgmcmc.errors import DivergenceError, InputError
+from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.storage.manifest import MANIFEST, seal
@@ -157,6 +164,55 @@ def test_without_a_readable_checkpoint_a_run_is_refused(data: Path, out: Path) -
     assert [path for path in before if not path.exists()] == []
 
 
+@pytest.fixture(scope="module")
+def ended(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run of 80 iterations that is finished."""
+    out = tmp_path_factory.mktemp("run") / "run"
+    assert sample(MPI.COMM_SELF, data, out, iterations=80, sampler=SAMPLER, **SETTINGS) == 0
+    return out
+
+
+def lose(folder: Path) -> None:
+    """As a disk does that lost a write: the file is there, and holds something else."""
+    flip(folder / SHARD, (folder / SHARD).stat().st_size - 5)
+
+
+REPAIRED: dict[str, Callable[[Path], object]] = {
+    "the index": lambda out: lose(out / "index"),
+    "the index's manifest": lambda out: flip(out / "index" / MANIFEST, 300),
+    "the newest draw": lambda out: lose(sorted((out / "draws" / "chain-0").iterdir())[-1]),
+    "a deleted draw": lambda out: shutil.rmtree(sorted((out / "draws" / "chain-0").iterdir())[-1]),
+    "the posterior": lambda out: lose(out / "posterior" / "chain-0" / step_name(80)),
+    "an older checkpoint": lambda out: lose(checkpoint(out, 40)),
+    "an older checkpoint's manifest": lambda out: flip(checkpoint(out, 40) / MANIFEST, 400),
+    "the summary": lambda out: flip(out / "summary.json", 40),
+    "an event": lambda out: (RunDirectory(out).note("anything"), flip(out / "events.jsonl", 40)),
+}
+
+
+@pytest.mark.parametrize("what", REPAIRED)
+def test_resuming_repairs_a_finished_run(data: Path, ended: Path, tmp_path: Path, expected: str, what: str) -> None:
+    """What follows from a checkpoint or the ratings is made again; what nobody needs any more goes."""
+    out = Path(shutil.copytree(ended, tmp_path / "run"))
+    REPAIRED[what](out)
+    with pytest.raises(InputError):
+        audit(RunDirectory(out))
+    assert go(data, out) == 0
+    assert audit(RunDirectory(out)).digest == expected
+    assert open_run(out).draw(0).tau > 0
+
+
+def test_a_draw_that_every_checkpoint_counts_on_cannot_be_made_again(data: Path, out: Path) -> None:
+    """It is named, with what helps, and nothing is deleted."""
+    shutil.rmtree(checkpoint(out, 20))  # it has no draws yet
+    first = min((out / "draws" / "chain-0").iterdir())
+    lose(first)
+    before = sorted(out.rglob("*"))
+    with pytest.raises(InputError, match=rf"{first.name}/{SHARD} is damaged.*start again in a new directory"):
+        go(data, out, iterations=80)
+    assert [path for path in before if not path.exists()] == []
+
+
 def test_something_else_than_before_is_warned_of_and_recorded(
     data: Path, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,20 +250,6 @@ def test_processes_on_different_processors_are_warned_of(data: Path, tmp_path: P
 
 
 # ---------------------------------------------------------------------- disks
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """File system of its own with 1.5 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", place], capture_output=True, text=True)
-    if made.returncode:
-        pytest.skip(f"mounting needs root: {made.stderr.strip()}")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", place], check=True)
 
 
 def fill(disk: Path) -> Path:
@@ -351,28 +393,41 @@ def test_two_runs_in_one_directory(data: Path, out: Path, expected: str) -> None
     assert not (out / "lock").exists()
 
 
-def test_readers_while_the_run_writes(data: Path, out: Path, tmp_path: Path) -> None:
-    """`info`, `predict` and `h5py` in other processes see whole files all the time, and the run is not disturbed."""
-    (tmp_path / "pairs.csv").write_text("user,item\n1,2\n3,4\n")
-    reader = (
-        "import sys, h5py, pathlib\n"
-        "seen = []\n"
-        "for path in pathlib.Path(sys.argv[1]).glob('checkpoints/chain-0/step-????????????'):\n"
-        "    try:\n"
-        "        with h5py.File(path / 'shard-00001.h5') as file:\n"
-        "            seen.append(file['state/W/000004/theta'][...])\n"
-        "    except FileNotFoundError: pass  # pruned meanwhile\n"
-        "assert seen\n"
+def test_readers_while_the_run_writes(data: Path, tmp_path: Path) -> None:
+    """All commands, time and again, with checkpoints every few milliseconds; neither they nor the run are disturbed."""
+    out, pairs, new = tmp_path / "run", tmp_path / "pairs.csv", tmp_path / "new.csv"
+    pairs.write_text("user,item\n1,2\n3,4\n")
+    new.write_text("user,item,rating\n100,2,4\n")
+    readers: tuple[tuple[str | Path, ...], ...] = (
+        ("verify", out),
+        ("info", out),
+        ("info", out, "--diagnostics"),
+        ("predict", out, pairs, "--out", tmp_path / "predicted.csv"),
+        ("recommend", out, "--user", "1"),
+        ("similar", out, "--item", "2"),
+        ("foldin", out, new, "--columns", "user=user,item=item,rating=rating"),
+        ("evaluate", out, "--liked", "1"),
+        ("export", out, "--out", tmp_path / "run.h5", "--force"),
+        ("export", out, "--out", tmp_path / "run.parquet", "--draws", "--force"),
+        ("report", out, "--out", tmp_path / "run.html"),
     )
-    line = command(data, out, 2, "--checkpoint-every=200", iterations=10_000_000)
-    with Running(line) as running:
+    with Running(command(data, out, 2, iterations=10_000_000)) as running:
         running.wait_for(out / "metrics.jsonl", 40)
-        for _ in range(3):
-            facts = json.loads(run(*dsgmcmc("info", out, "--json")).expect(0).out)
-            assert facts["kind"] == "run"
-            run(line[3], "-c", reader, out).expect(0)
-            predicted = run(*dsgmcmc("predict", out, tmp_path / "pairs.csv")).expect(0)
-            assert len(predicted.out.splitlines()) == 3
+        for _ in range(2):
+            for reader in readers:
+                result = CliRunner().invoke(app, [str(part) for part in reader])
+                assert result.exception is None, (reader, result.exception)
+            assert BPMF.load(out).predict([[1, 2]]).shape == (1,)
+        facts = json.loads(run(*dsgmcmc("info", out, "--json")).expect(0).out)
+        assert facts["progress"]["running"]
+        assert facts["progress"]["draws"] >= SETTINGS["save_draws"]
+        refused = run(*dsgmcmc("predict", out, pairs, "--from", "moments")).expect(2)
+        assert "no moments yet" in refused.err
         running.signal(signal.SIGUSR1)
         running.wait().expect(75)
+    pairs_of = open_run(out).test_pairs()
+    ended = Predictor(open_run(out), Options("draws"))(*pairs_of)
+    shutil.rmtree(out / "posterior")  # the same draws without it
+    assert open_run(out).unfinished
+    assert np.array_equal(ended.mean, Predictor(open_run(out), Options("draws"))(*pairs_of).mean)
     digest(out)

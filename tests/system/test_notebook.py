@@ -48,7 +48,7 @@ def test_an_error_is_said_once_and_whole(tmp_path: Path, capsys) -> None:
     changed = {"rank": 3, "iterations": 60}
     for verbose in (False, True, [].append):
         capsys.readouterr()
-        with pytest.raises(InputError, match=r"other settings.*\n  rank: 2 in the run, 3 asked for\nLeave"):
+        with pytest.raises(InputError, match=r"other settings.*\n  rank: 2 in the run, 3 asked for\n  Leave"):
             sample_apart(data, tmp_path / "run", changed, True, 1, verbose, tmp_path)
         assert "rank: 2" not in capsys.readouterr().err
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support import Running, digest, run
 
@@ -63,6 +65,18 @@ def test_killed_and_resumed_on_other_processes_it_has_the_same_digest(
     assert digest(tmp_path / "run") == digest(whole / "run")
 
 
+def test_a_run_that_has_not_ended_has_its_draws(whole: Path, tmp_path: Path) -> None:
+    """Those up to its newest checkpoint; moments are there in the end, and it says so."""
+    shutil.copytree(whole / "run", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "posterior")
+    ended, found = DensityRun(whole / "run"), DensityRun(tmp_path / "run")
+    assert (ended.unfinished, found.unfinished) == (False, True)
+    for name in ("theta", "energy", "weight", "elements"):
+        assert np.array_equal(getattr(found, name), getattr(ended, name))
+    with pytest.raises(InputError, match="no moments yet"):
+        found.moments()
+
+
 def test_a_program_goes_on_behind_a_run_that_is_whole(tmp_path: Path) -> None:
     """Several in one program, on all processes; one that diverges ends it, in words of Python."""
     more = (
@@ -98,7 +112,7 @@ def test_runs_of_densities_and_of_factorisations_are_not_mixed_up(whole: Path) -
     result = run("dsgmcmc", "recommend", whole / "run", "--user", "1").expect(2)
     assert "dsgmcmc.DensityRun" in result.err
     run("dsgmcmc", "info", whole / "run").expect(0)
-    with pytest.raises(InputError, match="no draws"):
+    with pytest.raises(InputError, match="no posterior yet: it was stopped at iteration 0, before its first draw"):
         DensityRun(Path(copy_settings(whole / "run", whole / "empty")))
 
 

@@ -154,14 +154,14 @@ def test_without_pandas_and_pyarrow(tmp_path):
 
 @pytest.mark.parametrize("limit", [3_000_000, 8_000_000])
 def test_full_disk(tmp_path, limit):
-    """A disk too small for the result or for spilled data: one message, exit 2, nothing left."""
+    """A disk too small for the result or for spilled data: one message, exit 1, nothing left."""
     write_synthetic(tmp_path / "r.csv", 5000, 5000, 1_000_000)
     run = prepare(
         tmp_path / "r.csv",
         tmp_path / "out.h5",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
-    assert run.returncode == 2
+    assert run.returncode == 1
     assert "File too large" in run.stderr
     assert "Traceback" not in run.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]

@@ -20,7 +20,7 @@ FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("
 MAX_LINES = 330
 #: The rooms, one way only: a file imports from its own room and from what stands to the left of it.
 ORDER = (
-    "errors types _version _estimator",
+    "errors types terminal _version _estimator",
     "kernels parallel",
     "storage",
     "data",
@@ -117,6 +117,17 @@ def test_mpi_is_imported_lazily_where_commands_are_defined():
     commands = [name for name in FILES if name.startswith("cli/")]
     for name in ("parallel/launch.py", "cluster/doctor.py", "cluster/probes.py", "__main__.py", *commands):
         assert not [found for found in imports(name, lazy=False) if found.startswith("mpi4py")], name
+
+
+def test_what_people_see_goes_through_one_place():
+    """There names are made plain. What else prints says constants, or is for a program that makes them plain itself."""
+    places = {"terminal.py", "__main__.py", "runs/progress.py", "parallel/mpirun.py", "cluster/probes.py"}
+    for name in FILES:
+        nodes = ast.walk(ast.parse(FILES[name].read_text(encoding="utf-8")))
+        called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
+        printing = called & {"print", "typer.echo", "typer.secho", "sys.stdout.write", "sys.stderr.write"}
+        assert not printing or name in places, f"{name} calls {printing}: take `say` of dsgmcmc.terminal"
+    assert importers("rich.console") == importers("rich.table") == {"terminal.py"}
 
 
 def test_hdf5_lives_with_the_file_formats():

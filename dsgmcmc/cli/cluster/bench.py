@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from dsgmcmc.cli.options import JsonOption
 from dsgmcmc.errors import InputError
+from dsgmcmc.terminal import say, say_json, show_table
 
 bench = typer.Typer(no_args_is_help=True, help="Measure kernels, noise, the ring and whole runs on this machine.")
 
@@ -125,7 +125,7 @@ def machine(
         found = measure_machine(comm, sampler, noise, ranks, folder, read_machine(out) if out.exists() else None)
         if found:
             write_machine(out, found)
-            print(f"{out}: {found.about} on {found.cpu}")
+            say(f"{out}: {found.about} on {found.cpu}")
         return 0
 
     launch.run_parallel(comm, work)
@@ -143,17 +143,10 @@ def _numbers(text: str, option: str) -> list[int]:
 
 def _show(title: str, lines: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"title": title, "lines": lines}, indent=1))
+        say_json({"title": title, "lines": lines})
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title)
-    for name in lines[0]:
-        table.add_column(name.replace("_", " "), justify="right")
-    for line in lines:
-        table.add_row(*(_text(value) for value in line.values()))
-    Console().print(table)
+    headings = [name.replace("_", " ") for name in lines[0]]
+    show_table(headings, ([_text(value) for value in line.values()] for line in lines), title)
 
 
 def _text(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,11 +11,12 @@ import typer
 
 from dsgmcmc.cli.options import JsonOption
 from dsgmcmc.errors import EXIT_FAILURE
+from dsgmcmc.terminal import say, say_json, say_styled
 
 if TYPE_CHECKING:
     from dsgmcmc.cluster.doctor import Finding
 
-COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "error": typer.colors.RED}
+COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 def doctor(
@@ -56,12 +56,12 @@ def _tell(findings: Sequence[Finding], as_json: bool) -> int:
     """Print findings; return the exit status."""
     problems = sum(finding.level == "error" for finding in findings)
     if as_json:
-        print(json.dumps({"can_sample": not problems, "findings": [asdict(finding) for finding in findings]}, indent=1))
+        say_json({"can_sample": not problems, "findings": [asdict(finding) for finding in findings]})
     else:
         for finding in findings:
-            level = typer.style(f"{finding.level:8}", fg=COLOURS[finding.level])
-            typer.echo(f"{level} {finding.name:15} {finding.found}")
+            words = f" {finding.name:15} {finding.found}"
+            say_styled(f"{finding.level:8}", COLOURS[finding.level], words)
             if finding.advice:
-                typer.echo(f"{'':24} -> {finding.advice}")
-        typer.echo("Sampling can work here." if not problems else f"Sampling cannot work here: {problems} error(s).")
+                say(f"{'':24} -> {finding.advice}")
+        say("Sampling can work here." if not problems else f"Sampling cannot work here: {problems} error(s).")
     return EXIT_FAILURE if problems else 0

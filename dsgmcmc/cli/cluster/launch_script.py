@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dsgmcmc.cluster.job_script import JobScript
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, writing
+from dsgmcmc.storage.files import write_whole
+from dsgmcmc.terminal import pass_on, say
 
 
 def launch_script(
@@ -74,14 +77,11 @@ def launch_script(
         requeue=requeue,
     ).render()
     if out is None:
-        print(script, end="")
+        pass_on(os.fsencode(script).splitlines(keepends=True))
         return
-    try:
-        with out.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(script)
+    if out.exists() and not force:
+        raise InputError(f"{out} exists: give another name, or --force to replace it")
+    with writing(out):
+        write_whole(out, script)
         out.chmod(0o755)
-    except FileExistsError as error:
-        raise InputError(f"{out} exists: give another name, or --force to replace it") from error
-    except OSError as error:
-        raise InputError(f"{out} cannot be written: {error}") from error
-    print(f"{out}: a job script for {kind}; what it does stands at its top")
+    say(f"{out}: a job script for {kind}; what it does stands at its top")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from dsgmcmc.cli.options import JsonOption
 from dsgmcmc.errors import InputError
+from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
@@ -100,7 +100,7 @@ def plan(
         "curve": [{**one.table(), "efficiency": growing.efficiency(one)} for one in growing.forecasts],
     }
     if as_json:
-        print(json.dumps(found, indent=1))
+        say_json(found)
     else:
         _show(found, chosen, growing)
 
@@ -157,9 +157,6 @@ PARTS = {
 
 def _show(found: dict[str, Any], chosen: Forecast, growing: Curve) -> None:
     """Print what was found for people."""
-    from rich.console import Console
-    from rich.table import Table
-
     data, machine = found["data"], found["machine"]
     seconds, per_node = chosen.seconds, found["processes_per_node"] * chosen.memory_per_process
     rows = [
@@ -178,23 +175,22 @@ def _show(found: dict[str, Any], chosen: Forecast, growing: Curve) -> None:
         ("", f"--checkpoint-every {max(round(found['checkpoint_every']), 1)}s loses the least"),
     ]
     for name, text in rows:
-        typer.echo(f"{name:12}{text}".rstrip())
-    typer.echo("\nA sweep")
+        say(f"{name:12}{text}".rstrip())
+    say("", "A sweep")
     for name, text in PARTS.items():
         part = getattr(chosen, name)
-        typer.echo(f"  {text:30}{_seconds(part):>10}{part / seconds:6.0%}")
-    table = Table(title="More processes", title_justify="left")
-    for name in ("processes", "B", "a sweep", "efficiency", "memory a process", "sent a sweep", "most, after ratings"):
-        table.add_column(name, justify="right")
+        say(f"  {text:30}{_seconds(part):>10}{part / seconds:6.0%}")
+    headings = ("processes", "B", "a sweep", "efficiency", "memory a process", "sent a sweep", "most, after ratings")
+    table = []
     for one in growing.forecasts:
         most = max(list(PARTS)[1:], key=lambda name: float(getattr(one, name)))
         texts = (f"{one.processes:,}", str(one.grid), _seconds(one.seconds), f"{growing.efficiency(one):.0%}")
-        table.add_row(*texts, _bytes(one.memory_per_process), _bytes(one.sent_per_sweep), PARTS[most])
-    Console(width=110).print(table)
+        table.append([*texts, _bytes(one.memory_per_process), _bytes(one.sent_per_sweep), PARTS[most]])
+    show_table(headings, table, "More processes", width=110)
     if growing.last is None:
-        typer.echo(f"It scales as far as this goes{f': {growing.reason}' if growing.reason else ''}.")
+        say(f"It scales as far as this goes{f': {growing.reason}' if growing.reason else ''}.")
     else:
-        typer.echo(f"Beyond {growing.last:,} processes twice as many are not worth it: {growing.reason}.")
+        say(f"Beyond {growing.last:,} processes twice as many are not worth it: {growing.reason}.")
 
 
 def _bytes(size: float) -> str:

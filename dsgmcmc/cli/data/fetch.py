@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +12,7 @@ import typer
 
 from dsgmcmc.data.movielens import DATA_SETS, LICENCE
 from dsgmcmc.data.movielens import fetch as fetch_data
+from dsgmcmc.terminal import console, pass_on, say
 
 Name = StrEnum("Name", {name: name for name in DATA_SETS})  # type: ignore[misc]
 
@@ -22,12 +25,11 @@ def fetch(
 
     Prints the path of the file with the ratings, for dsgmcmc prepare.
     """
-    from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    shown = console(stderr=True)
+    with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
         task = bar.add_task(f"downloading {name.value}", total=None)
         ratings = fetch_data(name.value, out, lambda done, total: bar.update(task, completed=done, total=total or None))
-    console.print(LICENCE.format(folder=ratings.parent), soft_wrap=True, highlight=False)
-    print(ratings)
+    say(LICENCE.format(folder=ratings.parent), file=sys.stderr)
+    pass_on([os.fsencode(f"{ratings}\n")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import typer
 
 from dsgmcmc.errors import EXIT_INTERRUPTED, InputError
 from dsgmcmc.parallel.signals import interrupt
+from dsgmcmc.terminal import console, plain, say, say_json, show_facts
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ingest.prepare import Summary
@@ -178,10 +178,10 @@ def prepare(
                 report=report,
             )
     except KeyboardInterrupt:
-        print("dsgmcmc: interrupted", file=sys.stderr)
+        say("dsgmcmc: interrupted", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
-        print(json.dumps(summary.as_dict()))
+        say_json(summary.as_dict(), indent=None)
     else:
         _show(summary)
 
@@ -189,25 +189,19 @@ def prepare(
 @contextlib.contextmanager
 def _progress() -> Iterator[Report]:
     """Show a bar on standard error, if that is a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    shown = console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal) as bar:
         task = bar.add_task("starting", total=1.0)
-        yield lambda stage, fraction: bar.update(task, description=stage, completed=fraction)
+        yield lambda stage, fraction: bar.update(task, description=plain(stage), completed=fraction)
 
 
 def _show(summary: Summary) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
     share = summary.test / summary.ratings
     rows = "items (there are more of them than users)" if summary.transposed else "users"
-    for name, value in {
+    facts = {
         "users": f"{summary.users:,}",
         "items": f"{summary.items:,}",
         "ratings": f"{summary.ratings:,}, density {summary.density:.3%}",
@@ -219,11 +213,10 @@ def _show(summary: Summary) -> None:
         "columns": summary.columns,
         **({"timestamps": "their order is kept"} if summary.timestamps else {}),
         "file": f"{summary.path}, {summary.bytes / 1e6:,.1f} MB",
-    }.items():
-        table.add_row(name, value)
-    Console(highlight=False).print(table)
+    }
+    show_facts(facts)
     for note in (note for found in summary.features.values() for note in found["notes"]):
-        print(f"dsgmcmc: {note}", file=sys.stderr)
+        say(f"dsgmcmc: {note}", file=sys.stderr)
 
 
 def _features(entity: str, found: dict[str, Any]) -> str:

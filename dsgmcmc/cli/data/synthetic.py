@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from dsgmcmc.terminal import console, say
+
 
 def synthetic(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write: .csv or .parquet.", show_default=False)],
@@ -37,7 +39,6 @@ def synthetic(
 
         dsgmcmc synthetic large.parquet --rows 138493 --cols 26744 --ratings 20000000
     """
-    from rich.console import Console
     from rich.progress import Progress
 
     from dsgmcmc.data.synthetic.generate import Options, best_prediction, chunks, generate, truth_path
@@ -45,13 +46,13 @@ def synthetic(
     from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 
     options = Options(rows, cols, ratings, rank, noise, noise_spread, half_stars, seed)
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    shown = console(stderr=True)
+    with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
         task = bar.add_task("drawing ratings", total=ratings)
         truth = generate(
             out, options, Gaussian.draw, force=force, progress=lambda done: bar.update(task, completed=done)
         )
     users, items, values, _ = next(chunks(options, truth, Gaussian.draw))
     best = rmse(values, best_prediction(truth, users, items))
-    print(f"{out}: {ratings:,} synthetic ratings of {rows:,} users and {cols:,} items")
-    print(f"{truth_path(out)}: the truth; predictions from it have an RMSE of {best:.4f}, and none can have less")
+    say(f"{out}: {ratings:,} synthetic ratings of {rows:,} users and {cols:,} items")
+    say(f"{truth_path(out)}: the truth; predictions from it have an RMSE of {best:.4f}, and none can have less")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from dsgmcmc.cli.options import DataOption, JsonOption, RunArgument
+from dsgmcmc.errors import anew
+from dsgmcmc.terminal import say_json, show_table
 
 
+@anew
 def evaluate(
     run: RunArgument,
     at: Annotated[int, typer.Option("--at", min=1, help="Length of the lists.")] = 10,
@@ -32,9 +34,6 @@ def evaluate(
       dsgmcmc evaluate run
       dsgmcmc evaluate run --at 20 --liked 4 --json
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from dsgmcmc.diagnostics.ranking import MEASURES
     from dsgmcmc.diagnostics.ranking import evaluate as compare
     from dsgmcmc.posterior.rated import Rated
@@ -44,14 +43,13 @@ def evaluate(
     with opened.open_ratings(data) as ratings:
         found = compare(opened, Rated(ratings), at, liked)
     if as_json:
-        print(json.dumps(found, indent=1))
+        say_json(found)
         return
     title = f"{found['users']:,} user{'s' * (found['users'] > 1)}, {at} items each, liked: {found['liked']:g} or more"
-    table = Table(title=title, title_justify="left", box=None)
-    for heading in ("rank by", "NDCG", "precision", "recall", "MRR", "coverage", "novelty"):  # in the order of MEASURES
-        table.add_column(heading, justify="left" if heading == "rank by" else "right")
+    headings = ("rank by", "NDCG", "precision", "recall", "MRR", "coverage", "novelty")  # in the order of MEASURES
+    rows = []
     for rule in found["rules"]:
         shown = [f"{rule[name]['mean']:.3f}" for name in MEASURES]
         shown[0] += f" ± {rule['ndcg']['high'] - rule['ndcg']['mean']:.3f}"
-        table.add_row(rule["rule"], *shown, f"{rule['coverage']:.1%}", f"{rule['novelty']:.1f}")
-    Console().print(table)
+        rows.append([rule["rule"], *shown, f"{rule['coverage']:.1%}", f"{rule['novelty']:.1f}"])
+    show_table(headings, rows, title, left=headings[:1], framed=False)

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from dsgmcmc.cli.options import RunArgument
+from dsgmcmc.errors import anew
 
 
+@anew
 def export(
     run: RunArgument,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="By the suffix: .h5, .parquet or .nc.")],

@@ -24,7 +24,8 @@ from dsgmcmc.cli.options import (
     ZOption,
 )
 from dsgmcmc.cli.posterior.show import show_recommendations
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, anew
+from dsgmcmc.terminal import say
 
 
 class New(StrEnum):
@@ -121,7 +122,7 @@ def foldin(
     import numpy as np
 
     from dsgmcmc.data.ingest.features import describe
-    from dsgmcmc.data.ingest.pipes import at_rest
+    from dsgmcmc.data.ingest.pipes import Copies, at_rest
     from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.data.tables import output_format, write_blocks
     from dsgmcmc.posterior.names import item_titles
@@ -148,29 +149,35 @@ def foldin(
     if ratings is None and columns is not None:
         raise InputError("--columns names columns of NEW_RATINGS, which are not given")
     names = parse_pair_columns(pair_columns, "--pair-columns")
-    opened = open_run(run)
-    with at_rest([ratings, *features.values()]) as pipes:
+
+    @anew
+    def work(pipes: Copies) -> None:
+        opened = open_run(run)
         files = {entity: path and pipes.of(path) for entity, path in features.items()}
         given = describe(files, {"user": user_id, "item": item_id}, None, separator="|").get(kind)
         if ratings is None and given is None:
             raise InputError(f"give NEW_RATINGS, --{kind}-features, or both")
         about = ratings and pipes.of(ratings)
         newcomers, notes = fold_in_file(opened, about, kind, columns, given=given, data=data, seed=seed or 0)
-    for note in notes:
-        print(f"warning: {pipes.named(note)}", file=sys.stderr)
-    if pairs is not None:
-        options = Options("draws", of_mean, interval, clip, at_least, probabilities)
-        predict_table(opened, pairs, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
-        return
-    ranking = Ranking(top, by.value, z, "draws", seed)
-    titles = item_titles(opened.items, items) if items else None
-    users = len(opened.users) + np.arange(len(newcomers.vocabulary), dtype=np.int32)
-    rated = None
-    if by is By.likely:
-        with opened.open_ratings(data) as before:
-            rated = Rated(before)
-    found = recommendations(opened, users, ranking, rated, newcomers=newcomers, titles=titles)
-    if out is not None:
-        write_blocks(found, out)
-    else:
-        show_recommendations(found, as_json)
+        for note in notes:
+            say(f"warning: {pipes.named(note)}", file=sys.stderr)
+        if pairs is not None:
+            options = Options("draws", of_mean, interval, clip, at_least, probabilities)
+            of = str(pipes.of(pairs))
+            predict_table(opened, of, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
+            return
+        ranking = Ranking(top, by.value, z, "draws", seed)
+        titles = item_titles(opened.items, items) if items else None
+        users = len(opened.users) + np.arange(len(newcomers.vocabulary), dtype=np.int32)
+        rated = None
+        if by is By.likely:
+            with opened.open_ratings(data) as before:
+                rated = Rated(before)
+        found = recommendations(opened, users, ranking, rated, newcomers=newcomers, titles=titles)
+        if out is not None:
+            write_blocks(found, out)
+        else:
+            show_recommendations(found, as_json)
+
+    with at_rest([ratings, *features.values(), pairs]) as pipes:
+        work(pipes)

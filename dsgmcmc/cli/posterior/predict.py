@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any
 
@@ -18,8 +17,9 @@ from dsgmcmc.cli.options import (
     RunArgument,
     Unknown,
 )
-from dsgmcmc.errors import EXIT_DONE
+from dsgmcmc.errors import EXIT_DONE, AgreedGoneError, anew
 from dsgmcmc.parallel import launch
+from dsgmcmc.terminal import say_json
 
 
 def predict(
@@ -60,6 +60,7 @@ def predict(
       mpirun -n 8 dsgmcmc predict run pairs.parquet -o predicted.parquet
       printf 'user,item\\n1,1193\\n' | dsgmcmc predict run - --unknown prior
     """
+    from dsgmcmc.data.ingest.pipes import at_rest
     from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.parallel.agreement import agree
     from dsgmcmc.posterior.predict import Options
@@ -71,18 +72,22 @@ def predict(
 
     def tell(done: dict[str, Any]) -> None:
         if as_json:
-            print(json.dumps(done), file=sys.stderr)
+            say_json(done, indent=None, file=sys.stderr)
 
     if launch.launched():
         comm = launch.world_comm()
 
+        @anew
         def work() -> int:
             opened = agree(comm, lambda: open_run(run), "predict")
+            if any(draws != opened.draws for draws in comm.allgather(opened.draws)):
+                raise AgreedGoneError(f"predict: {run} has got new draws while the processes opened it. Try again")
             done = predict_table(opened, pairs, out, options, unknown=unknown.value, columns=names, comm=comm)
             if comm.rank == 0:
                 tell(done)
             return EXIT_DONE
 
         launch.run_parallel(comm, work)
-    else:
-        tell(predict_table(open_run(run), pairs, out, options, unknown=unknown.value, columns=names))
+    with at_rest([pairs]) as pipes:
+        given = str(pipes.of(pairs))
+        tell(anew(lambda: predict_table(open_run(run), given, out, options, unknown=unknown.value, columns=names))())

@@ -22,9 +22,10 @@ from dsgmcmc.cli.options import (
     ZOption,
 )
 from dsgmcmc.cli.posterior.show import show_recommendations
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, anew
 
 
+@anew
 def recommend(
     run: RunArgument,
     user: Annotated[

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dsgmcmc.errors import InputError, anew
+from dsgmcmc.terminal import pass_on
 
+
+@anew
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several are compared.")],
     out: Annotated[
@@ -25,7 +30,6 @@ def report(
       dsgmcmc report run1 run2 -o comparison.html
     """
     from dsgmcmc.diagnostics.report import write_report
-    from dsgmcmc.errors import InputError
 
     if out is None:
         if len(runs) > 1:
@@ -36,4 +40,4 @@ def report(
     elif not out.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist")
     write_report(runs, out)
-    print(out)
+    pass_on([os.fsencode(f"{out}\n")])

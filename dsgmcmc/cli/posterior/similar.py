@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from dsgmcmc.cli.options import ItemsOption, JsonOption, RunArgument
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, anew
+from dsgmcmc.terminal import say_json, show_table
 
 
+@anew
 def similar(
     run: RunArgument,
     item: Annotated[str | None, typer.Option("--item", metavar="ID", help="The item to compare with.")] = None,
@@ -30,9 +31,6 @@ def similar(
       dsgmcmc similar run --item 1193 --items ml-1m/movies.dat
       dsgmcmc similar run --user 42 --top 20 --json
     """
-    from rich.console import Console
-    from rich.table import Table
-
     from dsgmcmc.posterior.names import item_titles
     from dsgmcmc.posterior.run import open_run
     from dsgmcmc.posterior.similar import similar as find
@@ -46,11 +44,10 @@ def similar(
         dict(zip(found, values, strict=True)) for values in zip(*(c.tolist() for c in found.values()), strict=True)
     ]
     if as_json:
-        print(json.dumps(lines, indent=1))
+        say_json(lines)
         return
-    table = Table(title=f"like {kind} {name}", title_justify="left")
-    for heading in ("rank", "similarity", "sd", "90 % interval", "ratings", kind, *(("name",) if items else ())):
-        table.add_column(heading, justify="left" if heading == "name" else "right")
+    headings = ("rank", "similarity", "sd", "90 % interval", "ratings", kind, *(("name",) if items else ()))
+    rows = []
     for line in lines:
         interval = f"{line['q05']:.2f} to {line['q95']:.2f}"
         numbers = (
@@ -60,5 +57,5 @@ def similar(
             interval,
             f"{line['ratings']:,}",
         )
-        table.add_row(*numbers, str(line[f"{kind}_id"]), *([line["item_name"]] if "item_name" in line else []))
-    Console().print(table)
+        rows.append([*numbers, str(line[f"{kind}_id"]), *([line["item_name"]] if "item_name" in line else [])])
+    show_table(headings, rows, f"like {kind} {name}", left=("name",))

@@ -15,6 +15,7 @@ from dsgmcmc.data.ingest.columns import CLICKS
 from dsgmcmc.data.ingest.complaints import SHOWN
 from dsgmcmc.data.ingest.load import scalar
 from dsgmcmc.data.ratings import MAX_ID_BYTES, MAX_SIDE
+from dsgmcmc.data.ratings.format import find_bad_scale
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Int64
 
@@ -63,11 +64,13 @@ def number_entities(
     Raises
     ------
     InputError
-        If there is a single user or item, too many, or all ratings are equal and not 1.
+        If there is a single user or item, too many, all ratings are equal and not 1, or their variances are no float32.
     """
     low, high = connection.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
     if low == high != 1:  # those that are 1 are clicks
         raise InputError(f"all ratings are {low:g}: there is nothing to learn from them; {CLICKS}")
+    if bad := find_bad_scale(low, high):
+        raise InputError(bad)
     sizes = []
     for entity in ("user", "item"):
         order = _hash(f"'{seed}'", f"'{entity}'", "id")

@@ -22,24 +22,32 @@ from dsgmcmc.data.ingest.sources import Source
 from dsgmcmc.errors import InputError
 
 SHOWN = 5
+MANY = 1000  # lines that are counted, where DuckDB gives up at the first
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 def bad_row(source: Source) -> str:
     """Return SQL that is true for rows of ``raw`` with values that no file may have."""
     condition = "coalesce(user_id, '') = '' OR coalesce(item_id, '') = '' OR rating IS NULL OR NOT isfinite(rating)"
+    condition += " OR contains(user_id, chr(0)) OR contains(item_id, chr(0))"  # a name ends there where it is stored
     if "timestamp" in source.columns:
         condition += " OR time IS NULL OR NOT isfinite(time)"
     return f"({condition})"
 
 
-def complain_of_text(source: Source, reason: str) -> InputError:
-    """Say that a file cannot be read at all; `reason` is DuckDB's, of many lines."""
+def explain_text(source: Source, reason: str) -> str:
+    """Say why a file cannot be read at all; `reason` is DuckDB's, of many lines.
+
+    Raises
+    ------
+    InputError
+        If there are lines that are wrong. DuckDB could gather them, and took kilobytes for each: there may be millions.
+    """
+    if source.kind == "text" and (bad := list(islice(_bad_lines(source), MANY))):
+        raise _complaint(source, len(bad), [f"line {line}: {what}" for line, what in bad[:SHOWN]])
     if "state machine reached an invalid state" in reason:
         reason = "its quotes or line ends are inconsistent (lines that end in \\r\\n among others in \\n?)"
-    first = list(islice(_bad_lines(source), 1)) if source.kind == "text" else []
-    where = f"; line {first[0][0]}: {first[0][1]}" if first else ""
-    return InputError(f"{source.path} cannot be read as {source.kind}: {reason.strip().splitlines()[0]}{where}")
+    return reason.splitlines()[0]
 
 
 def complain_of_rows(connection: duckdb.DuckDBPyConnection, source: Source, count: int, start: int) -> InputError:
@@ -48,25 +56,31 @@ def complain_of_rows(connection: duckdb.DuckDBPyConnection, source: Source, coun
         shown = [f"line {line}: {what}" for line, what in islice(_bad_lines(source), SHOWN)]
     else:
         shown = [f"row {row}: {what}" for row, what in _bad_rows(connection, source, start)]
-    plural = "s have" if count > 1 else " has"
+    return _complaint(source, count, shown)
+
+
+def _complaint(source: Source, count: int, shown: list[str]) -> InputError:
+    number = f"{count} rows have" if count > 1 else "1 row has"
+    if count == MANY:
+        number = f"{count} rows or more have"
     return InputError(
-        f"{source.path}: {count} row{plural} missing, non-numeric, infinite or NaN values, or a wrong number "
+        f"{source.path}: {number} missing, non-numeric, infinite or NaN values, or a wrong number "
         f"of columns; correct or remove them." + "".join(f"\n  {row}" for row in shown)
     )
 
 
 def _records(source: Source) -> Iterator[tuple[int, list[str]]]:
     """Yield the first line's number and the fields of every record of a text file, without its header."""
-    with source.open() as file:
-        if source.delimiter == "::":
-            rows: Iterator[tuple[int, list[str]]] = (
-                (k, line.rstrip("\r\n").split("::")) for k, line in enumerate(file, 1)
-            )
-        else:
-            rows = _csv_records(csv.reader(file, delimiter=source.delimiter))
-        for line, fields in rows:
-            if line > source.skip and fields not in ([], [""]):
-                yield line, fields
+    lines = source.lines()
+    if source.delimiter == "::":
+        rows: Iterator[tuple[int, list[str]]] = (
+            (k, line.rstrip("\r\n").split("::")) for k, line in enumerate(lines, 1)
+        )
+    else:
+        rows = _csv_records(csv.reader(lines, delimiter=source.delimiter))
+    for line, fields in rows:
+        if line > source.skip and fields not in ([], [""]):
+            yield line, fields
 
 
 def _csv_records(reader: Any) -> Iterator[tuple[int, list[str]]]:
@@ -94,6 +108,8 @@ def _fault(source: Source, fields: list[str]) -> str | None:
         return "not UTF-8 text"
     for role, position in source.columns.items():
         field = fields[position]
+        if "\0" in field:
+            return f"the {role} has zero bytes"
         if not field:
             return f"the {role} is missing"
         if (role == "rating" and not _is_number(field)) or (role == "timestamp" and not _is_time(field)):

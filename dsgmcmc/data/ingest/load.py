@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import glob
-import gzip
-import shutil
 import tempfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest.complaints import bad_row, complain_of_rows, complain_of_text
-from dsgmcmc.data.ingest.sources import Source, unpacked
+from dsgmcmc.data.ingest.complaints import bad_row, complain_of_rows, explain_text
+from dsgmcmc.data.ingest.npz import read_npz
+from dsgmcmc.data.ingest.sources import Source, blocks, read_head, refuse_long_end
+from dsgmcmc.data.session import memory_of, reading
 from dsgmcmc.errors import InputError
 
 _ENTRIES = 2_000_000  # of an .npz at a time
@@ -42,20 +42,13 @@ def load(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> N
         values: their number and the first five with line numbers.
     """
     before = scalar(connection, "SELECT count(*) FROM raw")
-    if source.packed == "gzip":
-        _check_gzip(source.path)
-    try:
+    with reading(source.path, partial(explain_text, source)):
         if source.kind == "npz":
             _load_npz(connection, source, test)
         else:
             with readable(source.path, source.packed) as path:
                 _insert(connection, source, path, test)
-    except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.IOException) as error:
-        if isinstance(error, duckdb.IOException) and source.path.name not in str(error):
-            raise  # not of this file: spilling failed
-        raise complain_of_text(source, str(error)) from error
     n_bad = scalar(connection, f"SELECT count(*) FROM raw WHERE rowid >= {before} AND {bad_row(source)}")
-    n_bad += _rejected(connection)
     if n_bad:
         raise complain_of_rows(connection, source, n_bad, before)
     n = scalar(connection, "SELECT count(*) FROM raw") - before
@@ -85,17 +78,21 @@ def _insert(connection: duckdb.DuckDBPyConnection, source: Source, path: Path, t
 
 @contextmanager
 def readable(path: Path, packed: str) -> Iterator[Path]:
-    """Give a file that DuckDB reads, which bzip2 it does not: unpacked beside the others that are temporary."""
+    """Give a file that DuckDB reads: of gzip it looks at no checksum, and bzip2 is unpacked beside temporary files."""
+    if packed == "gzip":
+        for _ in blocks(path, packed):
+            pass
     if packed != "bzip2":
+        if not packed and read_head(path)[:4] != b"PAR1":
+            refuse_long_end(path)
         yield path
         return
     with tempfile.NamedTemporaryFile(prefix="dsgmcmc-", suffix=path.stem) as file:
         try:
-            with unpacked(path, packed) as content:
-                shutil.copyfileobj(content, file)
-        except (OSError, EOFError) as error:
-            raise InputError(f"{path} is not a whole bzip2 file: {error}") from error
-        file.flush()
+            file.writelines(blocks(path, packed))
+            file.flush()
+        except OSError as error:
+            raise InputError(f"{path} cannot be unpacked in {Path(file.name).parent}: {error.strerror}") from error
         yield Path(file.name)
 
 
@@ -111,16 +108,6 @@ def _json(source: Source) -> str:
 def compression(packed: str) -> str:
     """How DuckDB unpacks a file as it reads; see `readable`."""
     return "gzip" if packed == "gzip" else "none"
-
-
-def _check_gzip(path: Path) -> None:
-    """Refuse a damaged file: DuckDB does not look at the checksum."""
-    try:
-        with gzip.open(path) as file:
-            while file.read(1 << 20):
-                pass
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} is not a whole gzip file: {error}") from error
 
 
 def _time(source: Source) -> str:
@@ -144,24 +131,13 @@ def _text(source: Source) -> str:
     return (
         f"SELECT {_columns(source, names)} FROM read_csv(?, auto_detect = false, header = false, "
         f"skip = {source.skip}, columns = {{{kinds}}}, delim = '{source.delimiter}', "
-        f"quote = '{source.quote}', escape = '{source.quote}', store_rejects = true, "
+        f"quote = '{source.quote}', escape = '{source.quote}', "
         f"compression = '{compression(source.packed)}')"
     )
 
 
-def _rejected(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the number of lines that did not have the right columns, and forget them."""
-    if scalar(connection, "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'reject_errors'") == 0:
-        return 0
-    n = scalar(connection, "SELECT count(DISTINCT (file_id, line)) FROM reject_errors")
-    connection.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
-    return int(n)
-
-
 def _parquet(source: Source) -> str:
-    with duckdb.connect() as connection:
-        names = connection.read_parquet(glob.escape(str(source.path))).columns
-    return f"SELECT {_columns(source, names)} FROM read_parquet(?)"
+    return f"SELECT {_columns(source, list(source.names))} FROM read_parquet(?)"
 
 
 def _matrix_market(source: Source) -> str:
@@ -186,18 +162,18 @@ def _index(field: str) -> str:
 
 def _declared(source: Source) -> tuple[int, tuple[int, int, int], bool]:
     """Return the lines before the entries, the rows, columns and entries declared, and whether they have no values."""
-    with source.open() as file:
-        words = file.readline().lower().split()
-        if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or len(words) != 5:
-            raise InputError(f"{source.path} is not a MatrixMarket file of a sparse matrix (coordinate format)")
-        if words[3] not in ("real", "integer", "pattern") or words[4] != "general":
-            raise InputError(f"{source.path} is {words[3]} {words[4]}: a matrix of ratings is real general")
-        for number, line in enumerate(file, 2):
-            if line.strip() and not line.startswith("%"):
-                sizes = line.split()
-                if len(sizes) == 3 and all(size.isdecimal() for size in sizes):
-                    return number, (int(sizes[0]), int(sizes[1]), int(sizes[2])), words[3] == "pattern"
-                raise InputError(f"{source.path}, line {number}: expected the sizes, found {line.strip()[:60]!r}")
+    lines = source.lines()
+    words = next(lines, "").lower().split()
+    if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or len(words) != 5:
+        raise InputError(f"{source.path} is not a MatrixMarket file of a sparse matrix (coordinate format)")
+    if words[3] not in ("real", "integer", "pattern") or words[4] != "general":
+        raise InputError(f"{source.path} is {words[3]} {words[4]}: a matrix of ratings is real general")
+    for number, line in enumerate(lines, 2):
+        if line.strip() and not line.startswith("%"):
+            sizes = line.split()
+            if len(sizes) == 3 and all(size.isdecimal() and len(size) < 20 for size in sizes):
+                return number, (int(sizes[0]), int(sizes[1]), int(sizes[2])), words[3] == "pattern"
+            raise InputError(f"{source.path}, line {number}: expected the sizes, found {line.strip()[:60]!r}")
     raise InputError(f"{source.path} has no sizes after its header")
 
 
@@ -215,19 +191,7 @@ def _check_declared(connection: duckdb.DuckDBPyConnection, source: Source, befor
 
 def _load_npz(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> None:
     """Append the entries of a SciPy matrix, which has to fit into memory; its indices are the names."""
-    import scipy.sparse
-
-    try:
-        matrix = scipy.sparse.load_npz(source.path)
-        if matrix.format in ("csr", "csc"):
-            matrix.check_format(full_check=True)  # tocoo trusts the index pointer
-        elif matrix.format != "coo":
-            raise ValueError(f"its format is {matrix.format}, not csr, csc or coo")
-        matrix = matrix.tocoo()
-        if matrix.data.dtype.kind not in "fiub":
-            raise ValueError(f"its values are {matrix.data.dtype}")
-    except Exception as error:  # zipfile, numpy and scipy raise whatever they meet
-        raise InputError(f"{source.path} is not a SciPy sparse matrix: {error}") from error
+    matrix = read_npz(source.path, memory_of(connection))
     for start in range(0, matrix.nnz, _ENTRIES):
         part = slice(start, start + _ENTRIES)
         entries = {

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 
-from dsgmcmc.data.ingest.sources import packed_how, unpacked
+from dsgmcmc.data.ingest.sources import DAMAGED, packed_how, unpacked
 from dsgmcmc.errors import InputError
 
 #: How a file begins, and the suffix of such; others are taken for text.
@@ -116,7 +116,7 @@ def _suffix(path: Path) -> str:
         if packed := packed_how(head):
             with unpacked(path, packed) as content:
                 head = content.read(64)
-    except (OSError, EOFError):
+    except DAMAGED:
         pass  # whoever reads it says what is wrong
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     return next((suffix for start, suffix in BEGINNINGS.items() if head.startswith(start)), ".csv")

@@ -10,6 +10,8 @@ import gzip
 import io
 import json
 import re
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
@@ -33,6 +35,10 @@ FORMATS: dict[str, tuple[Kind, str | None]] = {
 }
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _SAMPLE = 1 << 16
+_BLOCK = 1 << 20
+_LONGEST = 1 << 21  # characters of a line; DuckDB reads no longer ones
+#: What is raised where something is not what "gzip" or "bzip2" makes.
+DAMAGED = (OSError, EOFError, zlib.error)
 _MAGIC = {
     b"PK\x03\x04": "a zip archive: unpack it first",
     b"BZh": "compressed with bzip2: decompress it first",
@@ -95,10 +101,54 @@ class Source:
         file = unpacked(self.path, self.packed) if self.packed else self.path.open("rb")
         return io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
 
+    def lines(self) -> Iterator[str]:
+        """Yield the lines; one without an end comes in pieces, as it may not fit into memory."""
+        with self.open() as file:
+            while line := file.readline(_LONGEST):
+                yield line
+
 
 def unpacked(path: Path, packed: str) -> bz2.BZ2File | gzip.GzipFile:
     """Open what was compressed with "gzip" or "bzip2"."""
     return bz2.open(path) if packed == "bzip2" else gzip.open(path)
+
+
+def blocks(path: Path, packed: str) -> Iterator[bytes]:
+    """Yield the content of a compressed file, a megabyte at a time, up to where it holds nothing or is damaged.
+
+    Raises
+    ------
+    InputError
+        If it is damaged, a few bytes of it stand for megabytes of white space, or its last line is too long.
+    """
+    end = b""
+    try:
+        with unpacked(path, packed) as file:
+            while block := file.read(_BLOCK):
+                if len(block) == _BLOCK and not block.strip(b"\0 \t\r\n"):
+                    raise InputError(f"{path} holds a megabyte of empty lines, spaces or zero bytes: remove them")
+                end = (end + block)[-_LONGEST:]
+                yield block
+        refuse_long_end(path, end)
+    except DAMAGED as error:
+        raise InputError(f"{path} is not a whole {packed} file: {error}") from error
+
+
+def refuse_long_end(path: Path, end: bytes | None = None) -> None:
+    """Refuse text whose last line is longer than DuckDB reads, as it leaves out such a line without a word.
+
+    Parameters
+    ----------
+    path : Path
+    end : bytes, optional
+        Of the content, where it is not that of the file.
+    """
+    if end is None:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, io.SEEK_END) - _LONGEST))
+            end = file.read()
+    if len(end) == _LONGEST and b"\n" not in end and b"\r" not in end:
+        raise InputError(f"{path} is no table: its last line has more than {_LONGEST:,} bytes")
 
 
 def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: bool) -> Source:
@@ -165,29 +215,36 @@ def packed_how(head: bytes) -> str:
     return next((name for name, start in magic.items() if head.startswith(start)), "")
 
 
-def decode_head(path: Path, head: bytes, packed: str) -> str:
+def decode_head(path: Path, head: bytes, packed: str, encoding: str = "utf-8-sig") -> str:
     """Return the beginning of a text file; refuse what is no text."""
     if packed:
         try:
             with unpacked(path, packed) as file:
                 head = file.read(_SAMPLE)
-        except (OSError, EOFError) as error:
+        except DAMAGED as error:
             raise InputError(f"{path} is not a whole {packed} file: {error}") from error
     for magic, what in _MAGIC.items():
         if head.startswith(magic):
             raise InputError(f"{path} is {what}")
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InputError(f"{path} is UTF-16: convert it to UTF-8, e.g. with `iconv -f UTF-16 -t UTF-8`")
+    refuse_utf16(path, head)
     if b"\0" in head:
         raise InputError(f"{path} is not a text file: it contains zero bytes")
     try:
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
+        text = codecs.getincrementaldecoder(encoding)().decode(head)
     except UnicodeDecodeError as error:
         line = head[: error.start].count(b"\n") + 1
         raise InputError(f"{path}, line {line}: not UTF-8 text; convert it, e.g. with iconv") from error
     if not text.strip():
         raise InputError(f"{path} is empty")
+    if len(head) == _SAMPLE and not {10, 13} & set(head):
+        raise InputError(f"{path} is no table: its first line has more than {_SAMPLE:,} bytes")
     return text
+
+
+def refuse_utf16(path: Path, head: bytes) -> None:
+    """Refuse text of 16 bits, as spreadsheets write it."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"{path} is UTF-16: convert it to UTF-8, e.g. with `iconv -f UTF-16 -t UTF-8`")
 
 
 def _fixed(path: Path, columns: dict[str, str], timestamp: bool) -> dict[str, int]:
@@ -226,7 +283,7 @@ def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: boo
     try:
         record = json.loads(first)
         names = list(record.keys())
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{path}, line 1: expected JSON lines, an object on each such as "
             f'{{"user": 1, "item": 2, "rating": 3}}; found {first[:60]!r}'
@@ -261,13 +318,11 @@ def _detect_delimiter(lines: list[str]) -> str:
 
 
 def _inspect_parquet(path: Path, columns: dict[str, str], timestamp: bool) -> Source:
-    import duckdb
+    import duckdb  # a run that is sampled needs none
 
-    try:
-        with duckdb.connect() as connection:
-            rows = connection.read_parquet(glob.escape(str(path)))
-            names = rows.columns
-    except duckdb.Error as error:
-        raise InputError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    from dsgmcmc.data.session import reading
+
+    with reading(path), duckdb.connect() as connection:
+        names = connection.read_parquet(glob.escape(str(path))).columns
     found = assign_columns(path, names, len(names), columns, timestamp)
     return Source(path, "parquet", found, len(names), names=tuple(names))

@@ -18,6 +18,7 @@ VERSION_WITH_TIMES = 3  # with features or without
 VERSIONS = (VERSION, VERSION_WITH_FEATURES, VERSION_WITH_TIMES)
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
+MAX_RATING = 1e15  # squares of it, and of its inverse, leave float32 room for sums and small variances
 
 Part = Literal["train", "test"]
 PARTS: tuple[Part, Part] = ("train", "test")
@@ -120,6 +121,21 @@ def find_bad_attributes(attributes: Mapping[str, Any]) -> str | None:
     if not low - slack <= mean <= high + slack or not math.isfinite(mean):
         return f"min={low}, mean={mean}, max={high}"
     return None if len(attributes["content_sha256"]) == 64 else "content_sha256 is not a SHA-256"
+
+
+def find_bad_scale(low: float, high: float) -> str | None:
+    """Say what is wrong with ratings from `low` to `high` whose squares or variances leave float32, or None."""
+    largest, spread = max(abs(low), abs(high)), high - low
+    if largest > MAX_RATING:
+        factor, limit = 10.0 ** -math.floor(math.log10(largest)), f"at most {MAX_RATING:g}"
+    elif 0 < spread < 1 / MAX_RATING:
+        factor, limit = 10.0 ** -math.floor(math.log10(spread)), f"at least {1 / MAX_RATING:g} apart"
+    else:
+        return None
+    return (
+        f"ratings are from {low:g} to {high:g}, and single precision holds their variances where they are {limit}: "
+        f"multiply them by {factor:g}, or remove what is no rating"
+    )
 
 
 def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import math
 import os
-import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -31,8 +31,11 @@ from dsgmcmc.data.ratings.format import (
     Part,
     find_bad_cells,
 )
+from dsgmcmc.data.ratings.reader import Ratings
 from dsgmcmc.data.ratings.times import Times, TimesToWrite
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, writing
+from dsgmcmc.storage.files import NOT_READ_BACK, sync
+from dsgmcmc.storage.hdf5 import new_hdf5
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 _METADATA_BYTES = 1 << 16  # more than names, types and attributes take
@@ -42,7 +45,7 @@ class RatingsWriter:
     """Write a ratings file slab by slab, in bounded memory. Use as a context manager.
 
     Everything goes to a temporary file beside `path`, whose space is reserved before the first byte.
-    Leaving the ``with`` block normally fsyncs it and renames it to `path`; any error removes it.
+    Leaving the ``with`` block normally syncs it, reads it back and renames it to `path`; any error removes it.
 
     Parameters
     ----------
@@ -65,7 +68,7 @@ class RatingsWriter:
     Raises
     ------
     InputError
-        If `path` exists without `force`, cannot be written, or there is no space.
+        If `path` exists without `force`; a `WriteError` if it cannot be written, or there is no space.
     """
 
     def __init__(
@@ -111,10 +114,10 @@ class RatingsWriter:
         self._times = TimesToWrite(n_rows, n_cols) if times else None
         self._minimum, self._maximum = np.inf, -np.inf
         self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
+        self._open = contextlib.ExitStack()
         try:
-            with self._writing():
-                # the format of HDF5 1.10 has checksums of everything but the arrays
-                self._file = h5py.File(self._temporary, "x", libver="v110", locking=False)
+            with writing(self.path):
+                self._file, self._check = self._open.enter_context(new_hdf5(self._temporary))
                 more, told = dict[str, Array](), dict[str, Array]()
                 for side, each in (features or {}).items():
                     more |= each.datasets(side)
@@ -136,20 +139,10 @@ class RatingsWriter:
     ) -> None:
         try:
             if kind is None:
-                with self._writing():
+                with writing(self.path):
                     self._commit()
         finally:
             self._abandon()
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Turn a failure of the disk, which HDF5 reports in several ways, into one message."""
-        try:
-            yield
-        except (OSError, RuntimeError) as error:
-            found = re.search(r"error message = '([^']*)'", str(error))
-            reason = found[1] if found else getattr(error, "strerror", None) or str(error)
-            raise InputError(f"cannot write {self.path}: {reason}; nothing was written") from error
 
     def ids(self, side: Literal["rows", "cols"], names: Array) -> None:
         """Append original names: (n,) int64, or ``S`` with UTF-8, in the order of the rows or columns."""
@@ -228,8 +221,9 @@ class RatingsWriter:
             raise ValueError(f"/{name} was declared with {len(data)} entries")
         array = array.astype(data.dtype)  # also tells h5py that bytes are UTF-8
         if len(array):
-            with self._writing():
-                data[start : start + len(array)] = array
+            data[start : start + len(array)] = array
+            with writing(self.path):
+                self._check()
         if identity:
             self._content.update(name, array)
         self._checksums[name].update(array)
@@ -257,23 +251,27 @@ class RatingsWriter:
             # text of fixed length: HDF5 hangs on some damaged files with text of variable length
             kind = None if text is None else h5py.string_dtype("utf-8", max(1, len(text)))
             self._file.attrs.create(name, value if text is None else text, dtype=kind)
-        self._file.close()
-        with self._temporary.open("r+b") as file:
-            os.fsync(file.fileno())
+        self._open.close()
+        sync(self._temporary)
+        self._read_back()
         self.check_target(self.path, self._force)
         self._temporary.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
+        sync(self.path.parent)
+
+    def _read_back(self) -> None:
+        """Compare what lies in the file with what was to be written, by its hash."""
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            with Ratings(self._temporary) as written:
+                written.verify()
+        except InputError as error:
+            raise OSError(errno.EIO, f"{NOT_READ_BACK}: {error}") from error
 
     @staticmethod
     def check_target(path: Path, force: bool) -> None:
         """Raise `InputError` if `path` cannot be written, or is there and must not be replaced."""
         if not os.access(path.parent, os.W_OK):
             reason = "may not be written" if path.parent.exists() else "does not exist"
-            raise InputError(f"cannot write {path}: the folder {path.parent} {reason}")
+            raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
         if path.is_dir():
             raise InputError(f"{path} is a directory; give the name of a file to write")
         if path.exists() and not force:
@@ -281,8 +279,8 @@ class RatingsWriter:
 
     def _abandon(self) -> None:
         """Remove the temporary file, if it is still there."""
-        with contextlib.suppress(OSError, RuntimeError, AttributeError):
-            self._file.close()  # where the disk is full the flush fails, too
+        with contextlib.suppress(OSError):  # which was said before
+            self._open.close()
         self._temporary.unlink(missing_ok=True)
 
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dsgmcmc.data.synthetic.sparsity import item_weights, marginals
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, WriteError, writing
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 MEAN, FACTOR_SD, USER_SD, ITEM_SD = 3.5, 0.5, 0.4, 0.5
@@ -134,14 +134,14 @@ def generate(
     _check(out, options, force)
     truth = draw_truth(options)
     try:
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+        with writing(out), tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
             written = Path(folder) / out.name
             _write(written, chunks(options, truth, draw), progress)
             np.savez(truth_path(written), **asdict(truth))
             truth_path(written).replace(truth_path(out))
             written.replace(out)
-    except (OSError, duckdb.IOException) as error:
-        raise InputError(f"{out} cannot be written: {error}") from error
+    except duckdb.IOException as error:
+        raise WriteError(f"{out} cannot be written: {str(error).splitlines()[0]}") from error
     return truth
 
 

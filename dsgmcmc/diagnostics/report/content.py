@@ -14,9 +14,10 @@ from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.diagnostics.forecasts import Forecast, forecast_of
 from dsgmcmc.diagnostics.summary import read_summary
-from dsgmcmc.diagnostics.verdict import doubts
+from dsgmcmc.diagnostics.verdict import doubts, ending
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.features import Importance, importance
+from dsgmcmc.posterior.live import Progress
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import scalar_traces
 from dsgmcmc.types import Float64
@@ -34,8 +35,10 @@ class Content:
     name : str
         The run's directory.
     run : Run
+    ending : str
+        How it ended, or how far it has come.
     summary : dict
-        ``summary.json``.
+        ``summary.json``, or what takes its place until the run has ended.
     metrics : dict of int to dict of str to array
         By chain, the columns of ``metrics.jsonl``; null is NaN.
     traces : dict of str to (chains, draws) array
@@ -53,6 +56,7 @@ class Content:
 
     name: str
     run: Run
+    ending: str
     summary: dict[str, Any]
     metrics: dict[int, dict[str, Float64]]
     traces: dict[str, Float64]
@@ -91,11 +95,8 @@ def gather(run: Run, name: str) -> Content:
     InputError
         If a file of the run is missing or cannot be read.
     """
-    path = run.directory.summary_file
-    try:
-        summary, _ = read_summary(path)
-    except FileNotFoundError as error:
-        raise InputError(f"{path} is missing: the run was ended before it could write it") from error
+    progress = Progress.of(run.directory, run.config, len(run.draws)) if run.unfinished else None
+    summary = _unfinished(run) if progress else _summary(run)
     settings = run.config
     summary |= {"reached": run.directory.reached(settings.chains), "iterations": settings.iterations}
     metrics: dict[int, dict[str, Float64]] = {}
@@ -110,6 +111,7 @@ def gather(run: Run, name: str) -> Content:
     return Content(
         name=name,
         run=run,
+        ending=f"{progress}; {progress.usable()}" if progress else ending(summary),
         summary=summary,
         metrics=metrics,
         traces=scalar_traces(run),
@@ -119,6 +121,26 @@ def gather(run: Run, name: str) -> Content:
         z=z,
         features=importance(run),
     )
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    path = run.directory.summary_file
+    try:
+        return read_summary(path)[0]
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing: the run was ended before it could write it") from error
+
+
+def _unfinished(run: Run) -> dict[str, Any]:
+    """What is known, of a run that has not ended, of what its summary will say."""
+    seconds = [line["time_s"] for line in run.directory.metrics()]
+    processes = [job.get("processes", 1) for job in run.directory.jobs()]
+    return {
+        "draws": sum(len(trace["weight"]) for trace in run.traces),
+        "baselines": run.facts.get("baselines"),
+        "seconds_sampling": max(seconds, default=0.0),
+        "processes": processes[-1] if processes else 1,
+    }
 
 
 def names_of(paths: list[Path]) -> list[str]:

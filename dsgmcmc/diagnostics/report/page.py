@@ -18,8 +18,8 @@ from dsgmcmc.diagnostics.report.content import Content, gather, names_of
 from dsgmcmc.diagnostics.report.differences import differences_section
 from dsgmcmc.diagnostics.report.heldout import calibration_section, groups_section, residuals_section
 from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table, whole, words_section
-from dsgmcmc.diagnostics.verdict import ending, in_units, started, written
-from dsgmcmc.errors import InputError
+from dsgmcmc.diagnostics.verdict import in_units, started, written
+from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import Run, open_run
 from dsgmcmc.storage.files import write_whole
@@ -59,10 +59,8 @@ def write_report(paths: Sequence[Path], out: Path) -> None:
         raise InputError(f"{out} is a folder; name the page, {out / 'report.html'}")
     runs = [gather(open_run(path), name) for path, name in zip(paths, names_of(list(paths)), strict=True)]
     page = render(runs)
-    try:
+    with writing(out):
         write_whole(out, page)
-    except OSError as error:
-        raise InputError(f"{out} cannot be written: {error.strerror}") from error
 
 
 def render(runs: list[Content]) -> str:
@@ -133,14 +131,15 @@ def _head(content: Content) -> str:
     tiles += [
         (f"{content.convergence['chains']} x {content.convergence['draws']}", "chains x draws"),
         (f"{summary.get('seconds_sampling', 0.0):.1f} s", f"sampling on {processes} process{'es' * (processes != 1)}"),
-        (in_units(summary.get("ratings_per_second", 0.0)), "ratings a second"),
     ]
+    if "ratings_per_second" in summary:
+        tiles.append((in_units(summary["ratings_per_second"]), "ratings a second"))
     shown = "".join(f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in tiles)
     advice = "".join(f'<p class="advice">{whole(text)}</p>' for text in content.advice)
     sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
     sizes += [f"{run.facts[name]:,} {what}" for name, what in SIZES.items() if name in run.facts]
     facts = (
-        f"{ending(summary)}. {config.sampler.name}, rank {config.rank}; {', '.join(sizes)}."
+        f"{content.ending}. {config.sampler.name}, rank {config.rank}; {', '.join(sizes)}."
         f"{_when(summary.get('time', ''))}"
     )
     return (

@@ -9,7 +9,7 @@ import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig, automatic_rank
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings.format import row_slabs
+from dsgmcmc.data.ratings.format import find_bad_scale, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.targets.factorisation.blocks import SLAB
 from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
@@ -72,6 +72,21 @@ def _of_values(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:
             f"the ratings are 0 and 1, and --likelihood {config.likelihood} is a law of real numbers: its intervals "
             f"are wrong; {advice}"
         )
+
+
+def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
+    """Refuse ratings that the likelihood does not take, and those whose squares or variances leave float32."""
+    if config.law.has_levels:
+        check_levels(ratings, config)
+    if config.law.of_counts:
+        check_counts(ratings, config.likelihood)
+    low, high = ratings.minimum, ratings.maximum
+    for start, stop in row_slabs(ratings.test_indptr, SLAB):
+        x = ratings.slab("test", start, stop)[2]
+        if len(x):
+            low, high = min(low, float(x.min())), max(high, float(x.max()))
+    if bad := find_bad_scale(low, high):
+        raise InputError(f"{ratings.path}: {bad}")
 
 
 def check_counts(ratings: Ratings, likelihood: str) -> None:

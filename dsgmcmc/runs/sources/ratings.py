@@ -28,7 +28,7 @@ from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.plan import Costs, check_limits
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
-from dsgmcmc.runs.sources.fitness import cautions, check_counts, check_levels, levels_of_scale
+from dsgmcmc.runs.sources.fitness import cautions, check_values, levels_of_scale
 from dsgmcmc.runs.sources.start import Earlier, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.facts import Facts, made_with
@@ -124,10 +124,7 @@ class RatingsSource:
             if self._earlier is not None:
                 self._earlier.check(config, len(found) if (found := ratings.levels(MAX_LEVELS)) is not None else 0)
                 self._earlier.rows_of(ratings)
-            if config.law.has_levels:
-                check_levels(ratings, config)
-            if config.law.of_counts:
-                check_counts(ratings, config.likelihood)
+            check_values(ratings, config)
             if config.until and not ratings.nnz_test:
                 raise InputError(
                     f"until {config.until} is of predictions of test ratings, and {self.path} has none: give --until "
@@ -148,7 +145,7 @@ class RatingsSource:
         if before and self._start is not None and start is None:
             raise InputError(f"{run.path} did not start from another run: go on with it without --from")
         if start is not None and start != start_digest(run):
-            raise InputError(f"{run.start()} is incomplete, or is not what the run started from")
+            raise InputError(f"{run.start()} is incomplete, or is not what the run started from: start another run")
         with self._ratings() as ratings:
             levels = before.get("levels") if before else levels_of_scale(ratings, config.law)  # a run keeps its own
             scored = ratings.nnz_test and not config.law.all_cells

@@ -67,6 +67,7 @@ class Earlier:
         if not self.checkpoints:
             raise InputError(f"{path} has no checkpoint to start from: go on with it first, or leave out --from")
         self.index = Index(self.directory, facts)
+        self.index.lengths()  # refuses names that are not those of all rows
 
     def model(self) -> dict[str, Any]:
         """Return the settings of its model, for those that are not given; hyperparameters are drawn from the first."""
@@ -198,8 +199,11 @@ class Earlier:
 
 
 def start_digest(run: RunDirectory) -> str:
-    """SHA-256 of what a run starts from, by the hashes in the manifests; raises InputError if they are damaged."""
-    lines = [line for path in run.starts() for line in snapshot_lines(Snapshot(path), "start")]
+    """SHA-256 of what a run starts from; raises InputError if any of it is damaged."""
+    lines = []
+    for snapshot in map(Snapshot, run.starts()):
+        snapshot.verify()
+        lines += snapshot_lines(snapshot, "start")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,15 @@ def npz(**arrays: object) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     return buffer.getvalue()
+
+
+def lying() -> bytes:
+    """An .npz whose array has more entries, by its header, than there are bytes."""
+    array, archive = io.BytesIO(), io.BytesIO()
+    np.save(array, np.ones(3))
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("data.npy", array.getvalue().replace(b"(3,), ", b"(99,),"))
+    return archive.getvalue()
 
 
 def saved(matrix: object) -> bytes:
@@ -88,6 +98,12 @@ BAD = {
         ["3 rows have", "line 6: 5 columns", "line 8: the rating is 'x'", "line 9: 1 column instead"],
     ),
     "after blank lines": ("r.csv", GOOD.replace("\n", "\n\n") + "1,7,x,1\n", {}, ["line 23: the rating is 'x'"]),
+    "very many bad lines": (
+        "r.csv",
+        GOOD + "1\n" * 20_000,
+        {},
+        ["1000 rows or more have", "line 12: 1 column instead of 4", "line 16: "],
+    ),
     "Windows": ("r.csv", spoil((7, "1,7,x,1")).replace("\n", "\r\n"), {}, ["line 7: the rating is 'x'"]),
     "after a name of two lines": (
         "r.csv",
@@ -143,6 +159,19 @@ BAD = {
         {},
         ["r.csv.gz is not a whole gzip file: CRC"],
     ),
+    "gzip of empty lines": ("r.csv.gz", gzip.compress(GOOD.encode() + b"\n" * (3 << 20)), {}, ["holds a megabyte of"]),
+    "bzip2 of zeros": ("r.csv.bz2", bz2.compress(GOOD.encode() * 9999 + bytes(3 << 20)), {}, ["holds a megabyte of"]),
+    "no deflate": ("r.csv.gz", b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 99, {}, ["r.csv.gz is not a whole gzip file"]),
+    "zero bytes in a name, late": (
+        "r.csv",
+        GOOD + "".join(f"{k},1,1,1\n" for k in range(10**4)) + "1\0,1,1,1\n",
+        {},
+        ["1 row has", "line 10012: the user has zero bytes"],
+    ),
+    "long first line": ("r.csv", "user,item," + "x" * 70_000, {}, ["r.csv is no table", "65,536"]),
+    "deep JSON": ("r.jsonl", '{"user": ' + "[" * 3000, {}, ["r.jsonl, line 1: expected JSON lines"]),
+    "very small": ("r.csv", "1,1,1e-30\n2,2,3e-30\n", {}, ["multiply them by 1e+30"]),
+    "very large": ("r.csv", "1,1,-2e38\n2,2,3e38\n", {}, ["multiply them by 1e-38"]),
     "HDF5": ("r.csv", b"\x89HDF\r\n\x1a\n" + bytes(100), {}, ["an HDF5 file"]),
     "unknown suffix": ("r.doc", GOOD, {}, ["the suffix '.doc'", "--format text|csv|tsv"]),
     "no suffix": ("ratings", GOOD, {}, ["no suffix", "--format"]),
@@ -191,7 +220,12 @@ BAD = {
     "columns twice": ("r.csv", lines(), {"columns": "user=1,item=1,rating=3"}, ["one column twice"]),
     "columns of a matrix": ("r.mtx", MTX + "1 1 1\n1 1 1\n", {"columns": "user=1,item=2,rating=3"}, ["--columns"]),
     "parquet text": ("r.parquet", GOOD, {}, ["is not a Parquet file"]),
-    "parquet cut": ("r.parquet", parquet(user=[1, 2], item=[1, 2], rating=[1, 2])[:-9], {}, ["as Parquet"]),
+    "parquet cut": (
+        "r.parquet",
+        parquet(user=[1, 2], item=[1, 2], rating=[1, 2])[:-9],
+        {},
+        ["r.parquet cannot be read: "],
+    ),
     "parquet for csv": ("r.csv", parquet(user=[1], item=[1], rating=[1]), {}, ["--format parquet"]),
     "parquet nulls": (
         "r.parquet",
@@ -229,6 +263,7 @@ BAD = {
     ),
     "matrix without sizes": ("r.mtx", MTX + "% nothing\n", {}, ["has no sizes"]),
     "matrix wrong sizes": ("r.mtx", MTX + "2 two 1\n", {}, ["line 2: expected the sizes, found '2 two 1'"]),
+    "matrix of huge sizes": ("r.mtx", MTX + "9" * 5000 + " 2 1\n1 1 1\n", {}, ["line 2: expected the sizes"]),
     "matrix cut": ("r.mtx", MTX + "2 2 3\n1 1 1\n2 2 2\n", {}, ["declares 3 entries and has 2"]),
     "matrix outside": ("r.mtx", MTX + "2 2 2\n1 1 1\n3 2 2\n", {}, ["('3', '2') lies outside the 2 x 2"]),
     "matrix from 0": ("r.mtx", MTX + "2 2 2\n1 1 1\n0 1 2\n", {}, ["('0', '1') lies outside"]),
@@ -247,6 +282,18 @@ BAD = {
         saved(scipy.sparse.csr_matrix(np.diag([1, np.nan]))),
         {},
         ["1 row has", "row 2: user 1, item 1, rating None"],
+    ),
+    "npz bomb": (
+        "r.npz",
+        saved(scipy.sparse.csr_matrix((np.zeros(4 * 10**6), np.zeros(4 * 10**6, np.int32), [0, 4 * 10**6]), (1, 1))),
+        {"memory": 400_000_000},
+        ["r.npz declares 48 MB of arrays", "--memory"],
+    ),
+    "npz lying header": (
+        "r.npz",
+        lying(),
+        {},
+        ["data.npy is said to have the shape (99,)"],
     ),
     "npz lying pointer": (
         "r.npz",
@@ -359,7 +406,7 @@ def test_output_folder(tmp_path):
         prepare_ratings([str(path)], path / "out.h5")
     with pytest.raises(InputError, match="cannot write in the folder"):
         prepare_ratings([str(path)], tmp_path / "out.h5", temp_dir="/proc")
-    with pytest.raises(InputError, match=r"cannot write /proc/out.h5"):
+    with pytest.raises(InputError, match=r"/proc/out.h5 cannot be written"):
         prepare_ratings([str(path)], "/proc/out.h5", temp_dir=tmp_path)
     with pytest.raises(InputError, match=r"/none does not exist"):
         prepare_ratings([str(path)], tmp_path / "none" / "out.h5", temp_dir=tmp_path)

@@ -151,7 +151,7 @@ def test_parquet_and_matrix(tmp_path):
         ("userId\n3\n", {}, "has one column"),
         ("userId,age\n", {}, "has no rows"),
         ("", {}, "is empty"),
-        (b"\xff\xfe\x00a", {}, "not a text file"),
+        (b"\xff\xfe\x00a", {}, "is UTF-16: convert it"),
         (
             "userId,age\n3,20\n58,20\n",
             {},

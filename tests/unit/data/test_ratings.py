@@ -455,7 +455,7 @@ def test_error_leaves_no_file(tmp_path, wrong):
 
 def test_missing_folder(tmp_path):
     """The message names the file that cannot be written, and why."""
-    with pytest.raises(InputError, match=r"none/r.h5: the folder .*none does not exist"):
+    with pytest.raises(InputError, match=r"none/r.h5 cannot be written: the folder .*none does not exist"):
         write_ratings(tmp_path / "none" / "r.h5", TRAIN, TEST, ROW_IDS, COL_IDS)
 
 
@@ -489,6 +489,6 @@ def test_full_disk_leaves_no_file(tmp_path, limit, what):
         timeout=60,
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout == f"cannot write {tmp_path}/r.h5: File too large; nothing was written\n"
+    assert run.stdout == f"{tmp_path}/r.h5 cannot be written: File too large\n"
     assert run.stderr == ""
     assert only_file(tmp_path) == []

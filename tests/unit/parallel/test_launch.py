@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dsgmcmc.parallel.launch import LAUNCHER_SIZES, NO_CARDS, TRANSPORTS, on_one_host, sparing_network_cards
+from dsgmcmc.parallel.launch import ALONE, LAUNCHER_SIZES, NO_CARDS, TRANSPORTS, on_one_host, sparing_network_cards
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def test_one_host_is_assumed_only_where_it_is_certain(monkeypatch, variables, ce
         monkeypatch.setenv(name, value)
     assert on_one_host() == certain
     with sparing_network_cards():
-        assert os.environ.get(TRANSPORTS) == (NO_CARDS if certain else None)
+        assert os.environ.get(TRANSPORTS) == ((NO_CARDS if variables else ALONE) if certain else None)
     assert TRANSPORTS not in os.environ  # a process started from here may run on several hosts
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +21,8 @@ from dsgmcmc.diagnostics.audit import audit
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import open_run
-from dsgmcmc.storage.manifest import MANIFEST, Key, seal
+from dsgmcmc.storage.files import write_whole
+from dsgmcmc.storage.manifest import MANIFEST, Key, SmallArray, seal
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.storage.writer import write_snapshot
@@ -147,12 +150,16 @@ def test_a_changed_summary_is_refused(path: Path) -> None:
 Change = Callable[[dict[Key, Array]], Any]
 
 
-def rewrite(place: Path, change: Change) -> None:
-    """Write a snapshot again, whole and sealed, with other blocks."""
+def rewrite(place: Path, change: Change, state: dict[str, Any] | None = None) -> None:
+    """Write a snapshot again, whole and sealed, with other blocks, and small arrays, or all their values."""
     snapshot = Snapshot(place)
     blocks = {key: snapshot.read(key) for key in snapshot.names()}
     change(blocks)
     header = snapshot.manifest.model_dump(exclude={"shards", "blocks", "format", "version"})
+    for name, value in (state or {}).items():
+        header["state"][name] = SmallArray.of(
+            value if np.ndim(value) else np.full(header["state"][name]["shape"], value)
+        )
     shutil.rmtree(place)
     write_snapshot(place.parent, place.name, blocks, lambda: header, MPI.COMM_SELF)
 
@@ -225,3 +232,93 @@ def test_a_snapshot_in_another_s_place_is_refused(path: Path) -> None:
     shutil.copytree(numbers[1], numbers[0])
     with pytest.raises(InputError, match="holds something else"):
         open_run(path).draw(0)
+
+
+# ---------------------------------------------------------------------- what lies in a place that is whole and sealed
+
+
+def newest(path: Path, kind: str) -> Path:
+    """The last snapshot of a kind."""
+    return sorted((path / kind / "chain-0").iterdir())[-1]
+
+
+def read_draws(path: Path) -> None:
+    """Read all saved draws."""
+    run = open_run(path)
+    for number in range(len(run.draws)):
+        run.draw(number)
+
+
+def one(key: Key, value: float) -> Change:
+    """Replace one number."""
+    return lambda blocks: blocks[key].reshape(-1).__setitem__(0, value)
+
+
+@pytest.mark.parametrize("state", [{"tau": 0.0}, {"tau": -1.0}, {"tau": np.nan}, {"W.precision": -1.0}])
+def test_a_draw_with_numbers_that_make_no_sense_is_refused(path: Path, state: dict[str, float]) -> None:
+    """Predictions divide by them."""
+    ((name, value),) = state.items()
+    rewrite(newest(path, "draws"), lambda blocks: None, {name: value})
+    with pytest.raises(InputError, match=rf"inconsistent: {name} "):
+        read_draws(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"), [("posterior", MEAN), ("draws", Key("draw", "W", 0, "theta")), ("posterior", TAU)]
+)
+def test_what_is_not_finite_is_refused(path: Path, kind: str, key: Key) -> None:
+    """A prediction that is no number would be an empty field of a table."""
+    rewrite(newest(path, kind), one(key, np.nan))
+    with pytest.raises(InputError, match=f"{key.path} has values that are not finite"):
+        [read_draws(path), open_run(path).moments, open_run(path).traces]
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused(made: Made, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The job went on with arrays of other shapes, and ended with the kernels' errors at the next draw."""
+    place = newest(path, "checkpoints")
+    kept = Path(shutil.copytree(place, path.parent / "kept"))
+    key = Key("moments", "W", 0, "mean")
+    changes: dict[str, tuple[Change, dict[str, Any]]] = {
+        r"W\.mean is missing, or not of shape \(1, 4\)": (lambda blocks: None, {"W.mean": np.zeros(9)}),
+        r"float64 \(.*and not": (lambda blocks: blocks.update({key: blocks[key].astype(np.float64)}), {}),
+        r"float32 \(0, 4\), and not": (lambda blocks: blocks.update({key: blocks[key][:0]}), {}),
+        r"\(weight, number, spacing\) 0, 0, 0": (lambda blocks: None, {"observer.numbers": 0.0}),
+        "tau has values that are not finite": (lambda blocks: None, {"tau": np.nan}),
+    }
+    for words, (change, state) in changes.items():
+        rewrite(place, change, state)
+        with pytest.raises(InputError, match=r"no checkpoint in .* can be read"):
+            sample(MPI.COMM_SELF, made.data, path, resume=True, iterations=80)
+        assert re.search(words, capsys.readouterr().err)
+        shutil.rmtree(place)
+        shutil.copytree(kept, place)
+
+
+def test_a_pipe_in_the_place_of_a_shard_is_refused(path: Path) -> None:
+    """Opening one would wait for ever."""
+    (shard,) = newest(path, "posterior").glob("shard-*")
+    shard.unlink()
+    os.mkfifo(shard)
+    with pytest.raises(InputError, match="a directory, a pipe or a device"):
+        _ = open_run(path).moments
+
+
+@pytest.mark.parametrize("name", ["draws", "draws/chain-0", "checkpoints/chain-0", "posterior", "index"])
+def test_a_job_does_not_write_through_links(made: Made, path: Path, name: str) -> None:
+    """They are read; but a job would remove what lies where they lead, such as the draws of another run."""
+    elsewhere = path.parent / "elsewhere"
+    (path / name).rename(elsewhere)
+    (path / name).symlink_to(elsewhere)
+    before = sorted(elsewhere.rglob("*"))
+    open_run(path).draw(0)
+    with pytest.raises(InputError, match=f"{name} is a link"):
+        sample(MPI.COMM_SELF, made.data, path, resume=True, iterations=80)
+    assert sorted(elsewhere.rglob("*")) == before
+
+
+def test_a_link_in_the_place_of_a_file_that_is_about_to_be_written(tmp_path: Path) -> None:
+    """Its name can be foreseen."""
+    (precious := tmp_path / "precious").write_text("mine", encoding="utf-8")
+    (tmp_path / f"summary.json.tmp-{os.getpid()}").symlink_to(precious)
+    write_whole(tmp_path / "summary.json", "theirs")
+    assert [path.read_text(encoding="utf-8") for path in (precious, tmp_path / "summary.json")] == ["mine", "theirs"]

@@ -36,6 +36,21 @@ def sampled(folder: Path, data: Path, **settings: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    ("unit", "factor", "part"), [(1e-30, "1e[+]30", "train"), (1e25, "1e-25", "train"), (1e25, "1e-25", "test")]
+)
+def test_ratings_whose_variances_are_no_float32(tmp_path: Path, unit: float, factor: str, part: str) -> None:
+    """It is said how to scale them: large ones had infinite intervals, small ones ended the job after its work."""
+    i, j, x = planted(29, 17)
+    held = np.arange(len(i)) % 5 == 0
+    x = np.where(held if part == "test" else ~held, x * np.float32(unit), 0 * x if unit < 1 else x)
+    parts = [csr(29, i[chosen], j[chosen], x[chosen]) for chosen in (~held, held)]
+    write_ratings(tmp_path / "r.h5", *parts, np.arange(29), np.arange(17), seed=0, source="planted")
+    with pytest.raises(InputError, match=rf"r\.h5: ratings are from .* multiply them by {factor}"):
+        sample(MPI.COMM_SELF, tmp_path / "r.h5", tmp_path / "run")
+    assert not (tmp_path / "run" / "run.toml").exists()
+
+
+@pytest.mark.parametrize(
     "settings",
     [
         {"sampler": "baoab"},

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import injected
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.storage.lock import STALE_SECONDS, Lock
+from dsgmcmc.storage import lock
+from dsgmcmc.storage.lock import STALE_SECONDS, Lock, is_held
 
 HOST = socket.gethostname()
+ELSEWHERE = {"host": "elsewhere", "pid": 5, "began": 5}
 
 
 def leave(path: Path, age: float = 0.0, **owner: Any) -> None:
@@ -51,39 +59,141 @@ def test_a_dead_process_of_this_host(tmp_path: Path) -> None:
     child.wait()
     for pid, start in ((child.pid, 1), (os.getpid(), began(os.getpid()) - 1)):
         leave(tmp_path / "lock", host=HOST, pid=pid, began=start)
-        lock = Lock(tmp_path / "lock")
-        assert lock.acquire() == f"process {pid} on {HOST} is dead"
-        lock.release()
+        claim = Lock(tmp_path / "lock")
+        assert claim.acquire() == f"process {pid} on {HOST} is dead"
+        claim.release()
 
 
-def test_a_process_of_another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It cannot be asked: its lock counts while it is touched, unless it was of this very batch job."""
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock is watched for a moment."""
+    monkeypatch.setattr(lock, "STALE_SECONDS", 0.4)
+    monkeypatch.setattr(lock, "LOOK_SECONDS", 0.02)
+
+
+@contextmanager
+def touched(path: Path, ahead: float) -> Iterator[None]:
+    """The holder of a lock is alive, and its clock so many seconds ahead of ours."""
+    done = threading.Event()
+
+    def touch() -> None:
+        while not done.wait(0.05):
+            then = time.time() + ahead
+            os.utime(path, (then, then))
+
+    thread = threading.Thread(target=touch)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_process_of_the_same_batch_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another host it was the job before it was requeued: nobody waits for it."""
     monkeypatch.setenv("SLURM_JOB_ID", "77")
-    other = {"host": "elsewhere", "pid": 5, "began": 5}
-    leave(tmp_path / "lock", STALE_SECONDS - 20, **other, job="SLURM_JOB_ID=76")
-    with pytest.raises(InputError, match=r"process 5 on elsewhere touched its lock 1\d\d s ago"):
-        Lock(tmp_path / "lock").acquire()
-    for age, job, reason in (
-        (STALE_SECONDS + 20, "SLURM_JOB_ID=76", "has not touched"),
-        (0, "SLURM_JOB_ID=77", "this batch"),
+    leave(tmp_path / "lock", **ELSEWHERE, job="SLURM_JOB_ID=77")
+    claim = Lock(tmp_path / "lock")
+    assert "this batch" in claim.acquire()
+    claim.release()
+
+
+def test_a_reader_sees_whether_a_run_is_at_work(tmp_path: Path) -> None:
+    """By its process on this host, by the last touch elsewhere; the lock is left as it is."""
+    path = tmp_path / "lock"
+    assert not is_held(path)
+    claim = Lock(path)
+    claim.acquire()
+    os.utime(path, (0, 0))
+    assert is_held(path)
+    claim.release()
+    assert not is_held(path)
+    for owner, age, held in (
+        ({"host": HOST, "pid": os.getpid(), "began": began(os.getpid()) - 1}, 0, False),
+        ({"host": HOST, "pid": 1 << 40, "began": None}, 0, False),
+        ({"host": "elsewhere", "pid": 5}, STALE_SECONDS - 20, True),
+        ({"host": "elsewhere", "pid": 5}, STALE_SECONDS + 20, False),
+        ({"host": "elsewhere", "pid": 5}, -90_000, False),
     ):
-        leave(tmp_path / "lock", age, **other, job=job)
-        lock = Lock(tmp_path / "lock")
-        assert reason in lock.acquire()
-        lock.release()
+        leave(path, age, **owner)
+        assert is_held(path) == held
+        assert json.loads(path.read_text()) == owner
 
 
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("age", [-90_000.0, -20.0, 0.0, 100.0, 90_000.0])
+def test_a_process_of_another_host(tmp_path: Path, age: float) -> None:
+    """It cannot be asked: its lock counts while it is seen touched, whatever time that says, of whatever clock."""
+    path = tmp_path / "lock"
+    leave(path, age, **ELSEWHERE)
+    with touched(path, -age), pytest.raises(InputError, match="process 5 on elsewhere touches its lock"):
+        Lock(path).acquire()
+    assert json.loads(path.read_text())["host"] == "elsewhere"
+    claim = Lock(path)
+    assert claim.acquire() == "process 5 on elsewhere has not touched its lock for 0.4 s"
+    claim.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_watches_a_lock_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """For whom it waits, and for how long; a lock that is released meanwhile is free."""
+    path = tmp_path / "lock"
+    leave(path, **ELSEWHERE)
+    threading.Timer(0.1, path.unlink).start()
+    claim = Lock(path)
+    with caplog.at_level("WARNING", "dsgmcmc"):
+        assert claim.acquire() == ""
+    claim.release()
+    assert "process 5 on elsewhere cannot be asked" in caplog.text
+    assert "watching it for 0.4 s" in caplog.text
+
+
+@pytest.mark.usefixtures("impatient")
+def test_two_that_find_a_stale_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One takes it over; the other, which comes a moment later, does not take the new one away from it."""
+    path = tmp_path / "lock"
+    leave(path, **ELSEWHERE)
+    first, second = Lock(path), Lock(path)
+    judge = second._judge
+
+    def late(stamp: Any) -> tuple[bool, str]:
+        found = judge(stamp)
+        assert first.acquire()
+        return found
+
+    monkeypatch.setattr(second, "_judge", late)
+    with pytest.raises(InputError, match="took it over at the same moment"):
+        second.acquire()
+    assert json.loads(path.read_text())["token"] == first._token
+    first.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"host": 3}', "[" * 4000, "[" * (1 << 20)])
 def test_a_lock_that_says_nothing(tmp_path: Path, text: str) -> None:
-    """It may be written just now; when it is old it counts no more."""
+    """A host fell over as it was written, or it is being written just now: it counts while it changes."""
     path = tmp_path / "lock"
     path.write_text(text)
-    with pytest.raises(InputError, match="in use"):
+    with touched(path, 0.0), pytest.raises(InputError, match="in use: its holder touches its lock"):
         Lock(path).acquire()
-    os.utime(path, (0, 0))
-    lock = Lock(path)
-    assert "has not touched" in lock.acquire()
-    lock.release()
+    claim = Lock(path)
+    assert "its holder has not touched" in claim.acquire()
+    claim.release()
+
+
+def test_a_lock_that_cannot_be_written(tmp_path: Path) -> None:
+    """A disk that is full just then leaves no lock of nobody, and is named."""
+    code = "import sys, pathlib, dsgmcmc.storage.lock as lock; lock.Lock(pathlib.Path(sys.argv[1])).acquire()"
+    path = tmp_path / "lock"
+    for name in ("ENOSPC", "EIO"):
+        environment = {**os.environ, **injected(f"lock.write={name}")}
+        done = subprocess.run([sys.executable, "-c", code, path], env=environment, capture_output=True, text=True)
+        assert f"OSError: [Errno {getattr(errno, name)}]" in done.stderr
+        assert str(path) in done.stderr.splitlines()[-1]
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])

@@ -74,15 +74,29 @@ def test_nothing_but_a_torn_line_is_mended(run: RunDirectory) -> None:
 
 
 def test_a_damaged_event_is_an_event(run: RunDirectory) -> None:
-    """Processes of several hosts append; a job must not end for what two of them wrote at once. `verify` does."""
+    """Processes of several hosts append; a job must not end for what two of them wrote at once.
+
+    `verify` refuses the line until the next job has put that event in its place.
+    """
     file = run.path / "events.jsonl"
+    before = run.events()
     damaged = file.read_bytes().replace(b'"iteration": 2', b'"iteration": 7')
     file.write_bytes(damaged + b'{"torn')
-    run.mend_logs()
-    assert file.read_bytes() == damaged
-    assert run.events()[1] == {"time": "", "event": "damaged line", "line": 2}
     with pytest.raises(InputError, match=r"events\.jsonl, line 2, is damaged"):
         run.logs()
+    for _ in range(2):
+        assert run.events() == [before[0], {"time": "", "event": "damaged line", "line": 2}, *before[2:]]
+        run.mend_logs()
+    assert run.logs()[file]
+
+
+def test_a_line_follows_what_a_full_disk_has_left_of_another(run: RunDirectory) -> None:
+    """Else the two would be one damaged line, which no job goes on after."""
+    before = list(run.metrics())
+    with run.metrics_file(0).open("ab") as log:
+        log.write(b'{"chain": 0, "iter')
+    run.add_metrics(0, {"chain": 0, "iteration": 9, "sweep": 1.0, "time_s": 1.0})
+    assert [line["iteration"] for line in run.metrics()] == [*(line["iteration"] for line in before), 9]
 
 
 def test_lines_of_older_versions_are_read(run: RunDirectory) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.storage.manifest import MANIFEST, Key, SmallArray, seal
 from dsgmcmc.storage.series import clean, prune, remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot, block_hash
-from dsgmcmc.storage.writer import write_snapshot
+from dsgmcmc.storage.writer import SnapshotWriter, write_snapshot
 
 SHARD = "shard-00000.h5"
 THETA = Key("state", "W", 0, "theta")
@@ -118,6 +119,23 @@ def test_a_failing_writer_leaves_nothing_and_touches_nothing(tmp_path: Path) -> 
     Snapshot(tmp_path / step_name(6)).verify()
 
 
+def test_what_is_not_read_back_is_not_committed(tmp_path: Path) -> None:
+    """A write that was lost without an error, wherever: the block is named, and there is no snapshot."""
+    for at in range(3):
+        draft = SnapshotWriter(tmp_path, step_name(7), BLOCKS, header(), MPI.COMM_SELF)
+        draft.shard()
+        (shard,) = tmp_path.glob("*/shard-*.h5")
+        with h5py.File(shard, "r") as file:
+            offset = file[list(BLOCKS)[(0, 2, 3)[at]].path].id.get_offset()
+        content = bytearray(shard.read_bytes())
+        content[offset] ^= 1
+        shard.write_bytes(content)
+        with pytest.raises(OSError, match=r"not what is read back: .* does not match its checksum"):
+            draft.secure()
+        draft.discard()
+    assert names(tmp_path) == []
+
+
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """The parent is missing."""
     with pytest.raises(InputError, match="absent"):
@@ -192,6 +210,19 @@ def test_a_truncated_or_extended_shard_is_refused(tmp_path: Path) -> None:
         snapshot.verify()
 
 
+def test_what_is_held_can_be_read_when_it_was_removed(tmp_path: Path) -> None:
+    """A run that is being sampled removes checkpoints that somebody reads; what was not opened is gone, not damaged."""
+    path = write(tmp_path)
+    expected, snapshot = Snapshot(path).read(THETA), Snapshot(path)
+    with snapshot.held():
+        shutil.rmtree(path)
+        snapshot.verify()
+        assert np.array_equal(snapshot.read(THETA), expected)
+    for read in (lambda: snapshot.read(THETA), snapshot.verify, lambda: Snapshot(path)):
+        with pytest.raises(GoneError, match="is gone: the run has removed it since"):
+            read()
+
+
 def test_a_missing_shard_is_refused(tmp_path: Path) -> None:
     """Also where something else has its name."""
     path = write(tmp_path)
@@ -201,7 +232,7 @@ def test_a_missing_shard_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         Snapshot(path).read(THETA)
     (path / SHARD).mkdir()
-    with pytest.raises(InputError, match="is missing"):
+    with pytest.raises(InputError, match="a file is expected there"):
         Snapshot(path).verify()
 
 

@@ -97,7 +97,7 @@ class Encoding:
                 for code in given["columns"]
             )
             found = cls(columns, str(given["separator"]), int(given["width"]))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"no encoding of features ({error!r})") from error
         for code in found.columns:
             if code.kind not in KINDS or not math.isfinite(code.mean) or not 0 < code.sd < math.inf:

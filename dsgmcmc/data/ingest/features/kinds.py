@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from dsgmcmc.data.ingest.features.table import MISSING, Table
+from dsgmcmc.data.ingest.features.table import Table, is_missing
 from dsgmcmc.data.session import literal
 from dsgmcmc.errors import InputError
 
@@ -63,9 +63,8 @@ def select_atoms(table: Table, column: Column, separator: str) -> str:
     elif column.kind == "year":
         year = f"nullif(regexp_extract({text}, '{_YEAR_AT_END}', 1), '')::INTEGER"
         text = f"({year} // 10 * 10)::VARCHAR || 's'"
-    missing = ", ".join(map(literal, MISSING))
     inner = f"SELECT id, {text} AS atom FROM {table.name} WHERE {column.sql} IS NOT NULL"
-    return f"SELECT DISTINCT id, trim(atom) AS atom FROM ({inner}) WHERE lower(trim(atom)) NOT IN ({missing})"
+    return f"SELECT DISTINCT id, trim(atom) AS atom FROM ({inner}) WHERE NOT {is_missing('atom')}"
 
 
 def find_kinds(db: duckdb.DuckDBPyConnection, table: Table, wanted: dict[str, str], separator: str) -> list[Column]:

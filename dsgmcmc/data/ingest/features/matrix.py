@@ -10,6 +10,9 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.ingest.features.table import Entries, Table
+from dsgmcmc.data.ingest.npz import read_npz
+from dsgmcmc.data.ratings.features import MAX_FEATURES
+from dsgmcmc.data.session import memory_of
 from dsgmcmc.errors import InputError
 
 
@@ -30,28 +33,27 @@ def load_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_fi
     """
     import scipy.sparse  # takes its time to import
 
-    try:
-        matrix = scipy.sparse.csr_matrix(scipy.sparse.load_npz(path)).astype(np.float64)
-        matrix.check_format(full_check=True)
-        matrix.sum_duplicates()
-    except Exception as error:  # zipfile, numpy and scipy raise whatever they meet
-        raise InputError(f"{path} is not a SciPy sparse matrix: {error}") from error
-    if not np.isfinite(matrix.data).all():
+    found = read_npz(path, memory_of(db))
+    if not np.isfinite(found.data).all():
         raise InputError(f"{path} has values that are not finite")
-    rows = np.arange(matrix.shape[0])
-    names = [str(row) for row in rows]
+    n, width = found.shape
+    if width > MAX_FEATURES:
+        raise InputError(f"{path} has {width} features, more than {MAX_FEATURES}")
     if names_file is None:
-        rows = rows[np.diff(matrix.indptr) > 0]  # of the others nothing is said
-        names = [str(row) for row in rows]
+        present, rows = np.unique(found.row, return_inverse=True)  # of the others nothing is said
+        names = [str(row) for row in present]
     else:
+        rows = found.row
         try:
             names = Path(names_file).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"--{entity}-id {names_file}: no file with the names of the rows ({error})") from error
-        if len(names) != len(rows):
-            raise InputError(f"{names_file} has {len(names)} names for the {len(rows)} rows of {path}")
+        if len(names) != n:
+            raise InputError(f"{names_file} has {len(names)} names for the {n} rows of {path}")
+    values = found.data.astype(np.float64)
+    matrix = scipy.sparse.csr_matrix((values, (rows, found.col)), shape=(len(names), width))  # sums duplicates
     table = Matrix(path, entity, {}, matrix=matrix)
-    db.register("matrix_rows", {"id": np.array(names, dtype=object), "r": rows})
+    db.register("matrix_rows", {"id": np.array(names, dtype=object), "r": np.arange(len(names))})
     db.execute(f"CREATE TABLE {table.name} AS SELECT trim(id) AS id, r FROM matrix_rows")
     db.unregister("matrix_rows")
     return table

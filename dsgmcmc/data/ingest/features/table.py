@@ -14,8 +14,8 @@ import duckdb
 from dsgmcmc.data.ingest.columns import NAMES
 from dsgmcmc.data.ingest.features.movielens import FILES
 from dsgmcmc.data.ingest.load import compression, readable, scalar
-from dsgmcmc.data.ingest.sources import decode_head, packed_how, read_head, split_line, unpacked
-from dsgmcmc.data.session import identifier, literal
+from dsgmcmc.data.ingest.sources import DAMAGED, decode_head, packed_how, read_head, split_line, unpacked
+from dsgmcmc.data.session import identifier, literal, reading
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64, Int64
 
@@ -84,11 +84,9 @@ def read_table(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
     InputError
         If it cannot be read, has no such column, or names nobody in some rows.
     """
-    try:
-        read = _read_parquet if read_head(path)[:4] == b"PAR1" else _read_text
+    read = _read_parquet if read_head(path)[:4] == b"PAR1" else _read_text
+    with reading(path):
         table = read(db, path, entity, id_column, separator)
-    except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.IOException) as error:
-        raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     if not scalar(db, f"SELECT count(*) FROM {table.name}"):
         raise InputError(f"{path} has no rows")
     nameless = [row for (row,) in db.execute(f"SELECT rowid FROM {table.name} WHERE id IS NULL LIMIT 5").fetchall()]
@@ -97,12 +95,19 @@ def read_table(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
     return table
 
 
+def is_missing(text: str) -> str:
+    """Return SQL that is true for text that says that nothing is known.
+
+    No ``IN``: DuckDB makes a join of each, and takes minutes and gigabytes for those of some hundred columns.
+    """
+    return f"regexp_full_match(trim({text}), {literal('|'.join(map(re.escape, MISSING)))}, 'i')"
+
+
 def _create(
     db: duckdb.DuckDBPyConnection, table: Table, id_text: str, texts: list[str], source: str, path: Path
 ) -> Table:
-    missing = ", ".join(map(literal, MISSING))
     cleaned = [
-        f"CASE WHEN lower(trim({text})) IN ({missing}) THEN NULL ELSE trim({text}) END AS {column}"
+        f"CASE WHEN {is_missing(text)} THEN NULL ELSE trim({text}) END AS {column}"
         for text, column in zip(texts, table.columns.values(), strict=True)
     ]
     names = ", ".join([f"nullif(trim({id_text}), '') AS id", *cleaned])
@@ -134,13 +139,7 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
     head = read_head(path)
     packed = packed_how(head)
     encoding = _encoding(path, packed)
-    if encoding == "latin-1":
-        with _open(path, packed) as file:
-            text = file.read(1 << 16).decode("latin-1")
-        if "\0" in text:
-            raise InputError(f"{path} is not a text file: it contains zero bytes")
-    else:
-        text = decode_head(path, head, packed)
+    text = decode_head(path, head, packed, "latin-1" if encoding == "latin-1" else "utf-8-sig")
     lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
     if len(lines) > 1 and not text.endswith("\n"):
         lines.pop()  # may be cut by the sample
@@ -190,7 +189,7 @@ def _encoding(path: Path, packed: str) -> str:
                 decoder.decode(block)
     except UnicodeDecodeError:
         return "latin-1"
-    except (OSError, EOFError) as error:
+    except DAMAGED as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     return "utf-8"
 

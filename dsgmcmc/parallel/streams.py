@@ -1,0 +1,90 @@
+"""Standard streams of a command: where one cannot be written its work goes on, and that is said at the end.
+
+A full disk, or a reader that has gone, as `head` does, then leaves neither a traceback nor half a run. Imports nothing
+heavy: it comes before everything else.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from dsgmcmc.errors import EXIT_FAILURE
+from dsgmcmc.terminal import complain
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class _File(io.FileIO):
+    """A descriptor to which no more is written once it failed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, "w", closefd=False)
+        self.failure: OSError | None = None
+
+    def write(self, data: ReadableBuffer) -> int | None:  # type: ignore[override]  # None: it would block
+        if self.failure is None:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self.failure = error
+        return memoryview(data).nbytes
+
+
+class Stream(io.TextIOWrapper):
+    """Standard output, or error, in place of Python's own.
+
+    Attributes
+    ----------
+    kept : Path or None
+        File that has what was to be printed, too.
+    """
+
+    def __init__(self, number: int, before: TextIO | Any) -> None:
+        self._file = _File(number)
+        self.kept: Path | None = None
+        encoding, errors = getattr(before, "encoding", None), getattr(before, "errors", None)
+        at_once = getattr(before, "line_buffering", False) or getattr(before, "write_through", False)
+        super().__init__(io.BufferedWriter(self._file), encoding, errors, line_buffering=at_once)
+
+    def complaint(self) -> str:
+        """Why not all was printed; empty if it was, or if its reader has gone, who knows."""
+        self.flush()
+        failure = self._file.failure
+        if failure is None or failure.errno == errno.EPIPE:
+            return ""
+        kept = f"; what was to be printed is in {self.kept}" if self.kept else ""
+        return f"standard output cannot be written: {failure.strerror}{kept}"
+
+
+def also_in(path: Path) -> None:
+    """Tell which file has what was printed, too, should it turn out that it could not be."""
+    if isinstance(sys.stdout, Stream):
+        sys.stdout.kept = path
+
+
+@contextmanager
+def standard_streams() -> Iterator[None]:
+    """Context of a command; it ends the process, with status 1 where standard output could not be written."""
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:  # closed: no other file shall have its number. What is printed fails, what is warned of is lost
+            os.open(os.devnull, mode)
+    sys.stdout, sys.stderr = output, _ = Stream(1, sys.stdout), Stream(2, sys.stderr)
+    status: Any = None
+    try:
+        yield
+    except SystemExit as end:
+        status = end.code
+    complaint = output.complaint()
+    if complaint:
+        complain(complaint)
+    sys.exit(status or (EXIT_FAILURE if complaint else status))

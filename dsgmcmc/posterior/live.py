@@ -1,0 +1,228 @@
+"""A run that has not ended, being sampled or killed: what it has so far, and how far it has come.
+
+A posterior is written when a job ends or is stopped. Until then the newest checkpoint has the small parameters of all
+draws, and says which of the draws on disk belong to it; its moments are not those of ratings.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.errors import InputError, anew
+from dsgmcmc.storage.facts import Facts
+from dsgmcmc.storage.lock import is_held
+from dsgmcmc.storage.logs import Line
+from dsgmcmc.storage.manifest import Key, Manifest
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.snapshot import Snapshot
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LATER = "when its job ends, or is stopped with SIGUSR1"
+GO_ON = "when a job has gone on with it (--resume), and ended or was stopped with SIGUSR1"
+UNITS = ((3600, "h"), (60, "min"), (1, "s"))
+LINES = 10  # of metrics, the last ones, from which a rate is told
+
+
+class _Renewed(Protocol):
+    """What reads a run, and can open it again."""
+
+    def _renew(self) -> None: ...
+
+
+M = TypeVar("M", bound=_Renewed)
+
+
+def newest_states(run: RunDirectory, facts: Facts, wanted: str) -> list[Snapshot]:
+    """Of every chain that has made draws its posterior, or its newest checkpoint where that has later ones.
+
+    Parameters
+    ----------
+    run : RunDirectory
+    facts : dict
+        What ``run.toml`` says besides the settings.
+    wanted : {"draws", "traces"}
+        Of a checkpoint, without which it is of no use.
+
+    Raises
+    ------
+    InputError
+        If one is damaged, or was not made with what ``run.toml`` says.
+    """
+    found = []
+    for chain in run.chains():
+        done, made = (steps(run.series(kind, chain))[-1:] for kind in ("posterior", "checkpoints"))
+        if made > done:
+            snapshot = run.open_snapshot("checkpoints", chain, made[0], facts)
+            if _USABLE[wanted](snapshot.manifest):
+                found.append(snapshot)
+                continue
+        found += [run.open_snapshot("posterior", chain, iteration, facts) for iteration in done]
+    return found
+
+
+def progress(run: RunDirectory, config: ResolvedChain, facts: Facts) -> Progress | None:
+    """How far a run has come that has not ended; None if it has. Raises InputError as `newest_states`, and of logs."""
+    wanted = "traces" if "target" in facts else "draws"
+    states = newest_states(run, facts, wanted)
+    if not (unfinished(states) or is_held(run.lock_file)):
+        return None
+    manifests = [snapshot.manifest for snapshot in states]  # a posterior does not say which draws were saved
+    draws = [_USABLE[wanted](each) or len(steps(run.series("draws", each.chain))) for each in manifests]
+    return Progress.of(run, config, sum(draws))
+
+
+def _draws_made(manifest: Manifest) -> int:
+    """Draws of which a checkpoint has traces."""
+    iteration = Key("trace", "run", 0, "iteration")
+    return next((entry.shape[0] for entry in manifest.blocks if entry.key == iteration and entry.shape), 0)
+
+
+_USABLE: dict[str, Callable[[Manifest], int]] = {
+    "draws": lambda manifest: len(manifest.saved_draws),
+    "traces": _draws_made,
+}
+
+
+def renewing(method: Callable[Concatenate[M, P], T]) -> Callable[Concatenate[M, P], T]:
+    """Make a method of a fitted model begin anew with what its run has by now, where that has removed what it read."""
+
+    @wraps(method)
+    def begun(model: M, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return anew(partial(method, model), model._renew)(*args, **kwargs)
+
+    return begun
+
+
+def unfinished(snapshots: Iterable[Snapshot]) -> bool:
+    """Whether any chain has a checkpoint in the place of a posterior."""
+    return any(snapshot.manifest.kind == "checkpoint" for snapshot in snapshots)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come.
+
+    Attributes
+    ----------
+    running : bool
+        Whether a job works on it.
+    since : str
+        When the last job began, in UTC; empty if it is not known.
+    iteration : int
+        That the chain which is furthest behind has made, as far as its metrics and checkpoints tell.
+    iterations, first_draw : int
+        When it ends, and when it makes its first draw.
+    rate : float or None
+        Iterations a second of that chain; None where its metrics do not tell yet.
+    rmse_mean : float or None
+        Of its posterior mean on the test ratings, where its metrics tell.
+    draws : int
+        Of all chains, that can be used.
+    saves : bool
+        Whether draws are saved, that can be used before it ends.
+    """
+
+    running: bool
+    since: str
+    iteration: int
+    iterations: int
+    first_draw: int
+    rate: float | None
+    rmse_mean: float | None
+    draws: int
+    saves: bool
+
+    @classmethod
+    def of(cls, run: RunDirectory, config: ResolvedChain, draws: int = 0) -> Progress:
+        """Look at a run with so many draws that can be used; raises InputError if a log is damaged."""
+        last: dict[int, deque[Line]] = {chain: deque(maxlen=LINES) for chain in range(config.chains)}
+        for line in run.metrics():
+            last.setdefault(line["chain"], deque(maxlen=LINES)).append(line)
+        reached = [
+            max(saved, max((line["iteration"] for line in last[chain]), default=0))
+            for chain, saved in enumerate(run.reached(config.chains))
+        ]
+        behind = min(range(config.chains), key=reached.__getitem__)
+        jobs, lines = run.jobs(), list(last[behind])
+        return cls(
+            running=is_held(run.lock_file),
+            since=jobs[-1]["time"] if jobs else "",
+            iteration=reached[behind],
+            iterations=config.iterations,
+            first_draw=config.first_draw,
+            rate=_rate(lines),
+            rmse_mean=lines[-1].get("rmse_mean") if lines else None,
+            draws=draws,
+            saves=config.save_draws > 0,
+        )
+
+    def seconds_to(self, iteration: int) -> float | None:
+        """Seconds until an iteration is made; None where nobody knows."""
+        return max(iteration - self.iteration, 0) / self.rate if self.running and self.rate else None
+
+    def __str__(self) -> str:
+        at = f"at iteration {self.iteration:,} of {self.iterations:,}"
+        if not self.running:
+            return f"not finished: its last job was ended {at}; the same command with --resume goes on"
+        since = f" since {self.since}" if self.since else ""
+        return f"being sampled{since}: {at}{_in(self.seconds_to(self.iterations), ', done')}"
+
+    def usable(self) -> str:
+        """Say which draws can be used, or when the first one can be."""
+        if self.draws:
+            return f"{self.draws:,} draw{'s' * (self.draws > 1)} so far can be used"
+        if not self.running:
+            return "no draw can be used yet"
+        if not self.saves:
+            return f"it saves no draws (--save-draws 0): it can be used {LATER}"
+        if self.first_draw > self.iterations:
+            return f"it ends before its first draw, at iteration {self.first_draw:,}"
+        if self.iteration >= self.first_draw:
+            return "its draws can be used from its next checkpoint on"
+        when = _in(self.seconds_to(self.first_draw), ",")
+        return f"the first draw is at iteration {self.first_draw:,}{when}; it can be used from the next checkpoint on"
+
+
+def _rate(lines: list[Line]) -> float | None:
+    """Iterations a second, by lines of metrics that follow each other."""
+    if len(lines) < 2 or lines[-1]["time_s"] <= lines[0]["time_s"]:
+        return None
+    return float((lines[-1]["iteration"] - lines[0]["iteration"]) / (lines[-1]["time_s"] - lines[0]["time_s"]))
+
+
+def _in(seconds: float | None, before: str) -> str:
+    if seconds is None or seconds < 1:
+        return ""
+    size, unit = next((size, unit) for size, unit in UNITS if seconds >= 2 * size or size == 1)
+    return f"{before} in about {seconds / size:,.0f} {unit}"
+
+
+def nothing_yet(run: RunDirectory, config: ResolvedChain, facts: Facts) -> InputError:
+    """What to say of a run that has no posterior, and no draws in its place."""
+    now = Progress.of(run, config)
+    none = f"{run.path} has no posterior yet: it"
+    if now.running:
+        return InputError(f"{none} is {now}; {now.usable()}")
+    longer = config.first_draw > config.iterations
+    before = f"before its first draw at iteration {config.first_draw:,}"
+    command = f"`dsgmcmc sample {facts['data']} --out {run.path}" if facts.get("data") else "the same command with `"
+    return InputError(
+        f"{none} was stopped at iteration {now.iteration:,}, "
+        f"{before if now.iteration < config.first_draw else 'and could not write one'}. Go on with "
+        f"{command} --resume{f' --iterations {2 * config.first_draw}' if longer else ''}`"
+    )
+
+
+def not_yet(run: RunDirectory, what: str, instead: str = "") -> InputError:
+    """What to say where something of a posterior is asked for, and a run has not ended."""
+    return InputError(
+        f"{run.path} has no {what} yet: it has them {LATER if is_held(run.lock_file) else GO_ON}{instead}"
+    )

@@ -1,0 +1,228 @@
+"""Names are data: whatever they are made of, a terminal shows them and obeys nothing in them."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import typer
+from support import TIMEOUT, dsgmcmc, run
+
+from dsgmcmc.cli.app import app
+from dsgmcmc.terminal import plain
+
+#: A title for the window, a bell, an empty screen, a colour in one byte, markup of rich that is wrong and that hides
+#: itself, and text from right to left. Of a path it makes a folder and a name in it.
+HOSTILE = "a\x1b]0;pwned\x07\x1b[2J\x9b31m[/nothing] [bold]b :bomb: \u202ec\x7f"
+SHOWN = r"a\x1b]0;pwned\x07\x1b[2J\x9b31m[/nothing] [bold]b :bomb: \u202ec\x7f"
+#: What a name may have besides, where a format lets it.
+LINES = f"{HOSTILE}\nsecond\rline"
+SHOWN_LINES = rf"{SHOWN}\nsecond\rline"
+
+#: Colours, and how rich writes a line again.
+STYLING = re.compile(r"\x1b\[(?:\?25)?[\d;]*[mhlAK]|\r")
+WIDTH = 700  # of a terminal in which no cell is folded
+
+#: Runs commands in one process, as their users would one after another, and says how each of them ended.
+DRIVER = """
+import json, sys
+from dsgmcmc.cli.app import main
+for arguments in json.load(open(sys.argv[1])):
+    sys.argv[1:], status = arguments, 0
+    try:
+        main()
+    except SystemExit as end:
+        status = end.code or 0
+    except Exception as error:
+        status = repr(error)
+    sys.stderr.flush()
+    print(f"\\n<<{status}>>", flush=True)
+"""
+
+
+def in_terminal(commands: Sequence[Sequence[str]], folder: Path) -> list[tuple[str, str]]:
+    """Run commands in a terminal; what each has shown there, and its exit status."""
+    typed = folder / "commands.json"
+    typed.write_text(json.dumps(commands), encoding="utf-8")
+    reader, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, WIDTH, 0, 0))
+    streams = {"stdin": subprocess.DEVNULL, "stdout": terminal, "stderr": terminal}
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    shown = b""
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(typed)], env={**environment, "TERM": "xterm"}, cwd=folder, **streams
+    ) as process:
+        os.close(terminal)
+        try:
+            while more := os.read(reader, 1 << 16):
+                shown += more
+        except OSError:  # the terminal's end
+            pass
+        os.close(reader)
+        process.wait(TIMEOUT)
+    *found, rest = re.split(r"\r\n<<(.*)>>\r\n", shown.decode())
+    assert (len(found), rest) == (2 * len(commands), ""), rest
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
+def write_csv(path: Path, *rows: Sequence[object]) -> str:
+    """Write a file, in a folder that is made for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ratings and features whose names are hostile, as its own is."""
+    folder = tmp_path_factory.mktemp("names") / LINES
+    users = [LINES, *(f"usér {k}" for k in range(11))]
+    items = [HOSTILE, *(f"item {k}" for k in range(8))]
+    given = [(u, i, 1 + (3 * a + 2 * b + a * b) % 5) for a, u in enumerate(users) for b, i in enumerate(items) if a + b]
+    write_csv(folder / f"{HOSTILE}.csv", ("user", "item", "rating"), *given)
+    write_csv(
+        folder / "users.csv", ("user", HOSTILE), *((u, HOSTILE if k % 2 else "other") for k, u in enumerate(users))
+    )
+    write_csv(folder / "items.csv", ("item", HOSTILE), *((i, HOSTILE if k % 2 else "x") for k, i in enumerate(items)))
+    write_csv(folder / "titles.csv", ("item", "title"), *((i, HOSTILE) for i in items))
+    write_csv(folder / "pairs.csv", ("user", "item"), (LINES, HOSTILE))
+    write_csv(folder / "new.csv", ("user", "item", "rating"), (f"{LINES}, new", HOSTILE, 4), ("x", LINES, 4))
+    return folder
+
+
+def cases(folder: Path) -> dict[str, list[tuple[int, list[str]]]]:
+    """Every command, with arguments for which it shows a hostile name, and the exit status that they lead to."""
+
+    def at(name: str) -> str:
+        return str(folder / name)
+
+    ratings, data, sampled = at(f"{HOSTILE}.csv"), at("r.h5"), at("run")
+    features = ["--user-features", at("users.csv"), "--item-features", at("items.csv")]
+    short = [
+        "--rank",
+        "2",
+        "--grid",
+        "2",
+        "--iterations",
+        "12",
+        "--burn-in",
+        "4",
+        "--thin",
+        "2",
+        "--evaluate-every",
+        "4",
+    ]
+    return {
+        "fetch": [(2, [HOSTILE]), (2, ["ml-100k", "--out", ratings])],
+        "synthetic": [(0, [at("s.csv"), "--rows", "30", "--cols", "20", "--ratings", "100"])],
+        "prepare": [
+            (0, [ratings, data, *features]),
+            (2, [ratings, data]),
+            (2, [ratings, at("x.h5"), "--columns", f"user={HOSTILE},item=item,rating=rating"]),
+        ],
+        "sample": [
+            (0, [data, "--out", sampled, *short, "--log-dir", at("logs")]),
+            (2, [data, "--out", sampled]),
+            (2, [data, "--out", sampled, "--resume", "--sampler", HOSTILE]),
+            (2, [data, "--out", sampled, "--resume", "--set", f"{HOSTILE}=1"]),
+        ],
+        "predict": [(0, [sampled, at("pairs.csv")]), (2, [sampled, at("new.csv")])],
+        "recommend": [
+            (0, [sampled, "--user", LINES, "--items", at("titles.csv")]),
+            (2, [sampled, "--user", HOSTILE]),
+        ],
+        "similar": [(0, [sampled, "--item", HOSTILE, "--items", at("titles.csv")]), (0, [sampled, "--user", LINES])],
+        "foldin": [(0, [sampled, at("new.csv"), "--items", at("titles.csv")])],
+        "evaluate": [(2, [at("none")])],
+        "export": [(2, [sampled, "--out", at("run.x")])],
+        "report": [(0, [sampled])],
+        "info": [
+            (0, [data]),
+            (0, [sampled]),
+            (0, [sampled, "--diagnostics"]),
+            (0, [sampled, "--json"]),
+            (2, [at("none")]),
+        ],
+        "verify": [(0, [data]), (0, [sampled])],
+        "doctor": [(2, [HOSTILE])],
+        "plan": [(2, [at("none")]), (2, ["--users", HOSTILE, "--items", "2", "--ratings", "3"])],
+        "launch-script": [(2, [HOSTILE]), (0, ["slurm", "--out", at("job")])],
+        "bench": [(2, ["kernels", "--rank", HOSTILE]), (2, [HOSTILE])],
+    }
+
+
+@pytest.fixture(scope="module")
+def sampled(folder: Path) -> dict[tuple[str, ...], tuple[str, str]]:
+    """What every case, and an option that no command has, shows in a terminal, and its exit status."""
+    commands = [[name, *arguments] for name, several in cases(folder).items() for _, arguments in several]
+    commands += [[name, f"--{HOSTILE}"] for name in typer.main.get_command(app).commands] + [
+        [f"--{HOSTILE}"],
+        [HOSTILE],
+    ]
+    shown = in_terminal(commands, folder.parent.parent)
+    return dict(zip(map(tuple, commands), shown, strict=True))
+
+
+def test_no_name_reaches_a_terminal_as_it_is(sampled: dict[tuple[str, ...], tuple[str, str]]) -> None:
+    """Of no command, and of no mistake: else a title could empty the screen, or hide what follows."""
+    for command, (shown, _) in sampled.items():
+        text = STYLING.sub("", shown)
+        assert all(c.isprintable() or c == "\n" for c in text), (command, shown)
+
+
+def test_every_command_shows_names_as_they_are_written(
+    folder: Path, sampled: dict[tuple[str, ...], tuple[str, str]]
+) -> None:
+    """None dies of one, or takes a part of it for markup. A new command has to be added to `cases`."""
+    found = cases(folder)
+    assert set(found) == set(typer.main.get_command(app).commands)
+    for name, several in found.items():
+        for status, arguments in several:
+            shown, ended = sampled[name, *arguments]
+            assert ended == str(status), (name, arguments, shown)
+            text = STYLING.sub("", shown)
+            escaped = json.dumps(HOSTILE)[1:-1].replace("\x7f", r"\u007f") if "--json" in arguments else SHOWN
+            assert escaped in text, (name, arguments, shown)
+
+
+def test_no_name_begins_a_line(sampled: dict[tuple[str, ...], tuple[str, str]]) -> None:
+    """Else one could look like an error, or like the recommendations of another user."""
+    for command, (shown, _) in sampled.items():
+        if command[0] != "predict":  # which writes CSV
+            assert "\nsecond" not in STYLING.sub("", shown), (command, shown)
+    whole = [shown for _, (shown, status) in sampled.items() if SHOWN_LINES in shown and status == "0"]
+    assert len(whole) > 9
+
+
+def test_what_goes_to_a_program_is_as_it_was(sampled: dict[tuple[str, ...], tuple[str, str]], folder: Path) -> None:
+    """Who reads the CSV looks for the names that were given; and so do files."""
+    done = subprocess.run(
+        dsgmcmc("predict", folder / "run", folder / "pairs.csv"), capture_output=True, timeout=TIMEOUT, check=True
+    )
+    (row,) = csv.DictReader(done.stdout.decode().splitlines(keepends=True))
+    assert (row["user"], row["item"]) == (LINES, HOSTILE)
+
+
+def test_letters_that_a_locale_lacks(sampled: dict[tuple[str, ...], tuple[str, str]], folder: Path) -> None:
+    """They are escaped as well: a command died of them."""
+    done = run(*dsgmcmc("similar", folder / "run", "--user", "usér 0"), env={"PYTHONIOENCODING": "ascii"}).expect()
+    assert done.out.startswith("like user us\\xe9r 0\n")
+
+
+def test_plain_text_stays_as_it_is() -> None:
+    """What can be seen is not touched: letters of all kinds, and what a person may have typed as an escape."""
+    for name in ("Toy Story (1995)", "Zoë", "千と千尋の神隠し", "[bold]", r"\x1b", ""):
+        assert plain(name) == name
+    assert plain(LINES) == SHOWN_LINES
+    assert plain("\udcff") == r"\udcff"  # of a path that is no UTF-8

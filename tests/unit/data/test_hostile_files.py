@@ -1,0 +1,141 @@
+"""Files that somebody damaged or made to do harm: read, or refused with their name, in memory that is given."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import fuzzer
+import numpy as np
+import pytest
+import scipy.sparse
+
+from dsgmcmc.data.ingest.features import Encoding
+from dsgmcmc.data.ingest.features.matrix import load_matrix
+from dsgmcmc.data.ingest.features.table import read_table
+from dsgmcmc.data.ingest.load import create_raw, load
+from dsgmcmc.data.ingest.sources import inspect
+from dsgmcmc.data.pairs import PairColumns, load_pairs
+from dsgmcmc.data.session import MINIMUM, open_session
+from dsgmcmc.data.titles import read_names, read_titles
+from dsgmcmc.errors import InputError
+
+Read = Callable[[duckdb.DuckDBPyConnection, Path], object]
+
+
+def _ratings(db: duckdb.DuckDBPyConnection, path: Path) -> None:
+    create_raw(db)
+    load(db, inspect(path, None, {}, False), False)
+
+
+READERS: dict[str, Read] = {
+    "ratings": _ratings,
+    "features": lambda db, path: read_table(db, path, "user", None, "|"),
+    "pairs": lambda db, path: load_pairs(db, str(path), PairColumns(), path.parent),
+}
+
+
+def refusal(read: Read, path: Path) -> str:
+    """What a reader says of a file, in a session of little memory; nothing if it reads it."""
+    try:
+        with open_session(path.parent, MINIMUM, 1) as (db, _):
+            read(db, path)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_damaged_parquet(tmp_path: Path, name: str) -> None:
+    """Whatever DuckDB raises, and it raises many kinds, ends in a line with the file's name."""
+    path, choice = tmp_path / "damaged.parquet", random.Random(7)
+    duckdb.sql(
+        f"COPY (SELECT i % 41 AS user, i % 53 AS item, i % 5 AS rating, 'a' || i % 3 AS job FROM range(400) t(i)) "
+        f"TO '{path}' (FORMAT parquet)"
+    )
+    whole, refused = path.read_bytes(), 0
+    for _ in range(50):
+        path.write_bytes(fuzzer.mutate(whole, choice)[1])
+        first, *more = refusal(READERS[name], path).split("\n")
+        assert not first or path.name in first
+        assert all(line.startswith("  row ") for line in more)
+        refused += bool(first)
+    assert refused > 20
+
+
+def test_a_name_of_a_column_that_is_no_text(tmp_path: Path) -> None:
+    """DuckDB's binding raises an error that is none of DuckDB's."""
+    path = tmp_path / "r.parquet"
+    duckdb.sql(f"COPY (SELECT 1 AS user, 2 AS item, 3 AS rating) TO '{path}' (FORMAT parquet)")
+    path.write_bytes(path.read_bytes().replace(b"item", b"it\xffm"))
+    for read in READERS.values():
+        assert "r.parquet cannot be read" in refusal(read, path)
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16(tmp_path: Path, name: str, encoding: str) -> None:
+    """As spreadsheets write it: it is said how to convert it."""
+    path = tmp_path / "r.csv"
+    path.write_bytes("\ufeffuser,item,rating\n1,2,3\n".encode(encoding))
+    assert "iconv -f UTF-16" in refusal(READERS[name], path)
+
+
+@pytest.mark.parametrize("read", [read_titles, read_names])
+def test_utf16_names(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    """They were taken for Latin-1, and all names were unknown."""
+    path = tmp_path / "names.txt"
+    path.write_text("1::a\n2::b\n", encoding="utf-16")
+    with pytest.raises(InputError, match="iconv -f UTF-16"):
+        read(path)
+
+
+def test_a_field_of_many_characters_in_a_file_of_titles(tmp_path: Path) -> None:
+    """Python's reader has a limit, and an error of its own."""
+    (path := tmp_path / "titles.csv").write_text("item,title\n1," + "x" * 200_000 + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"titles\.csv cannot be read"):
+        read_titles(path)
+
+
+def test_many_columns_of_features(tmp_path: Path) -> None:
+    """DuckDB took minutes, and gigabytes, for what is missing in a few hundred columns."""
+    names = [f"c{k}" for k in range(600)]
+    lines = [",".join(["user", *names]), *(",".join([str(u), *(" NA " for _ in names)]) for u in range(3))]
+    (path := tmp_path / "f.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with open_session(tmp_path, MINIMUM, 1) as (db, _):
+        table = read_table(db, path, "user", None, "|")
+        assert db.execute(f"SELECT count(*), count(c1), count(c600) FROM {table.name}").fetchall() == [(3, 0, 0)]
+
+
+def test_a_matrix_of_features_with_few_rows_of_very_many(tmp_path: Path) -> None:
+    """What is not said takes no memory: neither rows, nor columns that are more than there can be."""
+    rows, path = 2**40, tmp_path / "f.npz"
+    scipy.sparse.save_npz(path, scipy.sparse.coo_matrix(([1.0, 2.0], ([5, rows - 1], [0, 1])), shape=(rows, 3)))
+    with open_session(tmp_path, MINIMUM, 1) as (db, _):
+        table = load_matrix(db, path, "user", None)
+        assert db.execute(f"SELECT id, r FROM {table.name} ORDER BY r").fetchall() == [("5", 0), (str(rows - 1), 1)]
+    np.testing.assert_array_equal(table.matrix.toarray(), [[1, 0, 0], [0, 2, 0]])
+    scipy.sparse.save_npz(path, scipy.sparse.coo_matrix(([1.0], ([0], [5])), shape=(3, 2**40)))
+    assert "1099511627776 features" in refusal(lambda db, path: load_matrix(db, path, "user", None), path)
+
+
+def test_an_encoding_of_great_depth() -> None:
+    """A ratings file may hold any text in its place."""
+    with pytest.raises(ValueError, match="no encoding of features"):
+        Encoding.parse("[" * 100_000)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress], ids=["plain", "gzip", "bzip2"])
+@pytest.mark.parametrize("name", READERS)
+def test_a_last_line_without_an_end(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
+    """One of 50 MB, of which DuckDB says nothing; the ratings before it would have been all."""
+    path = tmp_path / "long.csv"
+    head = b"user,item,rating\n" + b"".join(b"%d,%d,3\n" % (k, k) for k in range(9))
+    path.write_bytes(pack(head + b"9," + b"8" * 50_000_000))
+    said = refusal(READERS[name], path)
+    assert str(path) in said
+    assert "line" in said

@@ -1,0 +1,228 @@
+"""Runs that have not ended, being sampled or killed: what they have serves, and what they have not is said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from runs import Made, make_run
+
+import dsgmcmc
+from dsgmcmc.diagnostics.report import write_report
+from dsgmcmc.errors import GoneError, InputError
+from dsgmcmc.posterior.export import export
+from dsgmcmc.posterior.live import Progress, progress
+from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.run import open_run
+from dsgmcmc.storage.lock import Lock
+from dsgmcmc.storage.logs import sealed
+from dsgmcmc.storage.manifest import MANIFEST, seal
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.verify import verify_run
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Run of two chains that ended, all of whose draws are saved."""
+    return make_run(tmp_path_factory.mktemp("run"), chains=2)
+
+
+def killed(path: Path, to: Path) -> Path:
+    """Make a copy of a run as a kill leaves it after its last checkpoint."""
+    shutil.copytree(path, to)
+    shutil.rmtree(to / "posterior", ignore_errors=True)
+    (to / "summary.json").unlink()
+    return to
+
+
+@pytest.fixture
+def under_way(made: Made, tmp_path: Path) -> Path:
+    return killed(made.path, tmp_path / "run")
+
+
+@contextmanager
+def sampled(path: Path) -> Iterator[None]:
+    """Hold the lock of a run, as the job does that samples it."""
+    lock = Lock(path / "lock")
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def draws_of(path: Path, chain: int = 0) -> list[Path]:
+    series = RunDirectory(path).series("draws", chain)
+    return [series / step_name(iteration) for iteration in steps(series)]
+
+
+@pytest.mark.parametrize("settings", [{}, {"likelihood": "ordinal-logit"}])
+def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """The same predictions to the bit; those of test ratings, which a posterior has, are worked out from them."""
+    one = make_run(tmp_path, stars=bool(settings), **settings)
+    ended, found = one.open(), open_run(killed(one.path, tmp_path / "killed"))
+    assert (found.unfinished, found.draws) == (True, ended.draws)
+    pairs = ended.test_pairs()
+    for values, expected in zip(*(Predictor(run, Options("draws"))(*pairs) for run in (found, ended)), strict=True):
+        assert np.array_equal(values, expected)
+    np.testing.assert_allclose(found.test.rating, ended.test.rating, rtol=1e-6)
+    np.testing.assert_allclose(found.test.mean, ended.test.mean, rtol=1e-4)
+    for name in ("variance", "noise_variance"):
+        np.testing.assert_allclose(getattr(found.test, name), getattr(ended.test, name), rtol=0.01, atol=1e-3)
+    if settings:
+        np.testing.assert_allclose(found.test.probability, ended.test.probability, atol=1e-4)
+
+
+def test_what_only_a_posterior_has_is_refused_in_words(under_way: Path, tmp_path: Path) -> None:
+    """Moments; everything that draws have is exported, and reported."""
+    run = open_run(under_way)
+    with pytest.raises(InputError, match=r"no moments yet: it has them when a job has gone on with it.*draws"):
+        Predictor(run, Options("moments"))
+    with sampled(under_way), pytest.raises(InputError, match=r"no moments yet: it has them when its job ends.*draws"):
+        Predictor(run, Options("moments"))
+    with pytest.raises(InputError, match="no moments yet"):
+        export(run, tmp_path / "run.parquet")
+    export(run, tmp_path / "run.parquet", draws=True)
+    export(run, tmp_path / "run.h5")
+    write_report([under_way], tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "not finished: its last job was ended at iteration 120 of 120" in page
+    assert f"{len(run.draws)} draws so far can be used" in page
+
+
+def test_a_chain_without_draws_is_left_out(under_way: Path) -> None:
+    """Chains need not be abreast: one may be burning in still."""
+    for kind in ("checkpoints", "draws"):
+        shutil.rmtree(under_way / kind / "chain-1")
+    assert open_run(under_way).chains == [0]
+
+
+def test_a_posterior_stands_until_a_checkpoint_has_later_draws(under_way: Path, made: Made) -> None:
+    """A job that goes on with a run leaves the posterior of the one before, and adds checkpoints."""
+    shutil.copytree(made.path / "posterior", under_way / "posterior")
+    assert not open_run(under_way).unfinished
+    series = RunDirectory(under_way).series("posterior", 1)
+    (series / step_name(120)).rename(series / step_name(110))
+    edit(series / step_name(110), lambda content: content.update(iteration=110))
+    assert open_run(under_way).unfinished
+
+
+def test_a_reader_begins_anew_where_draws_were_removed(under_way: Path) -> None:
+    """Whoever has opened the run has the newest draws then; whoever reads one by itself is told."""
+    model, run = dsgmcmc.open_run(under_way), open_run(under_way)
+    assert len(run.draws) == len(model.draws)
+    for path in draws_of(under_way)[1::2]:
+        shutil.rmtree(path)
+    with pytest.raises(GoneError, match=r"is gone: the run has removed it since. Open the run again"):
+        run.draw(1)
+    pair = [[model.users_[0], model.items_[0]]]
+    assert model.predict(pair) == dsgmcmc.open_run(under_way).predict(pair)
+    assert model.foldin(pair, [4.0]).predict(pair) == dsgmcmc.open_run(under_way).foldin(pair, [4.0]).predict(pair)
+
+
+def test_what_the_newest_checkpoint_counts_on_must_be_there(under_way: Path) -> None:
+    """Draws are removed after the last checkpoint that counts on them: before that it is damage, also while sampled."""
+    shutil.rmtree(draws_of(under_way)[0])
+    with sampled(under_way), pytest.raises(InputError, match="is missing: the newest checkpoint counts on it"):
+        verify_run(RunDirectory(under_way))
+
+
+@pytest.mark.parametrize(
+    ("iterations", "settings", "words"),
+    [
+        (90, {}, "at iteration 60 of 90, .* its draws can be used from its next checkpoint on"),
+        (90, {"save_draws": 0}, "saves no draws .* when its job ends, or is stopped with SIGUSR1"),
+        (
+            90,
+            {"burn_in": 80},
+            "the first draw is at iteration 82, in about 11 s; it can be used from the next",
+        ),
+        (60, {"burn_in": 80}, "it ends before its first draw, at iteration 82"),
+    ],
+)
+def test_a_run_that_is_sampled_says_what_there_will_be(
+    tmp_path: Path, iterations: int, settings: dict[str, Any], words: str
+) -> None:
+    """Not that it was ended: since when, how far, and when there is something to use."""
+    path = killed(make_run(tmp_path, iterations=60, **settings).path, tmp_path / "killed")
+    shutil.rmtree(path / "checkpoints")  # its first one is on its way
+    directory = RunDirectory(path)
+    directory.note_job("dsgmcmc sample", 1)
+    content, facts = directory.read_settings()
+    directory.write_settings({**content, "iterations": iterations}, facts)
+    slow_down(path)
+    with sampled(path), pytest.raises(InputError, match=rf"no posterior yet: it is being sampled since 20.*{words}"):
+        open_run(path)
+    with pytest.raises(InputError, match=r"no posterior yet: it was stopped at iteration 60, .*--resume"):
+        open_run(path)
+
+
+def slow_down(path: Path) -> None:
+    """Make a run's metrics those of one that makes two iterations a second."""
+    file = path / "metrics.jsonl"
+    lines = list(RunDirectory(path).metrics())
+    file.write_bytes(b"".join(sealed({**line, "time_s": line["iteration"] / 2}) for line in lines))
+
+
+def test_the_time_to_go_is_told_by_metrics(under_way: Path) -> None:
+    """By the lines of the chain that is furthest behind, and only while it is sampled."""
+    slow_down(under_way)
+    directory, config = RunDirectory(under_way), open_run(under_way).config.model_copy(update={"iterations": 1120})
+    with sampled(under_way):
+        progress = Progress.of(directory, config)
+        assert str(progress) == "being sampled: at iteration 120 of 1,120, done in about 8 min"
+    assert (progress.running, progress.iteration, progress.seconds_to(1120)) == (True, 120, 500)
+    assert Progress.of(directory, config).seconds_to(1120) is None
+
+
+def test_a_run_that_goes_on_has_the_draws_of_before(made: Made, tmp_path: Path) -> None:
+    """Its posterior serves until the first checkpoint of the new job; of one that has ended there is nothing to say."""
+    path = Path(shutil.copytree(made.path, tmp_path / "run"))
+    run = open_run(path)
+    assert progress(run.directory, run.config, run.facts) is None
+    with sampled(path):
+        found = progress(run.directory, run.config, run.facts)
+    assert found is not None
+    assert found.usable() == f"{len(run.draws)} draws so far can be used"
+
+
+def edit(snapshot: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a manifest as somebody would who can seal it."""
+    content = json.loads((snapshot / MANIFEST).read_text(encoding="utf-8"))
+    del content["sha256"]
+    change(content)
+    (snapshot / MANIFEST).write_text(seal(json.dumps(content, indent=1)), encoding="utf-8")
+
+
+def set_kept(numbers: list[float]) -> Callable[[dict[str, Any]], object]:
+    kept = {"shape": [len(numbers)], "values": numbers}
+    return lambda content: content["state"].update({"observer.kept": kept})
+
+
+def drop_tau(content: dict[str, Any]) -> None:
+    content["blocks"] = [block for block in content["blocks"] if block["key"][-1] != "tau"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (set_kept([float("nan")]), "observer.kept has numbers"),
+        (set_kept([-1.0]), "observer.kept has numbers"),
+        (drop_tau, "is incomplete: it has no trace/run/000000/tau"),
+        (lambda content: content.update(chain=1), "holds something else"),
+    ],
+)
+def test_a_hostile_checkpoint_is_refused(
+    under_way: Path, change: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    """What stands in the place of a posterior is checked as that is."""
+    edit(RunDirectory(under_way).series("checkpoints", 0) / step_name(120), change)
+    with pytest.raises(InputError, match=words):
+        open_run(under_way)
