@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -271,6 +272,7 @@ class Running:
     def __exit__(self, *exc: object) -> None:
         kill_session(self.process.pid)
         self.process.communicate()
+        remove_left_sessions()
 
     def wait(self, timeout: float = TIMEOUT) -> Result:
         """Wait for the end; fail if it does not come in time."""
@@ -306,6 +308,17 @@ def kill_session(session: int) -> None:
                 os.kill(int(stat.parent.name), signal.SIGKILL)
         except (OSError, IndexError):
             continue  # it ended meanwhile
+
+
+def remove_left_sessions() -> None:
+    """Remove the folders of launchers of Open MPI that were killed.
+
+    They are named by process number. A launcher that gets the number of one whose folder is still there does not start:
+    "The PMIx server's listener thread failed to start".
+    """
+    for folder in Path(tempfile.gettempdir()).glob("ompi.[0-9]*"):
+        if not Path(f"/proc/{folder.name.removeprefix('ompi.')}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None, timeout: float = TIMEOUT) -> Result:
