@@ -21,7 +21,7 @@ PUBLIC = {
         ("dsgmcmc.posterior.draws", "Prior"),
         ("dsgmcmc.posterior.predict", "Options"),
         ("dsgmcmc.posterior.predict", "Predictor"),
-        ("dsgmcmc.targets.factorisation.likelihoods.base", "Prediction"),
+        ("dsgmcmc.model.likelihoods.base", "Prediction"),
         ("dsgmcmc.posterior.rules", "Ranking"),
         ("dsgmcmc.posterior.recommend", "recommend"),
         ("dsgmcmc.posterior.foldin", "FoldIn"),
@@ -74,8 +74,8 @@ PUBLIC = {
         ("dsgmcmc.targets.base", "Cell"),
         ("dsgmcmc.targets.base", "Information"),
         ("dsgmcmc.targets.base", "Recorder"),
-        ("dsgmcmc.targets.factorisation.likelihoods.base", "Law"),
-        ("dsgmcmc.targets.factorisation.likelihoods.base", "Likelihood"),
+        ("dsgmcmc.model.likelihoods.base", "Law"),
+        ("dsgmcmc.model.likelihoods.base", "Likelihood"),
     ],
 }
 

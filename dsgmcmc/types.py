@@ -17,17 +17,17 @@ Array = NDArray[Any]
 
 #: In which order parts of the data are taken, see `dsgmcmc.parallel.schedule`.
 ScheduleName = Literal["shuffled", "cyclic", "random"]
-#: Prior of the factors, see `dsgmcmc.targets.factorisation.hyperparameters`.
+#: Prior of the factors, see `dsgmcmc.model.hyperparameters`.
 PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
-#: Whose noise differs, see `dsgmcmc.targets.factorisation.noise`.
+#: Whose noise differs, see `dsgmcmc.model.noise`.
 NoiseName = Literal["shared", "by-user", "by-item", "both"]
-#: Whose prior means depend on what they rated, see `dsgmcmc.targets.factorisation.priors.implicit`.
+#: Whose prior means depend on what they rated, see `dsgmcmc.model.priors.implicit`.
 ImplicitName = Literal["no", "user", "item", "both"]
-#: Whose rows have precisions of their own, see `dsgmcmc.targets.factorisation.priors.scales`.
+#: Whose rows have precisions of their own, see `dsgmcmc.model.priors.scales`.
 RowScalesName = Literal["no", "user", "item", "both"]
-#: Whose thresholds between levels differ, see `dsgmcmc.targets.factorisation.likelihoods.gaps`.
+#: Whose thresholds between levels differ, see `dsgmcmc.model.likelihoods.gaps`.
 ThresholdsName = Literal["shared", "user"]
-#: Whose features are used, see `dsgmcmc.targets.factorisation.priors.features`.
+#: Whose features are used, see `dsgmcmc.model.priors.features`.
 FeaturesName = Literal["yes", "no", "user", "item"]
 
 T = TypeVar("T")

@@ -21,6 +21,13 @@ from mpi4py import MPI
 
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.ratings import SIDES, Features, Side, Times, open_ratings, write_ratings
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.likelihoods import Law, Levels
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
+from dsgmcmc.model.priors import PriorMean
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
@@ -32,13 +39,6 @@ from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.verify import verify_run
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.likelihoods import Law, Levels
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
-from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
-from dsgmcmc.targets.factorisation.priors import PriorMean
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Factor, ScheduleName
 

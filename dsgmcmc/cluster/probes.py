@@ -208,7 +208,7 @@ def probe_kernels() -> None:
     import llvmlite.binding
     import numpy as np
 
-    from dsgmcmc.kernels.jit import cache_directory
+    from dsgmcmc.kernels.cache import cache_directory
     from dsgmcmc.kernels.philox import philox4x32
 
     words = philox4x32(np.zeros((1, 4), np.uint32), np.zeros(2, np.uint32))

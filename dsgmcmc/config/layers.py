@@ -11,9 +11,9 @@ from dsgmcmc.config.chain import ChainConfig
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER, section_of
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.storage.files import read_toml
-from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, SYNONYMS
 
 #: The sampler of a factorisation where the metric of the default one is not known to be stable.
 ROBUST_SAMPLER = "psgld"

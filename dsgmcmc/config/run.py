@@ -10,8 +10,8 @@ from dsgmcmc.config.accuracy import ESS_PER_CHAIN, format_accuracy
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER
 from dsgmcmc.errors import InputError
-from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, SYNONYMS, Law
-from dsgmcmc.targets.factorisation.time.levels import canonical
+from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS, Law
+from dsgmcmc.model.time.levels import canonical
 from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName, RowScalesName, ThresholdsName
 
 Rank = Annotated[int, Field(ge=1, le=512)]

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.diagnostics.forecasts import Forecast, forecast_of
+from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.types import Float64
 
 GROUPS = 5

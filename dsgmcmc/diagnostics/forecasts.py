@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.diagnostics import scores
+from dsgmcmc.model.likelihoods import Law, Likelihood
+from dsgmcmc.model.likelihoods.levels import SMALLEST, log_probability, nearest_level
 from dsgmcmc.posterior.heldout import TestPredictions
-from dsgmcmc.targets.factorisation.likelihoods import Law, Likelihood
-from dsgmcmc.targets.factorisation.likelihoods.levels import SMALLEST, log_probability, nearest_level
 from dsgmcmc.types import Float64
 
 BINS = 20

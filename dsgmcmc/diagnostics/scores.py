@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsgmcmc.targets.factorisation.likelihoods.base import Likelihood
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.base import Likelihood
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.types import Float64
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)

@@ -24,7 +24,7 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.typeinfer import register_dispatcher
 from numba.extending import intrinsic
 
-from dsgmcmc.kernels.jit import wait_for_turn
+from dsgmcmc.kernels.cache import wait_for_turn
 
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 

@@ -10,10 +10,7 @@ and imported from there; Numba's ``cache=True`` then keeps the machine code in t
 appears by one atomic rename and is never changed afterwards, so any number of processes on a shared file
 system may start at once. Where it has locks one of them compiles a kernel, and the others wait for it.
 
-CACHE is ``DSGMCMC_CACHE_DIR``, else ``$XDG_CACHE_HOME/dsgmcmc``, else ``~/.cache/dsgmcmc``; where none can be
-written, or has no room, a private temporary folder that goes with the process. Numba's cache files are pickles: who can
-write them can run code as the user. So CACHE is created with mode 0700, and one that belongs to
-somebody else, or that group or others may write, is refused.
+CACHE is found in `kernels.cache`.
 
 ``DSGMCMC_SHOW_KERNELS=1`` prints the source of every kernel to stderr as it is loaded.
 
@@ -23,29 +20,19 @@ without it.
 
 from __future__ import annotations
 
-import atexit
-import fcntl
-import functools
 import hashlib
 import importlib.util
 import os
-import shutil
-import stat
 import sys
-import tempfile
-from contextlib import ExitStack
-from pathlib import Path
 from types import ModuleType
 
-from dsgmcmc.errors import InputError, naming
+from dsgmcmc.kernels.cache import cache_directory, publish
 from dsgmcmc.terminal import say
 
 FAST = '{"contract", "reassoc", "nsz"}'
 """Fast-math flags of the kernels: sums may be reordered and products fused. There is no promise that NaN and
 infinity do not occur, so that divergence shows in sums, and divisions and roots are exact: the processor's
 estimates ("arcp", "afn") differ between makers, make NaN of 1 / sqrt(0), and gain nothing."""
-
-_ROOM = 1 << 18  # bytes; few kernels take more
 
 _HEADER = """\
 import math
@@ -88,7 +75,7 @@ def compile_source(name: str, source: str) -> ModuleType:
         return sys.modules[module_name]
     if os.environ.get("DSGMCMC_SHOW_KERNELS") == "1":
         say(f"# {module_name}", *source.split("\n"), file=sys.stderr)
-    path = _publish(cache_directory(), digest, f"{name}.py", source)
+    path = publish(cache_directory(), digest, f"{name}.py", source)
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -110,58 +97,3 @@ def decorator(signature: str, fastmath: str = FAST) -> str:
 def helper(fastmath: str = FAST) -> str:
     """The line above a function that kernels of the same module call; it lives inside their code."""
     return f'@njit(nogil=True, error_model="numpy", fastmath={fastmath})'
-
-
-@functools.cache
-def cache_directory() -> Path:
-    """The folder of compiled kernels, checked, created where missing; constant for the process."""
-    given = os.environ.get("DSGMCMC_CACHE_DIR")
-    home = os.environ.get("XDG_CACHE_HOME")
-    try:
-        folder = Path(given) if given else (Path(home) if home else Path.home() / ".cache") / "dsgmcmc"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(_ROOM))  # a quota that is used up lets files be made
-    except (OSError, RuntimeError):
-        private = tempfile.mkdtemp(prefix="dsgmcmc-kernels-")
-        atexit.register(shutil.rmtree, private, ignore_errors=True)
-        return Path(private)
-    status = folder.stat()
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise InputError(
-            f"the kernel cache {folder} belongs to user {status.st_uid} with mode "
-            f"{stat.S_IMODE(status.st_mode):o}: code is loaded from it, so it must be yours and writable by you "
-            f"alone; chmod 700 it or set DSGMCMC_CACHE_DIR"
-        )
-    return folder.resolve()
-
-
-def wait_for_turn(source: str, turn: ExitStack) -> bool:
-    """Wait until no other process compiles this source; whether that can be known. `turn` then ends our own."""
-    try:
-        folder = os.open(Path(source).parent, os.O_RDONLY)
-        turn.callback(os.close, folder)
-        fcntl.flock(folder, fcntl.LOCK_EX)
-    except OSError:  # a file system without locks
-        return False
-    return True
-
-
-def _publish(cache: Path, digest: str, file_name: str, source: str) -> Path:
-    """Path of the source inside the cache; written beside and renamed, never changed in place."""
-    final = cache / digest
-    path = final / file_name
-    if path.exists():
-        return path
-    draft = Path(tempfile.mkdtemp(prefix=f".{digest}-", dir=cache))
-    with naming(path), (draft / file_name).open("w", encoding="utf-8") as file:
-        file.write(source)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        draft.rename(final)
-    except OSError:
-        if not path.exists():
-            raise
-        shutil.rmtree(draft, ignore_errors=True)  # another process was first, with the same text
-    return path

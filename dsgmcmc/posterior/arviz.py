@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc._version import __version__
+from dsgmcmc.model.likelihoods import Likelihood
+from dsgmcmc.model.likelihoods.levels import log_probability, nearest_level
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.extras import TO_ARVIZ, TO_NETCDF, require
 from dsgmcmc.posterior.mixture import components
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
-from dsgmcmc.targets.factorisation.likelihoods import Likelihood
-from dsgmcmc.targets.factorisation.likelihoods.levels import log_probability, nearest_level
 from dsgmcmc.types import Float64, Int32, Int64
 
 

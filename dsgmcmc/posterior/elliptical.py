@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.targets.factorisation.likelihoods import Law
-from dsgmcmc.targets.factorisation.likelihoods.gaps import cuts_of
-from dsgmcmc.targets.factorisation.likelihoods.thresholds import coordinates_of
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.likelihoods.gaps import cuts_of
+from dsgmcmc.model.likelihoods.thresholds import coordinates_of
 from dsgmcmc.types import Array, Float64
 
 #: Log density of every rating, (n,), given their predictors (n,).

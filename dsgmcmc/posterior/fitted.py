@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dsgmcmc.data.arrays import as_given, read_pairs
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.live import renewing
@@ -26,7 +27,6 @@ from dsgmcmc.posterior.rules import By, Ranking
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.similar import similar
 from dsgmcmc.storage.scratch import Scratch
-from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
 from dsgmcmc.types import Array, Float64, Int32
 
 Names = Sequence[Any] | npt.NDArray[Any]

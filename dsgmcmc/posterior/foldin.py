@@ -29,14 +29,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.likelihoods.levels import nearest_level
 from dsgmcmc.posterior.described import Shifts
 from dsgmcmc.posterior.draws import Draw
 from dsgmcmc.posterior.elliptical import Row, Spread, draw_row
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.predict import Rows
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.targets.factorisation.likelihoods import Law
-from dsgmcmc.targets.factorisation.likelihoods.levels import nearest_level
 from dsgmcmc.types import Array, Float64, Int32
 
 GIBBS = 10

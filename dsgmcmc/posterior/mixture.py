@@ -11,11 +11,11 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels import levels as kernels
 from dsgmcmc.kernels.quantiles import summarise
+from dsgmcmc.model.likelihoods import Likelihood
+from dsgmcmc.model.likelihoods.base import Prediction
+from dsgmcmc.model.likelihoods.levels import level_quantile
+from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.targets.factorisation.likelihoods import Likelihood
-from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
-from dsgmcmc.targets.factorisation.likelihoods.levels import level_quantile
-from dsgmcmc.targets.factorisation.likelihoods.ordinal import Ordinal
 from dsgmcmc.types import Float32, Float64, Int32
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # of the normal law

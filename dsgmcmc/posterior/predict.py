@@ -30,13 +30,13 @@ import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel, moments_kernel
+from dsgmcmc.model.likelihoods import Likelihood
+from dsgmcmc.model.likelihoods.base import Prediction
 from dsgmcmc.posterior.draws import KINDS, Draw, Moments, Source
 from dsgmcmc.posterior.mixture import Mixture, level_summary
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.thresholds import of_owners, owners
-from dsgmcmc.targets.factorisation.likelihoods import Likelihood
-from dsgmcmc.targets.factorisation.likelihoods.base import Prediction
 from dsgmcmc.types import Float32, Float64, Int32
 
 BLOCK = 8192  # pairs whose components are in memory together: they stay in the cache

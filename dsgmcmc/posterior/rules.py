@@ -28,12 +28,12 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import scores_kernel
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.posterior.draws import Draw, Source
 from dsgmcmc.posterior.mixture import Mixture, at_least, expected
 from dsgmcmc.posterior.predict import Newcomers
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.thresholds import of_owners, owners
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 from dsgmcmc.types import Float32, Float64, Int32
 
 By = Literal["mean", "ucb", "lcb", "thompson", "likely"]

@@ -24,13 +24,13 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import Part
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.machine import cpu_name
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.forecast import Counts, column_bytes
 from dsgmcmc.runs.sources.ratings import make_factorisation
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.rundir import now
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.types import Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:

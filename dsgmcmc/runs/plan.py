@@ -16,14 +16,14 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.outer import statistics_width
+from dsgmcmc.model.likelihoods.gaps import gap_fields
+from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
+from dsgmcmc.model.priors import ImplicitFeatures
+from dsgmcmc.model.priors.base import SCALE, SHIFT
+from dsgmcmc.model.priors.design import gram_width
+from dsgmcmc.model.priors.features import FeatureEffects, featured_factors
+from dsgmcmc.model.time.levels import levels_of
 from dsgmcmc.parallel.partition import block_bounds, owner
-from dsgmcmc.targets.factorisation.likelihoods.gaps import gap_fields
-from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
-from dsgmcmc.targets.factorisation.priors import ImplicitFeatures
-from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT
-from dsgmcmc.targets.factorisation.priors.design import gram_width
-from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, featured_factors
-from dsgmcmc.targets.factorisation.time.levels import levels_of
 from dsgmcmc.targets.state import Layout, StateField
 from dsgmcmc.types import Int64
 

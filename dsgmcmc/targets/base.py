@@ -1,6 +1,6 @@
 """What the others see of a target: the sampler, the chain, and what is recorded of it.
 
-Two implementations: `dsgmcmc.targets.factorisation.target.FactorTarget`, the matrix factorisation on the ring, and
+Two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the ring, and
 `dsgmcmc.targets.vector.VectorTarget`, any density on a plain vector. Samplers and runs know neither.
 """
 

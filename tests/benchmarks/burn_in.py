@@ -22,9 +22,9 @@ from mpi4py import MPI
 
 from dsgmcmc.config.layers import build, parse_assignments
 from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import make_factorisation
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.types import Float32
 
 EVERY = 2

@@ -20,9 +20,9 @@ from mpi4py import MPI
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.data.synthetic.generate import Options, generate
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 
 
 def prepared(folder: Path, millions: int) -> Path:

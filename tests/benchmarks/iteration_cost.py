@@ -26,10 +26,10 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.kernels.philox import normals
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import make_factorisation
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.cell import RatingsCell
 
 CASES: dict[str, dict[str, Any]] = {
     "sgld": {"name": "sgld"},

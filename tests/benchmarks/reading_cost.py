@@ -16,8 +16,8 @@ from time import process_time
 from mpi4py import MPI
 
 from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 
 RING = Ring(MPI.COMM_SELF, 4)
 

@@ -25,11 +25,11 @@ from matplotlib import pyplot as plt
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import make_factorisation
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, RANK, PAIRS = 40, 30, 3, 5

@@ -13,12 +13,12 @@ from support import MODEL, factor_target
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.plan import Costs
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, ScheduleName
 

@@ -13,9 +13,9 @@ from support import csr
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Features, open_ratings, write_ratings
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import make_factorisation
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.types import Factor
 
 pytestmark = pytest.mark.statistical

@@ -12,10 +12,10 @@ from support import csr, sample
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.calibration import calibration
+from dsgmcmc.model.likelihoods.gaps import RATE as GAP_RATE
+from dsgmcmc.model.likelihoods.gaps import START as GAP_START
+from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.posterior.run import open_run
-from dsgmcmc.targets.factorisation.likelihoods.gaps import RATE as GAP_RATE
-from dsgmcmc.targets.factorisation.likelihoods.gaps import START as GAP_START
-from dsgmcmc.targets.factorisation.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 
 pytestmark = pytest.mark.statistical
 ROWS, COLUMNS = 10, 8

@@ -11,11 +11,11 @@ from gibbs import from_ratings, gibbs
 from support import dsgmcmc, run
 
 from dsgmcmc.data.synthetic.generate import Options, generate
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.posterior import heldout
 from dsgmcmc.posterior.names import Index
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 
 pytestmark = pytest.mark.statistical
 RANK, SIGMA = 4, 0.8

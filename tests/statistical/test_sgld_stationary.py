@@ -21,10 +21,10 @@ from mpi4py import MPI
 from support import csr, factor_target
 
 from dsgmcmc.data.ratings import write_ratings
+from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import Factor, ScheduleName
 
 pytestmark = pytest.mark.statistical

@@ -12,11 +12,11 @@ from time_gibbs import gibbs
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Times, open_ratings, write_ratings
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.time.levels import levels_of, read_groups
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import make_factorisation
 from dsgmcmc.targets.base import Draw
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.time.levels import levels_of, read_groups
 
 pytestmark = pytest.mark.statistical
 ROWS, COLUMNS, RANK, TAU, PRIOR = 24, 20, 1, 4.0, 2.0

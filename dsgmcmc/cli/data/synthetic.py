@@ -43,7 +43,7 @@ def synthetic(
 
     from dsgmcmc.data.synthetic.generate import Options, best_prediction, chunks, generate, truth_path
     from dsgmcmc.diagnostics.scores import rmse
-    from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
+    from dsgmcmc.model.likelihoods.gaussian import Gaussian
 
     options = Options(rows, cols, ratings, rank, noise, noise_spread, half_stars, seed)
     shown = console(stderr=True)

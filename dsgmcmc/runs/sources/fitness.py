@@ -11,12 +11,12 @@ from dsgmcmc.config.run import ResolvedConfig, automatic_rank
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import find_bad_scale, row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.targets.factorisation.blocks import SLAB
-from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
-from dsgmcmc.targets.factorisation.likelihoods.base import Law
-from dsgmcmc.targets.factorisation.likelihoods.gaps import LEAST_LEVELS
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
-from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
+from dsgmcmc.model.blocks import SLAB
+from dsgmcmc.model.likelihoods import LIKELIHOODS
+from dsgmcmc.model.likelihoods.base import Law
+from dsgmcmc.model.likelihoods.gaps import LEAST_LEVELS
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.types import Int64
 
 #: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.

@@ -20,6 +20,19 @@ from dsgmcmc.diagnostics.calibration import held_out_scores
 from dsgmcmc.diagnostics.clicks import click_scores
 from dsgmcmc.diagnostics.convergence import agreement
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.likelihoods import Levels
+from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
+from dsgmcmc.model.noise import NOISE_EVERY, heteroscedastic_factors
+from dsgmcmc.model.priors.base import chosen_factors
+from dsgmcmc.model.priors.design import Design
+from dsgmcmc.model.priors.features import FeatureEffects, check_features, featured_factors
+from dsgmcmc.model.priors.implicit import ImplicitFeatures
+from dsgmcmc.model.start import take_start
+from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.model.time.effects import TimeEffects
+from dsgmcmc.model.time.levels import NO_TIMES, TimeGroups, levels_of, read_groups
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_parts
@@ -34,19 +47,6 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.likelihoods import Levels
-from dsgmcmc.targets.factorisation.likelihoods.ordinal import MAX_LEVELS
-from dsgmcmc.targets.factorisation.noise import NOISE_EVERY, heteroscedastic_factors
-from dsgmcmc.targets.factorisation.priors.base import chosen_factors
-from dsgmcmc.targets.factorisation.priors.design import Design
-from dsgmcmc.targets.factorisation.priors.features import FeatureEffects, check_features, featured_factors
-from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures
-from dsgmcmc.targets.factorisation.start import take_start
-from dsgmcmc.targets.factorisation.target import FactorTarget
-from dsgmcmc.targets.factorisation.time.effects import TimeEffects
-from dsgmcmc.targets.factorisation.time.levels import NO_TIMES, TimeGroups, levels_of, read_groups
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Comm, Float64
 

@@ -1,7 +1,7 @@
 """A run that starts from another one, of fewer ratings: users and items that both have begin where that one is.
 
 The newest checkpoint of every chain of that run is read once, before the first iteration. What is taken of it
-(`dsgmcmc.targets.factorisation.start`) is matched by name and kept in ``RUN/start/chain-c`` for the blocks of the new
+(`dsgmcmc.model.start`) is matched by name and kept in ``RUN/start/chain-c`` for the blocks of the new
 grid; chain c begins with that of number c modulo their number. So chains are a function of these files, and a run that
 is resumed needs no other. ``start`` in ``run.toml`` is the digest of their content.
 
@@ -22,6 +22,8 @@ import numpy as np
 from dsgmcmc.config.run import ModelConfig, ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods.gaps import GAPS
+from dsgmcmc.model.start import KNOWN, OF_ALL, OF_FACTOR, OF_ROWS, POSITION
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.facts import MADE_WITH, Facts
@@ -32,8 +34,6 @@ from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.storage.verify import snapshot_lines
 from dsgmcmc.storage.writer import write_snapshot
-from dsgmcmc.targets.factorisation.likelihoods.gaps import GAPS
-from dsgmcmc.targets.factorisation.start import KNOWN, OF_ALL, OF_FACTOR, OF_ROWS, POSITION
 from dsgmcmc.types import Array, Comm, Int32
 
 #: Settings of the model that say when something is drawn, and not what is sampled.

@@ -11,9 +11,9 @@ import pytest
 from dsgmcmc.config.chain import FREE
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.model.likelihoods import LIKELIHOODS
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 
 OTHER = {
     "rank": 8,

@@ -16,7 +16,7 @@ from scipy.stats import chi2, gamma
 from dsgmcmc.data.synthetic import generate, sparsity
 from dsgmcmc.data.synthetic.generate import Options
 from dsgmcmc.errors import InputError
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = Options(rows=400, cols=250, ratings=12_000, rank=3, seed=4)

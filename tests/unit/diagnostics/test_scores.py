@@ -11,8 +11,8 @@ from scipy.stats import nbinom, norm, poisson
 
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.diagnostics.forecasts import forecast_of
+from dsgmcmc.model.likelihoods.poisson import Poisson
 from dsgmcmc.posterior import heldout
-from dsgmcmc.targets.factorisation.likelihoods.poisson import Poisson
 
 
 def test_errors_by_hand():

@@ -16,6 +16,7 @@ from scipy import stats
 from scipy.special import expit
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.new_ratings import fold_in
@@ -23,7 +24,6 @@ from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.recommend import recommend
 from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
 
 OTHERS, VALUES = np.int32([0, 2, 3, 5, 7, 9]), np.array([5.0, 4.0, 5.0, 1.0, 4.0, 5.0])
 SEEDS, REFERENCE = 700, 400_000

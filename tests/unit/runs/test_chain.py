@@ -16,6 +16,7 @@ from support import OF_ANY_TARGET, digest, metrics, sample, spoil, write_planted
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import build_chain
 from dsgmcmc.errors import DivergenceError, InputError
+from dsgmcmc.model.priors.scales import NU_START
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Signals
@@ -29,7 +30,6 @@ from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.targets.density import fingerprint
-from dsgmcmc.targets.factorisation.priors.scales import NU_START
 from dsgmcmc.targets.vector import VectorTarget
 
 SELF = MPI.COMM_SELF

@@ -19,12 +19,12 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.data.ratings.features import StoredFeatures
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.plan import MAX_COUNT, MAX_ITERATION, Costs, check_limits
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.sources.ratings import make_factorisation
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 
 SETTINGS: dict[str, Any] = {"rank": 8, "grid": 5, "save_draws": 3}
 

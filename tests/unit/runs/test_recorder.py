@@ -12,10 +12,10 @@ from mpi4py import MPI
 from support import MODEL, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.runs.recorder import DrawNumbers, DrawRecorder
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.base import Recorder
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, GRID = 29, 17, 4

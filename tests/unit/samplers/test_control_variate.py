@@ -14,13 +14,13 @@ from support import factor_target, write_planted
 from dsgmcmc.config.layers import build
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.density import ALL, Data
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import ScheduleName
 
 GRID = 4

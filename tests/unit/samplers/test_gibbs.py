@@ -17,11 +17,11 @@ from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.gamma import gammas
 from dsgmcmc.kernels.philox import normals
+from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.samplers.sample import sample, vector_target
-from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, Likelihood
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import Factor, Purpose
 
 GRID, SEED, TURN = 3, 5, 11

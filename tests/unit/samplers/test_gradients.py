@@ -15,13 +15,13 @@ from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.philox import normals
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import SAMPLERS, gradients
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import GRADIENTS, GradientEstimator, PartGradient
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import Factor, Purpose
 
 ROWS, COLUMNS, GRID, SEED = 29, 17, 4, 5

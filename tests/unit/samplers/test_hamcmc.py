@@ -20,6 +20,7 @@ from dsgmcmc.diagnostics.convergence import diagnose, split_subchains
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.kernels.philox import normals
+from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.sample import sample as sample_vector
 from dsgmcmc.samplers.sample import vector_target
@@ -28,7 +29,6 @@ from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.targets.density import ALL, Data
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
 from dsgmcmc.targets.vector import VectorTarget
 from dsgmcmc.types import Factor, Purpose
 

@@ -10,10 +10,10 @@ import pytest
 from mpi4py import MPI
 from support import MODEL, factor_target, write_planted
 
+from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.metrics import Fisher, Kronecker
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import Factor
 
 MODELS = {

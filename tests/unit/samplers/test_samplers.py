@@ -24,6 +24,7 @@ from dsgmcmc import samplers
 from dsgmcmc.config.layers import build
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import GRADIENTS
@@ -32,7 +33,6 @@ from dsgmcmc.storage.manifest import Key, _check_key
 from dsgmcmc.storage.series import step_name
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.targets.state import Replicated, StateField
 
 GRID = 4

@@ -14,10 +14,10 @@ from support import MODEL, factor_target, write_planted
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods.all_cells import AllCells
+from dsgmcmc.model.statistics import row_statistics
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.targets.factorisation.likelihoods.all_cells import AllCells
-from dsgmcmc.targets.factorisation.statistics import row_statistics
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, RANK, TAU, A0 = 29, 17, 3, 5.0, 0.2

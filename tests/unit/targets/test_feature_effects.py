@@ -8,11 +8,11 @@ import scipy.sparse
 from mpi4py import MPI
 
 from dsgmcmc.data.ratings import Features
+from dsgmcmc.model.hyperparameters import draw_normal_gamma, draw_normal_wishart
+from dsgmcmc.model.priors.base import PrecisionTerms
+from dsgmcmc.model.priors.design import Design
+from dsgmcmc.model.priors.features import draw_effects, draw_strength, explained
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.targets.factorisation.hyperparameters import draw_normal_gamma, draw_normal_wishart
-from dsgmcmc.targets.factorisation.priors.base import PrecisionTerms
-from dsgmcmc.targets.factorisation.priors.design import Design
-from dsgmcmc.targets.factorisation.priors.features import draw_effects, draw_strength, explained
 
 N, F, D = 23, 5, 3
 GROUPS = np.array([0, 0, 1, 1, 1])

@@ -15,9 +15,9 @@ from mpi4py import MPI
 from support import MODEL, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import Factor, ScheduleName
 
 ROWS, COLUMNS = 61, 37

@@ -10,11 +10,11 @@ from mpi4py import MPI
 from scipy import stats
 from support import factor_target, write_planted
 
+from dsgmcmc.model.conjugate import draw_normal_gamma, draw_normal_wishart, draw_wishart
+from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.model.units import in_rating_units
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
-from dsgmcmc.targets.factorisation.conjugate import draw_normal_gamma, draw_normal_wishart, draw_wishart
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.target import FactorTarget
-from dsgmcmc.targets.factorisation.units import in_rating_units
 from dsgmcmc.types import Factor, PriorName
 
 ROWS, COLUMNS = 29, 17

@@ -11,10 +11,10 @@ from support import factor_target, write_planted
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import InputError
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.priors.base import Conditions
-from dsgmcmc.targets.factorisation.priors.implicit import ImplicitFeatures
-from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.priors.base import Conditions
+from dsgmcmc.model.priors.implicit import ImplicitFeatures
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, DRAWS = 29, 17, 1000

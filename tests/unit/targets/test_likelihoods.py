@@ -15,13 +15,13 @@ from support import MODEL, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.model import likelihoods
+from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, Likelihood
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.manifest import Key, _check_key
 from dsgmcmc.targets.base import Draw
-from dsgmcmc.targets.factorisation import likelihoods
-from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS, Law, Likelihood
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS = 29, 17

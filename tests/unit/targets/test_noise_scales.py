@@ -11,10 +11,10 @@ from scipy import stats
 from scipy.special import logsumexp
 from support import factor_target, write_planted
 
+from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.noise import NU_GRID
 from dsgmcmc.samplers.gradients import FullGradient
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.noise import NU_GRID
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, TAU, DRAWS = 12, 9, 2.0, 1500

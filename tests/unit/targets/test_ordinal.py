@@ -12,19 +12,19 @@ from scipy.special import expit, ndtr
 from support import MODEL, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.base import Draw
-from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
-from dsgmcmc.targets.factorisation.likelihoods.levels import level_quantile, nearest_level
-from dsgmcmc.targets.factorisation.likelihoods.thresholds import (
+from dsgmcmc.model.likelihoods import LIKELIHOODS
+from dsgmcmc.model.likelihoods.levels import level_quantile, nearest_level
+from dsgmcmc.model.likelihoods.thresholds import (
     GAP_SD,
     MIDDLE_SD,
     ThresholdModel,
     coordinates_of,
     values_of,
 )
-from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.targets.base import Draw
 from dsgmcmc.types import Factor
 
 CDF = {"ordinal-logit": expit, "ordinal-probit": ndtr}

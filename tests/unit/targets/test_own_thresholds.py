@@ -13,12 +13,8 @@ from support import MODEL, factor_target, sample, write_planted
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.run import open_run
-from dsgmcmc.runs.sources.ratings import RatingsSource
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.factorisation.likelihoods import LIKELIHOODS
-from dsgmcmc.targets.factorisation.likelihoods.gaps import (
+from dsgmcmc.model.likelihoods import LIKELIHOODS
+from dsgmcmc.model.likelihoods.gaps import (
     CUTS,
     GAPS,
     RATE,
@@ -26,8 +22,12 @@ from dsgmcmc.targets.factorisation.likelihoods.gaps import (
     gap_information,
     slopes_of,
 )
-from dsgmcmc.targets.factorisation.likelihoods.thresholds import ThresholdModel, values_of
-from dsgmcmc.targets.factorisation.target import FactorTarget
+from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, values_of
+from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.posterior.run import open_run
+from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Factor
 
 CDF = {"ordinal-logit": expit, "ordinal-probit": ndtr}

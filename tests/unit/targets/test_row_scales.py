@@ -13,14 +13,14 @@ from support import factor_target, write_planted
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.conjugate import draw_normal_gamma, draw_normal_wishart, sums_of_rows
+from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.noise import NU_GRID
+from dsgmcmc.model.priors.base import Conditions
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
 from dsgmcmc.samplers.underdamped import Underdamped
-from dsgmcmc.targets.factorisation.conjugate import draw_normal_gamma, draw_normal_wishart, sums_of_rows
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel
-from dsgmcmc.targets.factorisation.noise import NU_GRID
-from dsgmcmc.targets.factorisation.priors.base import Conditions
-from dsgmcmc.targets.factorisation.target import FactorTarget
 from dsgmcmc.types import Factor, PriorName
 
 ROWS, COLUMNS, DRAWS = 12, 9, 800

@@ -10,10 +10,10 @@ import pytest
 
 from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import normals
+from dsgmcmc.model.hyperparameters import HyperparameterModel, Hyperparameters
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.hamcmc import PairProducts
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel, Hyperparameters
 from dsgmcmc.targets.state import Layout, ParameterBlock, Replicated, StateField, Stream
 from dsgmcmc.types import Factor, Purpose
 

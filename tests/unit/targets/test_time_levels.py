@@ -15,11 +15,11 @@ from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.time.effects import draw_precision
+from dsgmcmc.model.time.levels import levels_of, read_groups
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import RatingsSource
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.time.effects import draw_precision
-from dsgmcmc.targets.factorisation.time.levels import levels_of, read_groups
 
 #: User, item, rating, time: user a rates in three seconds, five ratings in all; b in one.
 LINES = ["a,p,1,10.2", "a,q,2,10.9", "a,r,3,5", "a,s,4,77", "a,t,5,77", "b,p,2,3", "b,q,4,3", "b,r,3,3"]

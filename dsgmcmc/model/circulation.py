@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dsgmcmc.kernels.pattern import spread_kernel
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.model.factors import LocalFactors
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.cell import RatingsCell
-from dsgmcmc.targets.factorisation.factors import LocalFactors
 from dsgmcmc.targets.state import Layout, ParameterBlock, StateField
 from dsgmcmc.types import Float32
 

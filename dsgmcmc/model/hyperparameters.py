@@ -3,7 +3,7 @@ r"""Priors and noise of the factorisation, and the draws of their parameters.
 x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / tau) on the observed (i, j). mu is the training mean and is not
 sampled. A row theta_i of a factor has D = K + 1 columns, the last is the bias, or D = K without biases;
 theta_i ~ N(m, Lambda^-1), the bias with m = 0, or of counts with half the logarithm of their mean; what its mean has
-besides, and a scale of its precision, are in `dsgmcmc.targets.factorisation.priors`.
+besides, and a scale of its precision, are in `dsgmcmc.model.priors`.
 
 Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
 
@@ -28,10 +28,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dsgmcmc.parallel.named import shapes_of
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.circulation import Circulation
-from dsgmcmc.targets.factorisation.conjugate import (
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.conjugate import (
     PUBLISHED,
     GammaPrior,
     draw_normal_gamma,
@@ -39,7 +38,7 @@ from dsgmcmc.targets.factorisation.conjugate import (
     sums_of_rows,
     with_mean_variance,
 )
-from dsgmcmc.targets.factorisation.noise import (
+from dsgmcmc.model.noise import (
     NU_START,
     draw_noise_scales,
     draw_nu,
@@ -47,7 +46,8 @@ from dsgmcmc.targets.factorisation.noise import (
     nu_log_density,
     nu_log_density_given,
 )
-from dsgmcmc.targets.factorisation.priors.base import NO_TERMS, PrecisionTerms, Terms
+from dsgmcmc.model.priors.base import NO_TERMS, PrecisionTerms, Terms
+from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.targets.state import ParameterBlock, Replicated, Stream
 from dsgmcmc.types import Factor, Float64, PriorName, Purpose
 
@@ -120,7 +120,7 @@ class HyperparameterModel:
     noise_precision : float or None
         tau in the ratings' own unit, or None to draw it.
     heteroscedastic : tuple of Factor
-        Factors whose rows have noise of their own (`dsgmcmc.targets.factorisation.noise`).
+        Factors whose rows have noise of their own (`dsgmcmc.model.noise`).
     first, every : int
         Sweeps before the first draw, and between draws.
     noise_every : int

@@ -1,6 +1,6 @@
 r"""Effects of levels of time: what the ratings of a user, or an item, that were given together have in common.
 
-With l the levels, g_l(ij) the group of rating ij at level l (`dsgmcmc.targets.factorisation.time.levels`),
+With l the levels, g_l(ij) the group of rating ij at level l (`dsgmcmc.model.time.levels`),
 
     x_ij ~ N(eta_ij + sum_l d_{l, g_l(ij)}, 1 / (tau g_i g'_j))
     d_lg ~ N(0, 1 / lambda_l),      lambda_l ~ Gamma(1, rate RATE)
@@ -36,11 +36,11 @@ from numpy.typing import NDArray
 
 from dsgmcmc.kernels.groups import add_to_groups, residual_kernel, subtract_groups, weigh_ratings
 from dsgmcmc.kernels.philox import normals
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.priors.base import Conditions
+from dsgmcmc.model.time.levels import NO_GROUPS, TimeGroups
 from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.likelihoods import Law
-from dsgmcmc.targets.factorisation.priors.base import Conditions
-from dsgmcmc.targets.factorisation.time.levels import NO_GROUPS, TimeGroups
 from dsgmcmc.targets.state import Replicated, Stream
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
 

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.targets.factorisation.priors.base import DESCRIBED, Conditions, PrecisionTerms
+from dsgmcmc.model.priors.base import DESCRIBED, Conditions, PrecisionTerms
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Factor, Float64, Purpose
 
@@ -118,7 +118,7 @@ class ImplicitParameters(Replicated):
 
 
 class ImplicitFeatures:
-    """Implicit features of the users, the items, or both; a `dsgmcmc.targets.factorisation.priors.PriorMean`.
+    """Implicit features of the users, the items, or both; a `dsgmcmc.model.priors.PriorMean`.
 
     Field ``implicit`` of a block has the y of its rows, which shift the means of the other factor's.
 

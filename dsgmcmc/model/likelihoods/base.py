@@ -5,7 +5,7 @@ compiled with that; held-out ratings, predictions, calibration and synthetic rat
 predictors are less the training mean where the configuration subtracts it.
 
 `Law` is what the chain asks of any of them. A `Likelihood` is a law whose predictive distributions are known by their
-mean and variance; one of ordered levels has probabilities (`dsgmcmc.targets.factorisation.likelihoods.ordinal`).
+mean and variance; one of ordered levels has probabilities (`dsgmcmc.model.likelihoods.ordinal`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
-from dsgmcmc.targets.factorisation.cell import RatingsCell
-from dsgmcmc.targets.factorisation.circulation import Circulation
+from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField, Stream
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dsgmcmc.kernels.formula import RowPrior
-from dsgmcmc.targets.factorisation.circulation import Circulation
+from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField, Stream
 from dsgmcmc.types import Factor, Float64, ImplicitName, RowScalesName, ThresholdsName
 

@@ -16,16 +16,16 @@ import numpy.typing as npt
 
 from dsgmcmc.kernels.levels import level_moments
 from dsgmcmc.kernels.prediction import predict_kernel
+from dsgmcmc.model.blocks import TestRows
+from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.likelihoods.levels import log_probability, nearest_level
+from dsgmcmc.model.likelihoods.ordinal import Ordinal
+from dsgmcmc.model.time.effects import TimeEffects
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import Draw
-from dsgmcmc.targets.factorisation.blocks import TestRows
-from dsgmcmc.targets.factorisation.cell import RatingsCell
-from dsgmcmc.targets.factorisation.circulation import Circulation
-from dsgmcmc.targets.factorisation.likelihoods import Law
-from dsgmcmc.targets.factorisation.likelihoods.levels import log_probability, nearest_level
-from dsgmcmc.targets.factorisation.likelihoods.ordinal import Ordinal
-from dsgmcmc.targets.factorisation.time.effects import TimeEffects
 from dsgmcmc.types import Float32, Float64, Int32
 
 #: About so many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.model import background
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.divergence import find_divergence
+from dsgmcmc.model.factors import LocalFactors
+from dsgmcmc.model.heldout import HeldOut
+from dsgmcmc.model.hyperparameters import HyperparameterModel, Hyperparameters
+from dsgmcmc.model.information import fisher_information, own_squares, second_moments
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.priors import PriorMean
+from dsgmcmc.model.priors.base import SCALE, SHIFT, Conditions
+from dsgmcmc.model.priors.scales import RowScales
+from dsgmcmc.model.statistics import keep_errors, row_statistics
+from dsgmcmc.model.time.effects import TimeEffects
+from dsgmcmc.model.units import in_rating_units
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.base import Information
-from dsgmcmc.targets.factorisation import background
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
-from dsgmcmc.targets.factorisation.cell import FactorCell, RatingsCell
-from dsgmcmc.targets.factorisation.circulation import Circulation
-from dsgmcmc.targets.factorisation.divergence import find_divergence
-from dsgmcmc.targets.factorisation.factors import LocalFactors
-from dsgmcmc.targets.factorisation.heldout import HeldOut
-from dsgmcmc.targets.factorisation.hyperparameters import HyperparameterModel, Hyperparameters
-from dsgmcmc.targets.factorisation.information import fisher_information, own_squares, second_moments
-from dsgmcmc.targets.factorisation.likelihoods import Law
-from dsgmcmc.targets.factorisation.priors import PriorMean
-from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT, Conditions
-from dsgmcmc.targets.factorisation.priors.scales import RowScales
-from dsgmcmc.targets.factorisation.statistics import keep_errors, row_statistics
-from dsgmcmc.targets.factorisation.time.effects import TimeEffects
-from dsgmcmc.targets.factorisation.units import in_rating_units
 from dsgmcmc.targets.state import Conditional, Layout, ParameterBlock, Replicated, StateField, Stream
 from dsgmcmc.types import Array, Factor, Float64
 
@@ -328,3 +329,25 @@ class FactorTarget:
     def recorders(self) -> Sequence[HeldOut]:
         """See `RunTarget.recorders`: predictions of the test ratings."""
         return [HeldOut(self.circulation, self.likelihood, lambda: self.noise_precision, self.time)]
+
+
+@dataclass
+class FactorCell:
+    """A cell as a sampler sees it; a `dsgmcmc.targets.base.Cell`."""
+
+    target: FactorTarget
+    cell: RatingsCell
+
+    @property
+    def blocks(self) -> tuple[ParameterBlock, ...]:
+        """See `Cell.blocks`."""
+        return tuple(block for block in (self.cell.row, self.cell.column) if not block.frozen)
+
+    def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
+        """See `Cell.gradient`; of one part, scaled by 1 / p_t [Simsekli 2016, eq. 3]."""
+        target, probability = self.target, self.target.circulation.part_probability
+        for block in (self.cell.row, self.cell.column):
+            block.begin_gradient(position, out, prior)
+        # a sweep's iterations sum to an estimate for all ratings
+        share = 1.0 / (probability * target.grid) if errors else 0.0
+        target.add_gradient(self.cell, position, out, target.noise_precision / probability, share)

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from dsgmcmc.kernels.products import add_rotated, gram
+from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.parallel.named import Named
-from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.types import Factor, Float32, Float64
 
 OTHER = {Factor.W: Factor.H, Factor.H: Factor.W}

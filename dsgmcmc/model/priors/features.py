@@ -27,9 +27,9 @@ import numpy as np
 
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.priors.base import DESCRIBED, SHIFT, Conditions, PrecisionTerms
+from dsgmcmc.model.priors.design import MAX_DENSE, Design
 from dsgmcmc.parallel.named import shapes_of
-from dsgmcmc.targets.factorisation.priors.base import DESCRIBED, SHIFT, Conditions, PrecisionTerms
-from dsgmcmc.targets.factorisation.priors.design import MAX_DENSE, Design
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Factor, FeaturesName, Float64, Int64, Purpose
 
@@ -103,7 +103,7 @@ class FeatureParameters(Replicated):
 
 
 class FeatureEffects:
-    """Features of the rows of one factor or both; a `dsgmcmc.targets.factorisation.priors.PriorMean`.
+    """Features of the rows of one factor or both; a `dsgmcmc.model.priors.PriorMean`.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 r"""Thresholds of every user: how their gaps differ from those of all.
 
-User i has the coordinates phi + d_i (`dsgmcmc.targets.factorisation.likelihoods.thresholds`): gaps between neighbours
+User i has the coordinates phi + d_i (`dsgmcmc.model.likelihoods.thresholds`): gaps between neighbours
 are exp(d_ir) times those of all. The middle threshold is that of all, because a shift is what the user's bias is for.
 So they stay in order, and are shrunk:
 
@@ -31,7 +31,7 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.ordinal import END
-from dsgmcmc.targets.factorisation.likelihoods.thresholds import CURVATURE, EPS, FRICTION, ThresholdModel, values_of
+from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION, ThresholdModel, values_of
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Float32, Float64, Purpose
 

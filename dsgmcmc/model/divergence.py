@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.parallel.partition import column_of
-from dsgmcmc.targets.factorisation.circulation import Circulation
 from dsgmcmc.targets.state import ParameterBlock
 
 SQUARES = Formula("square = theta * theta", sums=("square",))

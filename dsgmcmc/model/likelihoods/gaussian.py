@@ -16,9 +16,9 @@ import numpy as np
 
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.quantiles import summarise
-from dsgmcmc.targets.factorisation.cell import RatingsCell
-from dsgmcmc.targets.factorisation.circulation import Circulation
-from dsgmcmc.targets.factorisation.likelihoods.base import Counts, Likelihood, Prediction
+from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.likelihoods.base import Counts, Likelihood, Prediction
 from dsgmcmc.targets.state import ParameterBlock, StateField
 from dsgmcmc.types import Array, Float32, Float64, Int32
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.partition import column_of
-from dsgmcmc.targets.factorisation.blocks import RatingBlocks
 from dsgmcmc.targets.state import Layout, ParameterBlock
 from dsgmcmc.types import Factor, Float32
 

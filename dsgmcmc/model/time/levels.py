@@ -13,7 +13,7 @@ import numpy as np
 
 from dsgmcmc.data.ratings import SIDES, Part, Ratings, Times, row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.targets.factorisation.blocks import SLAB, RatingBlocks
+from dsgmcmc.model.blocks import SLAB, RatingBlocks
 from dsgmcmc.types import Factor, Int32, Int64
 
 if TYPE_CHECKING:

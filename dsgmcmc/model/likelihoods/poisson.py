@@ -24,9 +24,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dsgmcmc.kernels.quantiles import summarise
-from dsgmcmc.targets.factorisation.cell import RatingsCell
-from dsgmcmc.targets.factorisation.circulation import Circulation
-from dsgmcmc.targets.factorisation.likelihoods.base import Counts, Likelihood, Prediction
+from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.likelihoods.base import Counts, Likelihood, Prediction
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Float32, Float64, Int32
 

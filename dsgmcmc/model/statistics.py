@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from dsgmcmc.kernels.outer import add_outer_products, squared_errors, statistics_width
-from dsgmcmc.targets.factorisation.background import grams
-from dsgmcmc.targets.factorisation.circulation import Circulation
-from dsgmcmc.targets.factorisation.likelihoods import Law
+from dsgmcmc.model.background import grams
+from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64
 

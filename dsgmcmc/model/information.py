@@ -8,11 +8,11 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula, RowPrior
 from dsgmcmc.kernels.products import add_rotated, gram
+from dsgmcmc.model.background import common_precision
+from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.base import Information
-from dsgmcmc.targets.factorisation.background import common_precision
-from dsgmcmc.targets.factorisation.circulation import Circulation
-from dsgmcmc.targets.factorisation.likelihoods import Law
 from dsgmcmc.targets.information import alignment, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float64

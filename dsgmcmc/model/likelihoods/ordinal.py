@@ -22,12 +22,10 @@ import numpy as np
 
 from dsgmcmc.kernels.levels import level_probabilities
 from dsgmcmc.kernels.ordinal import Link, Side, level_tables, ordinal_kernel
-from dsgmcmc.parallel.named import shapes_of
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.factorisation.cell import RatingsCell
-from dsgmcmc.targets.factorisation.circulation import Circulation
-from dsgmcmc.targets.factorisation.likelihoods.base import Counts, Law, Levels
-from dsgmcmc.targets.factorisation.likelihoods.gaps import (
+from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.likelihoods.base import Counts, Law, Levels
+from dsgmcmc.model.likelihoods.gaps import (
     CUT_SLOPE,
     CUTS,
     GAP_DRIFT,
@@ -43,15 +41,17 @@ from dsgmcmc.targets.factorisation.likelihoods.gaps import (
     set_cuts,
     slopes_of,
 )
-from dsgmcmc.targets.factorisation.likelihoods.gaps import START as GAP_START
-from dsgmcmc.targets.factorisation.likelihoods.scales import (
+from dsgmcmc.model.likelihoods.gaps import START as GAP_START
+from dsgmcmc.model.likelihoods.scales import (
     SCALE_FIELDS,
     draw_precision,
     move_scales,
     square_sum,
     start_scales,
 )
-from dsgmcmc.targets.factorisation.likelihoods.thresholds import ThresholdModel
+from dsgmcmc.model.likelihoods.thresholds import ThresholdModel
+from dsgmcmc.parallel.named import shapes_of
+from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock, Stream
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose
 

@@ -1,10 +1,10 @@
 """Laws of a rating given its linear predictor: one likelihood a file. To add one, write its file and name it here."""
 
-from dsgmcmc.targets.factorisation.likelihoods.all_cells import AllCells
-from dsgmcmc.targets.factorisation.likelihoods.base import Law, Levels, Likelihood
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
-from dsgmcmc.targets.factorisation.likelihoods.ordinal import OrdinalLogit, OrdinalProbit
-from dsgmcmc.targets.factorisation.likelihoods.poisson import Poisson
+from dsgmcmc.model.likelihoods.all_cells import AllCells
+from dsgmcmc.model.likelihoods.base import Law, Levels, Likelihood
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.ordinal import OrdinalLogit, OrdinalProbit
+from dsgmcmc.model.likelihoods.poisson import Poisson
 
 LIKELIHOODS: dict[str, type[Law]] = {
     "gaussian": Gaussian,

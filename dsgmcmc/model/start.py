@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods.gaps import GAPS
+from dsgmcmc.model.priors.base import SCALE
 from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.factorisation.likelihoods.gaps import GAPS
-from dsgmcmc.targets.factorisation.priors.base import SCALE
 
 if TYPE_CHECKING:
+    from dsgmcmc.model.target import FactorTarget
     from dsgmcmc.storage.snapshot import Snapshot
-    from dsgmcmc.targets.factorisation.target import FactorTarget
 
 #: Fields of the rows that are taken; the first is the position, whatever a sampler calls it.
 POSITION = "theta"

@@ -2,7 +2,7 @@ r"""Scales of rows for ratings of levels: log s_i ~ N(0, 1 / lambda), lambda ~ G
 
 A user with a small s uses the levels without much regard to the item; what g is to Gaussian noise, s^2 is here. lambda
 is drawn from Gamma(1 + n / 2, 0.02 + sum log^2 s / 2). The scales are moved once a sweep by BAOAB, as the thresholds
-are (`dsgmcmc.targets.factorisation.likelihoods.thresholds`), row by row in the metric a n_i + lambda: n_i is the number
+are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i + lambda: n_i is the number
 of the row's ratings, a the Fisher information of one on log s, about 0.8 (logistic) and 1 (normal).
 
 In a block ``weight`` is s, ``drift`` the momentum, and ``slope`` gathers the derivative of the log likelihood.
@@ -19,7 +19,7 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.ordinal import Link
-from dsgmcmc.targets.factorisation.likelihoods.thresholds import CURVATURE, EPS, FRICTION
+from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Factor, Float64, Purpose
 

@@ -7,7 +7,7 @@ With s_ij = W_i . H_j and O the training ratings, whatever their values, the ene
 A pseudo-likelihood: it is not the law of anything that clicks could be drawn from, so tau is no noise to be sampled
 but says how much the data weigh against the prior, and is chosen like a0. What spreads over the draws is the score.
 There are neither biases nor a centre: zeros have to be where s is 0 for one Gram matrix to sum over all cells
-(`dsgmcmc.targets.factorisation.background`). Rows are normal given the other factor.
+(`dsgmcmc.model.background`). Rows are normal given the other factor.
 
 [Hu 2008] Hu, Koren & Volinsky, Collaborative filtering for implicit feedback datasets, ICDM.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from dsgmcmc.targets.factorisation.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 
 
 class AllCells(Gaussian):

@@ -23,8 +23,8 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.gamma import gammas
-from dsgmcmc.targets.factorisation.noise import NU_START, draw_nu, student_log_density
-from dsgmcmc.targets.factorisation.priors.base import SCALE, SHIFT, Conditions
+from dsgmcmc.model.noise import NU_START, draw_nu, student_log_density
+from dsgmcmc.model.priors.base import SCALE, SHIFT, Conditions
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Factor, Float64, Purpose
 
