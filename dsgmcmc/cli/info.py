@@ -84,7 +84,7 @@ def _show_features(kind: str, found: dict[str, list[dict[str, Any]]]) -> None:
 def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
     from dsgmcmc.diagnostics.calibration import calibration
-    from dsgmcmc.diagnostics.convergence import diagnose, label_of
+    from dsgmcmc.diagnostics.convergence import diagnose
     from dsgmcmc.posterior.run import open_run
 
     run = open_run(path)
@@ -95,7 +95,7 @@ def _diagnose(path: Path, as_json: bool) -> None:
         return
     headings, several = ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"), found["predictions"]
     rows = [
-        [label_of(line["name"]), f"{line['mean']:.4g}", f"{line['sd']:.3g}", *_measures(line, max, min)]
+        [line["label"], f"{line['mean']:.4g}", f"{line['sd']:.3g}", *_measures(line, max, min)]
         for line in found["quantities"]
     ]
     if several["pairs"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
@@ -10,9 +11,17 @@ from dsgmcmc.config.accuracy import ESS_PER_CHAIN, format_accuracy
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.hyperparameters import common_quantities
 from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS, Law
+from dsgmcmc.model.noise import heteroscedastic_factors
+from dsgmcmc.model.priors.base import chosen_factors
+from dsgmcmc.model.priors.features import feature_quantities, used_factors
+from dsgmcmc.model.priors.implicit import implicit_quantities
+from dsgmcmc.model.priors.scales import RowScales
+from dsgmcmc.model.quantity import Quantities, Quantity, collected, sizes_of
+from dsgmcmc.model.time.effects import TimePrecision
 from dsgmcmc.model.time.levels import canonical
-from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName, RowScalesName, ThresholdsName
+from dsgmcmc.types import Factor, FeaturesName, ImplicitName, NoiseName, PriorName, RowScalesName, ThresholdsName
 
 Rank = Annotated[int, Field(ge=1, le=512)]
 
@@ -147,7 +156,7 @@ class RunConfig(ModelConfig, ChainConfig):
             raise InputError(
                 f"the {self.likelihood} likelihood has no noise: leave out noise_precision and standardise"
             )
-        if not self.law.noise_fields and self.noise != "shared":
+        if not self.law.noise_quantities and self.noise != "shared":
             raise InputError(f"the {self.likelihood} likelihood has no noise: leave out noise")
         if self.thresholds != "shared" and not self.law.has_levels:
             raise InputError(f"the {self.likelihood} likelihood has no thresholds: leave out thresholds")
@@ -200,3 +209,37 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
     def dimension(self) -> int:
         """Columns D of a factor."""
         return self.rank + int(self.biases)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Names of the levels of time."""
+        return () if self.time_levels == "no" else tuple(self.time_levels.split(","))
+
+    def quantities_of_law(self, transposed: bool) -> tuple[Quantity, ...]:
+        """What is sampled of the likelihood."""
+        own = chosen_factors(self.thresholds, transposed)
+        return self.law.quantities_of(heteroscedastic_factors(self.noise, transposed), *own)
+
+    def quantities(self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int) -> Quantities:
+        """Everything that the model keeps.
+
+        Parameters
+        ----------
+        transposed : bool
+            Whether the rows of W are items.
+        features : dict of Factor to (int, int)
+            Number of features of the rows of a factor, and of their groups, where there are any.
+        levels : int
+            Levels of the ratings, where there are any.
+        """
+        noisy = heteroscedastic_factors(self.noise, transposed) if self.law.has_noise else ()
+        used = used_factors(self.features, features, transposed)
+        implicit = implicit_quantities(chosen_factors(self.implicit_features, transposed))
+        scaled = RowScales(chosen_factors(self.row_scales, transposed)).quantities
+        return collected(
+            common_quantities(self.prior, noisy),
+            self.quantities_of_law(transposed),
+            (*implicit, *feature_quantities(used)),
+            (*scaled, *(TimePrecision.about(()) if self.times else ())),
+            sizes_of(self.dimension, levels, len(self.times), {factor: features[factor] for factor in used}),
+        )

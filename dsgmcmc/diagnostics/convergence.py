@@ -18,7 +18,7 @@ import numpy as np
 from dsgmcmc.config.accuracy import ESS_PER_CHAIN, LEAST_DRAWS
 from dsgmcmc.diagnostics import mixing
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.traces import LABELS, draw_weights, predictions, scalar_traces
+from dsgmcmc.posterior.traces import draw_weights, labels, predictions, scalar_traces
 from dsgmcmc.types import Float64
 
 RHAT_LIMIT = 1.01
@@ -37,19 +37,19 @@ def diagnose(run: Run) -> dict[str, Any]:
     -------
     dict
         ``chains``, ``draws`` (of each), ``withheld`` (why there is no R-hat or ESS, or None), ``quantities`` (a list of
-        ``name, mean, sd, rhat, ess_bulk, ess_tail``), ``predictions`` (``pairs``, ``rhat`` and ``ess_bulk`` and
+        ``name, label, mean, sd, rhat, ess_bulk, ess_tail``), ``predictions`` (``pairs``, ``rhat`` and ``ess_bulk`` and
         ``ess_tail`` of each), ``warnings``, ``note``. What cannot be told is None.
     """
     weights, traces = draw_weights(run), scalar_traces(run)
     chains, draws = weights.shape
     interleaved, withheld = _interleaved(run), _withheld(run, weights)
-    quantities = []
+    quantities, label_of = [], labels(run)
     for name, values in traces.items():
         average = np.average(values, weights=weights)
         sd = np.sqrt(np.average((values - average) ** 2, weights=weights))
         found = _measures(values[..., None], interleaved, withheld is not None)
         numbers = {measure: None if x is None else float(x[0]) for measure, x in found.items()}
-        quantities.append({"name": name, "mean": float(average), "sd": float(sd), **numbers})
+        quantities.append({"name": name, "label": label_of[name], "mean": float(average), "sd": float(sd), **numbers})
     index, values = predictions(run)
     of_pairs = _measures(values, interleaved, withheld is not None or not len(index))
     result: dict[str, Any] = {
@@ -125,11 +125,6 @@ def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, Fl
     }
 
 
-def label_of(name: str) -> str:
-    """What a quantity is called where people read of it."""
-    return LABELS.get(name, name.replace("_", " "))
-
-
 def _warnings(found: dict[str, Any]) -> list[str]:
     chains, several = found["chains"], found["predictions"]
     warnings = []
@@ -138,7 +133,7 @@ def _warnings(found: dict[str, Any]) -> list[str]:
     if found["withheld"]:
         return [*warnings, f"no R-hat and no ESS: {found['withheld']}"]
     limit = ESS_PER_CHAIN * chains
-    few = [label_of(q["name"]) for q in found["quantities"] if min(q["ess_bulk"], q["ess_tail"]) < limit]
+    few = [q["label"] for q in found["quantities"] if min(q["ess_bulk"], q["ess_tail"]) < limit]
     if several["ess_bulk"] is not None:
         low = np.minimum(several["ess_bulk"], several["ess_tail"]) < limit
         if low.mean() > SPARED:

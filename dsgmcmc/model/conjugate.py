@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.priors.base import NO_TERMS, SCALE, SHIFT, PrecisionTerms
+from dsgmcmc.model.priors.base import NO_TERMS, SCALE, PrecisionTerms
+from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Float64
 

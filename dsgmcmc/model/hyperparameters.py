@@ -22,7 +22,8 @@ steps, and exact for samplers that take the full gradient at one state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -47,13 +48,43 @@ from dsgmcmc.model.noise import (
     nu_log_density_given,
 )
 from dsgmcmc.model.priors.base import NO_TERMS, PrecisionTerms, Terms
+from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of
-from dsgmcmc.targets.state import ParameterBlock, Replicated, Stream
+from dsgmcmc.targets.state import ParameterBlock, Stream
 from dsgmcmc.types import Factor, Float64, PriorName, Purpose
+
+TAU = Quantity(
+    "tau",
+    rating=-2,
+    positive=True,
+    started=True,
+    per_chain=True,
+    diagnosed="tau",
+    label="tau, the precision of the noise",
+)
+MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_chain=True)
+PRECISION = Quantity("{}.precision", ("column",), columns=-2, positive=True, started=True, per_chain=True)
+DENSE_PRECISION = replace(PRECISION, dims=("column", "column"))
+NU = Quantity(
+    "{}.nu",
+    positive=True,
+    started=True,
+    per_chain=True,
+    diagnosed="{kind}_nu",
+    label="nu, degrees of freedom of the {kind}s' noise",
+)
+TURN = Quantity("noise.turn", ("one",), drawn=False)
+
+
+def common_quantities(prior: PriorName, heteroscedastic: Sequence[Factor]) -> tuple[Quantity, ...]:
+    """What is sampled of the priors of both factors, and of noise, of which `heteroscedastic` ones have their own."""
+    precision = DENSE_PRECISION if prior == "normal-wishart" else PRECISION
+    noise = (*(NU.of(factor) for factor in heteroscedastic), *((TURN,) if heteroscedastic else ()))
+    return (TAU, *(quantity.of(factor) for quantity in (MEAN, precision) for factor in Factor), *noise)
 
 
 @dataclass
-class Hyperparameters(Replicated):
+class Hyperparameters(Sampled):
     """What is sampled besides the factors: one set for each of M sub-chains, float64.
 
     Attributes
@@ -69,12 +100,12 @@ class Hyperparameters(Replicated):
         Number of times that their noise was drawn.
     """
 
-    saved_as: ClassVar[dict[str, str]] = {
-        "tau": "tau",
-        "mean": "{}.mean",
-        "precision": "{}.precision",
-        "nu": "{}.nu",
-        "turn": "noise.turn",
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "tau": TAU,
+        "mean": MEAN,
+        "precision": PRECISION,
+        "nu": NU,
+        "turn": TURN,
     }
 
     tau: Float64
@@ -96,11 +127,7 @@ class Hyperparameters(Replicated):
 
     def sampled(self) -> dict[str, Float64]:
         """What is drawn at the root, by name."""
-        return {name: array for name, array in self.arrays().items() if name != "noise.turn"}
-
-    def of(self, subchain: int) -> dict[str, Float64]:
-        """One sub-chain's set, by name."""
-        return {name: array[subchain] for name, array in self.sampled().items()}
+        return {name: array for name, array in self.arrays().items() if name != TURN.name}
 
 
 @dataclass(frozen=True)
@@ -156,6 +183,11 @@ class HyperparameterModel:
     def dimension(self) -> int:
         """Number D of columns of a factor."""
         return self.rank + int(self.biases)
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """What is sampled."""
+        return common_quantities(self.prior, self.heteroscedastic)
 
     @property
     def precision_prior(self) -> GammaPrior:

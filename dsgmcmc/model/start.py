@@ -12,20 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.gaps import GAPS
-from dsgmcmc.model.priors.base import SCALE
+from dsgmcmc.model.quantity import THETA
 from dsgmcmc.storage.manifest import Key
 
 if TYPE_CHECKING:
     from dsgmcmc.model.target import FactorTarget
     from dsgmcmc.storage.snapshot import Snapshot
 
-#: Fields of the rows that are taken; the first is the position, whatever a sampler calls it.
-POSITION = "theta"
-OF_ROWS = (POSITION, "weight", SCALE.name, GAPS)
-#: Small arrays that are taken, and those that each factor has.
-OF_ALL = ("tau", "thresholds.position", "thresholds.precision")
-OF_FACTOR = ("mean", "precision", "nu", "row_nu", "scales")
 #: Marks the rows of a block that are known.
 KNOWN = "known"
 
@@ -52,8 +45,8 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
                 return start.read(Key("start", factor, index, field))
 
             known = read(KNOWN).astype(bool)
-            names = [(position, POSITION) for position in target.positions]
-            names += [(name, name) for name in OF_ROWS[1:] if name in block.arrays]
+            names = [(position, THETA.name) for position in target.positions]
+            names += [(q.name, q.name) for q in target.quantities.of_rows if q.started]
             for name, stored in names:
                 block[name][known] = read(stored)[known]
         small = {name: value.array() for name, value in start.manifest.state.items()}

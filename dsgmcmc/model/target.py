@@ -20,16 +20,16 @@ from dsgmcmc.model.hyperparameters import HyperparameterModel, Hyperparameters
 from dsgmcmc.model.information import fisher_information, own_squares, second_moments
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.priors import PriorMean
-from dsgmcmc.model.priors.base import SCALE, SHIFT, Conditions
+from dsgmcmc.model.priors.base import SCALE, Conditions
 from dsgmcmc.model.priors.scales import RowScales
+from dsgmcmc.model.quantity import SHIFT, THETA, Sampled, collected, sizes_of
 from dsgmcmc.model.statistics import keep_errors, row_statistics
 from dsgmcmc.model.time.effects import TimeEffects
-from dsgmcmc.model.units import in_rating_units
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.base import Information
-from dsgmcmc.targets.state import Conditional, Layout, ParameterBlock, Replicated, StateField, Stream
+from dsgmcmc.targets.state import Conditional, Layout, ParameterBlock, StateField, Stream
 from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
@@ -106,9 +106,12 @@ class FactorTarget:
         self.curvature_bound += (likelihood.background or 0.0) * max(ratings.shape)
         self.hyperparameters = model.start(len(positions))
         self.squared_error = np.zeros((len(ring.blocks), 1))
-        means = [SHIFT, *(field for part in prior_means for field in (*part.fields, *part.own))] if prior_means else []
-        layout = Layout((*fields, *likelihood.fields, *means, *self.row_scales.fields), self.dimension)
-        self.layout = layout
+        sizes = sizes_of(self.dimension, len(likelihood.levels.values) if likelihood.levels else 0)
+        means = [quantity for part in prior_means for quantity in part.quantities]
+        others = (*self.row_scales.quantities, *self.time.quantities)
+        self.quantities = collected(model.quantities, likelihood.quantities, means, others, sizes)
+        of_rows = (quantity.field(sizes) for quantity in self.quantities.of_rows)
+        self.layout = layout = Layout((*fields, *of_rows), self.dimension)
         common: Any = {"dimension": self.dimension, "scaled": bool(scaled), "tamed": likelihood.of_counts}
         common["origin"] = model.origin.astype(np.float32) if model.bias_mean else None
 
@@ -131,7 +134,7 @@ class FactorTarget:
         return self.likelihood.noise_scale(block) if self.model.heteroscedastic else None
 
     @property
-    def replicated(self) -> tuple[Replicated, ...]:
+    def replicated(self) -> tuple[Sampled, ...]:
         """Small parameters, the same on all processes."""
         parts = (*self._parts, self.time)
         return (self.hyperparameters, *(part.parameters for part in parts), *self.likelihood.replicated)
@@ -157,7 +160,7 @@ class FactorTarget:
         """See `Target.full_gradient`."""
         for block in self.blocks():
             block[out].fill(0.0)
-        kept = [field.name for field in self.likelihood.fields]
+        kept = self.likelihood.fields
         for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept)):
             self.add_gradient(cell, position, out, 1.0, float(errors))
         if self.likelihood.background is not None:
@@ -303,24 +306,29 @@ class FactorTarget:
 
     def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
         """See `RunTarget.accumulators`."""
-        widths = {"theta": self.dimension} | self.likelihood.drawn_widths
-        widths |= {field.name: field.width or self.dimension for part in self.prior_means for field in part.fields}
+        quantities = self.quantities
+        widths = {quantity.name: quantity.width(quantities.sizes) for quantity in quantities.drawn_of_rows}
         return {(factor, b): self.ratings.zeros(factor, b, widths) for b in self.ring.blocks for factor in Factor}
 
     def drawn_fields(self, position: str) -> dict[str, str]:
         """See `RunTarget.drawn_fields`."""
-        means = [field.name for part in self.prior_means for field in part.fields]
-        return {position: "theta"} | {name: name for name in (*self.likelihood.drawn, *means)}
+        names = [quantity.name for quantity in self.quantities.drawn_of_rows]
+        return {position if name == THETA.name else name: name for name in names}
 
     def unit(self, field: str) -> Array | float:
         """See `RunTarget.unit`."""
-        return 1.0 if field in self.likelihood.drawn else self.model.unit.astype(np.float32)
+        (quantity,) = (quantity for quantity in self.quantities.drawn_of_rows if quantity.name == field)
+        return self.model.unit.astype(np.float32) if quantity.columns else 1.0
 
     def parameters(self) -> dict[str, Float64]:
         """See `RunTarget.parameters`."""
-        found = self.hyperparameters.of(self.subchain)
-        found |= {k: v for part in (*self._parts, self.time) for k, v in part.parameters.arrays().items()}
-        return in_rating_units(found, self.model.scale, self.model.unit) | self.likelihood.parameters()
+        unit, scale = self.model.unit, self.model.scale
+        drawn = (each for part in self.replicated for each in part.drawn(self.subchain))
+        return {quantity.name: quantity.in_rating_unit(value, unit, scale) for quantity, value in drawn}
+
+    def is_traced(self, parameter: str) -> bool:
+        """See `RunTarget.is_traced`."""
+        return parameter in {quantity.name for quantity in self.quantities.traced}
 
     def find_divergence(self, position: str) -> str:
         """See `RunTarget.find_divergence`."""

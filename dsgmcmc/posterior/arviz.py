@@ -12,7 +12,6 @@ import numpy as np
 from dsgmcmc._version import __version__
 from dsgmcmc.model.likelihoods import Likelihood
 from dsgmcmc.model.likelihoods.levels import log_probability, nearest_level
-from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.extras import TO_ARVIZ, TO_NETCDF, require
 from dsgmcmc.posterior.mixture import components
 from dsgmcmc.posterior.predict import Options, Predictor
@@ -27,9 +26,9 @@ def to_datatree(run: Run) -> Any:
     Returns
     -------
     xarray.DataTree
-        ``posterior``: the quantities of `dsgmcmc.posterior.traces`, the priors' means and precisions (by ``dimension``;
-        not comparable between chains) and ``prediction`` of the followed test pairs (by ``pair``, their places among
-        all test pairs), for all draws;
+        ``posterior``: the quantities of `dsgmcmc.posterior.traces`, what else is traced, such as the priors' means and
+        precisions (by ``column`` of a factor; not comparable between chains), and ``prediction`` of the followed test
+        pairs (by ``pair``, their places among all test pairs), for all draws;
         ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``;
         ``observed_data``: ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``;
         ``log_likelihood`` and ``posterior_predictive``: of ``rating``, at the saved draws. These ratings were held out,
@@ -44,11 +43,11 @@ def to_datatree(run: Run) -> Any:
     posterior: dict[str, Any] = dict(scalar_traces(run))
     length = len(draw_weights(run)[0])
     dims: dict[str, list[str]] = {}
-    for kind in KINDS:
-        for what in ("mean", "precision"):
-            name = f"{kind}_{what}"
-            posterior[name] = np.stack([trace[f"{kind}.{what}"][-length:] for trace in run.traces])
-            dims[name] = ["dimension"]
+    for quantity in run.quantities.traced:
+        if not quantity.diagnosed:
+            name = run.name_of(quantity.name)
+            posterior[name.replace(".", "_")] = np.stack([trace[name][-length:] for trace in run.traces])
+            dims[name.replace(".", "_")] = [run.name_of(quantity.dims[0]).replace(".", "_")]
     statistics = {
         "weight": draw_weights(run),
         "iteration": np.stack([trace["iteration"][-length:, 0] for trace in run.traces]).astype(np.int64),
@@ -57,7 +56,7 @@ def to_datatree(run: Run) -> Any:
         statistics["test_log_likelihood"] = posterior.pop("test_log_likelihood")
     groups: dict[str, dict[str, Any]] = {"posterior": posterior, "sample_stats": statistics}
     index, values = predictions(run)
-    coords: dict[str, Any] = {"dimension": np.arange(run.config.dimension)}
+    coords: dict[str, Any] = {"column": np.arange(run.config.dimension)}
     observed: dict[str, Any] = {"rating": np.zeros(0)}
     if len(index):
         users, items = run.test_pairs()

@@ -7,10 +7,14 @@
 ``/users/ratings``, ``/items/ratings``        (n,) int64: training ratings
 ``/users/mean``, ``/users/variance``, items   (chains, n, D) float32: posterior moments of every chain, once it ended
 ``/draws/users``, ``/draws/items``            (draws, n, D) float32 or float16: the saved draws
+``/draws/{chain,iteration,weight}``           (draws,): which draw it is, and its weight (they sum to 1)
+``/draws/tau``                                (draws,) float64
 ``/draws/{user,item}_weight``                 (draws, n) float32, where noise is not shared
-``/draws/{chain,iteration,weight,tau}``       (draws,): which draw it is, its weight (they sum to 1), its tau
+``/draws/{user,item}_{mean,precision}``       (draws, D), or (draws, D, D) float64: of the rows' prior
 ``/draws/thresholds``                         (draws, R - 1) float64, where ratings are of levels
 ``/draws/user_thresholds``                    (draws, n, R - 1) float32, where users have their own
+``/draws/...``                                (draws, ...): whatever else the model draws, by the names of its
+                                              quantities, such as ``user_implicit``, ``item_features_effects``
 attributes                                    ``format version mean rank biases sampler data_hash likelihood levels``
 ============================================  ============================================================
 
@@ -39,11 +43,13 @@ import numpy.typing as npt
 
 from dsgmcmc.data.tables import write_blocks
 from dsgmcmc.errors import InputError, writing
+from dsgmcmc.model.quantity import THETA
 from dsgmcmc.posterior.arviz import to_netcdf
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.files import sync, write_whole
 from dsgmcmc.storage.hdf5 import check_sums, new_hdf5
+from dsgmcmc.types import Factor
 
 FORMAT, VERSION = "dsgmcmc-export", 1
 _CHUNK = 1 << 20  # bytes of a draw under one checksum
@@ -136,16 +142,21 @@ def _fill_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
         count = len(run.draws)
         for number in range(count):
             check()
-            draw = run.draw(number)
-            _store(group, "tau", number, count, np.array(draw.tau), np.dtype(np.float64))
-            if draw.thresholds is not None:
-                _store(group, "thresholds", number, count, draw.thresholds, np.dtype(np.float64))
-            if draw.own_thresholds is not None:
-                _store(group, "user_thresholds", number, count, draw.own_thresholds, np.dtype(np.float32))
-            for kind in KINDS:
-                _store(group, f"{kind}s", number, count, draw.theta[kind], dtype)
-                if config.noise != "shared":
-                    _store(group, f"{kind}_weight", number, count, draw.noise_scale[kind], np.dtype(np.float32))
+            for name, array in _arrays_of_draw(run, number):
+                kept = dtype if name in ("users", "items") else array.dtype
+                _store(group, name, number, count, array, kept)
+
+
+def _arrays_of_draw(run: Run, number: int) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """All that belongs to a saved draw, by its names in exports."""
+    draw = run.open_draw(number)
+    for quantity in run.quantities.drawn_of_rows:
+        for factor in Factor if quantity.factor is None else (quantity.factor,):
+            whole, kind = draw.whole("draw", factor.name, quantity.name), run.kind_of(factor)
+            name = f"{kind}s" if quantity == THETA else f"{kind}_{quantity.exported or quantity.name}"
+            yield name, whole if quantity.dims else whole[:, 0]
+    for quantity in run.quantities.shared:
+        yield run.name_of(quantity.name).replace(".", "_"), draw.manifest.state[quantity.name].array()
 
 
 def _add(group: Any, name: str, array: npt.NDArray[Any]) -> None:

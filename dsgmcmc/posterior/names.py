@@ -37,7 +37,7 @@ from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.writer import is_whole, write_snapshot
-from dsgmcmc.types import Array, Comm, Float64, Int32, Int64
+from dsgmcmc.types import Array, Comm, Factor, Float64, Int32, Int64
 
 _SPARSE = 16  # a direct table may have so many entries a name
 
@@ -259,7 +259,7 @@ class Index:
         transposed = bool(facts["transposed"])
         #: Factor of the users and of the items.
         self.factors = {"user": "H", "item": "W"} if transposed else {"user": "W", "item": "H"}
-        self._transposed = transposed
+        self.transposed = transposed
 
     @property
     def manifest(self) -> Manifest:
@@ -280,6 +280,15 @@ class Index:
         if Key("features", factor, 0, "names_text") not in set(self._snapshot.names()):
             return [], []
         return self._texts("features", factor, "names_"), self._texts("features", factor, "groups_")
+
+    def feature_sizes(self) -> dict[Factor, tuple[int, int]]:
+        """Number of features of the rows of a factor, and of their groups, where there are any."""
+        found = {}
+        for kind, factor in self.factors.items():
+            names, groups = self.features(kind)
+            if names:
+                found[Factor[factor]] = len(names), len(set(groups))
+        return found
 
     def encoding(self, kind: str) -> tuple[str, Float64 | None]:
         """How these features were made, and their means; empty and None where an earlier version wrote the index."""
@@ -322,4 +331,4 @@ class Index:
     def test_pairs(self) -> tuple[Int32, Int32]:
         """Rows of the users and the items of the test ratings, (q,) int32 each, in the order of the ratings file."""
         rows, columns = (self._snapshot.read(Key("test", "W", 0, name)) for name in ("rows", "columns"))
-        return (columns, rows) if self._transposed else (rows, columns)
+        return (columns, rows) if self.transposed else (rows, columns)

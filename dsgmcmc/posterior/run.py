@@ -16,6 +16,7 @@ import numpy.typing as npt
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.posterior.draws import (
     KINDS,
     Draw,
@@ -28,14 +29,14 @@ from dsgmcmc.posterior.draws import (
     time_variance,
 )
 from dsgmcmc.posterior.heldout import TestPredictions, followed, pooled
-from dsgmcmc.posterior.layout import Sizes, check_draw, check_posteriors
+from dsgmcmc.posterior.layout import Expected, check_draw, check_posteriors
 from dsgmcmc.posterior.live import newest_states, not_yet, nothing_yet, unfinished
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.types import Float32, Float64
+from dsgmcmc.types import Factor, Float32, Float64
 
 NEEDED = ("mean", "transposed", "minimum", "maximum")  # of the facts in run.toml
 
@@ -66,11 +67,11 @@ class Run:
             raise InputError(f"{self.directory.settings_file} is incomplete: [run] has no {', '.join(missing)}")
         self.mean = float(self.facts["mean"])
         self.index = Index(self.directory, self.facts)
-        self._sizes = Sizes.of(self.config, self.index.lengths(), len(self.facts.get("levels", [])))
+        self._expected = Expected.of(self.config, self.index, len(self.facts.get("levels", [])))
         self._factor = self.index.factors
         self._ratings_file: Path | None = None  # where it was found, if it was moved
         self._states = newest_states(self.directory, self.facts, "draws")
-        check_posteriors(self._states, self._sizes)
+        check_posteriors(self._states, self._expected)
         if not self._states:
             raise nothing_yet(self.directory, self.config, self.facts)
         self.unfinished = unfinished(self._states)
@@ -116,7 +117,7 @@ class Run:
         InputError
             If the run had no test ratings.
         """
-        if not self._sizes.test:
+        if not self._expected.test:
             raise InputError(f"{self.path} was sampled without test ratings (prepare --test-fraction 0?)")
         if self.unfinished:
             from dsgmcmc.posterior.predicted import from_draws  # it predicts with runs
@@ -146,13 +147,22 @@ class Run:
         result = []
         for snapshot in self._states:
             keys = [key for key in snapshot.names() if key[:2] == ("trace", "run")]
-            result.append({self._label(key.field): snapshot.read(key) for key in keys})
+            result.append({self.name_of(key.field): snapshot.read(key) for key in keys})
         return result
 
-    def _label(self, name: str) -> str:
-        factor, dot, rest = name.partition(".")
-        kind = {factor: kind for kind, factor in self._factor.items()}.get(factor)
-        return f"{kind}.{rest}" if dot and kind else name
+    @property
+    def quantities(self) -> Quantities:
+        """Everything that the model keeps."""
+        return self._expected.quantities
+
+    def kind_of(self, factor: Factor) -> str:
+        """Whether the rows of a factor are users or items."""
+        return next(kind for kind, name in self._factor.items() if name == factor.name)
+
+    def name_of(self, quantity: str) -> str:
+        """What a quantity is called here, given its name on disk: of users or items, and not of a factor."""
+        factor, dot, rest = quantity.partition(".")
+        return f"{self.kind_of(Factor[factor])}.{rest}" if dot and factor in Factor.__members__ else quantity
 
     def followed(self) -> tuple[npt.NDArray[np.int64], list[Float32], list[Float64]]:
         """Test ratings that were predicted at every draw; none of a run that has not ended.
@@ -167,7 +177,7 @@ class Run:
         """
         if self.unfinished:
             return np.zeros(0, np.int64), [np.zeros((len(trace["weight"]), 0), np.float32) for trace in self.traces], []
-        return followed(self._states, self._sizes.grid)
+        return followed(self._states, self._expected.grid)
 
     def _scales(self, snapshot: Snapshot, thing: str, field: str, theta: dict[str, Float32]) -> dict[str, Float32]:
         """Read the noise scales of users and items; 1 where rows have none of their own."""
@@ -247,9 +257,13 @@ class Run:
         """
         return self._kept.get(number)
 
+    def open_draw(self, number: int) -> Snapshot:
+        """Open the file of a saved draw, at this position in `draws`, checked for what must be in it."""
+        return self._open_draw(*self.draws[number])
+
     def _open_draw(self, chain: int, iteration: int) -> Snapshot:
         snapshot = self.directory.open_snapshot("draws", chain, iteration, self.facts)
-        check_draw(snapshot, self._sizes)
+        check_draw(snapshot, self._expected)
         return snapshot
 
     def effects(self, kind: str) -> Float64:
@@ -259,7 +273,7 @@ class Run:
 
     def _read_draw(self, chain: int, iteration: int) -> Draw:
         snapshot = self._open_draw(chain, iteration)
-        state = {self._label(name): value.array() for name, value in snapshot.manifest.state.items()}
+        state = {self.name_of(name): value.array() for name, value in snapshot.manifest.state.items()}
         theta = {kind: snapshot.whole("draw", self._factor[kind], "theta") for kind in KINDS}
         prior, unseen = zip(*(priors_of(state, kind) for kind in KINDS), strict=True)
         return Draw(

@@ -19,24 +19,20 @@ that can be observed. Looked at are
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64
 
-#: What the quantities of `scalar_traces` are called where people read of them.
+#: What people read that scalars are which belong to no quantity of the model alone.
 LABELS = {
-    "tau": "tau, the precision of the noise",
     "user_bias_precision": "precision of the user biases",
     "item_bias_precision": "precision of the item biases",
-    "user_nu": "nu, degrees of freedom of the users' noise",
-    "item_nu": "nu, degrees of freedom of the items' noise",
-    "user_row_nu": "nu, degrees of freedom of the users' rows",
-    "item_row_nu": "nu, degrees of freedom of the items' rows",
-    "user_scales": "precision of the log scales of the users",
-    "item_scales": "precision of the log scales of the items",
     "test_log_likelihood": "log likelihood of the test ratings",
     "mean_product": "product of the priors' means",
     "variance_product": "product of the priors' variances",
@@ -51,39 +47,54 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
     dict of str to (chains, draws) float64
         Cut to the shortest chain, from its end.
     """
-    traces = run.traces
-    length = min(len(trace["tau"]) for trace in traces)
-    biases, rank = run.config.biases, run.config.rank
+    length = min(len(trace["weight"]) for trace in run.traces)
 
     def take(name: str) -> Float64:
-        return np.stack([trace[name][-length:] for trace in traces])
+        return np.stack([trace[name][-length:] for trace in run.traces])
 
-    found = {"tau": take("tau")[..., 0]}
-    for kind in KINDS:
-        if biases:
-            found[f"{kind}_bias_precision"] = take(f"{kind}.precision")[..., rank]
-        for what in ("nu", "row_nu", "scales"):
-            if f"{kind}.{what}" in traces[0]:
-                found[f"{kind}_{what}"] = take(f"{kind}.{what}")[..., 0]
-    if "time.precision" in traces[0]:
-        sds = np.moveaxis(take("time.precision"), -1, 0) ** -0.5
-        found |= {
-            f"time_sd_{name.replace(':', '_')}": sd
-            for name, sd in zip(run.config.time_levels.split(","), sds, strict=True)
-        }
-    if "thresholds" in traces[0]:
-        found |= {f"threshold_{r + 1}": values for r, values in enumerate(np.moveaxis(take("thresholds"), -1, 0))}
-    if "thresholds.precision" in traces[0]:
-        sds = np.moveaxis(take("thresholds.precision"), -1, 0) ** -0.5
-        found |= {f"gap_sd_{r + 1}": sd for r, sd in enumerate(sds)}
-    means, precisions = ([take(f"{kind}.{what}")[..., :rank] for kind in KINDS] for what in ("mean", "precision"))
-    found["mean_product"] = (means[0] * means[1]).sum(axis=-1)
-    if run.config.prior != "normal-wishart":  # of a dense precision the trace has the diagonal
-        found["variance_product"] = (1 / (precisions[0] * precisions[1])).sum(axis=-1)
+    found: dict[str, Float64] = {}
+    for quantity in run.quantities.traced:
+        if quantity.diagnosed:
+            values = np.moveaxis(take(run.name_of(quantity.name)), -1, 0)
+            names = _names(run, quantity, len(values))
+            found |= dict(zip(names, values**-0.5 if quantity.as_sd else values, strict=True))
+    found |= _of_priors(run, take)
     index, _, scores = run.followed()
     if len(index):
         found["test_log_likelihood"] = np.stack([score[-length:] for score in scores])
     return {name: values for name, values in found.items() if values.std() > 0}  # what is fixed has no diagnostics
+
+
+def _names(run: Run, quantity: Quantity, number: int) -> list[str]:
+    """What the elements of a quantity are called in diagnostics."""
+    kind = "" if quantity.factor is None else run.kind_of(quantity.factor)
+    labels = run.config.times if quantity.dims == ("time_level",) else ("",) * number
+    return [
+        quantity.diagnosed.format(kind=kind, number=place + 1, label=label.replace(":", "_"))
+        for place, label in enumerate(labels)
+    ]
+
+
+def _of_priors(run: Run, take: Callable[[str], Float64]) -> dict[str, Float64]:
+    """What of the priors' means and precisions is unchanged by permutations, signs and scaling one side."""
+    rank, found = run.config.rank, {}
+    if run.config.biases:
+        found = {f"{kind}_bias_precision": take(f"{kind}.precision")[..., rank] for kind in KINDS}
+    means, precisions = ([take(f"{kind}.{what}")[..., :rank] for kind in KINDS] for what in ("mean", "precision"))
+    found["mean_product"] = (means[0] * means[1]).sum(axis=-1)
+    if run.config.prior != "normal-wishart":  # of a dense precision the trace has the diagonal
+        found["variance_product"] = (1 / (precisions[0] * precisions[1])).sum(axis=-1)
+    return found
+
+
+def labels(run: Run) -> dict[str, str]:
+    """What people read that scalars of `scalar_traces` are; without a label of their own their names in words."""
+    found = {name: name.replace("_", " ") for name in scalar_traces(run)} | LABELS
+    for quantity in run.quantities.traced:
+        if quantity.label:
+            kind = "" if quantity.factor is None else run.kind_of(quantity.factor)
+            found[quantity.diagnosed.format(kind=kind)] = quantity.label.format(kind=kind)
+    return found
 
 
 def predictions(run: Run) -> tuple[npt.NDArray[np.int64], Float64]:

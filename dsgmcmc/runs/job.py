@@ -217,7 +217,7 @@ class Job:
 
         with Progress(config.iterations, n_data / config.sweep_length, self.source.unit) as progress:
             end = Until(config, comm, control, progress) if config.until else Limit(config.iterations)
-            turns = Turns(open_chain, range(group, config.chains, groups), end, control, progress, self._note_command)
+            turns = Turns(open_chain, range(group, config.chains, groups), end, control, progress, self._note_job)
             turns.run()
             sampling = turns.seconds
         watchdog.stop()  # other chains may take their time
@@ -238,17 +238,19 @@ class Job:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE
 
-    def _note_command(self) -> None:
-        """Keep what this job was started with, now that it samples."""
+    def _note_job(self) -> None:
+        """Keep what this job was started with, now that it samples. With nothing to do a run stays as it is."""
+        if self._at_root and self._rehearsed > WORTH_SAYING:
+            self.run_directory.note("kernels ready", seconds=round(self._rehearsed, 1))
         if self._at_root and self._command:
             self.run_directory.note_job(self._command, self.comm.size)
 
     def _rehearse(self, config: ResolvedChain) -> None:
         """Compile, or load, what sampling needs; say so if that took long."""
-        seconds = rehearse(config, partial(self.source.miniature, config, Ring(MPI.COMM_SELF, 1)), self.comm.rank)
-        if self._at_root and seconds > WORTH_SAYING:
-            log.info("kernels compiled or loaded in %.1f s", seconds)
-            self.run_directory.note("kernels ready", seconds=round(seconds, 1))
+        make_target = partial(self.source.miniature, config, Ring(MPI.COMM_SELF, 1))
+        self._rehearsed = rehearse(config, make_target, self.comm.rank)
+        if self._at_root and self._rehearsed > WORTH_SAYING:
+            log.info("kernels compiled or loaded in %.1f s", self._rehearsed)
 
     def _share(self, failure: InputError | DivergenceError | None) -> None:
         """Raise on all processes what ended the chain of any. Collective."""

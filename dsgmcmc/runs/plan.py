@@ -16,16 +16,14 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.outer import statistics_width
-from dsgmcmc.model.likelihoods.gaps import gap_fields
 from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
-from dsgmcmc.model.priors import ImplicitFeatures
-from dsgmcmc.model.priors.base import SCALE, SHIFT
 from dsgmcmc.model.priors.design import gram_width
-from dsgmcmc.model.priors.features import FeatureEffects, featured_factors
-from dsgmcmc.model.time.levels import levels_of
+from dsgmcmc.model.priors.features import featured_factors
+from dsgmcmc.model.quantity import Quantities
+from dsgmcmc.model.time.levels import costs_of, levels_of
 from dsgmcmc.parallel.partition import block_bounds, owner
-from dsgmcmc.targets.state import Layout, StateField
-from dsgmcmc.types import Int64
+from dsgmcmc.targets.state import Layout
+from dsgmcmc.types import Factor, Int64
 
 MAX_COUNT = 2**31 - 1  # elements of a message; positions in int32
 MAX_ITERATION = 2**48 - 1  # of the counter of random numbers (`dsgmcmc.kernels.philox`)
@@ -80,10 +78,8 @@ class Costs:
         share = -(-grid // size) / grid
         open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
         heteroscedastic = config.noise != "shared"
-        extent = Extent.of(config, ratings)
-        width = _width(config, extent)
-        # columns of a draw: theta, the noise scale, the thresholds, the implicit features
-        drawn = d + int(heteroscedastic) + (extent.gaps and extent.gaps + 1) + d * len(_implicit_fields(config))
+        quantities = quantities_of(config, ratings)
+        width, drawn = _width(config, quantities), quantities.width_of_rows(drawn=True)
         state = (rows + columns) * (width + d * len(config.make_sampler().working)) * 4
         moments = (rows + columns) * drawn * MOMENTS * 4
         levels = ratings.levels(MAX_LEVELS) if config.law.has_levels else None
@@ -93,7 +89,7 @@ class Costs:
         saved = TEST_SAVED_BYTES + noises
         checkpoint = (rows + columns) * width * 4 + moments + ratings.nnz_test * saved
         held = ratings.nnz * RATING_BYTES + ratings.nnz_test * TEST_RATING_BYTES
-        timed, effects = _timed(config, ratings)
+        timed, effects = costs_of(levels_of(config.time_levels, ratings.transposed), ratings)
         held, checkpoint = held + timed, checkpoint + effects
         index = (rows + grid) * grid * 8  # where each row begins in each block
         everywhere = 2 * (rows + columns) * 8  # row and column counts, whole on every process
@@ -110,7 +106,7 @@ class Costs:
         kept = config.chains * (checkpoint + moments + ratings.nnz_test * saved)  # a checkpoint and the posterior
         return cls(
             *memory,
-            sent_per_iteration=_sent(config, columns, size, extent),
+            sent_per_iteration=_sent(config, columns, size, quantities),
             checkpoint=checkpoint,
             saved_draws=draws * config.chains,
             memory_per_process=sum(memory),
@@ -144,7 +140,7 @@ def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
         )
     featured = featured_factors(config.features, ratings)
     features = [len(ratings.features[SIDES[factor]].names) for factor in featured]
-    _check_blocks(config, ratings.column_counts, Extent.of(config, ratings))
+    _check_blocks(config, ratings.column_counts, quantities_of(config, ratings))
     _check_sums(config, features)
     bounds = block_bounds(ratings.row_indptr, config.grid)
     tested = int(np.diff(ratings.test_indptr[bounds]).max())
@@ -155,11 +151,11 @@ def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
         )
 
 
-def _check_blocks(config: ResolvedConfig, column_counts: Int64, extent: Extent) -> None:
+def _check_blocks(config: ResolvedConfig, column_counts: Int64, quantities: Quantities) -> None:
     """Refuse blocks of columns that are too long for one message; the counts decide how columns are cut."""
     grid = config.grid
     bounds = block_bounds(np.concatenate([[0], np.cumsum(column_counts)]), grid)
-    widths = (_width(config, extent), *(tour.width for tour in _tours(config, extent)))
+    widths = (_width(config, quantities), *(tour.width for tour in _tours(config, quantities)))
     block = int(np.diff(bounds).max()) * max(widths)
     if block > MAX_COUNT:
         raise InputError(
@@ -185,56 +181,19 @@ def _check_sums(config: ResolvedConfig, features: Sequence[int]) -> None:
             )
 
 
-class Extent(NamedTuple):
-    """What of the ratings decides how many numbers a row has.
-
-    Attributes
-    ----------
-    described : bool
-        Whether there are features that are used.
-    gaps : int
-        Gaps between thresholds, where users have their own; else 0.
-    """
-
-    described: bool
-    gaps: int
-
-    @classmethod
-    def of(cls, config: ResolvedConfig, ratings: Ratings) -> Extent:
-        """Those of open ratings."""
-        levels = ratings.levels(MAX_LEVELS) if config.thresholds != "shared" else None
-        gaps = 0 if levels is None else max(len(levels) - 2, 0)
-        return cls(bool(featured_factors(config.features, ratings)), gaps)
+def quantities_of(config: ResolvedConfig, ratings: Ratings) -> Quantities:
+    """Everything that the model of these ratings keeps."""
+    levels = ratings.levels(MAX_LEVELS) if config.law.has_levels else None
+    features = {
+        Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
+        for side, stored in ratings.features.items()
+    }
+    return config.quantities(ratings.transposed, features, 0 if levels is None else len(levels))
 
 
-def _law_fields(config: ResolvedConfig, extent: Extent) -> tuple[StateField, ...]:
-    """Fields of every row, besides the sampler's, where users or items have noise, or thresholds, of their own."""
-    noise = config.law.noise_fields if config.noise != "shared" else ()
-    return (*noise, *(gap_fields(extent.gaps + 2) if extent.gaps else ()))
-
-
-def _implicit_fields(config: ResolvedConfig) -> tuple[StateField, ...]:
-    """Fields of every row, besides the sampler's, where prior means follow from who rated what."""
-    return ImplicitFeatures.fields if config.implicit_features != "no" else ()
-
-
-def _timed(config: ResolvedConfig, ratings: Ratings) -> tuple[int, int]:
-    """Memory of levels of time for all ratings, and what their effects take in a checkpoint."""
-    if ratings.times is None or not (levels := levels_of(config.time_levels, ratings.transposed)):
-        return 0, 0
-    counts = (level.groups(ratings.times.counts[SIDES[level.factor]]) for level in levels)
-    effects = sum(int(each.sum(dtype=np.int64)) for each in counts)
-    # groups, and what they add up to; besides, while effects are drawn, a residual and a weight of every rating
-    held = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1) + ratings.nnz * 8
-    return held + 4 * effects, 4 * effects
-
-
-def _width(config: ResolvedConfig, extent: Extent) -> int:
+def _width(config: ResolvedConfig, quantities: Quantities) -> int:
     """Numbers of a row that are saved, and travel with a part."""
-    means = (*_implicit_fields(config), *(FeatureEffects.own if extent.described else ()))
-    priors = (*((SHIFT, *means) if means else ()), *((SCALE,) if config.row_scales != "no" else ()))
-    fields = (*config.make_sampler().kept, *_law_fields(config, extent), *priors)
-    return Layout(fields, config.dimension).width
+    return Layout(config.make_sampler().kept, config.dimension).width + quantities.width_of_rows()
 
 
 class _Tour(NamedTuple):
@@ -244,9 +203,10 @@ class _Tour(NamedTuple):
     returns: bool
 
 
-def _tours(config: ResolvedConfig, extent: Extent) -> list[_Tour]:
+def _tours(config: ResolvedConfig, quantities: Quantities) -> list[_Tour]:
     """Tours of an iteration that uses all the data."""
-    d, noise = config.dimension, sum(field.width for field in _law_fields(config, extent))
+    of_law = [quantity for quantity in config.quantities_of_law(False) if quantity.of_rows]
+    d, noise = config.dimension, sum(quantity.width(quantities.sizes) for quantity in of_law)
     if config.sampler.kind.draws_conditionals:  # positions and noise scales to the rows; then the columns' sums
         return [_Tour(d + min(noise, 1), False), _Tour(statistics_width(d), True)]
     return [_Tour(2 * d + noise, True)]  # the position, its gradient, and the likelihood's fields
@@ -278,7 +238,7 @@ class Moves(NamedTuple):
     steps: int
 
 
-def moves(config: ResolvedConfig, size: int, extent: Extent) -> list[Moves]:
+def moves(config: ResolvedConfig, size: int, quantities: Quantities) -> list[Moves]:
     """What is sent in an iteration between the `size` processes of a chain."""
     grid = config.grid
     owners = np.array([owner(b, size, grid) for b in range(grid)])
@@ -288,16 +248,16 @@ def moves(config: ResolvedConfig, size: int, extent: Extent) -> list[Moves]:
 
     following = leaving(1)
     if config.sweep_length == 1:  # a tour in every iteration
-        steps = [(tour.width, grid if tour.returns else grid - 1) for tour in _tours(config, extent)]
+        steps = [(tour.width, grid if tour.returns else grid - 1) for tour in _tours(config, quantities)]
         return [Moves(width, count * grid * following, count) for width, count in steps]
     if config.schedule != "cyclic":
         # parts follow each other by any other shift equally often; a part follows itself at random, or where sweeps
         # meet
         itself = 1 / grid if config.schedule == "random" else 1 / grid**2
         following = (1 - itself) * sum(map(leaving, range(1, grid))) / max(grid - 1, 1)
-    return [Moves(_width(config, extent), grid * following, 1)]
+    return [Moves(_width(config, quantities), grid * following, 1)]
 
 
-def _sent(config: ResolvedConfig, columns: int, size: int, extent: Extent) -> int:
+def _sent(config: ResolvedConfig, columns: int, size: int, quantities: Quantities) -> int:
     """Bytes of the column blocks that change process in an iteration, on average."""
-    return int(sum(columns / config.grid * move.width * 4 * move.blocks for move in moves(config, size, extent)))
+    return int(sum(columns / config.grid * move.width * 4 * move.blocks for move in moves(config, size, quantities)))

@@ -28,11 +28,6 @@ m2 = m2 + weight * delta * (x - mean)
 """
 )
 
-#: Their order on disk, which is older than that of the target; others follow.
-PARAMETERS = ("tau", "W.mean", "W.precision", "H.mean", "H.precision", "W.nu", "H.nu")
-#: Many numbers, which saved draws have and traces have not.
-EFFECTS = ("W.features.effects", "H.features.effects")
-
 
 class DrawNumbers:
     """Numbers of the draws that stand for a chain of `made` draws; see the module."""
@@ -108,7 +103,7 @@ class DrawRecorder:
         if draw is None:
             return
         saved = self.numbers.offer(draw.iteration)
-        parameters = self._parameters()
+        parameters = self.target.parameters()
         self._note(draw, parameters)
         names = self.target.drawn_fields(position)
         blocks: dict[Key, Array] = {}
@@ -122,17 +117,12 @@ class DrawRecorder:
             self.pending[draw.iteration] = (blocks, small)
         self.pending = {number: kept for number, kept in self.pending.items() if number in self.numbers.kept}
 
-    def _parameters(self) -> dict[str, Float64]:
-        found = self.target.parameters()
-        names = [*(name for name in PARAMETERS if name in found), *(name for name in found if name not in PARAMETERS)]
-        return {name: found[name] for name in names}
-
     def _note(self, draw: Draw, parameters: dict[str, Float64]) -> None:
         """Keep the parameters of this draw; of a dense precision the diagonal."""
         self.trace.setdefault("iteration", []).append(np.array([draw.iteration], np.float64))
         self.trace.setdefault("weight", []).append(np.array([draw.weight]))
         for name, parameter in parameters.items():
-            if name in EFFECTS:
+            if not self.target.is_traced(name):
                 continue
             value = np.atleast_1d(parameter)
             self.trace.setdefault(name, []).append(np.diag(value).copy() if value.ndim == 2 else value.copy())

@@ -270,6 +270,9 @@ class RunTarget(Target, Protocol):
     def parameters(self) -> dict[str, Float64]:
         """What else makes a draw: the small parameters, of the current sub-chain, in the unit of the data."""
 
+    def is_traced(self, parameter: str) -> bool:
+        """Whether one of `parameters` is kept of every draw; else saved draws alone have it."""
+
     def find_divergence(self, position: str) -> str:
         """Say where the state is not finite or has exploded; empty if all is sane. Collective."""
 

@@ -238,6 +238,10 @@ class VectorTarget:
         """See `RunTarget.parameters`."""
         return {}
 
+    def is_traced(self, parameter: str) -> bool:
+        """See `RunTarget.is_traced`."""
+        return True
+
     def find_divergence(self, position: str) -> str:
         """See `RunTarget.find_divergence`."""
         strange = np.argwhere(~np.isfinite(self.block[position]))

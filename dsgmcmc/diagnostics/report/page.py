@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc._version import __version__
-from dsgmcmc.diagnostics.convergence import label_of
 from dsgmcmc.diagnostics.report.charts import PALETTE, Series, line_chart
 from dsgmcmc.diagnostics.report.content import Content, gather, names_of
 from dsgmcmc.diagnostics.report.differences import differences_section
@@ -22,6 +21,7 @@ from dsgmcmc.diagnostics.verdict import in_units, started, written
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import Run, open_run
+from dsgmcmc.posterior.traces import labels
 from dsgmcmc.storage.files import write_whole
 
 #: Facts of a run that its head shows.
@@ -199,23 +199,20 @@ def _errors(runs: list[Content]) -> str:
 
 
 def _traces(runs: list[Content]) -> str:
-    charts = []
+    charts, label_of = [], {name: label for run in runs for name, label in labels(run.run).items()}
     for name in dict.fromkeys(name for run in runs for name in run.traces):
         series = []
         for run, colors in zip(runs, _colors(runs), strict=True):
             for chain, (values, color) in enumerate(zip(run.traces.get(name, []), colors, strict=False)):
                 number = run.run.chains[chain]
                 series.append(Series(_label(runs, run, number), np.arange(len(values)), values, color))
-        charts.append(line_chart(label_of(name), series, "draw", ""))
+        charts.append(line_chart(label_of[name], series, "draw", ""))
     return "".join(charts)
 
 
 def _convergence(content: Content, several: bool) -> str:
     found = content.convergence
-    rows = [
-        (label_of(line["name"]), f"{line['mean']:.5g}", f"{line['sd']:.3g}", *_three(line))
-        for line in found["quantities"]
-    ]
+    rows = [(line["label"], f"{line['mean']:.5g}", f"{line['sd']:.3g}", *_three(line)) for line in found["quantities"]]
     many = found["predictions"]
     for label, high, low in (("median", np.median, np.median), ("worst", np.max, np.min)):
         if many["pairs"]:

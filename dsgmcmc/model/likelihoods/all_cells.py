@@ -24,7 +24,7 @@ class AllCells(Gaussian):
 
     has_noise = False
     all_cells = True
-    noise_fields = ()
+    noise_quantities = ()
     # the diagonal metric is slow where factors have a common mean, as they have without biases
     defaults: ClassVar[dict[str, Any]] = {
         "noise_precision": 30.0,

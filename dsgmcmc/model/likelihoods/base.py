@@ -20,11 +20,15 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField, Stream
+from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.targets.state import ParameterBlock, Stream
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:
     from dsgmcmc.storage.manifest import Key
+
+#: Scale of a row's noise.
+WEIGHT = Quantity("weight", of_rows=True, started=True)
 
 Counts = dict[ParameterBlock, Array]
 
@@ -74,8 +78,8 @@ class Law(ABC):
         Whose rows have thresholds of their own, where ratings are of levels.
     """
 
-    #: Fields of a block that noise of its own needs, ``weight`` among them.
-    noise_fields: ClassVar[tuple[StateField, ...]] = ()
+    #: Quantities of rows that noise of its own needs, `WEIGHT` among them.
+    noise_quantities: ClassVar[tuple[Quantity, ...]] = ()
     #: Whether ratings are of ordered levels, which are found in the training ratings.
     has_levels: ClassVar[bool] = False
     #: Whether there is noise, whose precision tau is sampled.
@@ -86,9 +90,6 @@ class Law(ABC):
     all_cells: ClassVar[bool] = False
     #: Settings of the run that suit this likelihood, where they are not those of all.
     defaults: ClassVar[dict[str, Any]] = {}
-    #: What a row brings besides theta: fields that travel with a block, and those of them that belong to a draw.
-    fields: tuple[StateField, ...] = ()
-    drawn: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -103,15 +104,18 @@ class Law(ABC):
         self.background, self.own_thresholds = background, own_thresholds
         self.rank, self.biases, self.heteroscedastic = rank, biases, heteroscedastic
         self.levels, self.factors = levels, factors if heteroscedastic else ()
-        if heteroscedastic and self.noise_fields:
-            self.fields, self.drawn = self.noise_fields, ("weight",)
+        self.quantities = self.quantities_of(self.factors, own_thresholds)
+        of_rows = [quantity for quantity in self.quantities if quantity.of_rows]
+        #: Names of what a row brings besides theta, and of what of it belongs to a draw.
+        self.fields = tuple(quantity.name for quantity in of_rows)
+        self.drawn = tuple(quantity.name for quantity in of_rows if quantity.drawn)
         #: Parameters of the law that are sampled besides, the same on all processes.
-        self.replicated: tuple[Replicated, ...] = ()
+        self.replicated: tuple[Sampled, ...] = ()
 
-    @property
-    def drawn_widths(self) -> dict[str, int]:
-        """Columns of the fields that belong to a draw, by name."""
-        return {field.name: field.width for field in self.fields if field.name in self.drawn}
+    @classmethod
+    def quantities_of(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
+        """What is sampled of it, where rows of these factors have noise, or thresholds, of their own."""
+        return cls.noise_quantities if factors else ()
 
     @classmethod
     def is_centred(cls) -> bool:
@@ -126,7 +130,7 @@ class Law(ABC):
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (most have none)
-        """Set the `fields` as they are before the first iteration."""
+        """Set what rows bring as it is before the first iteration."""
 
     def settle(self, block: ParameterBlock) -> None:  # noqa: B027 (likewise)
         """Set the fields of a block that follow from others, and from `replicated`, which were set from outside."""
@@ -136,10 +140,6 @@ class Law(ABC):
 
     def all_data_seen(self, circulation: Circulation, stream: Stream) -> None:  # noqa: B027 (likewise)
         """Draw or move `replicated`, once a sweep, from what `add_gradient` has gathered in it. Collective."""
-
-    def parameters(self) -> dict[str, Float64]:
-        """What of `replicated` belongs to a draw, by name."""
-        return {}
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """What is gathered over a sweep at these row blocks, for a checkpoint."""

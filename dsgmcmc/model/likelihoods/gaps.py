@@ -23,6 +23,7 @@ and they stay 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar
@@ -32,7 +33,8 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.ordinal import END
 from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION, ThresholdModel, values_of
-from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
+from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Float32, Float64, Purpose
 
 CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
@@ -57,17 +59,29 @@ gaps = gaps + after * (kicked + gap_drift)
 )
 
 
-def gap_fields(levels: int) -> tuple[StateField, ...]:
-    """Fields of a block, where ratings have so many levels, at least `LEAST_LEVELS`."""
-    cuts, gaps = levels - 1, levels - 2
-    return StateField(CUTS, cuts), StateField(CUT_SLOPE, cuts), StateField(GAPS, gaps), StateField(GAP_DRIFT, gaps)
+#: What rows with thresholds of their own have, where ratings have at least `LEAST_LEVELS` levels.
+GAP_QUANTITIES = (
+    Quantity(CUTS, ("threshold",), of_rows=True, exported="thresholds"),
+    Quantity(CUT_SLOPE, ("threshold",), of_rows=True, drawn=False),
+    Quantity(GAPS, ("gap",), of_rows=True, drawn=False, started=True),
+    Quantity(GAP_DRIFT, ("gap",), of_rows=True, drawn=False),
+)
 
 
 @dataclass
-class GapPrecision(Replicated):
+class GapPrecision(Sampled):
     """Precision lambda of the gaps' logarithms, (R - 2,) float64; None where all rows have the same thresholds."""
 
-    saved_as: ClassVar[dict[str, str]] = {"precision": "thresholds.precision"}
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "precision": Quantity(
+            "thresholds.precision",
+            ("gap",),
+            positive=True,
+            started=True,
+            diagnosed="gap_sd_{number}",
+            as_sd=True,
+        )
+    }
 
     precision: Float64 | None
 

@@ -18,18 +18,19 @@ from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.quantiles import summarise
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.likelihoods.base import Counts, Likelihood, Prediction
-from dsgmcmc.targets.state import ParameterBlock, StateField
+from dsgmcmc.model.likelihoods.base import WEIGHT, Counts, Likelihood, Prediction
+from dsgmcmc.model.quantity import Quantity
+from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
-NOISE_FIELDS = (StateField("weight", 1), StateField("row_error", 1))
+ROW_ERROR = Quantity("row_error", of_rows=True, drawn=False)
 
 
 class Gaussian(Likelihood):
     """Gaussian ratings, with one noise for all or one for every user, item, or both."""
 
     score = "x - eta"
-    noise_fields: ClassVar[tuple[StateField, ...]] = NOISE_FIELDS
+    noise_quantities: ClassVar[tuple[Quantity, ...]] = (WEIGHT, ROW_ERROR)
 
     # ------------------------------------------------------------------ of training ratings
 

@@ -29,11 +29,11 @@ from dsgmcmc.model.likelihoods.gaps import (
     CUT_SLOPE,
     CUTS,
     GAP_DRIFT,
+    GAP_QUANTITIES,
     GAPS,
     GapPrecision,
     cut_table,
     draw_gap_precision,
-    gap_fields,
     gap_information,
     gap_squares,
     keep_cut_slopes,
@@ -43,13 +43,15 @@ from dsgmcmc.model.likelihoods.gaps import (
 )
 from dsgmcmc.model.likelihoods.gaps import START as GAP_START
 from dsgmcmc.model.likelihoods.scales import (
-    SCALE_FIELDS,
+    SCALE_QUANTITIES,
+    ScalePrecision,
     draw_precision,
     move_scales,
     square_sum,
     start_scales,
 )
-from dsgmcmc.model.likelihoods.thresholds import ThresholdModel
+from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, Thresholds
+from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock, Stream
@@ -67,7 +69,7 @@ class Ordinal(Law):
     largest_curvature: ClassVar[float]
     has_levels = True
     has_noise = False
-    noise_fields = SCALE_FIELDS
+    noise_quantities = SCALE_QUANTITIES
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
     def __init__(
@@ -85,12 +87,19 @@ class Ordinal(Law):
         self.values = levels.values
         self.model = ThresholdModel(self.link, levels.counts)
         if own_thresholds is not None:
-            self.fields, self.drawn = (*self.fields, *gap_fields(len(self.values))), (*self.drawn, CUTS)
             self._gap_information = gap_information(self.model)
         self._begin()
         two = len(levels.values) == 2 and self.link == "logit"
         self._weight = max(self.model.information, 0.6 * self.largest_curvature * (0.5 if two else 1.0))
         self._sums: dict[int, Float64] = {}  # of the scores, by level, over the sweep, by row block
+
+    @classmethod
+    def quantities_of(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
+        """See `Law.quantities_of`."""
+        own = () if own_thresholds is None else tuple(quantity.of(own_thresholds) for quantity in GAP_QUANTITIES)
+        gaps = GapPrecision.about(()) if own else ()
+        shared = (*Thresholds.about(()), *ScalePrecision.about(factors), *gaps)
+        return (*super().quantities_of(factors), *own, *shared)
 
     def _begin(self) -> None:
         self.thresholds, self.scales = self.model.start(), start_scales(self.factors)
@@ -104,7 +113,7 @@ class Ordinal(Law):
         """See `Law.start`: all scales are 1, and all thresholds the same, at rest."""
         self._begin()
         begin = {"weight": 1.0, "drift": 0.0, GAPS: 0.0, GAP_DRIFT: 0.0}
-        names = [field.name for field in self.fields if field.name in begin]
+        names = [name for name in self.fields if name in begin]
         for block in blocks:
             for name in names:
                 block[name].fill(begin[name])
@@ -119,7 +128,7 @@ class Ordinal(Law):
         """See `Law.reset_errors`: of the scores' sums by level and by row."""
         for sums in self._sums.values():
             sums[:] = 0.0
-        gathered = [field.name for field in self.fields if field.name in ("slope", CUT_SLOPE)]
+        gathered = [name for name in self.fields if name in ("slope", CUT_SLOPE)]
         for block in blocks if gathered else ():
             for name in gathered:
                 block[name].fill(0.0)
@@ -189,10 +198,6 @@ class Ordinal(Law):
         if own is not None:
             found["thresholds.precision"] = draw_gap_precision(sums[GAPS], rows[own], rng)
         return found
-
-    def parameters(self) -> dict[str, Float64]:
-        """See `Law.parameters`: the thresholds C, and the precisions of the scales and of the rows' own gaps."""
-        return {"thresholds": self.thresholds.values} | self.scales.arrays() | self.gaps.arrays()
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """See `Law.saved`."""

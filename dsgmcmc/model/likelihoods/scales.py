@@ -10,7 +10,7 @@ In a block ``weight`` is s, ``drift`` the momentum, and ``slope`` gathers the de
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar
@@ -19,11 +19,17 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.ordinal import Link
+from dsgmcmc.model.likelihoods.base import WEIGHT
 from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION
-from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
+from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, Purpose
 
-SCALE_FIELDS = (StateField("weight", 1), StateField("slope", 1), StateField("drift", 1))
+SCALE_QUANTITIES = (
+    WEIGHT,
+    Quantity("slope", of_rows=True, drawn=False),
+    Quantity("drift", of_rows=True, drawn=False),
+)
 RATE = 0.02
 START = 10.0  # precision of log s before it is first drawn
 INFORMATION: dict[Link, float] = {"logit": 0.8, "probit": 1.0}
@@ -43,10 +49,19 @@ SQUARES = Formula("x = log(weight)\nsquare = x * x", sums=("square",))
 
 
 @dataclass
-class ScalePrecision(Replicated):
+class ScalePrecision(Sampled):
     """Precision lambda of log s, (1,) float64, for every factor whose rows have scales."""
 
-    saved_as: ClassVar[dict[str, str]] = {"precision": "{}.scales"}
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "precision": Quantity(
+            "{}.scales",
+            ("one",),
+            positive=True,
+            started=True,
+            diagnosed="{kind}_scales",
+            label="precision of the log scales of the {kind}s",
+        )
+    }
 
     precision: dict[Factor, Float64]
 

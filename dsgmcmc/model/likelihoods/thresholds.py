@@ -22,6 +22,7 @@ biases gives it a coupling of at most 1. With h^2 = 2 eps / l, eps = 0.35 and l 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import ClassVar
@@ -29,7 +30,7 @@ from typing import ClassVar
 import numpy as np
 
 from dsgmcmc.kernels.ordinal import Link
-from dsgmcmc.targets.state import Replicated
+from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.types import Float64, Int64
 
 MIDDLE_SD, GAP_SD = 5.0, 3.0
@@ -37,10 +38,14 @@ EPS, CURVATURE, FRICTION = 0.35, 2.0, 0.9
 
 
 @dataclass
-class Thresholds(Replicated):
+class Thresholds(Sampled):
     """Coordinates of the thresholds, and their momenta, (R - 1,) float64 each."""
 
-    saved_as: ClassVar[dict[str, str]] = {"position": "thresholds.position", "momentum": "thresholds.momentum"}
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "position": Quantity("thresholds.position", ("threshold",), drawn=False, started=True),
+        "momentum": Quantity("thresholds.momentum", ("threshold",), drawn=False),
+        "values": Quantity("thresholds", ("threshold",), kept=False, diagnosed="threshold_{number}"),
+    }
 
     position: Float64
     momentum: Float64

@@ -13,15 +13,14 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField, Stream
+from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.targets.state import ParameterBlock, Stream
 from dsgmcmc.types import Factor, Float64, ImplicitName, RowScalesName, ThresholdsName
 
-#: What the means of rows have besides m; of blocks of models that have such parts.
-SHIFT = StateField("shift")
 #: How much more precise the prior of a row is than Lambda; of blocks of models whose rows have scales of their own.
-SCALE = StateField("row_scale", 1)
+SCALE = Quantity("row_scale", of_rows=True, drawn=False, started=True)
 #: The part of the shift that follows from features of the rows.
-DESCRIBED = StateField("described")
+DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
 
 
 def chosen_factors(whose: ImplicitName | RowScalesName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
@@ -77,18 +76,15 @@ class PriorMean(Protocol):
 
     Attributes
     ----------
-    fields : tuple of StateField
-        What it keeps with a block; all of it is part of a draw.
-    own : tuple of StateField
-        Its own part of the shift, where others need to tell it from theirs; no draw has it.
+    quantities : tuple of Quantity
+        What it keeps with a block, and what else it samples.
     """
 
-    fields: tuple[StateField, ...]
-    own: tuple[StateField, ...]
+    quantities: tuple[Quantity, ...]
 
     @property
-    def parameters(self) -> Replicated:
-        """What else it samples."""
+    def parameters(self) -> Sampled:
+        """What all rows share of it."""
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set its fields and parameters as they are before the first iteration; it shifts nothing then."""

@@ -19,7 +19,7 @@ lambda_k and sum_f beta_f B_fk^2 / 2 to its rate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,14 +27,22 @@ import numpy as np
 
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.priors.base import DESCRIBED, SHIFT, Conditions, PrecisionTerms
+from dsgmcmc.model.priors.base import DESCRIBED, Conditions, PrecisionTerms
 from dsgmcmc.model.priors.design import MAX_DENSE, Design
+from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of
-from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
+from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, FeaturesName, Float64, Int64, Purpose
 
 #: Sweeps between draws.
 EVERY = 10
+
+
+def used_factors(features: FeaturesName, there: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
+    """Factors whose features are used, of those that have some; `transposed` says that the rows of W are items."""
+    users, items = Factor(transposed), Factor(not transposed)
+    wanted = {"no": (), "yes": (users, items), "user": (users,), "item": (items,)}[features]
+    return tuple(factor for factor in sorted(there) if factor in wanted)
 
 
 def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, ...]:
@@ -45,15 +53,11 @@ def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, 
     InputError
         If those that are asked for are not there.
     """
-    if features == "no":
-        return ()
     stored = {Factor(SIDES.index(side)) for side in ratings.features}
-    if features == "yes":
-        return tuple(sorted(stored))
-    factor = Factor((features == "item") != ratings.transposed)
-    if factor not in stored:
+    used = used_factors(features, stored, ratings.transposed)
+    if features in ("user", "item") and not used:
         raise InputError(f"{ratings.path} has no features of {features}s: give them to `dsgmcmc prepare`")
-    return (factor,)
+    return used
 
 
 def check_features(features: FeaturesName, ratings: Ratings, subchains: int) -> None:
@@ -78,7 +82,7 @@ def check_features(features: FeaturesName, ratings: Ratings, subchains: int) -> 
 
 
 @dataclass
-class FeatureParameters(Replicated):
+class FeatureParameters(Sampled):
     """What is sampled, by the factor whose rows' means it is about; float64.
 
     Attributes
@@ -91,15 +95,20 @@ class FeatureParameters(Replicated):
         Mean square of a group's part of the rows' means, in units of the rows' variance around their means.
     """
 
-    saved_as: ClassVar[dict[str, str]] = {
-        "effects": "{}.features.effects",
-        "strength": "{}.features.strength",
-        "explained": "{}.features.explained",
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "effects": Quantity("{}.features.effects", ("{}.feature", "column"), columns=1, traced=False),
+        "strength": Quantity("{}.features.strength", ("{}.feature_group",), positive=True),
+        "explained": Quantity("{}.features.explained", ("{}.feature_group",)),
     }
 
     effects: dict[Factor, Float64]
     strength: dict[Factor, Float64]
     explained: dict[Factor, Float64]
+
+
+def feature_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
+    """What there is where features of these factors' rows are used."""
+    return (DESCRIBED, *FeatureParameters.about(factors)) if factors else ()
 
 
 class FeatureEffects:
@@ -113,11 +122,9 @@ class FeatureEffects:
         Columns D of a factor.
     """
 
-    fields: tuple[StateField, ...] = ()
-    own: tuple[StateField, ...] = (DESCRIBED,)
-
     def __init__(self, designs: Mapping[Factor, Design], dimension: int) -> None:
         self.designs, self._dimension = dict(designs), dimension
+        self.quantities = feature_quantities(tuple(self.designs))
         self._grams: dict[Factor, Float64] = {}
         self.parameters = FeatureParameters({}, {}, {})
         self.start(())

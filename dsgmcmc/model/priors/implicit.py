@@ -21,7 +21,7 @@ other rows, normal with their mean and variance, and is drawn given its theta.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,7 +29,8 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.priors.base import DESCRIBED, Conditions, PrecisionTerms
-from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
+from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, Purpose
 
 #: Sweeps between draws: one costs about as much as the gradients of ten sweeps.
@@ -95,7 +96,7 @@ shift = known * shift + (1 - known) * (others + drawn)
 
 
 @dataclass
-class ImplicitParameters(Replicated):
+class ImplicitParameters(Sampled):
     """What is sampled besides y, by the factor whose rows' means it is about; (D,) float64 each.
 
     Attributes
@@ -106,15 +107,27 @@ class ImplicitParameters(Replicated):
         Of the shifts of all rows with ratings.
     """
 
-    saved_as: ClassVar[dict[str, str]] = {
-        "precision": "{}.implicit.precision",
-        "average": "{}.implicit.mean",
-        "variance": "{}.implicit.variance",
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "precision": Quantity("{}.implicit.precision", ("column",), columns=-2, positive=True),
+        "average": Quantity("{}.implicit.mean", ("column",), columns=1),
+        "variance": Quantity("{}.implicit.variance", ("column",), columns=2),
     }
 
     precision: dict[Factor, Float64]
     average: dict[Factor, Float64]
     variance: dict[Factor, Float64]
+
+
+#: What a row adds to the prior means of those that it has ratings with.
+IMPLICIT = Quantity("implicit", ("column",), of_rows=True, columns=1)
+
+
+def implicit_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
+    """What there is where the means of these factors' rows are shifted."""
+    if not factors:
+        return ()
+    of_rows = IMPLICIT if len(factors) > 1 else IMPLICIT.of(Factor(1 - factors[0]))
+    return (of_rows, *ImplicitParameters.about(factors))
 
 
 class ImplicitFeatures:
@@ -132,18 +145,16 @@ class ImplicitFeatures:
         First value of all beta.
     """
 
-    fields: tuple[StateField, ...] = (StateField("implicit"),)
-    own: tuple[StateField, ...] = ()
-
     def __init__(self, factors: tuple[Factor, ...], dimension: int, start: float) -> None:
         self.factors, self._dimension, self._start = factors, dimension, start
+        self.quantities = implicit_quantities(factors)
         self.parameters = ImplicitParameters({}, {}, {})
         self.start(())
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """See `PriorMean.start`."""
         for block in blocks:
-            block["implicit"].fill(0.0)
+            block[IMPLICIT.name].fill(0.0)
         zeros = np.zeros(self._dimension)
         self.parameters.precision = dict.fromkeys(self.factors, zeros + self._start)
         self.parameters.average = {factor: zeros.copy() for factor in self.factors}

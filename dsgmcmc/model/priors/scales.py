@@ -15,7 +15,7 @@ Lambda and m with weights s_i, and the other parts of the rows' means.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,8 +24,9 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.gamma import gammas
 from dsgmcmc.model.noise import NU_START, draw_nu, student_log_density
-from dsgmcmc.model.priors.base import SCALE, SHIFT, Conditions
-from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
+from dsgmcmc.model.priors.base import SCALE, Conditions
+from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
+from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, Purpose
 
 #: Sweeps between draws of nu, which cost about as much as those of the scales, and hardly depend on each other.
@@ -39,10 +40,12 @@ SQUARES = {
 
 
 @dataclass
-class RowFreedom(Replicated):
+class RowFreedom(Sampled):
     """Degrees of freedom nu, (1,) float64, for every factor whose rows have scales."""
 
-    saved_as: ClassVar[dict[str, str]] = {"nu": "{}.row_nu"}
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "nu": Quantity("{}.row_nu", ("one",), positive=True, started=True, diagnosed="{kind}_row_nu")
+    }
 
     nu: dict[Factor, Float64]
 
@@ -60,7 +63,7 @@ class RowScales:
 
     def __init__(self, factors: tuple[Factor, ...] = ()) -> None:
         self.factors = factors
-        self.fields: tuple[StateField, ...] = (SCALE,) if factors else ()
+        self.quantities = (SCALE, *RowFreedom.about(factors)) if factors else ()
         self.parameters = RowFreedom({})
         self.start(())
 

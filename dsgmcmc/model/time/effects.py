@@ -26,7 +26,7 @@ at home, from sums that go round the ring, and go round themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -39,9 +39,10 @@ from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.priors.base import Conditions
+from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.model.time.levels import NO_GROUPS, TimeGroups
 from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.state import Replicated, Stream
+from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
 if TYPE_CHECKING:
@@ -56,10 +57,19 @@ Cells = dict[tuple[int, int], Float32]
 
 
 @dataclass
-class TimePrecision(Replicated):
+class TimePrecision(Sampled):
     """Precisions lambda of the effects of all levels, (L,) float64, if there are any."""
 
-    saved_as: ClassVar[dict[str, str]] = {"precision": "time.precision"}
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "precision": Quantity(
+            "time.precision",
+            ("time_level",),
+            rating=-2,
+            positive=True,
+            diagnosed="time_sd_{label}",
+            as_sd=True,
+        )
+    }
 
     precision: Float64 | None = None
 
@@ -88,7 +98,7 @@ class TimeEffects:
         self.groups, self.ring, self._given = groups or NO_GROUPS, ring, ratings.train
         self.levels = self.groups.levels
         self.ratings = copy(ratings)
-        self.parameters = TimePrecision()
+        self.parameters, self.quantities = TimePrecision(), TimePrecision.about(()) if self.levels else ()
         self._effects = [
             {b: np.zeros(self.groups.size(number, b), np.float32) for b in ring.blocks}
             for number in range(len(self.levels))

@@ -7,6 +7,7 @@ as training ratings do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -80,6 +81,17 @@ def levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
         factor = Factor.W if (kind == "item") == transposed else Factor.H
         found.append(TimeLevel(name, factor, 0 if size == PAGE else int(size)))
     return tuple(found)
+
+
+def costs_of(levels: Sequence[TimeLevel], ratings: Ratings) -> tuple[int, int]:
+    """Bytes of memory of levels of time for all ratings, and what their effects take in a checkpoint."""
+    if ratings.times is None or not levels:
+        return 0, 0
+    counts = (level.groups(ratings.times.counts[SIDES[level.factor]]) for level in levels)
+    effects = 4 * sum(int(each.sum(dtype=np.int64)) for each in counts)
+    # groups, and what they add up to; besides, while effects are drawn, a residual and a weight of every rating
+    held = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1) + ratings.nnz * 8
+    return held + effects, effects
 
 
 class TimeGroups(NamedTuple):

@@ -22,8 +22,8 @@ import numpy as np
 from dsgmcmc.config.run import ModelConfig, ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.gaps import GAPS
-from dsgmcmc.model.start import KNOWN, OF_ALL, OF_FACTOR, OF_ROWS, POSITION
+from dsgmcmc.model.quantity import THETA
+from dsgmcmc.model.start import KNOWN
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.facts import MADE_WITH, Facts
@@ -34,7 +34,7 @@ from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.storage.verify import snapshot_lines
 from dsgmcmc.storage.writer import write_snapshot
-from dsgmcmc.types import Array, Comm, Int32
+from dsgmcmc.types import Array, Comm, Factor, Int32
 
 #: Settings of the model that say when something is drawn, and not what is sampled.
 _WHEN = ("hyper_start", "hyper_every")
@@ -68,6 +68,7 @@ class Earlier:
             raise InputError(f"{path} has no checkpoint to start from: go on with it first, or leave out --from")
         self.index = Index(self.directory, facts)
         self.index.lengths()  # refuses names that are not those of all rows
+        self.quantities = self.config.quantities(self.index.transposed, self.index.feature_sizes(), self.levels)
 
     def model(self) -> dict[str, Any]:
         """Return the settings of its model, for those that are not given; hyperparameters are drawn from the first."""
@@ -176,24 +177,26 @@ class Earlier:
 
     def _fields(self, checkpoint: Snapshot, factor: str) -> dict[str, Array]:
         """Return all rows of the fields that are taken, (n, width)."""
-        stored = {field: field for field in OF_ROWS} | {POSITION: self._position(checkpoint)[1]}
-        there = {key.field for key in checkpoint.names() if key[:2] == ("state", factor)}
         rows = self.index.lengths()[0][factor]
         found = {}
-        for field, name in stored.items():
-            if name in there or field == POSITION:
-                found[field] = checkpoint.whole("state", factor, name)
-                width = {POSITION: self.config.dimension, GAPS: self.levels - 2}.get(field, 1)
-                if found[field].shape != (rows, width):
-                    raise InputError(f"{checkpoint.path} is inconsistent: {name} of {factor} is {found[field].shape}")
+        for quantity in (THETA, *self.quantities.of_rows):
+            if not quantity.started:
+                continue
+            name = self._position(checkpoint)[1] if quantity == THETA else quantity.name
+            found[quantity.name] = whole = checkpoint.whole("state", factor, name)
+            if whole.shape != (rows, quantity.width(self.quantities.sizes)):
+                raise InputError(f"{checkpoint.path} is inconsistent: {name} of {factor} is {whole.shape}")
         return found
 
     def _small(self, checkpoint: Snapshot, factors: dict[str, str]) -> dict[str, SmallArray]:
         """Return the small arrays that are taken, of one sub-chain."""
         state, (subchain, _) = checkpoint.manifest.state, self._position(checkpoint)
-        names = {name: name for name in OF_ALL}
-        names |= {f"{now}.{name}": f"{before}.{name}" for now, before in factors.items() for name in OF_FACTOR}
-        found = {name: state[stored].array() for name, stored in names.items() if stored in state}
+        now = {Factor[before]: Factor[factor] for factor, before in factors.items()}
+        found = {}
+        for quantity in self.quantities.all:
+            if quantity.started and not quantity.of_rows:
+                name = quantity.name if quantity.factor is None else quantity.of(now[quantity.factor]).name
+                found[name] = state[quantity.name].array()
         several = len(self.config.make_sampler().positions) > 1  # of which all arrays have one after another
         return {n: SmallArray.of(array[[subchain]] if several else array) for n, array in found.items()}
 

@@ -13,7 +13,6 @@ from support import factor_target, write_planted
 from dsgmcmc.model.conjugate import draw_normal_gamma, draw_normal_wishart, draw_wishart
 from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.model.units import in_rating_units
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.types import Factor, PriorName
 
@@ -59,15 +58,13 @@ def test_what_is_given_in_the_ratings_unit_comes_back_in_it() -> None:
     The predictor is W . H plus the biases, so that a factor's column takes the root of the scale and a bias all of it.
     """
     model = HyperparameterModel(2, True, "fixed", 2.0, 5.0, scale=9.0, standardised=True)
-    inside = model.start(1).of(0)
-    assert float(inside["tau"]) == 5.0 * 81
-    assert inside["W.precision"].tolist() == [18.0, 18.0, 162.0]
-    outside = in_rating_units(inside, model.scale, model.unit)
-    assert float(outside["tau"]) == 5.0
-    assert outside["W.precision"].tolist() == [2.0, 2.0, 2.0]
-    features = {"H.implicit.mean": np.ones(3), "H.implicit.variance": np.ones(3), "H.nu": np.ones(1)}
-    found = {name: value.tolist() for name, value in in_rating_units(features, model.scale, model.unit).items()}
-    assert found == {"H.implicit.mean": [3, 3, 9], "H.implicit.variance": [9, 9, 81], "H.nu": [1]}
+    inside = dict(model.start(1).drawn())
+    named = {quantity.name: value.tolist() for quantity, value in inside.items()}
+    assert named["tau"] == 5.0 * 81
+    assert named["W.precision"] == [18.0, 18.0, 162.0]
+    outside = {q.name: q.in_rating_unit(value, model.unit, model.scale).tolist() for q, value in inside.items()}
+    assert outside["tau"] == 5.0
+    assert outside["W.precision"] == [2.0, 2.0, 2.0]
 
 
 @pytest.mark.parametrize("prior", ["normal-gamma", "normal-wishart", "fixed"])

@@ -71,7 +71,7 @@ class Conformance:
         """What belongs to a draw is among them; neither is taken for what a sampler keeps."""
         for heteroscedastic in (False, True):
             likelihood = LIKELIHOODS[name](3, True, heteroscedastic)
-            names = [field.name for field in likelihood.fields]
+            names = likelihood.fields
             assert len(set(names)) == len(names)
             assert set(likelihood.drawn) <= set(names)
             assert not {"theta", "g", "g2", "v", "r", "n", "h"} & set(names)

@@ -1,0 +1,118 @@
+"""What a model says that it keeps, against what a chain of it has, writes and shows."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from mpi4py import MPI
+from support import sample, write_planted
+
+from dsgmcmc.config.layers import build
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.model.hyperparameters import MEAN, PRECISION, TAU, HyperparameterModel
+from dsgmcmc.model.priors.implicit import ImplicitParameters
+from dsgmcmc.model.quantity import THETA, Quantity
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.posterior.export import export
+from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.traces import labels, scalar_traces
+from dsgmcmc.runs.plan import quantities_of
+from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.types import Factor
+
+MODELS: dict[str, dict[str, Any]] = {
+    "shared": {},
+    "dense": {"prior": "normal-wishart", "noise": "by-user"},
+    "context": {"implicit_features": "user", "time_levels": "user:page,item:2", "noise": "both"},
+    "levels": {"likelihood": "ordinal-logit", "thresholds": "user", "noise": "by-item", "implicit_features": "both"},
+    "sub-chains": {"sampler": "hamcmc", "features": "no", "iterations": 26, "thin": 5},
+}
+SETTINGS = {"rank": 2, "grid": 2, "iterations": 12, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["users first", "items first"])
+def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ratings of five levels, with features of both sides and times."""
+    path = tmp_path_factory.mktemp("data") / "r.h5"
+    return write_planted(path, stars=True, features=(4, 3), timed=True, transposed=request.param)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
+    """Every array of a checkpoint and of a draw, by its name and shape, and no other."""
+    config = build(SETTINGS | MODELS[name]).resolved()
+    source, ring = RatingsSource(data), Ring(MPI.COMM_SELF, config.grid)
+    sampler = config.make_sampler()
+    with open_ratings(data) as ratings:
+        said = quantities_of(config, ratings)
+    target = source.open(config, ring)[0](0, sampler)
+    target.reset()
+    assert target.layout.names == (*(field.name for field in sampler.kept), *(q.name for q in said.of_rows))
+    assert target.layout.width - sum(f.width or config.dimension for f in sampler.kept) == said.width_of_rows()
+    shapes = {q.name: q.shape(said.sizes) for q in said.all if q.kept and not q.of_rows and q.name != "noise.turn"}
+    chains = len(sampler.positions)
+    several = {quantity.name for quantity in said.all if quantity.per_chain}
+    kept = {name: array.shape for name, array in target.small().items()}
+    assert kept == {name: (chains, *shape) if name in several else shape for name, shape in shapes.items()}
+    drawn = {name: array.shape for name, array in target.parameters().items()}
+    assert drawn == {quantity.name: quantity.shape(said.sizes) for quantity in said.shared}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_all_of_it_can_be_read_shown_and_exported(data: Path, tmp_path: Path, name: str) -> None:
+    """A run opens, which checks what it has against what its model says; nothing is left out on the way to users."""
+    assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SETTINGS | MODELS[name]) == 0
+    run = open_run(tmp_path / "run")
+    draw = run.open_draw(0)
+    stored = {key.field for key in draw.names()} | set(draw.manifest.state)
+    assert stored == {quantity.name for quantity in (*run.quantities.drawn_of_rows, *run.quantities.shared)}
+    traces = scalar_traces(run)
+    assert set(traces) <= set(labels(run))
+    assert not [label for label in labels(run).values() if "{" in label]
+    export(run, tmp_path / "run.h5")
+    with h5py.File(tmp_path / "run.h5") as file:
+        exported = {name: data_set.shape for name, data_set in file["draws"].items()}
+    sizes, number = run.quantities.sizes, len(run.draws)
+    for quantity in run.quantities.shared:
+        name = run.name_of(quantity.name).replace(".", "_")
+        assert exported.pop(name) == (number, *quantity.shape(sizes))
+    rows = {kind: len(run.vocabulary(kind)) for kind in ("user", "item")}
+    assert {exported.pop(f"{kind}s") for kind in rows} == {(number, n, sizes["column"]) for n in rows.values()}
+    assert {exported.pop(name) for name in ("chain", "iteration", "weight")} == {(number,)}
+    of_rows = [quantity for quantity in run.quantities.drawn_of_rows if quantity != THETA]
+    assert len(exported) == sum(1 if quantity.factor is not None else 2 for quantity in of_rows)
+
+
+def test_a_warm_start_takes_what_is_marked(tmp_path: Path) -> None:
+    """Also where users are the rows in one run, and the columns in the other."""
+    before, now = (write_planted(tmp_path / f"{t}.h5", stars=True, transposed=t) for t in (False, True))
+    settings = SETTINGS | {"likelihood": "ordinal-logit", "thresholds": "user", "noise": "both"}
+    assert sample(MPI.COMM_SELF, before, tmp_path / "before", **settings) == 0
+    assert sample(MPI.COMM_SELF, now, tmp_path / "now", start=tmp_path / "before", **SETTINGS) == 0
+    run = open_run(tmp_path / "now")
+    (start,) = run.directory.starts()
+    manifest = run.directory.open_start(0, run.facts).manifest
+    marked = {quantity.name for quantity in (THETA, *run.quantities.all) if quantity.started}
+    assert {key.field for key in run.directory.open_start(0, run.facts).names()} | set(manifest.state) == marked | {
+        "known"
+    }
+    assert start.is_dir()
+
+
+def test_values_have_the_ratings_own_unit() -> None:
+    """Of numbers, of columns, of squares of columns, and of a matrix, by the quantity's powers of the unit."""
+    columns, rating = np.array([3.0, 3.0, 9.0]), 9.0
+    inside = partial(Quantity.in_rating_unit, columns=columns, rating=rating)
+    assert inside(TAU, np.array(405.0)) == 5.0
+    assert inside(MEAN, np.ones(3)).tolist() == [3, 3, 9]
+    assert inside(PRECISION, np.array([18.0, 18.0, 162.0])).tolist() == [2, 2, 2]
+    dense = HyperparameterModel(2, True, "normal-wishart", 1.0, None).quantities[3]
+    assert dense.name == "W.precision"
+    assert inside(dense, np.outer(columns, columns)).tolist() == np.ones((3, 3)).tolist()
+    assert inside(ImplicitParameters.quantities["variance"].of(Factor.H), np.ones(3)).tolist() == [9, 9, 81]
+    assert inside(Quantity("nu"), np.array(1.0)) == 1.0
