@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dsgmcmc.bpmf import BPMF
-    from dsgmcmc.posterior.density import DensityRun
+    from dsgmcmc.densities.run import DensityRun
+    from dsgmcmc.densities.source import sample_density
     from dsgmcmc.posterior.opened import open_run
-    from dsgmcmc.runs.sources.density import sample_density
 
 __all__ = ["BPMF", "DensityRun", "__version__", "open_run", "sample_density"]
 
 _HOMES = {
     "BPMF": "bpmf",
-    "DensityRun": "posterior.density",
+    "DensityRun": "densities.run",
     "open_run": "posterior.opened",
-    "sample_density": "runs.sources.density",
+    "sample_density": "densities.source",
 }
 
 

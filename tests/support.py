@@ -166,7 +166,7 @@ def factor_target(
     grid: int = 4,
     schedule: ScheduleName = "shuffled",
     model: HyperparameterModel = MODEL,
-    sampler: Sampler[Any] | None = None,
+    sampler: Sampler[Any, Any] | None = None,
     *,
     likelihood: type[Law] = Gaussian,
     prior_means: Sequence[PriorMean] = (),

@@ -237,7 +237,7 @@ class ResolvedChain(ChainConfig):
         """Limits of what chains end by, by the names of the measures; empty where they end by their number alone."""
         return parse_accuracy(self.until) if self.until else {}
 
-    def make_sampler(self, step_scale: float = 1.0) -> Sampler[Any]:
+    def make_sampler(self, step_scale: float = 1.0) -> Sampler[Any, Any]:
         """Make the sampler, with the configured step sizes times `step_scale`."""
         return self.sampler.kind(self.sampler.config.scaled(step_scale), self.burn_in)
 

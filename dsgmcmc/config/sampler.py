@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
 from dsgmcmc.errors import InputError, what_it_must_be
 from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.gradients import ON_DATA
 from dsgmcmc.samplers.step_size import SamplerConfig
-from dsgmcmc.samplers.subsampling import ON_DATA
 
 _UNION_MEMBER = re.compile(r"(constrained-)?int|str|float|literal\[.*\]")  # Pydantic names the alternative that failed
 
@@ -76,7 +76,7 @@ class SamplerSection(BaseModel):
             raise ValueError(explain(error, kind.Config.model_fields, "sampler.")) from error
 
     @property
-    def kind(self) -> type[Sampler[Any]]:
+    def kind(self) -> type[Sampler[Any, Any]]:
         """Class of the sampler."""
         kind = sampler_named(self.name)
         assert kind is not None

@@ -161,15 +161,3 @@ def check_draw(snapshot: Snapshot, expected: Expected) -> None:
             blocks.rows("draw", factor, quantity.name, expected.grid, n, quantity.width(quantities.sizes))
     for quantity in quantities.shared:
         blocks.small(quantity.name, *quantity.shape(quantities.sizes), positive=quantity.positive)
-
-
-def check_density(snapshot: Snapshot, dimension: int | None) -> None:
-    """Check the posterior of a chain of a density over so many elements, or a checkpoint; as `check_posteriors`."""
-    blocks = Blocks(snapshot)
-    draws, _ = blocks.shape(Key("trace", "run", 0, "iteration"), None, 1)
-    blocks.shape(Key("trace", "run", 0, "weight"), draws, 1)
-    (followed,) = blocks.shape(Key("trace", "W", 0, "followed"), None, kind="i")
-    blocks.shape(Key("trace", "W", 0, "theta"), draws, followed)
-    blocks.shape(Key("trace", "W", 0, "energy"), draws, 1)
-    for name in ("mean", "variance") if snapshot.manifest.kind == "posterior" else ():
-        blocks.shape(Key("moments", "W", 0, name), 1, dimension)

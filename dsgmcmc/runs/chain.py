@@ -68,7 +68,7 @@ class Chain:
     def __init__(
         self,
         config: ResolvedChain,
-        make_target: Callable[[Sampler[Any]], RunTarget],
+        make_target: Callable[[Sampler[Any, Any]], RunTarget],
         ring: Ring,
         run: RunDirectory,
         chain: int,

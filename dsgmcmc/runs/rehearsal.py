@@ -24,8 +24,6 @@ from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.targets.base import RunTarget
-from dsgmcmc.targets.density import ALL, Data, Density
-from dsgmcmc.targets.regression import Regression
 from dsgmcmc.types import Float32, Float64, Int32, Int64
 
 log = logging.getLogger(__name__)
@@ -76,7 +74,7 @@ def _iterate(config: ResolvedChain, make_target: MakeTarget, late_first: bool) -
             recorder.record(position, draw)
 
 
-def _take_gradient(sampler: Sampler[Any], target: RunTarget) -> None:
+def _take_gradient(sampler: Sampler[Any, Any], target: RunTarget) -> None:
     """Take a sampler's gradient and its metric, if it has them: most of what is compiled."""
     target.reset()
     target.begin(0)
@@ -125,28 +123,3 @@ class FewTimes(StoredTimes):
     def slab(self, part: Part, side: Side, start: int, stop: int) -> Times:
         """See `StoredTimes.slab`."""
         return Times(np.zeros(2 * (stop - start), np.int32), np.zeros(2 * (stop - start), np.int32))
-
-
-def few_data(density: Density) -> Density:
-    """A density of the same dimension and prior as another, with next to no data, or none that say anything."""
-    if not isinstance(density, Regression):
-        return FlatDensity(density)
-    few = slice(10 * density.dimension)
-    prior = {"prior_mean": density.prior_mean, "prior_precision": density.prior_precision}
-    return Regression(density.features[few], density.responses[few], density.link, **prior)
-
-
-class FlatDensity:
-    """A density of the same dimension and prior as another, whose data say nothing."""
-
-    def __init__(self, density: Density) -> None:
-        self.dimension, self.n_data, self.curvature = density.dimension, density.n_data, density.curvature
-        self.prior_mean, self.prior_precision = density.prior_mean, density.prior_precision
-
-    def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `Density.energy`."""
-        return np.zeros(len(theta))
-
-    def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `Density.gradient`."""
-        return np.zeros_like(theta)

@@ -35,7 +35,7 @@ class ChainState:
     """
 
     target: RunTarget
-    sampler: Sampler[Any]
+    sampler: Sampler[Any, Any]
     draws: DrawRecorder
     others: tuple[Recorder, ...]
     step_scale: float = 1.0

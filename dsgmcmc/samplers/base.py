@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.samplers.gradients import GRADIENTS, GradientEstimator
+from dsgmcmc.samplers.gradients import GRADIENTS, ON_DATA, GradientEstimator, T
 from dsgmcmc.samplers.step_size import SamplerConfig
-from dsgmcmc.samplers.subsampling import ON_DATA
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
 from dsgmcmc.types import Purpose
@@ -23,8 +22,8 @@ C = TypeVar("C", bound=SamplerConfig)
 NORMAL = Formula("theta = sd * z")
 
 
-class Sampler(ABC, Generic[C]):
-    """A Markov chain on the fields of a target's blocks.
+class Sampler(ABC, Generic[C, T]):
+    """A Markov chain on the fields of a target's blocks: of a configuration `C`, on a target `T`.
 
     Parameters
     ----------
@@ -44,11 +43,11 @@ class Sampler(ABC, Generic[C]):
     Config: ClassVar[type[SamplerConfig]]
     #: Names of the gradient estimators that it can use, its default first.
     gradients: ClassVar[tuple[str, ...]] = ("part",)
-    #: Whether it may also step along gradients of data drawn one by one; see `dsgmcmc.samplers.subsampling`.
+    #: Whether it may also step along gradients of data drawn one by one: those of `ON_DATA`.
     draws_data: ClassVar[bool] = False
     #: Whether it draws rows from their laws given everything else, which are then to be normal.
     draws_conditionals: ClassVar[bool] = False
-    #: Class of the densities that it samples, if it samples nothing else.
+    #: Class of which a density has to be, if not any will do.
     densities: ClassVar[type | None] = None
     #: Arrays of the shape of theta that are not kept with a block; gradients are taken into the first.
     scratch: tuple[str, ...] = ("g",)
@@ -60,7 +59,7 @@ class Sampler(ABC, Generic[C]):
     def __init__(self, config: C, burn_in: int) -> None:
         self.config = config
         self.burn_in = burn_in
-        self.gradient = self.estimator(config).of(config, burn_in)
+        self.gradient: GradientEstimator[T] = self.estimator(config).of(config, burn_in)
         self.replicated: tuple[Replicated, ...] = ()
 
     @property
@@ -95,7 +94,7 @@ class Sampler(ABC, Generic[C]):
     # ------------------------------------------------------------------ configuration
 
     @classmethod
-    def estimator(cls, config: SamplerConfig) -> type[GradientEstimator]:
+    def estimator(cls, config: SamplerConfig) -> type[GradientEstimator[Any]]:
         """Gradient estimator that a configuration names.
 
         Raises
@@ -113,7 +112,7 @@ class Sampler(ABC, Generic[C]):
             raise InputError(
                 "sampler.anchor_every is of control variates: leave it out, or --set sampler.gradient=control-variate"
             )
-        return {**GRADIENTS, **ON_DATA}[name]
+        return GRADIENTS.get(name) or ON_DATA[name]
 
     @classmethod
     def sweep_length(cls, config: SamplerConfig, grid: int) -> int:
@@ -158,7 +157,7 @@ class Sampler(ABC, Generic[C]):
         """Return what this sampler adds to a line of metrics."""
         return self.gradient.metrics()
 
-    def start(self, target: Target, sd: float) -> None:
+    def start(self, target: T, sd: float) -> None:
         """Set the initial state: every element of theta N(0, `sd`^2)."""
         self.start_field(target, "theta", sd)
 
@@ -170,19 +169,19 @@ class Sampler(ABC, Generic[C]):
             if purpose == Purpose.START and block.origin is not None:
                 block[name][:] += block.origin
 
-    def step_size(self, target: Target, iteration: int) -> float:
+    def step_size(self, target: T, iteration: int) -> float:
         """Step of `iteration`, in the unit in which the configuration gives it."""
         return self.config.step(iteration, target.sweep_length, self.burn_in)
 
-    def weight(self, target: Target, iteration: int) -> float:
+    def weight(self, target: T, iteration: int) -> float:
         """Weight of the draw of `iteration` in averages: its step [Simsekli 2016, eq. 12]."""
         return self.step_size(target, iteration)
 
-    def at_once(self, target: Target) -> int:
+    def at_once(self, target: T) -> int:
         """How many iterations a chain may ask `advance` for without listening to signals."""
         return 1
 
-    def advance(self, target: Target, first: int, count: int) -> None:
+    def advance(self, target: T, first: int, count: int) -> None:
         """Make `count` iterations from number `first` on. Collective.
 
         However many are made at once, the states after them are the same.
@@ -192,5 +191,5 @@ class Sampler(ABC, Generic[C]):
             self.step(target, iteration)
 
     @abstractmethod
-    def step(self, target: Target, iteration: int) -> None:
+    def step(self, target: T, iteration: int) -> None:
         """Make one iteration: one update of every row of every factor. Collective."""

@@ -37,7 +37,7 @@ class GibbsConfig(SamplerConfig):
     """Configuration of Gibbs sampling: there is no step, and nothing to tune."""
 
 
-class Gibbs(Sampler[GibbsConfig]):
+class Gibbs(Sampler[GibbsConfig, Target]):
     """Exact Gibbs sampling of a factorisation whose rows have normal laws given the other factor."""
 
     Config = GibbsConfig

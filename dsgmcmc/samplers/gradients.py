@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from dsgmcmc.kernels.formula import Gradient
+from dsgmcmc.samplers.registry import Registry
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell, Target
 from dsgmcmc.targets.state import ParameterBlock, StateField
 
+T = TypeVar("T", bound=Target)
+
 BeforeDraws = Callable[[ParameterBlock], None] | None
 
 
-class GradientEstimator(ABC):
-    """Takes gradients of the energy.
+class GradientEstimator(ABC, Generic[T]):
+    """Takes gradients of the energy of a target of class `T`.
 
     Attributes
     ----------
@@ -57,7 +60,7 @@ class GradientEstimator(ABC):
 
     @abstractmethod
     def __call__(
-        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+        self, target: T, position: str, prior: bool = True, before: BeforeDraws = None
     ) -> Iterator[ParameterBlock]:
         """Take the gradient at field `position` into scratch ``g``, and yield the blocks to update. Collective.
 
@@ -75,7 +78,7 @@ class GradientEstimator(ABC):
         """
 
 
-class PartGradient(GradientEstimator):
+class PartGradient(GradientEstimator[T]):
     """The stochastic gradient of one part, scaled by 1 / p_t [Ahn 2015, eq. 7; Simsekli 2016, eq. 3].
 
     A block leaves for where the next part needs it once it is updated, and travels while others are worked on. A
@@ -85,7 +88,7 @@ class PartGradient(GradientEstimator):
     by_parts: ClassVar[bool] = True
 
     def __call__(
-        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
+        self, target: T, position: str, prior: bool = True, before: BeforeDraws = None
     ) -> Iterator[ParameterBlock]:
         """See `GradientEstimator`."""
         self.begin(target, position)
@@ -94,23 +97,23 @@ class PartGradient(GradientEstimator):
             yield from cell.blocks
         self.finish(target)
 
-    def begin(self, target: Target, position: str) -> None:
+    def begin(self, target: T, position: str) -> None:
         """Do what comes before the cells of an iteration are visited. Collective."""
 
     def take(
-        self, target: Target, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
+        self, target: T, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
     ) -> None:
         """Take the gradient of a cell's blocks; see `dsgmcmc.targets.base.Cell.gradient`."""
         cell.gradient(position, out, prior, errors)
 
     @staticmethod
-    def finish(target: Target) -> None:
+    def finish(target: T) -> None:
         """Say that all data were seen, if this part was the last of a sweep. Collective."""
         if (target.stream.iteration + 1) % target.sweep_length == 0:
             target.all_data_seen()
 
 
-class ControlVariate(PartGradient):
+class ControlVariate(PartGradient[Target]):
     """A part's gradient, less that at an anchor a, plus the full one at a [Nemeth 2021, section 2.3; Johnson 2013].
 
         grad U~(theta) = grad U~_t(theta) - grad U~_t(a) + grad U(a)
@@ -159,7 +162,7 @@ class ControlVariate(PartGradient):
             block.gradient = gradient
 
 
-class FullGradient(GradientEstimator):
+class FullGradient(GradientEstimator[Target]):
     """The gradient of all the data, in one tour of the ring with all factors frozen; then everything moves at once.
 
     Hyperparameters are drawn given the state that the gradient was taken at, and the update uses them as they are then,
@@ -192,7 +195,7 @@ class FullGradient(GradientEstimator):
                 yield block
 
 
-class NoGradient(GradientEstimator):
+class NoGradient(GradientEstimator[Target]):
     """None: for samplers that take no gradient, and use all the data in an iteration."""
 
     by_parts: ClassVar[bool] = False
@@ -205,9 +208,21 @@ class NoGradient(GradientEstimator):
 
 
 #: To add an estimator, write its class and name it here; samplers say which they can use.
-GRADIENTS: dict[str, type[GradientEstimator]] = {
+GRADIENTS: dict[str, type[GradientEstimator[Any]]] = {
     "part": PartGradient,
     "full": FullGradient,
     "none": NoGradient,
     "control-variate": ControlVariate,
 }
+
+#: Of densities that are sums over data alone, which are drawn one by one.
+ON_DATA: Registry[GradientEstimator[Any]] = Registry(
+    {
+        "saga": "densities.subsampling.Saga",
+        "importance": "densities.subsampling.Importance",
+        "importance-saga": "densities.subsampling.ImportanceSaga",
+        "adaptive": "densities.subsampling.Adaptive",
+        "adaptive-stored": "densities.subsampling.AdaptiveStored",
+        "adaptive-published": "densities.subsampling.AdaptivePublished",
+    }
+)

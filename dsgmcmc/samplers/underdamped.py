@@ -34,7 +34,7 @@ KICK = "step * grad"
 TAMED = f"minimum(maximum({KICK}, -5.0), 5.0)"
 
 
-class Underdamped(Sampler[C]):
+class Underdamped(Sampler[C, Target]):
     """A sampler whose rows have a momentum, in the coordinates of a metric."""
 
     metric: Metric

@@ -1,7 +1,7 @@
 """What the others see of a target: the sampler, the chain, and what is recorded of it.
 
 Two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the ring, and
-`dsgmcmc.targets.vector.VectorTarget`, any density on a plain vector. Samplers and runs know neither.
+`dsgmcmc.densities.targets.vector.VectorTarget`, any density on a plain vector. Samplers and runs know neither.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import kurtosis
 
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
-from dsgmcmc.samplers.sample import vector_target
-from dsgmcmc.samplers.subsampling import ON_DATA
-from dsgmcmc.targets.regression import Regression
+from dsgmcmc.samplers.gradients import ON_DATA
 
 SIZE, STEPS, EPS = 122, (5e-3, 5e-4, 5e-5), 5e-3
 #: Rows of the table of laws: sampler, gradient, eps.

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from adaptive import EPS, SIZE, Problem, noise
 
+from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.samplers import OF_DENSITIES
-from dsgmcmc.samplers.sample import vector_target
 
 #: Kernel, variance of its steps, risk.
 KERNELS = (

@@ -11,12 +11,12 @@ from math import sqrt
 
 import numpy as np
 
-from dsgmcmc.diagnostics.stein import stein_kernel
-from dsgmcmc.samplers.recipe import Dynamics, drift, euler, residual
-from dsgmcmc.samplers.sample import sample, vector_target
+from dsgmcmc.densities.recipe import Dynamics, drift, euler, residual
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.stein import stein_kernel
+from dsgmcmc.densities.targets.potentials import Gaussian
 from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
 from dsgmcmc.samplers.sgmcmc.sgnht import SGNHT, SGNHTConfig
-from dsgmcmc.targets.potentials import Gaussian
 
 RNG = np.random.default_rng(0)
 POINTS = np.linspace(-2, 2, 9)[:, None]

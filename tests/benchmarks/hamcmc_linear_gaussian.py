@@ -30,15 +30,15 @@ import numpy as np
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.targets.density import ALL, Data
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.density import ALL, Data
 
 N, VARIANCE, BATCH, POWER = 1000, 10.0, 10, 0.51
 ITERATIONS = 20_000
@@ -48,7 +48,7 @@ STEPS_AND_LAMBDAS = list(product(np.geomspace(0.03, 10.0, 7), (0.003, 0.03, 0.3)
 
 
 class LinearGaussian:
-    """Posterior of theta; a `dsgmcmc.targets.density.Density` with minibatches of its own, drawn with replacement."""
+    """Posterior of theta; a `Density` with minibatches of its own, drawn with replacement."""
 
     def __init__(self, dimension: int, iterations: int, seed: int) -> None:
         rng = np.random.default_rng(dimension)  # the same data for every seed
@@ -73,7 +73,7 @@ class LinearGaussian:
 NOISE = Formula("n = z")
 
 
-class SGRLD(Sampler[StepSize]):
+class SGRLD(Sampler[StepSize, Target]):
     """SGLD in a constant dense metric G^-1, for which Gamma vanishes [Patterson 2013]; `step_size` is eps."""
 
     Config = StepSize
@@ -116,7 +116,7 @@ def hamcmc(memory: int) -> Callable[[LinearGaussian, float, float], HAMCMC]:
 class Method:
     """A sampler, how to build it from a step and lambda, and what to try."""
 
-    build: Callable[[LinearGaussian, float, float], Sampler[Any]]
+    build: Callable[[LinearGaussian, float, float], Sampler[Any, Any]]
     grid: list[tuple[float, float]]
     colour: str
 

@@ -13,11 +13,11 @@ import argparse
 
 import numpy as np
 
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.targets.potentials import DoubleWell, Gaussian
+from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
-from dsgmcmc.samplers.sample import sample, vector_target
-from dsgmcmc.targets.potentials import DoubleWell, Gaussian
-from dsgmcmc.targets.regression import Regression
 
 
 def moments(density, axis):

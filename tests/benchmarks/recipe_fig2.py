@@ -15,11 +15,11 @@ from time import process_time
 
 import numpy as np
 
-from dsgmcmc.samplers.sample import sample, vector_target
-from dsgmcmc.samplers.sgmcmc.gsgrhmc import GSGRHMC, GSGRHMCConfig
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.sgmcmc.gsgrhmc import GSGRHMC, GSGRHMCConfig
+from dsgmcmc.densities.targets.potentials import Banana, DoubleWell, Gaussian
 from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.targets.potentials import Banana, DoubleWell, Gaussian
 
 TIME, BURN_IN, CHAINS = 150, 30, 4000
 EDGES = np.linspace(-4, 4, 81)

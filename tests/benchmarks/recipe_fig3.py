@@ -23,9 +23,9 @@ from time import process_time
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.targets.lda import LatentDirichlet
 from dsgmcmc.samplers import sampler_named
-from dsgmcmc.samplers.sample import vector_target
-from dsgmcmc.targets.lda import LatentDirichlet
 
 #: Samplers, and steps in the time of their dynamics.
 STEPS = {

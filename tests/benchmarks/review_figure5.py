@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.targets.network import Network
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.samplers.sample import vector_target
-from dsgmcmc.targets.network import Network
 
 HIDDEN, BATCH, TEST, SD, LOOKS = 100, 552, 10_000, 0.1, 20
 STEPS = {"SGLD": 1e-4, "SGHMC": 4e-6, "SGNHT": 7e-6}  # h, and twice h^2 of momenta

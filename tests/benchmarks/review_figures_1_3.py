@@ -27,14 +27,14 @@ import numpy as np
 from scalable_mh import effective
 from scipy.linalg import solve_discrete_lyapunov
 
-from dsgmcmc.diagnostics.stein import kernel_stein_discrepancy
+from dsgmcmc.densities.metropolis.scalable import SMH2, SMHConfig
+from dsgmcmc.densities.metropolis.thinned import mode_of
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.stein import kernel_stein_discrepancy
+from dsgmcmc.densities.targets.potentials import Gaussian
+from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import sampler_named
-from dsgmcmc.samplers.metropolis.scalable import SMH2, SMHConfig
-from dsgmcmc.samplers.metropolis.thinned import mode_of
-from dsgmcmc.samplers.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.targets.potentials import Gaussian
-from dsgmcmc.targets.regression import Regression
 
 BATCH, CV = 1000, {"gradient": "control-variate"}
 PLAIN = {"metric": "identity", "warm_up": 0}

@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.targets.links import LOGISTIC, Link, student
+from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import OF_DENSITIES
-from dsgmcmc.samplers.sample import vector_target
-from dsgmcmc.targets.links import LOGISTIC, Link, student
-from dsgmcmc.targets.regression import Regression
 
 APART = 5
 

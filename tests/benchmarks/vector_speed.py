@@ -20,9 +20,9 @@ from time import process_time
 
 import numpy as np
 
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.samplers.sample import vector_target
-from dsgmcmc.targets.regression import Regression
 
 HERE = Path(__file__).resolve().parent
 N, D, BATCH = 100_000, 100, 1_000

@@ -7,9 +7,9 @@ import pytest
 from scipy import integrate
 from test_sgld_stationary import Problem, batches, z_scores
 
-from dsgmcmc.samplers.sample import sample, vector_target
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.targets.density import ALL
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
-from dsgmcmc.targets.density import ALL
 
 pytestmark = pytest.mark.statistical
 CHAINS = 4000

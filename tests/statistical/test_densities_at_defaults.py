@@ -7,9 +7,9 @@ import pytest
 from support import OF_ANY_TARGET
 
 from dsgmcmc.config.layers import build_chain
-from dsgmcmc.samplers.sample import sample, vector_target
-from dsgmcmc.targets.density import Density
-from dsgmcmc.targets.potentials import DoubleWell, Gaussian
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.targets.density import Density
+from dsgmcmc.densities.targets.potentials import DoubleWell, Gaussian
 
 pytestmark = pytest.mark.statistical
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.targets.density import ALL, Data
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
-from dsgmcmc.targets.density import ALL, Data
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
@@ -90,7 +90,7 @@ def test_no_drift_away_from_a_gaussian(memory: int, chains: int) -> None:
     assert (np.abs(mean) < 5 * error + [0, 0, eps / 2, eps / 2, eps / 2]).all(), (mean, error)
 
 
-def variance(sampler: Sampler[Any], iterations: int, seed: int) -> float:
+def variance(sampler: Sampler[Any, Any], iterations: int, seed: int) -> float:
     """Second moment of N(0, I) in 1,024 dimensions over the last half of a path that starts in it."""
     target = vector_target(Gaussian(np.zeros(1), np.eye(1)), sampler, rows=1024, seed=seed)
     kept = [np.mean(x**2) for t, x in enumerate(sample(target, sampler, iterations)) if t >= iterations // 2]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from dsgmcmc.samplers.sample import sample, vector_target
-from dsgmcmc.samplers.sgmcmc.gsgrld import GSGRLD, GSGRLDConfig
-from dsgmcmc.targets.lda import LatentDirichlet
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.sgmcmc.gsgrld import GSGRLD, GSGRLDConfig
+from dsgmcmc.densities.targets.lda import LatentDirichlet
 
 DOCUMENTS, K, V, ALPHA, BETA0 = [[0, 0, 0], [0, 0, 1]], 2, 3, 0.5, 3.0
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.targets.density import ALL, Data
+from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import OF_DENSITIES
-from dsgmcmc.samplers.sample import vector_target
-from dsgmcmc.targets.density import ALL, Data
-from dsgmcmc.targets.regression import Regression
 
 pytestmark = pytest.mark.statistical
 

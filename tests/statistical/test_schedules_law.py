@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.samplers.sample import sample, vector_target
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.targets.density import ALL, Data
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.targets.density import ALL, Data
 from dsgmcmc.types import ScheduleName
 
 pytestmark = pytest.mark.statistical

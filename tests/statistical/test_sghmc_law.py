@@ -12,7 +12,7 @@ import pytest
 from densities import NoisyGaussian
 from scipy.linalg import solve_discrete_lyapunov
 
-from dsgmcmc.samplers.sample import sample, vector_target
+from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
 
 pytestmark = pytest.mark.statistical

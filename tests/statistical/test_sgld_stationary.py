@@ -75,7 +75,7 @@ class Problem:
         self.prior_mean = np.array([0.3, -0.2, 0.0])
         self.prior_precision = np.array([1.0, 3.0, 2.0])
 
-    def target(self, grid: int, schedule: ScheduleName, sampler: Sampler[Any]) -> FactorTarget:
+    def target(self, grid: int, schedule: ScheduleName, sampler: Sampler[Any, Any]) -> FactorTarget:
         model = HyperparameterModel(RANK, True, "fixed", 1.0, TAU)
         frozen = frozenset({Factor.H})
         target = factor_target(MPI.COMM_SELF, self.path, grid, schedule, model, sampler, frozen=frozen)
@@ -112,7 +112,7 @@ class Problem:
 
 
 def batches(
-    target: FactorTarget, sampler: Sampler[Any], laws: list[Law], length: int = LENGTH, burn_in: int = BURN_IN
+    target: FactorTarget, sampler: Sampler[Any, Any], laws: list[Law], length: int = LENGTH, burn_in: int = BURN_IN
 ) -> tuple[np.ndarray, np.ndarray]:
     """Means over batches, far longer than correlations, of theta - m and of its outer products.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from densities import NoisyGaussian
 
-from dsgmcmc.samplers.sample import sample, vector_target
+from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.sgnht import SGNHT, SGNHTConfig
 
 pytestmark = pytest.mark.statistical

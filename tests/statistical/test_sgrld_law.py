@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from densities import NoisyGaussian
 
+from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.sgrld import SGRLD, SGRLDConfig
 from dsgmcmc.targets.base import Information
 from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream
@@ -48,7 +48,7 @@ class Products:
     subchain, sweep_length, n_data, curvature_bound = 0, 1, 1, 1.0
     renews_data = metric_follows = False
 
-    def __init__(self, sampler: Sampler[Any], pairs: int) -> None:
+    def __init__(self, sampler: Sampler[Any, Any], pairs: int) -> None:
         self.stream = Stream(1, 0)
         layout = Layout((*sampler.kept, *map(StateField, sampler.working)), 1)
         self.w, self.h = (self._block(layout, factor, pairs) for factor in Factor)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.samplers.sample import sample, vector_target
-from dsgmcmc.samplers.sgmcmc.adjusted_sgld import AdjustedSGLD, AdjustedSGLDConfig
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.sgmcmc.adjusted_sgld import AdjustedSGLD, AdjustedSGLDConfig
+from dsgmcmc.densities.targets.links import normal
+from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.targets.links import normal
-from dsgmcmc.targets.regression import Regression
 
 D, N, STEP, ITERATIONS = 6, 60, 0.3, 20_000
 #: Columns orthogonal, of one length: the posterior's precision is LAMBDA in every direction.

@@ -93,6 +93,8 @@ def test_a_program_goes_on_behind_a_run_that_is_whole(tmp_path: Path) -> None:
     assert "never" not in result.out
     assert "Use a smaller step_size of the sampler, or a larger curvature of the density" in result.err
     assert " --" not in result.err
+    for command in ("info", "verify"):  # of a sampler of densities alone, which no command imports
+        run("dsgmcmc", command, tmp_path / "two").expect(0)
 
 
 def test_what_cannot_be_sampled_is_refused(whole: Path, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ ORDER = (
     "posterior cluster",
     "diagnostics",
     "runs",
+    "densities",
     "bpmf cli",
     "__main__ __init__",
 )
@@ -91,8 +92,9 @@ def importers(package: str) -> set[str]:
 def test_samplers_and_kernels_know_neither_processes_nor_files():
     """A sampler is one algorithm in one file: it sees a target, and would run on any other one as well."""
     outer = {"mpi4py", "h5py", "os", "pathlib", "io", "tempfile", "dsgmcmc.storage", "dsgmcmc.data"}
+    of_densities = ("densities/metropolis/", "densities/sgmcmc/", "densities/subsampling.py")
     for name in FILES:
-        if name.startswith("samplers/") or (
+        if name.startswith(("samplers/", *of_densities)) or (
             name.startswith("kernels/") and name not in {"kernels/jit.py", "kernels/cache.py"}
         ):
             found = imports(name)
@@ -102,9 +104,9 @@ def test_samplers_and_kernels_know_neither_processes_nor_files():
 
 def test_samplers_do_not_know_each_other():
     """One algorithm, one file; what two of them share has a file of its own below them."""
-    algorithms = {sampler.__module__ for sampler in SAMPLERS.values()}
+    algorithms = {sampler.__module__ for sampler in (*SAMPLERS.values(), *OF_DENSITIES.values())}
     for name in FILES:
-        if name.startswith("samplers/") and name != "samplers/__init__.py":  # the registry
+        if name.startswith(("samplers/", "densities/")):
             assert not imports(name) & algorithms, name
 
 
@@ -172,6 +174,7 @@ def test_a_run_loads_what_it_needs():
     samplers = {name for name, sampler in {**SAMPLERS, **OF_DENSITIES}.items() if sampler.__module__ in found}
     assert samplers == {DEFAULT_SAMPLER}
     assert not {"numba", "duckdb", "mpi4py", "scipy.stats"} & found
+    assert not {name for name in found if name.startswith("dsgmcmc.densities")}
 
 
 @pytest.fixture(scope="module")

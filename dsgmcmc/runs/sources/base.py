@@ -16,7 +16,7 @@ from dsgmcmc.types import Comm
 R = TypeVar("R", bound=ResolvedChain)
 
 #: Makes the target of a chain, by its number, for a sampler, as it is before the first iteration.
-MakeTarget = Callable[[int, Sampler[Any]], RunTarget]
+MakeTarget = Callable[[int, Sampler[Any, Any]], RunTarget]
 
 
 class Source(Protocol[R]):

@@ -257,7 +257,7 @@ def make_factorisation(
     ring: Ring,
     transposed: bool,
     chain: int,
-    sampler: Sampler[Any],
+    sampler: Sampler[Any, Any],
     levels: Levels | None = None,
     groups: TimeGroups | None = None,
     bias_mean: float = 0.0,

@@ -105,7 +105,7 @@ class PairProducts(Replicated):
     skipped: Float64
 
 
-class HAMCMC(Sampler[HAMCMCConfig]):
+class HAMCMC(Sampler[HAMCMCConfig, Target]):
     """Hessian-approximated MCMC."""
 
     Config = HAMCMCConfig

@@ -47,7 +47,7 @@ class PSGLDConfig(StepSize):
     adapt: Literal["burn-in", "always"] = Field("burn-in", description="when v is updated")
 
 
-class PSGLD(Sampler[PSGLDConfig]):
+class PSGLD(Sampler[PSGLDConfig, Target]):
     """Preconditioned stochastic gradient Langevin dynamics."""
 
     Config = PSGLDConfig

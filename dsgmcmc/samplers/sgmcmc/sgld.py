@@ -30,7 +30,7 @@ class SGLDConfig(StepSize):
     step_size: float = Field(0.9, gt=0, allow_inf_nan=False)
 
 
-class SGLD(Sampler[SGLDConfig]):
+class SGLD(Sampler[SGLDConfig, Target]):
     """Stochastic gradient Langevin dynamics."""
 
     Config = SGLDConfig

@@ -88,7 +88,7 @@ class Thermostat(Replicated):
     xi: Float64
 
 
-class SGNHT(Sampler[SGNHTConfig]):
+class SGNHT(Sampler[SGNHTConfig, Target]):
     """Stochastic gradient Nose-Hoover thermostats."""
 
     Config = SGNHTConfig

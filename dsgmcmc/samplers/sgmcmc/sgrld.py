@@ -50,7 +50,7 @@ class SGRLDConfig(StepSize):
     noise_correction: bool = Field(False, description="whether the noise of independent parts is taken off")
 
 
-class SGRLD(Sampler[SGRLDConfig]):
+class SGRLD(Sampler[SGRLDConfig, Target]):
     """Stochastic gradient Riemannian Langevin dynamics."""
 
     Config = SGRLDConfig

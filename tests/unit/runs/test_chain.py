@@ -15,6 +15,9 @@ from support import OF_ANY_TARGET, digest, metrics, sample, spoil, write_planted
 
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import build_chain
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.targets.density import fingerprint
+from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.priors.scales import NU_START
 from dsgmcmc.parallel.agreement import agree
@@ -23,14 +26,11 @@ from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.sample import vector_target
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.storage.verify import verify_run
-from dsgmcmc.targets.density import fingerprint
-from dsgmcmc.targets.vector import VectorTarget
 
 SELF = MPI.COMM_SELF
 
@@ -245,7 +245,7 @@ def sample_density(
     config = build_chain({**settings, "grid": 4, "save_draws": 3}).resolved()
     ring, density = Ring(SELF, config.grid), Logistic()
 
-    def make(sampler: Sampler[Any]) -> VectorTarget:
+    def make(sampler: Sampler[Any, Any]) -> VectorTarget:
         return vector_target(density, sampler, rows=2, grid=config.grid, timers=ring.phases)
 
     control = Control(SELF, Signals(), None)

@@ -12,17 +12,17 @@ import numpy as np
 from mpi4py import MPI
 
 from dsgmcmc.config.layers import Layers
+from dsgmcmc.densities.source import DensitySource
+from dsgmcmc.densities.targets.density import ALL, Data
+from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.rehearsal import rehearse
 from dsgmcmc.runs.resolve import resolve
 from dsgmcmc.runs.sources.base import Source
-from dsgmcmc.runs.sources.density import DensitySource
 from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.density import ALL, Data
-from dsgmcmc.targets.regression import Regression
 
 SHORT: dict[str, Any] = {"grid": 3, "iterations": 27, "burn_in": 12, "evaluate_every": 5, "thin": 3}
 RATINGS: list[dict[str, Any]] = [

@@ -14,11 +14,11 @@ from mpi4py import MPI
 from support import digest, dsgmcmc, run, sample, write_planted
 
 from dsgmcmc.config.layers import Layers
+from dsgmcmc.densities.run import DensityRun
+from dsgmcmc.densities.source import DensitySource
 from dsgmcmc.diagnostics.accuracy import accuracy
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.density import DensityRun
 from dsgmcmc.runs.job import Job
-from dsgmcmc.runs.sources.density import DensitySource
 from dsgmcmc.runs.until import next_look
 
 #: Mixes within tens of iterations: a tight prior leaves one mode.

@@ -12,15 +12,15 @@ from mpi4py import MPI
 from support import factor_target, write_planted
 
 from dsgmcmc.config.layers import build
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.targets.density import ALL, Data
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.sample import sample, vector_target
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.density import ALL, Data
 from dsgmcmc.types import ScheduleName
 
 GRID = 4
@@ -47,11 +47,11 @@ class Location:
         return len(self.y[data]) * theta - self.y[data].sum(axis=0)
 
 
-def made(name: str = "sgld", burn_in: int = 0, **section: Any) -> Sampler[Any]:
+def made(name: str = "sgld", burn_in: int = 0, **section: Any) -> Sampler[Any, Any]:
     return SAMPLERS[name](SAMPLERS[name].Config(gradient="control-variate", **section), burn_in)
 
 
-def gradients(target: Target, sampler: Sampler[Any]) -> list[np.ndarray]:
+def gradients(target: Target, sampler: Sampler[Any, Any]) -> list[np.ndarray]:
     """Gradient of every iteration of the next sweep, each part's once, at the state as it is."""
     found = []
     for iteration in range(target.sweep_length):
@@ -114,7 +114,7 @@ def test_it_is_unbiased_on_the_ring(data: Path) -> None:
     np.testing.assert_allclose(mean, exact, rtol=1e-4, atol=1e-4 * np.abs(exact).max())
 
 
-def like(data: Path, other: FactorTarget, sampler: Sampler[Any]) -> FactorTarget:
+def like(data: Path, other: FactorTarget, sampler: Sampler[Any, Any]) -> FactorTarget:
     """A target for another sampler at the same state."""
     target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
     for block, same in zip(whole(target), whole(other), strict=True):
@@ -143,7 +143,7 @@ def test_its_variance_falls_with_the_squared_distance() -> None:
 # ---------------------------------------------------------------------- the anchor
 
 
-def states(target: FactorTarget, sampler: Sampler[Any], iterations: int) -> list[np.ndarray]:
+def states(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> list[np.ndarray]:
     """Field theta before each iteration, and after the last."""
     sampler.start(target, 0.3)
     found = []

@@ -14,6 +14,7 @@ from support import MODEL, factor_target, write_planted
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.gamma import gammas
 from dsgmcmc.kernels.philox import normals
@@ -21,7 +22,6 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
-from dsgmcmc.samplers.sample import sample, vector_target
 from dsgmcmc.types import Factor, Purpose
 
 GRID, SEED, TURN = 3, 5, 11

@@ -146,7 +146,7 @@ class Drawn:
         target.hyperparameters.tau[:] = 1.0 + 0.1 * len(self.at)
 
 
-def run(target: FactorTarget, sampler: Sampler[Any], iterations: int) -> list[Whole]:
+def run(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> list[Whole]:
     """States before the first iteration and after every one."""
     sampler.start(target, 0.3)
     states = [whole(target)]

@@ -16,20 +16,20 @@ from runs import make_run
 from support import factor_target, metrics, sample, write_planted
 
 from dsgmcmc.config.layers import build
+from dsgmcmc.densities.sample import sample as sample_vector
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.targets.density import ALL, Data
+from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.diagnostics.convergence import diagnose, split_subchains
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.parallel.partition import column_of
-from dsgmcmc.samplers.sample import sample as sample_vector
-from dsgmcmc.samplers.sample import vector_target
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.targets.density import ALL, Data
-from dsgmcmc.targets.vector import VectorTarget
 from dsgmcmc.types import Factor, Purpose
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "reference"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import itertools
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from pydantic import Field, ValidationError
 from support import digest, factor_target, metrics, sample, write_planted
 
 import dsgmcmc
-from dsgmcmc import samplers
+from dsgmcmc import densities, samplers
 from dsgmcmc.config.layers import build
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
@@ -48,17 +49,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestConformance:
     """Run for every sampler."""
 
-    def make(self, name: str, gradient: str | None = None, burn_in: int = 0) -> Sampler[Any]:
+    def make(self, name: str, gradient: str | None = None, burn_in: int = 0) -> Sampler[Any, Any]:
         section = {"step_size": STEPS[name]} if name in STEPS else {}
         return SAMPLERS[name](SAMPLERS[name].Config(gradient=gradient, **section), burn_in)
 
-    def target(self, data: Path, sampler: Sampler[Any], seed: int = 0) -> FactorTarget:
+    def target(self, data: Path, sampler: Sampler[Any, Any], seed: int = 0) -> FactorTarget:
         """Target at its start, as a chain makes it."""
         target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler, seed=seed)
         sampler.start(target, 0.1)
         return target
 
-    def run(self, target: FactorTarget, sampler: Sampler[Any], iterations: int) -> bytes:
+    def run(self, target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> bytes:
         for iteration in range(iterations):
             target.begin(iteration)
             sampler.step(target, iteration)
@@ -195,7 +196,7 @@ class TestConformance:
                 build({"sampler": {"name": name, "gradient": other}}).resolved()
 
 
-def small(target: FactorTarget, sampler: Sampler[Any]) -> dict[str, np.ndarray]:
+def small(target: FactorTarget, sampler: Sampler[Any, Any]) -> dict[str, np.ndarray]:
     """Arrays of target and sampler that are the same on all processes."""
     found = target.small()
     for replicated in sampler.replicated:
@@ -215,7 +216,8 @@ def part_of(target: FactorTarget, iteration: int) -> int:
 def test_every_sampler_of_the_package_is_registered() -> None:
     """A file that nobody can select is dead."""
     found = set()
-    for module in pkgutil.walk_packages(samplers.__path__, "dsgmcmc.samplers."):
+    rooms = (pkgutil.walk_packages(room.__path__, f"{room.__name__}.") for room in (samplers, densities))
+    for module in itertools.chain.from_iterable(rooms):
         content = vars(importlib.import_module(module.name)).values()
         found |= {c for c in content if inspect.isclass(c) and issubclass(c, Sampler) and not inspect.isabstract(c)}
     every = {**SAMPLERS, **OF_DENSITIES}
@@ -256,7 +258,7 @@ class Visits(Replicated):
     number: np.ndarray
 
 
-class Halves(Sampler[StepSize]):
+class Halves(Sampler[StepSize, Target]):
     """SGLD that also counts its iterations in a field of its own and in the replicated state."""
 
     class Config(StepSize):

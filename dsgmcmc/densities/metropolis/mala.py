@@ -1,0 +1,66 @@
+r"""The Metropolis-adjusted Langevin algorithm [Roberts & Tweedie 1996, section 1.4.1].
+
+With D = 1 / (typical curvature + the prior's precision) for each element,
+
+    theta' = theta - eps D grad U(theta) + N(0, 2 eps D)
+
+is accepted with probability min{1, exp(U(theta) - U(theta') + (|r|^2 - |r'|^2) / (4 eps))}, where
+r = D^(-1/2) (theta' - theta + eps D grad U(theta)), and r' the same with theta and theta' exchanged.
+
+Target: the posterior itself. Left out: nothing; an iteration takes energy and gradient of all data once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from dsgmcmc.densities.metropolis.base import Metropolis
+from dsgmcmc.densities.metropolis.stepwise import known
+from dsgmcmc.densities.targets.density import Density, prior_energy
+from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.types import Float64, Purpose
+
+
+class MALAConfig(SamplerConfig):
+    """Configuration of MALA."""
+
+    step_size: float = Field(0.3, gt=0, allow_inf_nan=False, description="eps")
+
+
+class MALA(Metropolis[MALAConfig, Density]):
+    """The Metropolis-adjusted Langevin algorithm."""
+
+    Config = MALAConfig
+
+    def __init__(self, config: MALAConfig, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self._gradient: tuple[int, Float64] | None = None  # of the state before an iteration
+
+    def step(self, target: VectorTarget[Density], iteration: int) -> None:
+        """One iteration."""
+        theta, density, eps = target.block["theta"], target.density, self.config.step_size
+        energies, counts = self.tallied(target, iteration)
+        known(density, theta, energies, counts)
+        if self._gradient is None or self._gradient[0] != iteration:
+            self._gradient = iteration, _gradient(density, theta)
+        gradient = self._gradient[1]
+        rng = target.stream.generator(Purpose.PROPOSAL)
+        precision = density.prior_precision
+        metric = 1 / (density.curvature + (np.diag(precision) if precision.ndim == 2 else precision))
+        proposed = theta - eps * metric * gradient + np.sqrt(2 * eps * metric) * rng.standard_normal(theta.shape)
+        new, there = density.energy(proposed), _gradient(density, proposed)
+        rise = new - energies + prior_energy(density, proposed) - prior_energy(density, theta)
+        forth, back = proposed - theta + eps * metric * gradient, theta - proposed + eps * metric * there
+        hastings = ((forth**2 - back**2) / metric).sum(axis=1) / (4 * eps)
+        accepted = rise - hastings <= rng.standard_exponential(len(theta))
+        theta[accepted], energies[accepted], gradient[accepted] = proposed[accepted], new[accepted], there[accepted]
+        self._gradient = iteration + 1, gradient
+        counts += np.column_stack([accepted, np.broadcast_to([density.n_data, 1.0, 1.0], (len(theta), 3))])
+
+
+def _gradient(density: Density, theta: Float64) -> Float64:
+    """Of the energy and the prior's, (n, D)."""
+    offset, precision = theta - density.prior_mean, density.prior_precision
+    return density.gradient(theta) + (offset @ precision if precision.ndim == 2 else offset * precision)

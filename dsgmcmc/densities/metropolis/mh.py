@@ -1,0 +1,31 @@
+"""Metropolis-Hastings with proposals that do not look at the data [Metropolis 1953; Hastings 1970, eq. 6].
+
+Target: the posterior itself. Left out: nothing; an iteration takes the energy of all data once. The preconditioned
+Crank-Nicolson proposal [Cotter 2013, eq. 4.4] is reversible with respect to the prior, and the data alone decide.
+"""
+
+from __future__ import annotations
+
+from dsgmcmc.densities.metropolis.proposals import ProposalConfig
+from dsgmcmc.densities.metropolis.stepwise import Moves, Stepwise, known
+from dsgmcmc.densities.targets.density import Density
+from dsgmcmc.types import Array
+
+
+class MHConfig(ProposalConfig):
+    """Configuration of Metropolis-Hastings."""
+
+
+class MH(Stepwise[MHConfig, Density]):
+    """Metropolis-Hastings."""
+
+    Config = MHConfig
+
+    def decide(self, density: Density, moves: Moves) -> Array:
+        """See `Stepwise.decide`."""
+        energies = known(density, moves.theta, moves.energies, moves.counts)
+        new = density.energy(moves.proposed)
+        moves.counts[:, 1:3] += density.n_data, 1
+        accepted: Array = new - energies <= moves.bar
+        energies[accepted] = new[accepted]
+        return accepted

@@ -1,0 +1,160 @@
+r"""Stochastic Metropolis-Hastings, which tests estimates of energies [El Hanchi 2019, alg. 1], and as modified there.
+
+A proposal is accepted where U(theta') <= U(theta) - log u. As published, U(theta') is estimated by N times the mean of
+a growing sample without replacement until Student's t of it against the right side has a tail below `risk`, while
+U(theta) is the estimate with which theta was accepted, taken for exact: a lucky estimate holds the chain for long.
+
+Modified: data are drawn with replacement with probabilities p_i, half of them even and half in proportion to
+abs(U_i) at a reference point, and U is estimated by the mean of U_i / p_i. Both estimates are kept, tested against each
+other with Welch's t, and refined until the test is sure; after N evaluations the decision is exact.
+
+Target: not the posterior; see the errors above, and `dsgmcmc.densities.metropolis.austerity`, whose paired differences
+vary far less. The variance of N times the mean, printed without 1/n and N^2, is N^2 (s^2 / n) (N - n) / (N - 1) here.
+At risk 0 both are Metropolis-Hastings. Left out: energies of every datum that are kept from when it was last seen;
+instead the reference point is the state every `refresh` iterations, so that the tables need not be saved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from dsgmcmc.densities.metropolis.proposals import ProposalConfig
+from dsgmcmc.densities.metropolis.stepwise import Moves, Stepwise, error_of_mean, known, surely
+from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.targets.state import Replicated
+from dsgmcmc.types import Array, Float64
+
+
+class StochasticMHConfig(ProposalConfig):
+    """Configuration of stochastic Metropolis-Hastings."""
+
+    risk: float = Field(0.01, ge=0, lt=0.5, description="epsilon, tail probability at which a test decides")
+    batch: int = Field(122, ge=2, description="S, data by which a sample grows; published: the root of N")
+
+
+class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
+    """Stochastic Metropolis-Hastings as published, to compare with."""
+
+    Config = StochasticMHConfig
+    densities = SumDensity
+
+    def decide(self, density: SumDensity, moves: Moves) -> Array:
+        """See `Stepwise.decide`."""
+        energies = known(density, moves.theta, moves.energies, moves.counts)
+        estimates, n = np.empty(len(energies)), density.n_data
+        for row, limit in enumerate(energies + moves.bar):
+            order, terms, used = moves.rng.permutation(n), np.empty(n), 0
+            while used < n:
+                index = order[used : used + self.config.batch]
+                terms[used : used + len(index)] = density.energies(moves.proposed[row : row + 1], index)[0]
+                used += len(index)
+                seen = terms[:used]
+                estimates[row] = n * seen.mean()
+                error = n * error_of_mean(seen, n) if used < n else 0.0
+                if surely(estimates[row] - limit, error, used - 1, self.config.risk):
+                    break
+            moves.counts[row, 1:3] += used, used == n
+        accepted: Array = estimates <= energies + moves.bar
+        energies[accepted] = estimates[accepted]
+        return accepted
+
+
+class ModifiedStochasticMHConfig(StochasticMHConfig):
+    """Configuration of modified stochastic Metropolis-Hastings."""
+
+    refresh: int = Field(1000, ge=1, description="iterations between reference points, each of which takes all data")
+
+
+@dataclass
+class Estimates(Replicated):
+    """What the rows know of their energy: mean, sum of squared deviations and number of the terms drawn, (n, 3).
+
+    And the reference points, (n, D).
+    """
+
+    saved_as: ClassVar[dict[str, str]] = {"moments": "metropolis.moments", "points": "metropolis.points"}
+
+    moments: Float64 | None = None
+    points: Float64 | None = None
+
+
+class Estimate(NamedTuple):
+    """An energy: the mean of so many terms, and the sum of their squared deviations from it; exact if of inf terms."""
+
+    mean: float = 0.0
+    squares: float = 0.0
+    number: float = 0.0
+
+    def refined(self, terms: Float64) -> Estimate:
+        """With some more terms."""
+        if self.number == inf:
+            return self
+        n, mean = self.number + len(terms), float(terms.mean())
+        off = mean - self.mean
+        squares = self.squares + float(((terms - mean) ** 2).sum()) + off * off * self.number * len(terms) / n
+        return Estimate(self.mean + off * len(terms) / n, squares, n)
+
+    @property
+    def variance(self) -> float:
+        """Of the mean."""
+        return self.squares / (self.number - 1) / self.number
+
+
+class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
+    """Stochastic Metropolis-Hastings with importance sampling and two estimates that are both refined."""
+
+    Config = ModifiedStochasticMHConfig
+    densities = SumDensity
+
+    def __init__(self, config: ModifiedStochasticMHConfig, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.estimates = Estimates()
+        self.replicated = (self.tally, self.estimates)
+        self._law: Float64 | None = None  # (n, N) probabilities of data
+
+    def step(self, target: VectorTarget[SumDensity], iteration: int) -> None:
+        """One iteration."""
+        theta, density = target.block["theta"], target.density
+        if self.estimates.points is None or iteration % self.config.refresh == 0:
+            self.estimates.points, self._law = theta.copy(), None
+            self.tallied(target, iteration)[1][:, 1] += density.n_data
+        if self._law is None:
+            size = np.abs(density.energies(self.estimates.points)) + np.finfo(np.float64).tiny
+            self._law = 0.5 * size / size.sum(axis=1, keepdims=True) + 0.5 / density.n_data
+        super().step(target, iteration)
+
+    def decide(self, density: SumDensity, moves: Moves) -> Array:
+        """See `Stepwise.decide`."""
+        assert self._law is not None
+        if self.estimates.moments is None:
+            self.estimates.moments = np.zeros((len(moves.theta), 3))
+        accepted = np.zeros(len(moves.theta), bool)
+        for row, (law, moments) in enumerate(zip(self._law, self.estimates.moments, strict=True)):
+            pair, bar = np.stack([moves.theta[row], moves.proposed[row]]), moves.bar[row]
+            here, there, used = self._compare(density, pair, Estimate(*moments), bar, law, moves.rng)
+            accepted[row] = there.mean - here.mean <= bar
+            moments[:] = there if accepted[row] else here
+            moves.counts[row, 1:3] += used, there.number == inf
+        return accepted
+
+    def _compare(
+        self, density: SumDensity, pair: Float64, here: Estimate, bar: float, law: Float64, rng: np.random.Generator
+    ) -> tuple[Estimate, Estimate, int]:
+        """Estimates of the energies of theta and theta' (2, D), sure enough or exact, and how many terms they took."""
+        there, cumulated, used = Estimate(), np.cumsum(law), 0
+        while used < density.n_data:
+            index = np.minimum(np.searchsorted(cumulated, rng.random(self.config.batch)), density.n_data - 1)
+            before, after = density.energies(pair, index) / law[index]
+            here, there = here.refined(before), there.refined(after)
+            used += 2 * len(index)
+            variance = here.variance + there.variance if here.number < inf else there.variance
+            if surely(there.mean - here.mean - bar, sqrt(variance), there.number - 1, self.config.risk):
+                return here, there, used
+        exact = density.energy(pair)
+        return Estimate(exact[0], 0.0, inf), Estimate(exact[1], 0.0, inf), used + 2 * density.n_data

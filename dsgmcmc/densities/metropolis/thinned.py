@@ -1,0 +1,202 @@
+"""What the kernels of [Cornish 2019] share: an anchor, the terms of every datum there, bounds, a compiled loop."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from math import factorial, inf
+from typing import Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from dsgmcmc.densities.metropolis.base import Metropolis
+from dsgmcmc.densities.metropolis.proposals import Normal, Proposal, ProposalConfig, dense
+from dsgmcmc.densities.targets.regression import Regression
+from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.alias import alias_table
+from dsgmcmc.kernels.thinning import Tables, Thinning
+from dsgmcmc.targets.state import Replicated
+from dsgmcmc.types import Factor, Float64, Purpose
+
+C = TypeVar("C", bound="ThinnedConfig")
+
+#: Evaluations of a datum that a call of the compiled loop may make, about, if every step looks at all data.
+MOST = 1 << 24
+
+
+class ThinnedConfig(ProposalConfig):
+    """Configuration of the kernels that look at few data."""
+
+    bound: Literal["published", "whitened"] = Field(
+        "whitened", description="of derivatives: by largest features, or in the coordinates of the normal approximation"
+    )
+
+    def limit(self, n_data: int) -> float:
+        """Expected candidates from which on all data are looked at."""
+        return inf
+
+
+class TruncatedConfig(ThinnedConfig):
+    """That of those which fall back to all data where that is cheaper."""
+
+    fallback: float = Field(
+        0.5, ge=0, description="plain Metropolis-Hastings from fallback times N expected candidates on; published: 1"
+    )
+
+    def limit(self, n_data: int) -> float:
+        """See `ThinnedConfig.limit`."""
+        return self.fallback * n_data
+
+
+@dataclass
+class Anchor(Replicated):
+    """theta^, about which energies are expanded: (D,)."""
+
+    saved_as: ClassVar[dict[str, str]] = {"point": "metropolis.anchor"}
+
+    point: Float64 | None = None
+
+
+def mode_of(density: Regression) -> Float64:
+    """Find a mode of the posterior near the prior's mean, (D,); how well does not matter to the law."""
+    from scipy.optimize import minimize  # it takes longer to import than a short run to sample
+
+    n = density.n_data
+
+    def energy(theta: Float64) -> tuple[float, Float64]:
+        at = theta[None]
+        value = (density.energy(at) + density.prior_energy(at))[0] / n
+        return value, (density.gradient(at) + density.prior_gradient(at))[0] / n
+
+    found: Float64 = minimize(
+        energy,
+        density.prior_mean,
+        jac=True,
+        hess=lambda theta: density.hessian(theta) / n,
+        method="trust-exact",
+        options={"gtol": 1e-10},
+    ).x
+    return found
+
+
+class Thinned(Metropolis[C, Regression]):
+    """A kernel whose data reject one by one, of which few are asked."""
+
+    densities = Regression
+    defaults: ClassVar[dict[str, Any]] = {
+        "iterations": 100_000,
+        "burn_in": 1_000,
+        "evaluate_every": 5_000,
+        "initial_sd": 2.0,
+    }
+
+    def __init__(self, config: C, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.anchor = Anchor()
+        self.replicated = (self.tally, self.anchor)
+        self._made: tuple[Thinning, Normal] | None = None
+
+    @property
+    @abstractmethod
+    def order(self) -> int:
+        """Order k to which energies are expanded."""
+
+    @classmethod
+    def default_thin(cls, config: C, grid: int) -> int:
+        """Every hundredth iteration: to look at a state takes all data, and a step hardly any."""
+        return 100
+
+    # ------------------------------------------------------------------ what is computed once
+
+    def made(self, target: VectorTarget[Regression]) -> tuple[Thinning, Normal]:
+        """The kernel for a target, and the normal approximation of its posterior."""
+        if self._made is None:
+            density = target.density
+            if self.anchor.point is None:
+                self.anchor.point = mode_of(density)
+            self._made = self._make(density, self.anchor.point)
+        return self._made
+
+    def _make(self, density: Regression, anchor: Float64) -> tuple[Thinning, Normal]:
+        link, x, y = density.link, density.features, density.responses
+        eta = x @ anchor
+        value, slope, curvature = (f(eta, y, link.shape) for f in (link.value, link.slope, link.curvature))
+        prior, data = dense(density.prior_precision), (curvature[:, None] * x).T @ x
+        pull = density.prior_gradient(anchor[None])[0]
+        law = Normal.of(anchor, data + prior, "the curvature at the posterior's mode")
+        law = law._replace(mean=anchor - law.root @ (law.root.T @ (pull + slope @ x)))
+        white = np.linalg.inv(law.root) if self.config.bound == "whitened" else np.eye(len(anchor))
+        psi = self._psi(density, law)
+        chance, alias = alias_table(psi) if psi.any() else (np.ones(len(psi)), np.arange(len(psi)))
+        proposal = Proposal.of(self.config, law, density.n_data)
+        centre = proposal.centre - anchor
+        linear = np.array([pull, pull + (slope @ x if self.order else 0.0)]) + proposal.own @ centre
+        quadratic = np.array([prior, prior + (data if self.order == 2 else 0.0)]) - proposal.own
+        tables = Tables(
+            features=x,
+            responses=y,
+            taylor=np.ascontiguousarray(np.stack([eta, value, slope, curvature], axis=1)),
+            psi=psi,
+            chance=chance,
+            alias=alias,
+            total=float(psi.sum()),
+            anchor=anchor,
+            white=np.ascontiguousarray(white),
+            linear=linear,
+            quadratic=quadratic,
+            keep=proposal.keep,
+            centre=centre,
+            root=np.ascontiguousarray(proposal.root),
+        )
+        limit = self.config.limit(density.n_data)
+        euclidean = self.config.bound == "whitened"
+        return Thinning(link.value, link.third, link.shape, self.order, euclidean, limit, tables), law
+
+    def _psi(self, density: Regression, law: Normal) -> Float64:
+        """psi_i of `dsgmcmc.kernels.thinning`, (N,)."""
+        order, k = self.order + 1, factorial(self.order + 1)
+        supremum = density.link.suprema[self.order]
+        if supremum == inf:
+            raise InputError(
+                f"the slopes of the {density.link.name} link have no bound, which this kernel needs: use smh1 or smh2"
+            )
+        if self.config.bound == "published":
+            return density.bounds(order) / k
+        found: Float64 = supremum * np.linalg.norm(density.features @ law.root, axis=1) ** order / k
+        return found
+
+    # ------------------------------------------------------------------ sampling
+
+    def start(self, target: VectorTarget[Regression], sd: float) -> None:
+        """Set the initial state: the normal approximation of the posterior, `sd` times as wide."""
+        self.start_field(target, "theta", sd)
+        _, law = self.made(target)
+        for block in target.blocks():
+            block["theta"][:] = law.mean + block["theta"] @ law.root.T
+
+    def at_once(self, target: VectorTarget[Regression]) -> int:
+        """See `Sampler.at_once`: some ten milliseconds."""
+        return min(4096, max(1, MOST // target.n_data))
+
+    def advance(self, target: VectorTarget[Regression], first: int, count: int) -> None:
+        """See `Sampler.advance`: in one compiled loop, and what is tallied begins anew after burn-in."""
+        if first < self.burn_in < first + count:
+            self.advance(target, first, self.burn_in - first)
+            first, count = self.burn_in, first + count - self.burn_in
+        kernel, _ = self.made(target)
+        energies, counts = self.tallied(target, first)
+        target.begin(first)
+        made = np.zeros((len(counts), 3))
+        kernel.iterate(target.block["theta"], energies, made, target.stream.key(Purpose.METROPOLIS, Factor.W, 0), count)
+        counts += np.column_stack([made, np.full(len(counts), count)])
+        target.begin(first + count - 1)
+
+    def step(self, target: VectorTarget[Regression], iteration: int) -> None:
+        """One iteration."""
+        self.advance(target, iteration, 1)
+
+    def acceptance(self, target: VectorTarget[Regression], theta: Float64, proposed: Float64) -> float:
+        """Probability with which a proposal (D,) is accepted at theta (D,); from all data, to look at and to test."""
+        return self.made(target)[0].judge(theta, proposed)[1]

@@ -1,0 +1,297 @@
+r"""Gradient estimators on sums over data, U = sum_i U_i + prior: data drawn one by one, tables, importance sampling.
+
+Of N data, S = N / B are drawn with replacement, with probabilities p, in every iteration; the prior's gradient is
+exact. Two forms, both unbiased at any p > 0 and any table h [El Hanchi 2019, section 4.3]:
+
+    grad U~ = 1/S sum grad U_i / p_i                                    importance sampling
+    grad U~ = 1/S sum (grad U_i - h_i) / p_i + sum_j h_j                with control variates
+
+h_i is the gradient of datum i when it was last drawn. Of the two together the paper prints the mean of h in the last
+term, where the sum is needed. Tables are fields of the block: saved with it, and resumed to the same bits. A
+regression keeps one number a datum. Which data are drawn is a function of seed, chain, iteration and row.
+
+[El Hanchi 2019] A. El Hanchi: Scaling up MCMC for Bayesian inference using adaptive data subsampling (report).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+import numpy as np
+
+from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers.gradients import PartGradient
+from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.targets.base import Cell
+from dsgmcmc.targets.state import ParameterBlock, StateField
+from dsgmcmc.types import Float64, Int64, Purpose
+
+SumTarget = VectorTarget[SumDensity]
+
+#: Past positions that are kept, in sweeps: one datum in 3,000 is not drawn for so long, at `UNIFORM` = 1 / 2.
+PAST = 16
+
+
+class Subsample(PartGradient[SumTarget]):
+    """Data drawn with replacement, by probabilities of a subclass.
+
+    Attributes
+    ----------
+    drawn : list of (S,) int64
+        Data that every row drew last.
+    calls : float
+        Gradients of single data that were taken so far, on average over the rows.
+    """
+
+    densities = SumDensity
+    #: Whether what is summed are differences to a table.
+    control_variate: ClassVar[bool] = True
+
+    def __init__(self, config: SamplerConfig, burn_in: int) -> None:
+        self.config, self.burn_in, self.calls = config, burn_in, 0.0
+        self.drawn: list[Int64] = []
+        self._summed: list[tuple[SumDensity, Float64, Float64]] = []
+
+    @classmethod
+    def of(cls, config: SamplerConfig, burn_in: int) -> Self:
+        """See `GradientEstimator.of`."""
+        return cls(config, burn_in)
+
+    def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
+        """See `GradientEstimator.tables`."""
+        count = (StateField("calls", 1),)
+        if not self.control_variate:
+            return count
+        return (*count, StateField("table", density.n_data * density.width), StateField("table_sum"))
+
+    def metrics(self) -> dict[str, float]:
+        """See `GradientEstimator.metrics`."""
+        return {"gradient_calls": self.calls}
+
+    # ------------------------------------------------------------------ an iteration
+
+    def take(
+        self, target: SumTarget, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
+    ) -> None:
+        """See `PartGradient.take`."""
+        density = target.density
+        size = max(1, density.n_data // target.sweep_length)
+        self.drawn, self._summed = [], []
+        for block in cell.blocks:
+            block.begin_gradient(position, out, prior)
+            if target.stream.iteration == 0:
+                self.begin_tables(density, block, position)
+            elif "table" in block.arrays and target.stream.iteration % target.sweep_length == 0:  # sums do not drift
+                block["table_sum"][:] = density.total(self.table(density, block))
+            for row, theta in enumerate(block[position]):
+                p = self.probabilities(target, block, row, theta)
+                index = draw(p, size, target.stream.generator(Purpose.SUBSAMPLE, row))
+                found = self._estimate(density, block, row, theta[None], index, p[index])
+                block[out][row] += found
+                self.seen(target, block, row, theta, index)
+            block["calls"][:] += size
+            self.calls = float(block["calls"].mean())
+
+    def _estimate(
+        self, density: SumDensity, block: ParameterBlock, row: int, theta: Float64, index: Int64, p: Float64
+    ) -> Float64:
+        """The gradient of the likelihood's energy, (D,); then the table, if there is one, is brought up to date."""
+        slopes = density.slopes(theta, index)
+        summed, base = slopes, np.zeros(density.dimension)
+        if "table" in block.arrays:
+            table = self.table(density, block)[row]
+            change = slopes - table[index]
+            if self.control_variate:
+                summed, base = change, block["table_sum"][row].copy()
+            _, once = np.unique(index, return_index=True)
+            block["table_sum"][row] += density.weighted(change[:, once], index[once], np.ones(len(once)))
+            table[index] = slopes[0]
+        self.drawn.append(index)
+        self._summed.append((density, summed, p))
+        return density.weighted(summed, index, p) / len(index) + base
+
+    @property
+    def terms(self) -> list[Float64]:
+        """Terms of the gradient of what every row drew last, S times as large, (S, D) each."""
+        return [
+            density.spread(summed, index)[0] / p[:, None]
+            for index, (density, summed, p) in zip(self.drawn, self._summed, strict=True)
+        ]
+
+    def noise(self) -> Float64:
+        """Covariance of the last gradient's noise given theta, as its terms show it, (n, D, D).
+
+        Raises
+        ------
+        InputError
+            If a single datum was drawn.
+        """
+        if len(self.drawn[0]) < 2:
+            raise InputError("the noise of a gradient takes two data an iteration to see: use a smaller grid")
+        return np.array([np.atleast_2d(np.cov(terms, rowvar=False)) / len(terms) for terms in self.terms])
+
+    # ------------------------------------------------------------------ what subclasses say
+
+    def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
+        """Probabilities p of the data, (N,), positive where a term may differ from 0: uniform."""
+        return np.full(target.n_data, 1 / target.n_data)
+
+    def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
+        """Note that these data were drawn."""
+
+    def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:
+        """Fill the tables at the first state: N gradients."""
+        block["calls"][:] = 0.0
+        if "table" in block.arrays:
+            slopes = density.slopes(block[position])
+            self.table(density, block)[:] = slopes
+            block["table_sum"][:] = density.total(slopes)
+            block["calls"][:] += density.n_data
+
+    @staticmethod
+    def table(density: SumDensity, block: ParameterBlock) -> Float64:
+        """What is kept of the gradients of all data, a view (n, N, W)."""
+        return block["table"].reshape(len(block["table"]), density.n_data, density.width)
+
+
+class Saga(Subsample):
+    """Control variates and uniform probabilities [Defazio 2014; El Hanchi 2019, section 4.3]."""
+
+
+class Importance(Subsample):
+    """Probabilities in proportion to the Lipschitz constants of the gradients [El Hanchi 2019, section 4.3].
+
+    Any other fixed weights are a density's whose `smoothness` they are.
+    """
+
+    control_variate = False
+
+    def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
+        """See `Subsample.probabilities`."""
+        smoothness = target.density.smoothness
+        found: Float64 = smoothness / smoothness.sum()
+        return found
+
+
+class ImportanceSaga(Importance):
+    """Both [El Hanchi 2019, section 4.3, with the sum of h in the place of its mean]."""
+
+    control_variate = True
+
+
+class Adaptive(Subsample):
+    """Probabilities that follow the chain [El Hanchi 2019, section 5], by curvatures as they were when last seen.
+
+    With D_i = |theta - theta when i was last drawn| and kappa_i its Lipschitz constant about there, w_i = |h_i| +
+    kappa_i D_i, and p = w / sum w mixed with as many parts of uniform probabilities. The printed weights, of
+    `AdaptivePublished`, have the largest curvature that there may be anywhere in the place of kappa_i: on logistic
+    regression where the classes are separate that is so far from the truth that they are no better than uniform ones.
+    """
+
+    #: Share of uniform probabilities.
+    uniform: ClassVar[float] = 0.5
+
+    def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
+        """See `GradientEstimator.tables`."""
+        n = density.n_data
+        table = (StateField("table", n * density.width), StateField("table_sum"))
+        ages = (StateField("last", n), StateField("past", PAST * grid * density.dimension))
+        return (StateField("calls", 1), *table, *ages, StateField("stiffness", n))
+
+    def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:
+        """See `Subsample.begin_tables`."""
+        super().begin_tables(density, block, position)
+        block["last"][:] = 0.0
+        block["past"][:] = np.tile(block[position], block["past"].shape[1] // density.dimension)
+        block["stiffness"][:] = self.stiffness(density, block[position], slice(None))
+
+    def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
+        """See `Subsample.probabilities`."""
+        density = target.density
+        table = self.table(density, block)[row][None]
+        weights = density.lengths(table)[0] + block["stiffness"][row] * self.moved(target, block, row, theta)
+        total = weights.sum()
+        if total == 0:  # a model that is sure of all data keeps gradients that are 0 to the last bit
+            return super().probabilities(target, block, row, theta)
+        found: Float64 = (1 - self.uniform) * weights / total + self.uniform / density.n_data
+        return found
+
+    def moved(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
+        """D_i, (N,): how far theta is from where it was when each datum was last drawn."""
+        past = block["past"][row].reshape(-1, len(theta))
+        iteration, kept = target.stream.iteration, len(past)
+        distance = np.sqrt(((past - theta) ** 2).sum(axis=1))
+        visited = np.maximum(block["last"][row], iteration - kept)  # as far back as there is
+        found: Float64 = distance[visited.astype(np.int64) % kept]
+        return found
+
+    def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
+        """See `Subsample.seen`."""
+        iteration = target.stream.iteration
+        past = block["past"][row].reshape(-1, len(theta))
+        past[iteration % len(past)] = theta
+        block["last"][row, index] = iteration
+        block["stiffness"][row, index] = self.stiffness(target.density, theta[None], index)[0]
+
+    def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
+        """kappa_i, (n, S)."""
+        return density.stiffness(theta, index)
+
+
+class AdaptiveStored(Adaptive):
+    """The stored gradients' lengths alone, w_i = |h_i|; a tenth is drawn uniformly, or small ones never were again."""
+
+    uniform = 0.1
+
+    def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
+        """See `Adaptive.stiffness`: none."""
+        return np.zeros((len(theta), density.n_data))[:, index]
+
+
+class AdaptivePublished(Adaptive):
+    """As printed: w_i = |h_i| + L_i sqrt(2 t d beta_i d + K_i), and no control variates [El Hanchi 2019, section 5.1].
+
+    beta_i is the age of h_i in iterations, K_i the sum of |grad U~|^2 since, and t the step, as SGLD counts it.
+    """
+
+    control_variate = False
+    uniform = 0.0
+
+    def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
+        """See `GradientEstimator.tables`."""
+        return (*super().tables(density, grid), StateField("squares", PAST * grid))
+
+    def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:
+        """See `Subsample.begin_tables`."""
+        super().begin_tables(density, block, position)
+        block["squares"][:] = 0.0
+
+    def moved(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
+        """See `Adaptive.moved`: what is printed in its place."""
+        iteration, squares = target.stream.iteration, block["squares"][row]
+        age = np.minimum(iteration - block["last"][row], len(squares)).astype(np.int64)
+        since = np.concatenate(
+            [[0.0], squares[np.arange(iteration - 1, iteration - 1 - len(squares), -1) % len(squares)]]
+        )
+        t = self.config.step(iteration, target.sweep_length, self.burn_in) / target.curvature_bound
+        found: Float64 = np.sqrt(2 * t * len(theta) ** 2 * age + np.cumsum(since)[age])
+        return found
+
+    def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
+        """See `Subsample.seen`."""
+        super().seen(target, block, row, theta, index)
+        squares = block["squares"][row]
+        squares[target.stream.iteration % len(squares)] = (block["g"][row] ** 2).sum()
+
+    def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
+        """See `Adaptive.stiffness`: L_i."""
+        return np.broadcast_to(density.smoothness, (len(theta), density.n_data))[:, index]
+
+
+def draw(p: Float64, size: int, generator: np.random.Generator) -> Int64:
+    """Draw `size` numbers below len(p) with replacement, with probabilities p."""
+    cumulative = np.cumsum(p)
+    found = np.searchsorted(cumulative, generator.random(size) * cumulative[-1], side="right")
+    return np.asarray(np.minimum(found, np.flatnonzero(p)[-1]), np.int64)

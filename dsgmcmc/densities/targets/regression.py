@@ -1,0 +1,139 @@
+"""Regression: a sum over data each of which sees theta through one number, U_i(theta) = u(x_i . theta, y_i)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.densities.targets.density import ALL, Data
+from dsgmcmc.densities.targets.links import LOGISTIC, Link
+from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.errors import InputError
+from dsgmcmc.types import Float64
+
+
+class Regression(SumDensity):
+    """Coefficients theta of N responses on D features: logistic, robust, linear, or of a link of yours.
+
+    A gradient of a datum is its slope u' times its features: what is kept of N of them are N numbers.
+
+    Parameters
+    ----------
+    features : (N, D) array
+        Rows x_i.
+    responses : (N,) array
+        y_i; for `LOGISTIC` 0 or 1.
+    link : Link
+        Law of a response.
+    prior_mean, prior_precision : float or array, optional
+        Normal prior, (D,) and (D,) or (D, D), or one number for all elements.
+
+    Attributes
+    ----------
+    features, responses : (N, D) and (N,) float64
+        The data.
+    squares : (N,) float64
+        Squared lengths of the features.
+    link : Link
+        Law of a response.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not fit each other, or a number is not finite.
+    """
+
+    def __init__(
+        self,
+        features: npt.ArrayLike,
+        responses: npt.ArrayLike,
+        link: Link = LOGISTIC,
+        *,
+        prior_mean: npt.ArrayLike = 0.0,
+        prior_precision: npt.ArrayLike = 1.0,
+    ) -> None:
+        self.features = np.ascontiguousarray(features, np.float64)
+        self.responses = np.ascontiguousarray(responses, np.float64)
+        if self.features.ndim != 2 or self.responses.shape != self.features.shape[:1] or not self.features.size:
+            raise InputError(
+                f"features must be (N, D) and responses (N,): found {self.features.shape} and {self.responses.shape}"
+            )
+        if not (np.isfinite(self.features).all() and np.isfinite(self.responses).all()):
+            raise InputError("features and responses must be finite")
+        self.link = link
+        self.law = f"{link.name}({link.shape!r})"  # tells runs of different links apart
+        self.n_data, self.dimension = self.features.shape
+        self.squares = (self.features**2).sum(axis=1)
+        self.curvature = link.typical * (self.features**2).sum(axis=0)
+        precision = np.asarray(prior_precision, np.float64)
+        self.prior_mean = np.broadcast_to(np.asarray(prior_mean, np.float64), (self.dimension,)).copy()
+        self.prior_precision = (
+            precision if precision.ndim == 2 else np.broadcast_to(precision, (self.dimension,)).copy()
+        )
+
+    def energies(self, theta: Float64, index: Data = ALL) -> Float64:
+        """See `SumDensity.energies`."""
+        found: Float64 = self.link.value(theta @ self.features[index].T, self.responses[index], self.link.shape)
+        return found
+
+    def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
+        """See `SumDensity.slopes`: u', a number a datum, (n, S, 1); `gradients` are these times the features."""
+        found: Float64 = self.link.slope(theta @ self.features[index].T, self.responses[index], self.link.shape)
+        return found[:, :, None]
+
+    @property
+    def width(self) -> int:
+        """See `SumDensity.width`."""
+        return 1
+
+    def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
+        """See `SumDensity.spread`."""
+        found: Float64 = slopes * self.features[index]
+        return found
+
+    def total(self, slopes: Float64) -> Float64:
+        """See `SumDensity.total`; no gradient of a datum is formed."""
+        found: Float64 = slopes[:, :, 0] @ self.features
+        return found
+
+    def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
+        """See `SumDensity.lengths`."""
+        found: Float64 = np.abs(slopes[:, :, 0]) * np.sqrt(self.squares[index])
+        return found
+
+    def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
+        """See `SumDensity.stiffness`: abs(u'') times the square of the length of x_i."""
+        found: Float64 = np.abs(self.curvatures(theta, index)) * self.squares[index]
+        return found
+
+    def curvatures(self, theta: Float64, index: Data = ALL) -> Float64:
+        """Curvature u'' of each of S data, (n, S): times x_i x_i^T it is the matrix of second derivatives of U_i."""
+        found: Float64 = self.link.curvature(theta @ self.features[index].T, self.responses[index], self.link.shape)
+        return found
+
+    def gradients(self, theta: Float64, index: Data = ALL) -> Float64:
+        """See `SumDensity.gradients`."""
+        return self.spread(self.slopes(theta, index), index)
+
+    def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
+        """See `dsgmcmc.densities.targets.density.Density.gradient`; no gradient of a datum is formed."""
+        found: Float64 = self.slopes(theta, data)[:, :, 0] @ self.features[data]
+        return found
+
+    def hessian(self, theta: Float64) -> Float64:
+        """Second derivatives of the energy of all data and the prior at one theta (D,): (D, D)."""
+        weighted = self.curvatures(theta[None])[0][:, None] * self.features
+        precision = self.prior_precision
+        found: Float64 = self.features.T @ weighted + (precision if precision.ndim == 2 else np.diag(precision))
+        return found
+
+    @property
+    def smoothness(self) -> Float64:
+        """See `SumDensity.smoothness`: sup abs(u'') times the square of the length of x_i."""
+        found: Float64 = self.link.suprema[1] * self.squares
+        return found
+
+    def bounds(self, order: int) -> Float64:
+        """See `SumDensity.bounds`: sup abs(u^(order)) max_j abs(x_ij)^order [Cornish 2019, G.1, G.2]."""
+        found: Float64 = self.link.suprema[order - 1] * np.abs(self.features).max(axis=1) ** order
+        return found

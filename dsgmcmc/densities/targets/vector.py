@@ -1,0 +1,303 @@
+"""Any density on a plain vector, for the same samplers and runs as the factorisation.
+
+One process a chain, float64. The vector may have several rows, (n, D), which samplers without dot products treat as
+independent chains of the same density. Minibatches are the parts of the factorisation: part t of B holds the data
+t, t + B, t + 2 B, ..., and parts are visited by the same schedules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from dsgmcmc.densities.targets.density import ALL, Data, Density, check_gradient, prior_energy
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.parallel.named import Named, Shapes, pack, unpack
+from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.parallel.timers import Phases
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.snapshot import Lazy
+from dsgmcmc.targets.base import Draw, Information, Recorder
+from dsgmcmc.targets.information import curvature_bound
+from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream
+from dsgmcmc.types import Array, Factor, Float64
+
+if TYPE_CHECKING:
+    from dsgmcmc.storage.snapshot import Snapshot
+
+D = TypeVar("D", bound=Density)
+
+#: What to tell who wants to draw rows given the others.
+NOT_CONDITIONAL = (
+    "a density says nothing of normal laws of its rows, which this sampler draws from: choose one that steps along "
+    "gradients, such as sgld"
+)
+
+#: At most so many elements of theta, evenly spaced, are kept of every draw.
+FOLLOWED = 256
+
+
+def part_sizes(n_data: int, grid: int) -> list[int]:
+    """Number of data in every part."""
+    return [len(range(part, n_data, grid)) for part in range(grid)]
+
+
+class VectorCell:
+    """The whole vector, and the data of one part."""
+
+    def __init__(self, target: VectorTarget[Any]) -> None:
+        self._target = target
+        self.blocks = (target.block,)
+
+    def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
+        """See `dsgmcmc.targets.base.Cell.gradient`."""
+        target, block = self._target, self._target.block
+        data, probability = target.part_of(target.stream.iteration)
+        block.begin_gradient(position, out, prior)
+        gradient = target.density.gradient(block[position], data)
+        check_gradient(target.density, block[position], gradient)
+        block[out][:] += gradient / probability
+
+
+class VectorTarget(Generic[D]):
+    """A density of class `D` on a vector as samplers and chains see it; a `dsgmcmc.targets.base.RunTarget`.
+
+    Parameters
+    ----------
+    density : Density
+        What to sample.
+    schedule : Schedule or None
+        Which part of the data each iteration uses; None for all.
+    fields : sequence of StateField
+        What the sampler keeps.
+    scratch : sequence of str
+        What it needs besides.
+    stream : Stream
+        Seed and chain.
+    rows : int
+        Number n of vectors that move together.
+    timers : Phases, optional
+        Where time is counted.
+    """
+
+    def __init__(
+        self,
+        density: D,
+        schedule: Schedule | None,
+        *,
+        fields: Sequence[StateField],
+        scratch: Sequence[str],
+        stream: Stream,
+        rows: int = 1,
+        timers: Phases | None = None,
+    ) -> None:
+        self.density, self.schedule, self.stream, self.subchain = density, schedule, stream, 0
+        self.n_data = density.n_data
+        self.sweep_length = schedule.grid if schedule else 1
+        self.curvature = np.asarray(density.curvature, np.float64)
+        self.curvature_bound, self.metric_follows = float(np.max(self.curvature)), False
+        prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
+        self.layout = Layout((*fields, *(StateField(name) for name in scratch)), density.dimension)
+        self._kept = tuple(field.name for field in fields)
+        buffer = np.zeros(rows * self.layout.width)
+        self.block = ParameterBlock(
+            stream=stream,
+            timers=timers or Phases(),
+            prior=lambda block: prior,
+            factor=Factor.W,
+            index=0,
+            start=0,
+            dimension=density.dimension,
+            counts=np.full(rows, density.n_data, np.int64),
+            arrays=self.layout.views(buffer, rows),
+            buffer=buffer,
+        )
+
+    def part_of(self, iteration: int) -> tuple[Data, float]:
+        """Data that an iteration uses, and the probability with which it does."""
+        if self.schedule is None:
+            return ALL, 1.0
+        part = self.schedule.part(iteration)
+        return slice(part, None, self.schedule.grid), float(self.schedule.probability[part])
+
+    # ------------------------------------------------------------------ what samplers use
+
+    @property
+    def renews_data(self) -> bool:
+        """See `Target.renews_data`."""
+        return False
+
+    @property
+    def noise_precision(self) -> float:
+        """See `Target.noise_precision`."""
+        return 1.0
+
+    def blocks(self) -> Iterator[ParameterBlock]:
+        """See `Target.blocks`."""
+        yield self.block
+
+    def visit(self, send: bool = False) -> Iterator[VectorCell]:
+        """See `Target.visit`."""
+        yield VectorCell(self)
+
+    def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
+        """See `Target.full_gradient`."""
+        gradient = self.density.gradient(self.block[position])
+        check_gradient(self.density, self.block[position], gradient)
+        self.block[out][:] = gradient
+
+    def all_data_seen(self) -> None:
+        """See `Target.all_data_seen`."""
+
+    def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
+        """See `Target.conditionals`: refused, because a density is asked for gradients alone."""
+        raise InputError(NOT_CONDITIONAL)
+
+    def own_scale(self, block: ParameterBlock) -> None:
+        """See `Target.own_scale`: data have none."""
+
+    def information(self, position: str, bound: bool = True) -> Information:
+        """See `Target.information`: the curvature that the density gives."""
+        block = self.block
+        precision = block.prior(block).precision
+        n = block.counts.astype(block.dtype)
+        metric = {
+            "c": self.curvature / self.n_data,
+            "lambda_": np.diag(precision).copy() if precision.ndim == 2 else precision,
+        }
+        l_i = curvature_bound(block, n, n, tau=1.0, **metric)
+        c, lambda_, counts = {Factor.W: metric["c"]}, {Factor.W: metric["lambda_"]}, {block: n}
+        return Information(c, lambda_, 1.0, counts, counts, {block: l_i}, {Factor.W: precision})
+
+    def second_moments(
+        self,
+        position: str,
+        counts: Mapping[ParameterBlock, Array],
+        finish: Callable[[dict[Factor, Float64]], Named],
+        result: Shapes,
+    ) -> dict[str, Float64]:
+        """See `Target.second_moments`: the curvature that the density gives, which is a diagonal."""
+        return unpack(pack(finish({Factor.W: np.diag(self.curvature / self.n_data)}), result), result)
+
+    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
+        """See `Target.own_squares`: the curvature that the density gives."""
+        self.block[out][:] = self.curvature @ axes[Factor.W] ** 2
+
+    def sum(
+        self,
+        partials: Mapping[ParameterBlock, Named],
+        finish: Callable[[dict[str, Float64]], Named],
+        result: Shapes,
+    ) -> dict[str, Float64]:
+        """See `Target.sum`."""
+        return unpack(pack(finish(dict(partials[self.block])), result), result)
+
+    # ------------------------------------------------------------------ what a run uses
+
+    def begin(self, iteration: int) -> None:
+        """See `Target.begin`."""
+        self.stream.iteration = iteration
+
+    def reset(self) -> None:
+        """See `RunTarget.reset`."""
+
+    def saved(self) -> Iterator[tuple[Key, Array]]:
+        """See `RunTarget.saved`."""
+        for name in self._kept:
+            yield Key("state", "W", 0, name), self.block[name]
+
+    def small(self) -> dict[str, Float64]:
+        """See `RunTarget.small`."""
+        return {}
+
+    def load(self, snapshot: Snapshot) -> None:
+        """See `RunTarget.load`."""
+        self.begin(snapshot.manifest.iteration)
+        for key, array in self.saved():
+            array[:] = snapshot.read(key)
+
+    def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
+        """See `RunTarget.home`."""
+        yield self.block
+
+    def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
+        """See `RunTarget.accumulators`."""
+        return {(Factor.W, 0): {"theta": np.zeros((len(self.block.counts), self.density.dimension))}}
+
+    def drawn_fields(self, position: str) -> dict[str, str]:
+        """See `RunTarget.drawn_fields`."""
+        return {position: "theta"}
+
+    def unit(self, field: str) -> float:
+        """See `RunTarget.unit`."""
+        return 1.0
+
+    def parameters(self) -> dict[str, Float64]:
+        """See `RunTarget.parameters`."""
+        return {}
+
+    def is_traced(self, parameter: str) -> bool:
+        """See `RunTarget.is_traced`."""
+        return True
+
+    def find_divergence(self, position: str) -> str:
+        """See `RunTarget.find_divergence`."""
+        strange = np.argwhere(~np.isfinite(self.block[position]))
+        return (
+            f"element {strange[0].tolist()} of theta is {self.block[position][tuple(strange[0])]}"
+            if len(strange)
+            else ""
+        )
+
+    def recorders(self) -> Sequence[Recorder]:
+        """See `RunTarget.recorders`: the energy of every draw, and its elements."""
+        return [VectorTrace(self)]
+
+
+class VectorTrace:
+    """Energy and followed elements of every draw; a `dsgmcmc.targets.base.Recorder`."""
+
+    def __init__(self, target: VectorTarget[Any]) -> None:
+        self._target = target
+        size = len(target.block.counts) * target.density.dimension
+        self._followed = np.unique(np.linspace(0, size - 1, min(size, FOLLOWED)).astype(np.int64))
+        self._energy = np.zeros(len(target.block.counts))
+        self._trace: dict[str, list[Float64]] = {"theta": [], "energy": []}
+
+    def record(self, position: str, draw: Draw | None) -> None:
+        """See `Recorder.record`."""
+        theta, density = self._target.block[position], self._target.density
+        self._energy = density.energy(theta) + prior_energy(density, theta)
+        if draw is not None:
+            self._trace["theta"].append(theta.ravel()[self._followed])
+            self._trace["energy"].append(self._energy.copy())
+
+    def metrics(self) -> dict[str, float | None]:
+        """Energy of the current state, on average over the rows."""
+        return {"energy": float(self._energy.mean())}
+
+    def followed(self) -> dict[int, Array]:
+        """See `Recorder.followed`: the elements of theta."""
+        return {0: np.array(self._trace["theta"]).reshape(-1, len(self._followed))}
+
+    def saved(self) -> Iterator[tuple[Key, Array]]:
+        """See `Recorder.saved`."""
+        widths = {"theta": len(self._followed), "energy": len(self._energy)}
+        for name, draws in self._trace.items():
+            yield Key("trace", "W", 0, name), np.array(draws).reshape(len(draws), widths[name])
+        yield Key("trace", "W", 0, "followed"), self._followed
+
+    def small(self) -> dict[str, Float64]:
+        """See `Recorder.small`."""
+        return {}
+
+    def load(self, snapshot: Snapshot) -> None:
+        """See `Recorder.load`."""
+        self._trace = {name: list(snapshot.read(Key("trace", "W", 0, name))) for name in self._trace}
+
+    def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
+        """See `Recorder.posterior`."""
+        yield from self.saved()

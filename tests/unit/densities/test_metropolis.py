@@ -1,0 +1,318 @@
+"""Metropolis kernels: what they accept is what keeps the posterior, however few data they look at."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from math import inf, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from scipy.stats import norm
+from support import digest, metrics
+
+from dsgmcmc import DensityRun
+from dsgmcmc.config.layers import Layers, build
+from dsgmcmc.config.run import RunConfig
+from dsgmcmc.densities.metropolis.base import Metropolis
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.source import DensitySource
+from dsgmcmc.densities.targets.links import LOGISTIC, Link, normal, student
+from dsgmcmc.densities.targets.regression import Regression
+from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.alias import alias_table
+from dsgmcmc.kernels.philox import NoiseKey
+from dsgmcmc.runs.job import Job
+from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
+
+METROPOLIS = [name for name, kind in OF_DENSITIES.items() if issubclass(kind, Metropolis)]
+THINNED = ["fmh", "tfmh", "smh1", "smh2"]
+LINKS = {"logistic": LOGISTIC, "student": student(4.0)}
+BOUNDS = ["published", "whitened"]
+
+
+def regression(n: int, d: int, link: Link = LOGISTIC, prior: float = 1.0, seed: int = 7) -> Regression:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d))
+    y = rng.random(n) < 1 / (1 + np.exp(-x.sum(axis=1))) if link is LOGISTIC else x.sum(axis=1) + rng.standard_t(4, n)
+    return Regression(x, y, link, prior_precision=prior)
+
+
+def made(name: str, density: Any, rows: int = 1, burn_in: int = 0, **settings: Any) -> tuple[Any, VectorTarget]:
+    """Sampler and target at its start."""
+    sampler = OF_DENSITIES[name](OF_DENSITIES[name].Config(**settings), burn_in)
+    target = vector_target(density, sampler, rows=rows, seed=11)
+    sampler.start(target, 1.0)
+    return sampler, target
+
+
+# ---------------------------------------------------------------------- detailed balance
+
+GRID = np.linspace(-2.0, 2.5, 41)
+
+
+def flows(density: Regression, name: str, load: float, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
+    """pi_i q_ij alpha_ij of moves on the grid, by the shipped kernel, and by how much it expects too many candidates.
+
+    Its limit is such that the part `load` of the moves is decided from few data.
+    """
+    sampler, target = made(name, density, **settings)
+    kernel, _ = sampler.made(target)
+    expected = judged(kernel)[:, :, 0]
+    kernel = kernel._replace(limit=inf if load == 1 else float(np.quantile(expected, load)))
+    energy, t = density.energy(GRID[:, None]) + density.prior_energy(GRID[:, None]), kernel.tables
+    q = norm.pdf(GRID, (t.anchor + t.centre + t.keep * (GRID - t.anchor - t.centre))[:, None], abs(t.root[0, 0]))
+    return np.exp(energy.min() - energy)[:, None] * q * judged(kernel)[:, :, 1], expected - kernel.limit
+
+
+def judged(kernel: Any) -> np.ndarray:
+    """Expected candidates and probability of acceptance, (41, 41, 2)."""
+    return np.array([[kernel.judge(np.array([a]), np.array([b])) for b in GRID] for a in GRID])
+
+
+@pytest.mark.parametrize("proposal", ["preconditioned", "pcn"])
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("name", THINNED)
+def test_detailed_balance(name: str, link: str, bound: str, proposal: str) -> None:
+    """Of the acceptance that is shipped, on a grid, to rounding; on both sides of the limit where there is one."""
+    load = 1 if name == "fmh" else 0.6
+    flow, _ = flows(regression(5, 1, LINKS[link]), name, load, bound=bound, proposal=proposal)
+    assert np.abs(flow - flow.T).max() < 1e-12 * flow.max()
+    assert (flow > 1e-6 * flow.max()).mean() > 0.1
+
+
+def test_a_limit_that_is_not_symmetric_breaks_it() -> None:
+    """So the test above would tell: TFMH whose bound is higher for moves to the right than to the left."""
+    density = regression(5, 1)
+    (few, _), (every, _), (_, over) = (flows(density, "tfmh", each) for each in (1, 0.0, 0.6))
+    lopsided = over + np.where(GRID[None] > GRID[:, None], 0.3 * np.abs(over).max(), 0.0)
+    off = {}
+    for kind, limit in (("even", over), ("lopsided", lopsided)):
+        flow = np.where(limit < 0, few, every)
+        off[kind] = np.abs(flow - flow.T).max() / flow.max()
+    assert off["even"] < 1e-12
+    assert off["lopsided"] > 1e-2
+
+
+# ---------------------------------------------------------------------- thinning
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("name", ["fmh", "smh1", "smh2"])
+def test_candidates_reject_as_often_as_all_data_would(name: str, bound: str) -> None:
+    """A million times the same proposal, against the product over all data; four standard errors."""
+    density = regression(40, 3, prior=0.5)
+    sampler, target = made(name, density, bound=bound, **({} if name == "fmh" else {"fallback": 1e9}))
+    kernel, law = sampler.made(target)
+    far = {"fmh": 0.8, "smh1": 1.2, "smh2": 1.5}[name]
+    theta, proposed = law.mean + far * law.root[:, 0], law.mean - 1.3 * far * law.root[:, 1]
+    fixed = kernel.tables._replace(keep=0.0, centre=proposed - kernel.tables.anchor, root=np.zeros((3, 3)))
+    kernel = kernel._replace(tables=fixed)
+    accepted, rows, calls = 0.0, 50_000, 20
+    for iteration in range(calls):
+        counts = np.zeros((rows, 3))
+        key = NoiseKey(0, seed=5, chain=2, purpose=77, iteration=iteration, factor=0)
+        kernel.iterate(np.tile(theta, (rows, 1)), np.full(rows, np.nan), counts, key, 1)
+        assert not counts[:, 2].any()
+        accepted += counts[:, 0].sum()
+    expected, p = kernel.judge(theta, proposed)
+    assert 0.5 < expected < 500
+    assert 0.02 < p < 0.98
+    trials = rows * calls
+    assert abs(accepted / trials - p) < 4 * sqrt(p * (1 - p) / trials)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("name", ["fmh", "smh1", "smh2"])
+def test_no_datum_rejects_faster_than_its_bound(name: str, link: str, bound: str) -> None:
+    """lambda_i <= phi psi_i at random points near and far: else a candidate's chance is above 1, and the law wrong."""
+    density = regression(30, 2, LINKS[link])
+    sampler, target = made(name, density, bound=bound)
+    kernel, law = sampler.made(target)
+    kernel = kernel._replace(limit=inf)
+    t, rng, tightest = kernel.tables, np.random.default_rng(8), 0.0
+    nothing = {"linear": 0 * t.linear, "quadratic": 0 * t.quadratic}
+    for _ in range(9_000):  # of 12 cases: 1e5
+        i = [int(rng.integers(density.n_data))]
+        one = {"features": t.features[i], "responses": t.responses[i], "taylor": t.taylor[i], "total": t.psi[i[0]]}
+        alone = kernel._replace(tables=t._replace(**one, **nothing))
+        theta, proposed = (law.mean + 10 ** rng.uniform(-2, 1.5) * law.root @ rng.normal(size=2) for _ in range(2))
+        most, probability = alone.judge(theta, proposed)
+        rate = -np.log(max(probability, 1e-300))
+        assert rate <= most * (1 + 1e-9) + 1e-12
+        tightest = max(tightest, rate / most)
+    assert tightest > 0.05
+
+
+def test_the_alias_table_has_the_law_that_was_asked_for() -> None:
+    """Exactly: what stays at a place and what comes to it; also of weights that are zero or of very unlike sizes."""
+    rng = np.random.default_rng(0)
+    for weights in (rng.random(1), rng.random(1000), np.exp(5 * rng.normal(size=777)), np.array([0.0, 3.0, 0.0, 1.0])):
+        chance, alias = alias_table(weights)
+        assert (chance >= 0).all()
+        assert (chance <= 1).all()
+        found = np.bincount(alias, 1 - chance, len(weights)) + chance
+        np.testing.assert_allclose(found / len(weights), weights / weights.sum(), rtol=1e-9, atol=1e-15)
+
+
+# ---------------------------------------------------------------------- chains
+
+
+@pytest.mark.parametrize("name", METROPOLIS)
+def test_many_at_once_are_as_many_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain's blocks depend on what is looked at when: they must not show, nor may a stop in between."""
+    density, states = regression(300, 3), []
+    for sizes in ([40], [1] * 40, [7, 3, 30]):
+        sampler, target = made(name, density, rows=2, burn_in=10)
+        first = 0
+        for size in sizes:
+            sampler.advance(target, first, size)
+            first += size
+            for replicated in sampler.replicated:  # as a checkpoint does
+                replicated.take({key: value.copy() for key, value in replicated.arrays().items()})
+        arrays = [value for replicated in sampler.replicated for value in replicated.arrays().values()]
+        states.append([target.block["theta"].copy(), *arrays])
+        assert target.stream.iteration == 39
+        assert sampler.tally.counts[:, 3].tolist() == [30, 30]
+        assert sampler.metrics()["evaluations"] >= 0
+    for other in states[1:]:
+        for one, two in zip(states[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("name", ["austerity", "stochastic_mh", "modified_stochastic_mh"])
+def test_without_risk_it_is_metropolis_hastings(name: str) -> None:
+    """The same proposals, decided from all data: the same states, bit for bit."""
+    density, found = regression(60, 2), {}
+    for each in ("mh", name):
+        settings = {} if each == "mh" else {"risk": 0.0, "batch": 13}
+        sampler, target = made(each, density, rows=3, scale=1.5, **settings)
+        sampler.advance(target, 0, 200)
+        found[each] = target.block["theta"].copy()
+        assert 0.2 < sampler.metrics()["acceptance"] < 0.9
+    np.testing.assert_array_equal(found["mh"], found[name])
+
+
+def test_austerity_looks_at_fewer_data_where_it_may_err() -> None:
+    """Else the test would be for nothing: most decisions are clear from a part."""
+    sampler, target = made("austerity", regression(20_000, 2), risk=0.05, batch=200)
+    sampler.advance(target, 0, 200)
+    assert sampler.metrics()["evaluations"] < 0.5 * 2 * 20_000
+
+
+@pytest.mark.parametrize("name", METROPOLIS)
+def test_a_run_that_was_stopped_has_the_same_bits(name: str, tmp_path: Path) -> None:
+    """Configured, run, stopped, resumed and verified, with the cost of a step in every line of metrics."""
+    source = DensitySource(regression(200, 2))
+    settings = {"sampler": name, "chains": 2, "burn_in": 20, "thin": 5, "evaluate_every": 16, "seed": 3}
+    for run, lengths in (("one", [100]), ("two", [37, 100])):
+        for iterations in lengths:
+            layers = Layers({**settings, "iterations": iterations})
+            assert Job(MPI.COMM_SELF, source, tmp_path / run, layers, resume=True).run() == 0
+    assert digest(tmp_path / "one") == digest(tmp_path / "two")
+    lines = metrics(tmp_path / "two")
+    seen = [line["iteration"] for line in lines if line["chain"] == 1]
+    assert seen == [1, *range(16, 100, 16)]  # however many are made at once
+    assert DensityRun(tmp_path / "two").theta.shape == (2, 16, 2)
+    assert all(line["evaluations"] >= 0 and 0 <= line["acceptance"] <= 1 for line in lines)
+
+
+def test_a_link_of_your_own_is_compiled() -> None:
+    """Defined anywhere by def; of what has no source it is said what to do."""
+
+    def steeper_value(eta: Any, y: Any, shape: float) -> Any:
+        return np.logaddexp(0.0, shape * eta) - y * shape * eta
+
+    def steeper_third(eta: Any, y: Any, shape: float) -> Any:
+        half = np.tanh(0.5 * shape * eta)
+        return -0.25 * shape**3 * (1.0 - half * half) * half
+
+    steeper = LOGISTIC._replace(
+        name="steeper",
+        value=steeper_value,
+        slope=lambda eta, y, shape: shape * LOGISTIC.slope(shape * eta, y, 0.0),
+        curvature=lambda eta, y, shape: shape**2 * LOGISTIC.curvature(shape * eta, y, 0.0),
+        third=steeper_third,
+        suprema=tuple(most * 2.0**order for order, most in enumerate(LOGISTIC.suprema, start=1)),
+        shape=2.0,
+    )
+    plain, own = regression(300, 2), regression(300, 2)
+    own.features, own.link = own.features / 2, steeper
+    found = []
+    for density in (plain, own):
+        sampler, target = made("smh2", density, bound="published")
+        sampler.advance(target, 0, 300)
+        found.append(target.block["theta"].copy())
+        assert sampler.tally.counts[0, 2] < 300
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    own.link = steeper._replace(value=lambda eta, y, shape: steeper_value(eta, y, shape))
+    sampler, target = made("smh2", own)
+    with pytest.raises(InputError, match="by def, in a file"):
+        sampler.advance(target, 0, 1)
+
+
+# ---------------------------------------------------------------------- what is offered where
+
+
+@pytest.mark.parametrize("name", METROPOLIS)
+def test_it_cites_its_paper_and_says_what_it_samples(name: str) -> None:
+    """A reader has the paper in hand."""
+    kind = OF_DENSITIES[name]
+    text = inspect.getmodule(kind).__doc__
+    assert re.search(r"\[[A-Z][A-Za-z&. -]+ (19|20)\d\d, |\[[A-Z][a-z]+ (19|20)\d\d[;\]]", text)
+    assert "Target: " in text
+    assert "Left out: " in text
+    assert kind.Config not in {other.Config for key, other in SAMPLERS.items()}
+    for field, info in kind.Config.model_fields.items():
+        assert info.description, field
+
+
+def test_a_factorisation_is_not_offered_them() -> None:
+    """Neither by its list of samplers nor by their names; in one line."""
+    assert not set(SAMPLERS) & set(OF_DENSITIES)
+    with pytest.raises(InputError, match="'smh2' samples densities alone; choose one of sgld, ") as error:
+        build({"sampler": {"name": "smh2"}})
+    assert "tfmh" not in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not RunConfig.of_densities
+
+
+class Flat:
+    """A density that is no sum."""
+
+    n_data, dimension, curvature, prior_mean, prior_precision = 1, 2, np.ones(2), np.zeros(2), np.ones(2)
+
+    def energy(self, theta: np.ndarray, data: Any = None) -> np.ndarray:
+        return np.zeros(len(theta))
+
+
+@pytest.mark.parametrize(
+    ("name", "density", "words"),
+    [
+        ("smh1", Flat(), "sampler smh1 samples a Regression, which this Flat is not"),
+        ("austerity", Flat(), "sampler austerity samples a SumDensity"),
+    ],
+)
+def test_a_density_that_does_not_suit_is_refused(name: str, density: Any, words: str, tmp_path: Path) -> None:
+    """Before anything is written."""
+    with pytest.raises(InputError, match=f"{OF_DENSITIES[name].__name__} samples a"):
+        made(name, density)[0].advance(vector_target(density, made("mh", density)[0]), 0, 1)
+    with pytest.raises(InputError, match=words):
+        Job(MPI.COMM_SELF, DensitySource(density), tmp_path / "run", Layers({"sampler": name})).run()
+
+
+def test_what_has_no_bound_or_no_width_is_refused() -> None:
+    """FMH rests on slopes that are bounded; proposals on a curvature that is positive definite."""
+    with pytest.raises(InputError, match="normal link have no bound"):
+        made("fmh", regression(20, 2, normal()))
+    with pytest.raises(InputError, match="not positive definite"):
+        made("smh2", Regression(np.ones((5, 2)), np.array([0, 1, 0, 1, 1]), prior_precision=0.0))
+    sampler, target = made("mh", regression(20, 2, prior=0.0), proposal="pcn")
+    with pytest.raises(InputError, match="prior's precision is not positive definite"):
+        sampler.advance(target, 0, 1)

@@ -1,0 +1,145 @@
+"""Sums over data: energies, gradients and bounds of every datum agree with each other, for every link."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dsgmcmc.densities.targets.density import ALL, Data, fingerprint, prior_energy
+from dsgmcmc.densities.targets.links import LOGISTIC, Link, normal, student
+from dsgmcmc.densities.targets.regression import Regression
+from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.errors import InputError
+
+LINKS = [LOGISTIC, student(4.0), student(0.7), normal(2.5)]
+N, D = 23, 3
+
+
+def regression(link: Link, **more: Any) -> Regression:
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(N, D)) * [0.5, 1.0, 2.0]
+    responses = rng.random(N) < 0.4 if link is LOGISTIC else features.sum(axis=1) + rng.standard_t(3, N)
+    return Regression(features, responses, link, **more)
+
+
+def ids(link: Any) -> str:
+    return f"{link.name}-{link.shape:g}" if isinstance(link, Link) else str(link)
+
+
+class Plain(SumDensity):
+    """What a user writes who has neither slopes nor bounds."""
+
+    n_data, dimension = N, D
+    curvature, prior_mean, prior_precision = np.ones(D), np.zeros(D), np.ones(D)
+
+    def __init__(self) -> None:
+        self.inner = regression(LOGISTIC)
+
+    def energies(self, theta: np.ndarray, index: Data = ALL) -> np.ndarray:
+        return self.inner.energies(theta, index)
+
+    def gradients(self, theta: np.ndarray, index: Data = ALL) -> np.ndarray:
+        return self.inner.gradients(theta, index)
+
+
+@pytest.mark.parametrize("link", LINKS, ids=ids)
+@pytest.mark.parametrize("order", range(3))
+def test_every_derivative_of_a_link_is_that_of_the_one_before(link: Link, order: int) -> None:
+    """Slope, curvature and third derivative, by central differences; SMH's Taylor terms rest on them."""
+    eta, y = np.linspace(-9, 9, 61), np.array([[0.0], [1.0]])
+    functions = (link.value, link.slope, link.curvature, link.third)
+    h = 1e-4  # its square times the fifth derivative, and rounding of the value over it
+    found = (functions[order](eta + h, y, link.shape) - functions[order](eta - h, y, link.shape)) / (2 * h)
+    wanted = functions[order + 1](eta + 0 * y, y, link.shape)
+    np.testing.assert_allclose(wanted, found + 0 * y, atol=2e-8, rtol=1e-7)
+
+
+@pytest.mark.parametrize("link", LINKS, ids=ids)
+def test_suprema_are_reached_and_not_passed(link: Link) -> None:
+    """A bound too low makes Metropolis kernels sample another law, one too high makes them slow."""
+    eta, y = np.linspace(-30, 30, 600_001), np.array([[0.0], [1.0]])
+    for supremum, function in zip(link.suprema, (link.slope, link.curvature, link.third), strict=True):
+        largest = np.abs(function(eta, y, link.shape)).max()
+        assert largest <= supremum * (1 + 1e-12)
+        if np.isfinite(supremum):
+            assert largest >= supremum * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("density", [*map(regression, LINKS), Plain()], ids=lambda density: type(density).__name__)
+@pytest.mark.parametrize("index", [ALL, slice(2, None, 7), np.array([0, 5, 5, 22])], ids=str)
+def test_data_one_by_one_make_the_whole(density: SumDensity, index: Data) -> None:
+    """Energies add up to the energy, gradients to its gradient, and these are those of the energies."""
+    theta = np.random.default_rng(1).normal(size=(4, D))
+    energies, gradients = density.energies(theta, index), density.gradients(theta, index)
+    picked = np.arange(N)[index]
+    assert energies.shape == (4, len(picked))
+    assert gradients.shape == (4, len(picked), D)
+    np.testing.assert_allclose(density.energy(theta, index), energies.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(density.gradient(theta, index), gradients.sum(axis=1), rtol=1e-11, atol=1e-12)
+    for place, datum in enumerate(picked):
+        np.testing.assert_allclose(density.energies(theta, np.array([datum]))[:, 0], energies[:, place], rtol=1e-12)
+    h = 1e-6
+    for k in range(D):
+        step = h * np.eye(D)[k]
+        found = (density.energies(theta + step, index) - density.energies(theta - step, index)) / (2 * h)
+        np.testing.assert_allclose(gradients[:, :, k], found, atol=1e-7, rtol=1e-7)
+
+
+@pytest.mark.parametrize("precision", [np.array([1.0, 2.0, 3.0]), np.eye(D) + 0.5], ids=["diagonal", "dense"])
+def test_the_prior_has_its_gradient(precision: np.ndarray) -> None:
+    """A prior that is kept apart from the data must not be lost by those who use only the terms."""
+    density = regression(LOGISTIC, prior_mean=0.5, prior_precision=precision)
+    theta = np.random.default_rng(2).normal(size=(5, D))
+    np.testing.assert_array_equal(density.prior_energy(theta), prior_energy(density, theta))
+    for k in range(D):
+        step = 1e-5 * np.eye(D)[k]
+        found = (density.prior_energy(theta + step) - density.prior_energy(theta - step)) / 2e-5
+        np.testing.assert_allclose(density.prior_gradient(theta)[:, k], found, atol=1e-8)
+
+
+@pytest.mark.parametrize("link", LINKS, ids=ids)
+def test_bounds_hold_at_random_points(link: Link) -> None:
+    """Of every partial derivative of every datum, and of the norm of the second ones."""
+    density = regression(link)
+    theta = np.random.default_rng(4).normal(scale=3.0, size=(300, D))
+    x = density.features
+    eta, y = theta @ x.T, density.responses
+    slack = 1 + 1e-12
+    for order, function in enumerate((link.slope, link.curvature, link.third), start=1):
+        largest = np.abs(function(eta, y, link.shape)) * np.abs(x).max(axis=1) ** order
+        assert (largest <= density.bounds(order) * slack).all()
+    other = theta[::-1]
+    distance = np.linalg.norm(theta - other, axis=1)
+    change = np.linalg.norm(density.gradients(theta) - density.gradients(other), axis=2)
+    assert (change <= density.smoothness * distance[:, None] * slack + 1e-12).all()
+
+
+def test_hessian_is_that_of_the_whole_posterior() -> None:
+    """Proposals are scaled by it: without the prior it would be singular where there are few data."""
+    density, theta = regression(student(4.0), prior_precision=np.eye(D) + 0.5), np.full(D, 0.3)
+
+    def gradient(at: np.ndarray) -> np.ndarray:
+        return (density.gradient(at[None]) + density.prior_gradient(at[None]))[0]
+
+    found = [(gradient(theta + h) - gradient(theta - h)) / 2e-6 for h in 1e-6 * np.eye(D)]
+    np.testing.assert_allclose(density.hessian(theta), found, atol=1e-7, rtol=1e-7)
+
+
+def test_links_are_told_apart_by_the_fingerprint() -> None:
+    """A run with 4 degrees of freedom must not be resumed with 5."""
+    prints = {fingerprint(regression(link)) for link in (student(4.0), student(5.0), normal(4.0))}
+    assert len(prints) == 3
+
+
+def test_what_is_wrong_is_said_in_one_line() -> None:
+    """Of shapes, of numbers, and of bounds that a density does not have."""
+    with pytest.raises(InputError, match=r"found \(5, 2\) and \(4,\)"):
+        Regression(np.ones((5, 2)), np.ones(4))
+    with pytest.raises(InputError, match="finite"):
+        Regression(np.full((5, 2), np.nan), np.ones(5))
+    with pytest.raises(InputError, match="Plain has no bounds"):
+        Plain().bounds(1)
+    with pytest.raises(InputError, match="positive"):
+        student(0.0)

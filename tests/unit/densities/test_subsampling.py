@@ -1,0 +1,233 @@
+"""Gradient estimators on data: unbiased by enumeration, drawn as they say, saved and resumed to the same bits."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dsgmcmc.config.layers import build, build_chain
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.sgmcmc.adjusted_sgld import AdjustedSGLD
+from dsgmcmc.densities.source import DensitySource
+from dsgmcmc.densities.subsampling import Subsample, draw
+from dsgmcmc.densities.targets.network import Network
+from dsgmcmc.densities.targets.potentials import DoubleWell
+from dsgmcmc.densities.targets.regression import Regression
+from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.gradients import ON_DATA
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+
+FEATURES = np.random.default_rng(0).normal(size=(5, 2)) * np.array([1.0, 3.0])
+FIVE = Regression(FEATURES, [0, 1, 1, 0, 1], prior_mean=0.5, prior_precision=[1.0, 2.0])
+
+
+class Plain(SumDensity):
+    """The same sum, of which no more is known than its gradients."""
+
+    dimension, n_data = 2, 5
+
+    def __init__(self) -> None:
+        self.curvature, self.prior_mean, self.prior_precision = FIVE.curvature, FIVE.prior_mean, FIVE.prior_precision
+
+    def energies(self, theta, index=slice(None)):
+        return FIVE.energies(theta, index)
+
+    def gradients(self, theta, index=slice(None)):
+        return FIVE.gradients(theta, index)
+
+    @property
+    def smoothness(self):
+        return FIVE.smoothness
+
+
+NETWORK = Network(FEATURES, [0, 1, 2, 0, 1], 2)
+
+
+def made(name: str, density: Any = FIVE, grid: int = 2, rows: int = 1, step: float = 0.3) -> tuple[VectorTarget, SGLD]:
+    """Target and sampler at a random state."""
+    sampler = SGLD(SGLDConfig(step_size=step, gradient=name), 0)
+    target = vector_target(density, sampler, rows=rows, grid=grid, schedule="random")
+    sampler.start(target, 1.0)
+    return target, sampler
+
+
+def advance(target: VectorTarget, sampler: SGLD, first: int, count: int) -> None:
+    for iteration in range(first, first + count):
+        target.begin(iteration)
+        sampler.step(target, iteration)
+
+
+def mean_over_draws(target: VectorTarget, estimator: Subsample) -> np.ndarray:
+    """Expectation of the likelihood's gradient over all draws of two data, from the state as it is."""
+    density, block = target.density, target.block
+    theta, total = block["theta"], np.zeros(density.dimension)
+    p = estimator.probabilities(target, block, 0, theta[0])
+    assert p.sum() == pytest.approx(1, abs=1e-14)
+    kept = {name: array.copy() for name, array in block.arrays.items()}
+    for pair in product(range(5), repeat=2):
+        index = np.array(pair)
+        total += p[index].prod() * estimator._estimate(density, block, 0, theta, index, p[index])
+        for name, array in kept.items():
+            block[name][:] = array
+    return total
+
+
+@pytest.mark.parametrize("density", [FIVE, Plain(), NETWORK], ids=["regression", "any sum", "network"])
+@pytest.mark.parametrize("name", ON_DATA)
+def test_every_estimator_is_unbiased(name: str, density: SumDensity) -> None:
+    """All 25 draws of two of five data, after 0 to 6 iterations, which leave tables of mixed ages: to 1e-12."""
+    target, sampler = made(name, density)
+    for iteration in range(7):
+        advance(target, sampler, iteration, 1)
+        target.begin(iteration + 1)
+        expected = density.gradient(target.block["theta"])[0]
+        np.testing.assert_allclose(mean_over_draws(target, sampler.gradient), expected, rtol=0, atol=1e-12)
+
+
+def test_saga_with_importance_as_printed_is_biased() -> None:
+    """The mean of the table in the place of its sum [El Hanchi 2019, section 4.3] is off by (N - 1) mu_h, exactly."""
+    target, sampler = made("importance-saga")
+    advance(target, sampler, 0, 3)
+    mean = target.block["table_sum"][0] / 5
+    target.block["table_sum"][0] = mean
+    off = mean_over_draws(target, sampler.gradient) - FIVE.gradient(target.block["theta"])[0]
+    np.testing.assert_allclose(off, -4 * mean, rtol=0, atol=1e-12)
+    assert np.abs(off).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["saga", "importance", "importance-saga", "adaptive"])
+def test_data_are_drawn_with_the_probabilities_that_weigh_them(name: str) -> None:
+    """Chi-square of 4,000 draws over five data, 4 degrees of freedom: below its 1e-4 quantile.
+
+    Of one draw, the noise has the covariance sum a_i a_i^T / p_i - a a^T of its terms a_i, to 1e-10.
+    """
+    target, sampler = made(name, grid=5)
+    advance(target, sampler, 0, 4)
+    estimator, block = sampler.gradient, target.block
+    p = estimator.probabilities(target, block, 0, block["theta"][0])
+    index = draw(p, 4000, np.random.default_rng(1))
+    counts = np.bincount(index, minlength=5)
+    assert ((counts - 4000 * p) ** 2 / (4000 * p)).sum() < 23.5
+    terms = FIVE.gradients(block["theta"])[0]
+    if estimator.control_variate:
+        terms = terms - FIVE.spread(estimator.table(FIVE, block))[0]
+    expected = terms.T @ (terms / p[:, None]) - np.outer(terms.sum(axis=0), terms.sum(axis=0))
+    singles, kept = [], {name: array.copy() for name, array in block.arrays.items()}
+    for i in range(5):
+        one = np.array([i])
+        singles.append(estimator._estimate(FIVE, block, 0, block["theta"], one, p[one]))
+        for name_, array in kept.items():
+            block[name_][:] = array
+    offset = np.array(singles) - FIVE.gradient(block["theta"])
+    np.testing.assert_allclose(offset.T @ (p[:, None] * offset), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_data_of_probability_zero_are_never_drawn() -> None:
+    """At either end too, where rounding of the sum could reach them."""
+    p = np.array([0.0, 0.3, 0.0, 0.7, 0.0])
+    assert set(draw(p, 2000, np.random.default_rng(0))) == {1, 3}
+
+
+@pytest.mark.parametrize("name", ON_DATA)
+def test_tables_are_state(name: str) -> None:
+    """What is saved after 9 iterations is enough to make the next 9 to the same bits, and rows do not share draws."""
+    target, sampler = made(name, rows=2)
+    advance(target, sampler, 0, 9)
+    saved = {key: array.copy() for key, array in target.saved()}
+    advance(target, sampler, 9, 9)
+    other, again = made(name, rows=2)
+    for key, array in other.saved():
+        array[:] = saved[key]
+    advance(other, again, 9, 9)
+    assert other.block["theta"].tobytes() == target.block["theta"].tobytes()
+    assert again.metrics() == sampler.metrics()
+    assert sampler.metrics()["gradient_calls"] == 18 * 2 + (5 if name != "importance" else 0)
+    assert any((a != b).any() for a, b in [sampler.gradient.drawn])
+
+
+def test_a_regression_keeps_a_number_a_datum() -> None:
+    """N and not N D; any other sum keeps N D."""
+    assert made("saga", FIVE)[0].block["table"].size == 5
+    assert made("saga", Plain())[0].block["table"].size == 10
+
+
+def test_sums_of_tables_are_those_of_the_tables() -> None:
+    """Data that are drawn twice count once: after 20 iterations of 4 of 5 data, to 1e-12."""
+    target, sampler = made("saga", grid=1)
+    advance(target, sampler, 0, 20)
+    found = FIVE.total(sampler.gradient.table(FIVE, target.block))
+    np.testing.assert_allclose(target.block["table_sum"], found, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["sgld", "psgld", "sgrld", "sghmc", "sgnht"])
+def test_any_sampler_takes_any_of_them(name: str) -> None:
+    """Twenty iterations with each of the six: finite, and other than along parts."""
+    ends = set()
+    for gradient in (*ON_DATA, "part"):
+        sampler = SAMPLERS[name](SAMPLERS[name].Config(gradient=gradient, step_size=0.01), 5)
+        target = vector_target(FIVE, sampler, grid=2, schedule="random")
+        sampler.start(target, 1.0)
+        advance(target, sampler, 0, 20)
+        assert np.isfinite(target.block["theta"]).all()
+        ends.add(target.block["theta"].tobytes())
+    assert len(ends) == 7
+
+
+def test_they_are_refused_where_there_are_no_data_to_draw() -> None:
+    """For a factorisation, for a density that is no sum over data, and by a sampler that visits one part twice."""
+    with pytest.raises(InputError, match="sums over data"):
+        build({"sampler": {"name": "sgld", "gradient": "saga"}})
+    config = build_chain({"sampler": {"name": "sgld", "gradient": "saga"}, "grid": 1}).resolved()
+    with pytest.raises(InputError, match="'saga' is of a SumDensity, which this DoubleWell is not"):
+        DensitySource(DoubleWell()).check(config, 1)
+    DensitySource(FIVE).check(config, 1)
+    with pytest.raises(InputError, match="HAMCMC cannot use 'saga'"):
+        made_of(SAMPLERS["hamcmc"], "saga")
+    with pytest.raises(InputError, match="noise of plain parts"):
+        SAMPLERS["sghmc"].check(SAMPLERS["sghmc"].Config(gradient="saga", noise_correction=True), "random", 2, 1)
+
+
+def test_weights_that_are_all_zero_are_uniform() -> None:
+    """A model that is sure of all data has no gradients to weigh: they are drawn evenly, and the sum stays unbiased."""
+    separate = Regression(np.array([[1.0], [2.0], [-3.0]]), np.array([1, 1, 0]))
+    sampler = made_of(SAMPLERS["sgld"], "adaptive-stored")
+    target = vector_target(separate, sampler, grid=1)
+    sampler.start(target, 1.0)
+    target.block["theta"][:] = 1e4
+    advance(target, sampler, 0, 1)
+    target.begin(1)
+    assert not sampler.gradient.table(separate, target.block).any()
+    found = sampler.gradient.probabilities(target, target.block, 0, target.block["theta"][0])
+    np.testing.assert_array_equal(found, np.full(3, 1 / 3))
+
+
+def test_a_chain_that_is_lost_is_said_to_have_diverged() -> None:
+    """Not by an error of the eigenvalues: the state shows it, to whoever looks."""
+    sampler, rng = made_of(AdjustedSGLD, "saga"), np.random.default_rng(0)
+    target = vector_target(Regression(rng.normal(size=(50, 20)), np.ones(50)), sampler, grid=1, rows=2)
+    sampler.start(target, 1.0)
+    advance(target, sampler, 0, 1)
+    target.block["theta"][1] = np.inf
+    with np.errstate(all="ignore"):
+        advance(target, sampler, 1, 2)
+    assert target.find_divergence("theta") == "element [1, 0] of theta is nan"
+
+
+def test_the_noise_of_one_datum_is_unknown() -> None:
+    """A covariance takes two."""
+    sampler = made_of(AdjustedSGLD, "adaptive")
+    target = vector_target(FIVE, sampler, grid=5)
+    sampler.start(target, 1.0)
+    with pytest.raises(InputError, match="smaller grid"):
+        sampler.advance(target, 0, 1)
+
+
+def made_of(kind: type[Sampler[Any, Any]], gradient: str) -> Sampler[Any, Any]:
+    return kind(kind.Config(gradient=gradient), 0)

@@ -1,0 +1,362 @@
+"""A density on a vector: what is asked of it, its parts, what is kept and said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from densities import D, Logistic, N
+from mpi4py import MPI
+from support import OF_ANY_TARGET
+
+from dsgmcmc.config.layers import build_chain
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.source import DensitySource
+from dsgmcmc.densities.targets.density import ALL, Data, fingerprint, prior_energy
+from dsgmcmc.densities.targets.potentials import Gaussian
+from dsgmcmc.densities.targets.vector import FOLLOWED, VectorTarget, part_sizes
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.writer import write_snapshot
+from dsgmcmc.targets.base import Draw
+from dsgmcmc.types import Factor, ScheduleName
+
+PARTS = 7
+
+
+def target_of(density: Any = None, gradient: str = "part", rows: int = 4, **more: Any) -> VectorTarget:
+    """Target at a random state."""
+    sampler = SGLD(SGLDConfig(gradient=gradient), 0)
+    target = vector_target(density or Logistic(), sampler, rows=rows, **more)
+    sampler.start(target, 1.0)
+    return target
+
+
+def differences(function: Any, theta: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    """Central differences of a function (n, D) -> (n,)."""
+    found = np.empty_like(theta)
+    for k in range(theta.shape[1]):
+        h = np.zeros(theta.shape[1])
+        h[k] = step
+        found[:, k] = (function(theta + h) - function(theta - h)) / (2 * step)
+    return found
+
+
+# ---------------------------------------------------------------------- what a density says
+
+
+@pytest.mark.parametrize("data", [ALL, slice(2, None, PARTS), np.array([0, 5, 5, 52])])
+def test_energy_and_gradient_agree(data: Data) -> None:
+    """Of all the data, of a part, and of any others: what a user checks of a density of his own."""
+    density, theta = Logistic(), np.random.default_rng(1).normal(size=(4, D))
+    found = differences(lambda x: density.energy(x, data), theta)
+    np.testing.assert_allclose(density.gradient(theta, data), found, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_the_energy_of_the_prior_has_the_gradient_that_samplers_see(dense: bool) -> None:
+    """One is written for what is reported, the other into formulas."""
+    target = target_of(Logistic(dense), "full")
+    theta = target.block["theta"].copy()
+    target.block.begin_gradient("theta", "g", prior=True)
+    found = differences(lambda x: prior_energy(target.density, x), theta)
+    np.testing.assert_allclose(target.block["g"], found, rtol=1e-6, atol=1e-7)
+
+
+# ---------------------------------------------------------------------- parts
+
+
+@pytest.mark.parametrize("schedule", ["shuffled", "cyclic", "random"])
+@pytest.mark.parametrize("dense", [False, True])
+def test_the_mean_over_parts_is_the_full_gradient(schedule: ScheduleName, dense: bool) -> None:
+    """Weighted by how often each is visited; the prior is whole in every one of them."""
+    target = target_of(Logistic(dense), grid=PARTS, schedule=schedule)
+    density, theta = target.density, target.block["theta"]
+    mean, seen = np.zeros_like(theta), set()
+    for iteration in range(200):
+        target.begin(iteration)
+        part = target.schedule.part(iteration)
+        if part in seen:
+            continue
+        seen.add(part)
+        for prior in (True, False):
+            (cell,) = target.visit()
+            cell.gradient("theta", "g", prior)
+            mean += target.schedule.probability[part] * target.block["g"]
+    offset = theta - density.prior_mean
+    prior_gradient = offset @ density.prior_precision if dense else offset * density.prior_precision
+    assert seen == set(range(PARTS))
+    np.testing.assert_allclose(mean, 2 * density.gradient(theta) + prior_gradient, rtol=1e-10, atol=1e-10)
+
+
+def test_parts_share_out_the_data() -> None:
+    """Every datum is in one part, and each has its number or one more."""
+    target = target_of(grid=PARTS)
+    seen = np.zeros(N, int)
+    for iteration in range(PARTS):  # one sweep of a shuffled schedule
+        data, probability = target.part_of(iteration)
+        seen[data] += 1
+        assert probability == 1 / PARTS
+        assert len(seen[data]) == part_sizes(N, PARTS)[target.schedule.part(iteration)] in (7, 8)
+    assert (seen == 1).all()
+    assert target.sweep_length == PARTS
+    assert target_of(gradient="full", grid=PARTS).sweep_length == 1
+
+
+def test_the_full_gradient_is_of_all_the_data() -> None:
+    """Without the prior, and whatever the parts would be."""
+    target = target_of(gradient="full", grid=PARTS)
+    target.full_gradient("theta", "g")
+    np.testing.assert_array_equal(target.block["g"], target.density.gradient(target.block["theta"]))
+
+
+def test_information_is_the_curvature_that_the_density_gives() -> None:
+    """P = curvature + lambda, of every row alike; a dense prior counts with its diagonal."""
+    target = target_of(Logistic(dense=True), "full")
+    found, density = target.information("theta"), target.density
+    n = found.n[target.block]
+    assert (n == N).all()
+    np.testing.assert_allclose(found.tau * n[0] * found.c[Factor.W], density.curvature)
+    np.testing.assert_array_equal(found.lambda_[Factor.W], np.diag(density.prior_precision))
+    p = density.curvature / (density.curvature + np.diag(density.prior_precision))
+    bound = 1 + p.sum() / N + 2 * np.sqrt(p.max() * p.sum() / N)
+    np.testing.assert_allclose(found.bound[target.block], np.full(4, bound))
+
+
+def test_sums_are_what_is_made_of_them() -> None:
+    """One process and one block: there is nothing to add, and the promised names come back."""
+    target = target_of()
+    found = target.sum(
+        {target.block: {"a": np.array([1.0, 2.0])}},
+        lambda sums: {"c": np.ones(1), "b": 2 * sums["a"]},
+        {"b": (2,), "c": (1,)},
+    )
+    assert {name: value.tolist() for name, value in found.items()} == {"b": [2.0, 4.0], "c": [1.0]}
+
+
+# ---------------------------------------------------------------------- divergence, identity
+
+
+@pytest.mark.parametrize(("value", "text"), [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf")])
+def test_divergence_is_named(value: float, text: str) -> None:
+    """The first element that is not finite; none while all are."""
+    target = target_of()
+    assert target.find_divergence("theta") == ""
+    target.block["theta"][2, 1:] = value
+    assert target.find_divergence("theta") == f"element [2, 1] of theta is {text}"
+
+
+class Scaled(Logistic):
+    """The same data under another name."""
+
+
+class WithSetting(Logistic):
+    """Its numbers are of several kinds."""
+
+    power: Any = 2.0
+    link: Any = "logit"
+
+
+class Inherited(WithSetting):
+    """Nothing of its own."""
+
+
+def changes() -> dict[str, tuple[Any, Any]]:
+    """Densities that are not the same target."""
+    label, precision, shape = Logistic(), Logistic(), Logistic()
+    label.labels[-1] = 1 - label.labels[-1]
+    precision.prior_precision = np.nextafter(precision.prior_precision, 9)
+    shape.features = shape.features.reshape(D, N)
+    single, instance, text = Logistic(), WithSetting(), WithSetting()
+    single.labels = single.labels.astype(np.float32)
+    instance.power, text.link = 3.0, "probit"
+    scalar, other_scalar = WithSetting(), WithSetting()
+    scalar.power, other_scalar.power = np.int64(2), np.int64(3)
+    return {
+        "one label": (Logistic(), label),
+        "one bit of the prior": (Logistic(), precision),
+        "the shape": (Logistic(), shape),
+        "the type": (Logistic(), single),
+        "the class": (Logistic(), Scaled()),
+        "a number": (WithSetting(), instance),
+        "a text": (WithSetting(), text),
+        "a NumPy number": (scalar, other_scalar),
+    }
+
+
+@pytest.mark.parametrize("change", changes())
+def test_another_target_has_another_fingerprint(change: str) -> None:
+    """A run must not be resumed on other data than it was begun with."""
+    one, other = changes()[change]
+    assert fingerprint(one) != fingerprint(other)
+
+
+def test_data_of_a_base_class_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are found by the density's methods, wherever they lie."""
+    before = fingerprint(Inherited())
+    monkeypatch.setattr(WithSetting, "power", 5.0)
+    assert fingerprint(Inherited()) != before
+
+
+def test_the_same_target_has_the_same_fingerprint() -> None:
+    """In another process too: nothing of it is an address or an order."""
+    one, other = Logistic(), Logistic()
+    other.labels = np.repeat(other.labels, 2)[::2]  # the same numbers, lying otherwise
+    other.__dict__ = dict(reversed(other.__dict__.items()))
+    assert fingerprint(one) == fingerprint(other)
+    assert len(fingerprint(one)) == 64
+
+
+# ---------------------------------------------------------------------- what is kept and recorded
+
+
+@pytest.mark.parametrize("name", OF_ANY_TARGET)
+def test_what_is_saved_is_all_that_there_is(name: str, tmp_path: Path) -> None:
+    """A new target and sampler with what a checkpoint holds of the old ones go on with the same bits."""
+
+    def fresh() -> tuple[VectorTarget, Sampler[Any, Any]]:
+        sampler = SAMPLERS[name](SAMPLERS[name].Config(step_size=0.05), 8)
+        return vector_target(Logistic(), sampler, seed=3, grid=PARTS), sampler
+
+    target, sampler = fresh()
+    for _ in sample(target, sampler, 13):
+        pass
+    arrays = dict(target.saved())
+    assert not {key.field for key in arrays} & set(sampler.working)
+    header = {"kind": "checkpoint", "chain": 0, "iteration": 13, "grid": 1, "state": {}, "about": {}}
+    header |= {"config_hash": "0" * 64, "data_hash": "0" * 64}
+    snapshot = Snapshot(write_snapshot(tmp_path, "step-000000000013", arrays, lambda: header, MPI.COMM_SELF))
+    copy, new = fresh()
+    copy.load(snapshot)
+    assert copy.stream.iteration == 13
+    for old_state, new_state in zip(sampler.replicated, new.replicated, strict=True):
+        new_state.take({key: value.copy() for key, value in old_state.arrays().items()})
+    for each, its_sampler in ((target, sampler), (copy, new)):
+        for iteration in range(13, 30):
+            each.begin(iteration)
+            its_sampler.step(each, iteration)
+    kept = dict(target.saved())
+    assert all(array.tobytes() == kept[key].tobytes() for key, array in copy.saved())
+
+
+def test_the_trace_has_the_energy_and_the_elements_of_every_draw() -> None:
+    """The energy of the posterior, prior included; of a long vector some elements, evenly spaced; nothing of others."""
+    target = target_of(rows=200, seed=1)
+    density, size = target.density, 200 * D
+    (trace,) = target.recorders()
+    expected: dict[str, list[np.ndarray]] = {"theta": [], "energy": []}
+    rng = np.random.default_rng(0)
+    for iteration, is_draw in enumerate([False, True, True, False]):
+        target.block["theta"][:] = rng.normal(size=(200, D))
+        theta = target.block["theta"].copy()
+        offset = theta - density.prior_mean
+        energy = density.energy(theta) + (0.5 * offset**2 * density.prior_precision).sum(axis=1)
+        trace.record("theta", Draw(iteration + 1, 1.0, 1.0) if is_draw else None)
+        assert trace.metrics()["energy"] == pytest.approx(energy.mean())
+        if is_draw:
+            expected["theta"].append(theta.ravel())
+            expected["energy"].append(energy)
+    found = {key.field: array for key, array in trace.posterior(2.0)}
+    followed = found["followed"]
+    assert len(followed) == FOLLOWED
+    assert (followed[0], followed[-1]) == (0, size - 1)
+    assert set(np.diff(followed)) == {2, 3}
+    np.testing.assert_array_equal(found["theta"], np.array(expected["theta"])[:, followed])
+    np.testing.assert_allclose(found["energy"], expected["energy"])
+    assert {key: array.shape for key, array in trace.saved()} == {
+        Key("trace", "W", 0, "theta"): (2, FOLLOWED),
+        Key("trace", "W", 0, "energy"): (2, 200),
+        Key("trace", "W", 0, "followed"): (FOLLOWED,),
+    }
+
+
+def test_rows_are_independent_chains() -> None:
+    """Each has noise of its own; with one row more the others stay as they were."""
+    paths = []
+    for rows in (3, 4):
+        sampler = SGLD(SGLDConfig(step_size=0.1), 0)
+        target = vector_target(Logistic(), sampler, rows=rows, seed=2, grid=PARTS)
+        paths.append([theta.copy() for theta in sample(target, sampler, 20)])
+    assert all((few == many[:3]).all() for few, many in zip(*paths, strict=True))
+    assert len(np.unique(paths[1][-1][:, 0])) == 4
+
+
+def test_chains_differ() -> None:
+    """In their start, in the order of the parts, and in their noise."""
+    targets = [target_of(grid=PARTS, seed=1, chain=chain) for chain in (0, 1)]
+    assert (targets[0].block["theta"] != targets[1].block["theta"]).all()
+    orders = [[target.schedule.part(iteration) for iteration in range(3 * PARTS)] for target in targets]
+    assert orders[0] != orders[1]
+
+
+class Slip(Logistic):
+    """A density with one thing wrong."""
+
+    def __init__(self, **wrong: Any) -> None:
+        super().__init__()
+        vars(self).update(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"dimension": 0}, r"Slip.dimension must be a positive integer: found 0"),
+        ({"n_data": 10.0}, r"Slip.n_data .* found 10.0"),
+        ({"prior_mean": 0.0}, r"prior_mean must be an array of numbers, \(3,\): found 0.0"),
+        ({"prior_precision": np.ones((2, 2))}, r"prior_precision .* \(3,\) or \(3, 3\): found float64 \(2, 2\)"),
+        ({"curvature": np.full(D, np.nan)}, r"curvature must be finite"),
+        (
+            {"gradient": lambda theta, data=ALL: theta[0]},
+            r"Slip.gradient must have the .* \(4, 3\): .* \(3,\)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("gradient", ["part", "full"])
+def test_slips_of_a_density_are_named(wrong: dict[str, Any], said: str, gradient: str) -> None:
+    """A shape that NumPy would broadcast samples another law without a word; others fail deep inside a kernel."""
+    with pytest.raises(InputError, match=said):
+        next(sample(target_of(Slip(**wrong), gradient), SGLD(SGLDConfig(gradient=gradient), 0), 1))
+
+
+@pytest.mark.parametrize("name", ["gsgrhmc", "adjusted_sgld", "smh2"])
+def test_a_sampler_of_other_densities_says_so(name: str) -> None:
+    """In memory as in a run; it was an attribute that the density has not."""
+    kind = OF_DENSITIES[name]
+    with pytest.raises(InputError, match=f"sampler {kind.__name__} samples a .*, which this Logistic is not"):
+        vector_target(Logistic(), kind(kind.Config(), 0))
+
+
+def test_arrays_of_any_numbers_will_do() -> None:
+    """Float32 curvature and integer priors are taken as what they are: kernels know float64 alone."""
+    plain, other = Logistic(), Slip(prior_precision=np.arange(1, D + 1), prior_mean=np.full(D, 0.5, np.float32))
+    states = [next(sample(target_of(density), SGLD(SGLDConfig(), 0), 1)).copy() for density in (plain, other)]
+    np.testing.assert_array_equal(*states)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"energy": lambda theta, data=ALL: np.ones((1, N))}, r"Slip.energy must be \(n,\) for .* found \(1, 53\)"),
+        ({"energy": lambda theta, data=ALL: np.full(1, np.nan)}, r"Slip.energy is NaN at 8 points such as"),
+        ({"gradient": lambda theta, data=ALL: np.ones((1, D + 1))}, r"Slip.gradient .* \(1, 3\): found \(1, 4\)"),
+    ],
+)
+def test_a_run_says_so_before_it_writes(wrong: dict[str, Any], said: str) -> None:
+    """A slip of the user is a line on the screen, not a traceback from inside the first iteration."""
+    config = build_chain({"sampler": {"name": "sgld"}, "grid": 1}).resolved()
+    with pytest.raises(InputError, match=said):
+        DensitySource(Slip(**wrong)).check(config, 1)
+
+
+def test_the_default_grid_is_no_finer_than_the_data() -> None:
+    """A law without data, such as a normal one, is sampled by any sampler with nothing set."""
+    source = DensitySource(Gaussian(np.zeros(2), np.eye(2)))
+    config = source.build({"sampler": "sgld"}).resolved(1, source.finest_grid())
+    source.check(config, 1)
+    assert config.grid == source.density.n_data == 1
