@@ -38,7 +38,6 @@ LATER = {
     "implicit_features": "no",
     "features": "yes",
     "zero_weight": None,
-    "row_scales": "no",
     "time_levels": "no",
     "thresholds": "shared",
 }

@@ -12,7 +12,7 @@ from dsgmcmc.config.sampler import DEFAULT_SAMPLER
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS, Law
 from dsgmcmc.model.time.levels import canonical
-from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName, RowScalesName, ThresholdsName
+from dsgmcmc.types import FeaturesName, ImplicitName, NoiseName, PriorName, ThresholdsName
 
 Rank = Annotated[int, Field(ge=1, le=512)]
 
@@ -41,7 +41,6 @@ class ModelConfig(BaseModel):
     likelihood: str = Field("gaussian", description="law of a rating")
     implicit_features: ImplicitName = Field("no", description="whose prior means depend on whom or what they rated")
     features: FeaturesName = Field("yes", description="which features of the ratings shift the rows' prior means")
-    row_scales: RowScalesName = Field("no", description="whose rows have precisions of their own around their means")
     time_levels: str = Field("no", description="whose ratings share effects when they were given together")
     noise: NoiseName = "shared"
     noise_precision: float | Literal["sampled"] = "sampled"
@@ -112,11 +111,6 @@ class RunConfig(ModelConfig, ChainConfig):
                     f"implicit features are not drawn for the interleaved sub-chains of {self.sampler.name}: use "
                     "another --sampler, or --implicit-features no"
                 )
-        if self.row_scales != "no" and interleaved:
-            raise InputError(
-                f"row scales are not drawn for the interleaved sub-chains of {self.sampler.name}: use another "
-                "--sampler, or --row-scales no"
-            )
         if self.time_levels != "no":
             self._check_time(interleaved)
         return found

@@ -3,7 +3,7 @@ r"""Priors and noise of the factorisation, and the draws of their parameters.
 x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / tau) on the observed (i, j). mu is the training mean and is not
 sampled. A row theta_i of a factor has D = K + 1 columns, the last is the bias, or D = K without biases;
 theta_i ~ N(m, Lambda^-1), the bias with m = 0, or of counts with half the logarithm of their mean; what its mean has
-besides, and a scale of its precision, are in `dsgmcmc.model.priors`.
+besides is in `dsgmcmc.model.priors`.
 
 Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
 
@@ -274,9 +274,9 @@ class HyperparameterModel:
         state.nu[factor] = np.full_like(state.nu[factor], circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"])
 
     def _sums(self, block: ParameterBlock, positions: tuple[str, ...]) -> Float64:
-        """What (m, Lambda) are drawn given: for every sub-chain total, products and weight of `sums_of_rows`."""
+        """What (m, Lambda) are drawn given: for every sub-chain total and products of `sums_of_rows`."""
         found = [sums_of_rows(block, position, self.prior == "normal-wishart") for position in positions]
-        return np.array([np.concatenate((total, products.ravel(), (weight,))) for total, products, weight in found])
+        return np.array([np.concatenate((total, products.ravel())) for total, products in found])
 
     def _draw_all(
         self,
@@ -307,21 +307,20 @@ class HyperparameterModel:
         self, sums: Float64, n: int, more: PrecisionTerms, rng: np.random.Generator
     ) -> tuple[Float64, Float64]:
         d, k = self.dimension, self.rank
-        weight = float(sums[-1])
-        average, products = sums[:d] / weight, sums[d:-1]
+        average, products = sums[:d] / n, sums[d:]
         mean = self.origin
         if self.prior == "normal-gamma":
             precision, squares = np.empty(d), products
-            found = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more, weight)
+            found = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more)
             mean[:k], precision[:k] = found
         else:
             products = products.reshape(d, d)
             precision, squares = np.zeros((d, d)), np.diag(products)
-            found = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more, weight)
+            found = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more)
             mean[:k], precision[:k, :k] = found
         if self.biases:
             b = self.bias_mean  # the squares of the biases about it are those about 0, and
-            from_mean = weight * b * (b - 2 * average[k])
+            from_mean = n * b * (b - 2 * average[k])
             square = squares[k] + from_mean + more.of(d)[k, k]
             shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
             precision[(k,) * precision.ndim] = rng.gamma(shape, 1 / (rate + square / 2))

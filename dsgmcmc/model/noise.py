@@ -50,22 +50,6 @@ def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
     return density
 
 
-def student_log_density(squares: Float64, d: int) -> Float64:
-    """Log density of nu at every value of the grid given vectors of a d-variate Student's t, up to a constant, (65,).
-
-    Parameters
-    ----------
-    squares : (n,) float64
-        Of the vectors, each in units of their scale.
-    d : int
-        Length of the vectors.
-    """
-    logs = np.log(1 + squares.astype(np.float32) / NU_GRID.astype(np.float32)[:, None])
-    powers = (NU_GRID + d) / 2 * logs.sum(axis=1, dtype=np.float64)
-    density: Float64 = _nu_log_normaliser(np.full(len(squares), d).tobytes()) - powers
-    return density
-
-
 @lru_cache(maxsize=4096)
 def _nu_log_normaliser(counts: bytes) -> Float64:
     """Part of the log density of nu that depends on the rows' counts alone, (65,): the same in every sweep."""

@@ -13,7 +13,6 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.gaps import GAPS
-from dsgmcmc.model.priors.base import SCALE
 from dsgmcmc.storage.manifest import Key
 
 if TYPE_CHECKING:
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 
 #: Fields of the rows that are taken; the first is the position, whatever a sampler calls it.
 POSITION = "theta"
-OF_ROWS = (POSITION, "weight", SCALE.name, GAPS)
+OF_ROWS = (POSITION, "weight", GAPS)
 #: Small arrays that are taken, and those that each factor has.
 OF_ALL = ("tau", "thresholds.position", "thresholds.precision")
-OF_FACTOR = ("mean", "precision", "nu", "row_nu", "scales")
+OF_FACTOR = ("mean", "precision", "nu", "scales")
 #: Marks the rows of a block that are known.
 KNOWN = "known"
 

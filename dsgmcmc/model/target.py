@@ -20,8 +20,7 @@ from dsgmcmc.model.hyperparameters import HyperparameterModel, Hyperparameters
 from dsgmcmc.model.information import fisher_information, own_squares, second_moments
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.priors import PriorMean
-from dsgmcmc.model.priors.base import SCALE, SHIFT, Conditions
-from dsgmcmc.model.priors.scales import RowScales
+from dsgmcmc.model.priors.base import SHIFT, Conditions
 from dsgmcmc.model.statistics import keep_errors, row_statistics
 from dsgmcmc.model.time.effects import TimeEffects
 from dsgmcmc.model.units import in_rating_units
@@ -54,8 +53,6 @@ class FactorTarget:
         Law of a rating.
     prior_means : sequence of PriorMean
         What the rows' prior means have besides m.
-    scaled : tuple of Factor
-        Factors whose rows' priors have scales of their own.
     time : TimeEffects, optional
         Effects of levels of time.
     fields : sequence of StateField
@@ -83,7 +80,6 @@ class FactorTarget:
         likelihood: Law,
         prior_means: Sequence[PriorMean] = (),
         *,
-        scaled: tuple[Factor, ...] = (),
         time: TimeEffects | None = None,
         fields: Sequence[StateField],
         scratch: tuple[str, ...],
@@ -96,8 +92,7 @@ class FactorTarget:
         self.ring, self.metric_follows, self.time = ring, metric_follows, time or TimeEffects(None, ratings, ring)
         self.ratings = ratings = self.time.ratings
         self.model, self.likelihood, self.stream = model, likelihood, stream
-        self.prior_means, self.row_scales = tuple(prior_means), RowScales(scaled)
-        self._parts: tuple[PriorMean | RowScales, ...] = (*self.prior_means, self.row_scales)
+        self.prior_means = tuple(prior_means)
         self.timers, self.grid = ring.phases, ring.grid
         self.dimension, self.n_data, self.positions = model.dimension, ratings.n_data, positions
         self.subchain, self._align_in = 0, scratch[0] if curvature_by_row and scratch else None
@@ -107,9 +102,9 @@ class FactorTarget:
         self.hyperparameters = model.start(len(positions))
         self.squared_error = np.zeros((len(ring.blocks), 1))
         means = [SHIFT, *(field for part in prior_means for field in (*part.fields, *part.own))] if prior_means else []
-        layout = Layout((*fields, *likelihood.fields, *means, *self.row_scales.fields), self.dimension)
+        layout = Layout((*fields, *likelihood.fields, *means), self.dimension)
         self.layout = layout
-        common: Any = {"dimension": self.dimension, "scaled": bool(scaled), "tamed": likelihood.of_counts}
+        common: Any = {"dimension": self.dimension, "tamed": likelihood.of_counts}
         common["origin"] = model.origin.astype(np.float32) if model.bias_mean else None
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
@@ -133,16 +128,15 @@ class FactorTarget:
     @property
     def replicated(self) -> tuple[Replicated, ...]:
         """Small parameters, the same on all processes."""
-        parts = (*self._parts, self.time)
-        return (self.hyperparameters, *(part.parameters for part in parts), *self.likelihood.replicated)
+        means = (part.parameters for part in self.prior_means)
+        return (self.hyperparameters, *means, self.time.parameters, *self.likelihood.replicated)
 
     def _prior(self, block: ParameterBlock) -> RowPrior:
         """Prior of a block's rows; of the current sub-chain, in their dtype."""
         state, m = self.hyperparameters, self.subchain
         mean, precision = state.mean[block.factor][m], state.precision[block.factor][m]
         shift = block.arrays.get(SHIFT.name)
-        scale = block.row(SCALE.name) if block.scaled else None
-        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), shift, scale)
+        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), shift)
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """See `Target.blocks`: rows in block order, then the columns that meet them."""
@@ -201,7 +195,7 @@ class FactorTarget:
 
     def _draw_priors(self, turn: int) -> None:
         """Draw what the rows' priors have besides m and Lambda. Collective."""
-        for part in self._parts:
+        for part in self.prior_means:
             part.draw(self._given, turn)
 
     def draw_hyperparameters(self) -> None:
@@ -268,7 +262,7 @@ class FactorTarget:
         self.hyperparameters = self.model.start(len(self.positions))
         self.likelihood.start(self.blocks())
         self.time.start()
-        for part in self._parts:
+        for part in self.prior_means:
             part.start(self.blocks())
         for shift in (block[SHIFT.name] for block in self.blocks() if SHIFT.name in block.arrays):
             shift.fill(0.0)
@@ -319,7 +313,8 @@ class FactorTarget:
     def parameters(self) -> dict[str, Float64]:
         """See `RunTarget.parameters`."""
         found = self.hyperparameters.of(self.subchain)
-        found |= {k: v for part in (*self._parts, self.time) for k, v in part.parameters.arrays().items()}
+        for part in (*(each.parameters for each in self.prior_means), self.time.parameters):
+            found |= part.arrays()
         return in_rating_units(found, self.model.scale, self.model.unit) | self.likelihood.parameters()
 
     def find_divergence(self, position: str) -> str:

@@ -4,8 +4,7 @@ Of what is identified, never of raw factors: likelihood and priors are unchanged
 or flip their signs (or are rotated, with a dense prior), so chains differ in their factors for ever and agree in all
 that can be observed. Looked at are
 
-- ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of heteroscedastic noise
-  and ``row_nu`` of the rows;
+- ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of heteroscedastic noise;
 - where ratings are of levels, the thresholds, ``threshold_1`` being that between the two lowest, and the precisions of
   the logarithms of the users' and items' ``scales``; where users have thresholds of their own, the sds of the
   logarithms of their gaps, ``gap_sd_1`` being that between the first two;
@@ -33,8 +32,6 @@ LABELS = {
     "item_bias_precision": "precision of the item biases",
     "user_nu": "nu, degrees of freedom of the users' noise",
     "item_nu": "nu, degrees of freedom of the items' noise",
-    "user_row_nu": "nu, degrees of freedom of the users' rows",
-    "item_row_nu": "nu, degrees of freedom of the items' rows",
     "user_scales": "precision of the log scales of the users",
     "item_scales": "precision of the log scales of the items",
     "test_log_likelihood": "log likelihood of the test ratings",
@@ -62,7 +59,7 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
     for kind in KINDS:
         if biases:
             found[f"{kind}_bias_precision"] = take(f"{kind}.precision")[..., rank]
-        for what in ("nu", "row_nu", "scales"):
+        for what in ("nu", "scales"):
             if f"{kind}.{what}" in traces[0]:
                 found[f"{kind}_{what}"] = take(f"{kind}.{what}")[..., 0]
     if "time.precision" in traces[0]:

@@ -19,7 +19,7 @@ from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.model.likelihoods.gaps import gap_fields
 from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.model.priors import ImplicitFeatures
-from dsgmcmc.model.priors.base import SCALE, SHIFT
+from dsgmcmc.model.priors.base import SHIFT
 from dsgmcmc.model.priors.design import gram_width
 from dsgmcmc.model.priors.features import FeatureEffects, featured_factors
 from dsgmcmc.model.time.levels import levels_of
@@ -232,7 +232,7 @@ def _timed(config: ResolvedConfig, ratings: Ratings) -> tuple[int, int]:
 def _width(config: ResolvedConfig, extent: Extent) -> int:
     """Numbers of a row that are saved, and travel with a part."""
     means = (*_implicit_fields(config), *(FeatureEffects.own if extent.described else ()))
-    priors = (*((SHIFT, *means) if means else ()), *((SCALE,) if config.row_scales != "no" else ()))
+    priors = (SHIFT, *means) if means else ()
     fields = (*config.make_sampler().kept, *_law_fields(config, extent), *priors)
     return Layout(fields, config.dimension).width
 

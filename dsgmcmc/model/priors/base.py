@@ -1,4 +1,4 @@
-"""The contract of a part of the rows' prior means: theta_i ~ N(m + shift_i, (scale_i Lambda)^-1).
+"""The contract of a part of the rows' prior means: theta_i ~ N(m + shift_i, Lambda^-1).
 
 The parts add up to field ``shift`` of a block, which the gradient of the prior and the draws of (m, Lambda) know of. A
 part draws its own parameters from their conditional given everything else, and then moves the shift by their change.
@@ -14,17 +14,15 @@ import numpy as np
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField, Stream
-from dsgmcmc.types import Factor, Float64, ImplicitName, RowScalesName, ThresholdsName
+from dsgmcmc.types import Factor, Float64, ImplicitName, ThresholdsName
 
 #: What the means of rows have besides m; of blocks of models that have such parts.
 SHIFT = StateField("shift")
-#: How much more precise the prior of a row is than Lambda; of blocks of models whose rows have scales of their own.
-SCALE = StateField("row_scale", 1)
 #: The part of the shift that follows from features of the rows.
 DESCRIBED = StateField("described")
 
 
-def chosen_factors(whose: ImplicitName | RowScalesName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
+def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
     """Factors of the users, the items, or both; `transposed` says that the rows of W are items."""
     users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
     return {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[whose]

@@ -316,7 +316,6 @@ def make_factorisation(
         model,
         config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight, *cut),
         [*implicit, *effects],
-        scaled=chosen_factors(config.row_scales, transposed),
         time=TimeEffects(groups, ratings, ring) if groups else None,
         fields=sampler.kept,
         scratch=sampler.working,

@@ -36,7 +36,6 @@ OTHER = {
     "likelihood": "other",
     "implicit_features": "both",
     "features": "no",
-    "row_scales": "item",
     "time_levels": "user:8",
     "thresholds": "user",
     "hyper_start": 3,
@@ -57,7 +56,6 @@ LATER = {
     "standardise": False,
     "implicit_features": "no",
     "features": "yes",
-    "row_scales": "no",
     "time_levels": "no",
     "thresholds": "shared",
 }

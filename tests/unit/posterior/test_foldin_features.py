@@ -202,7 +202,7 @@ def test_rows_without_features_are_average_and_that_is_said(run, tmp_path):
     np.testing.assert_array_equal(both.mean, one.mean)
 
 
-@pytest.mark.parametrize("settings", [{"implicit_features": "both"}, {"row_scales": "both"}, {"noise": "both"}])
+@pytest.mark.parametrize("settings", [{"implicit_features": "both"}, {"noise": "both"}])
 def test_without_ratings_other_parts_are_those_of_an_unknown_row(tmp_path, settings):
     """What else a row without ratings has of its own is not known: taken as of `--unknown prior`."""
     run = open_run(make(tmp_path, **settings))
