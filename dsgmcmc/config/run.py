@@ -53,11 +53,6 @@ class ModelConfig(BaseModel):
     standardise: bool = Field(True, description="priors are in units of the ratings' sd, and not as published")
     hyper_start: int = Field(1, ge=0, description="sweeps before the first draw of the hyperparameters")
     hyper_every: int = Field(1, ge=1, description="sweeps between draws of the hyperparameters")
-    model_version: Literal[1, 2, 3] = Field(
-        3,
-        description="2: metrics keep tau and priors of their last refresh; 1: as in version 0.1, nu is drawn given the "
-        "noise scales, too, and steps are bounded on the average",
-    )
 
     @field_validator("noise_precision")
     @classmethod

@@ -38,14 +38,7 @@ from dsgmcmc.model.conjugate import (
     sums_of_rows,
     with_mean_variance,
 )
-from dsgmcmc.model.noise import (
-    NU_START,
-    draw_noise_scales,
-    draw_nu,
-    noise_scale_sums,
-    nu_log_density,
-    nu_log_density_given,
-)
+from dsgmcmc.model.noise import NU_START, draw_noise_scales, draw_nu, nu_log_density
 from dsgmcmc.model.priors.base import NO_TERMS, PrecisionTerms, Terms
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.targets.state import ParameterBlock, Replicated, Stream
@@ -133,8 +126,6 @@ class HyperparameterModel:
         How much wider these are: where the predictor is not in the unit of the ratings.
     bias_mean : float
         Prior mean of the biases.
-    version : int
-        Of the model: 1 draws nu given the noise scales, and not with them integrated out.
     """
 
     rank: int
@@ -150,7 +141,6 @@ class HyperparameterModel:
     standardised: bool = False
     width: float = 1.0
     bias_mean: float = 0.0
-    version: int = 3
 
     @property
     def dimension(self) -> int:
@@ -182,10 +172,8 @@ class HyperparameterModel:
         return origin
 
     def turn(self, sweeps: int) -> int:
-        """Which draw the parameters have after so many sweeps; 0 if none, and before version 3 the sweep itself."""
-        if sweeps < self.first or sweeps % self.every:
-            return 0
-        return sweeps // self.every if self.version > 2 else sweeps
+        """Which draw the parameters have after so many sweeps; 0 if none."""
+        return 0 if sweeps < self.first or sweeps % self.every else sweeps // self.every
 
     def is_turn_of_noise(self, sweeps: int) -> bool:
         """Whether noise scales are drawn after so many sweeps; if not after all, after the first, to rehearse it."""
@@ -234,14 +222,11 @@ class HyperparameterModel:
         terms : dict of Factor to PrecisionTerms
             What else says something of Lambda: parameters of the rows' means.
         """
-        if self.prior == "fixed" and self.noise_precision is not None and not self.heteroscedastic:
+        if self.prior == "fixed" and self.noise_precision is not None:
             return
         partials = []
         for local, (row, column) in enumerate(circulation.pairs()):
             sums = {block.factor.name: self._sums(block, positions) for block in (row, column)}
-            for block in (row, column) if self.version == 1 else ():
-                if block.factor in self.heteroscedastic:
-                    sums[f"{block.factor.name}.scales"] = noise_scale_sums(block)
             partials.append([sums | {"squared_error": squared_error[local]}])
         draw = partial(self._draw_all, circulation.ratings, stream, state, terms or {})
         state.take(circulation.ring.sum(partials, draw, shapes_of(state.sampled())))
@@ -250,8 +235,7 @@ class HyperparameterModel:
         """Draw nu and the noise scales of a factor's rows, if they have some, given their errors. Collective."""
         if factor in self.heteroscedastic:
             blocks = [block for pair in circulation.pairs() for block in pair if block.factor == factor]
-            if self.version > 1:
-                self._draw_nu(state, factor, blocks, circulation, stream)
+            self._draw_nu(state, factor, blocks, circulation, stream)
             draw_noise_scales(blocks, float(state.nu[factor][0]), float(state.tau[0]), stream)
 
     def draw_noise_in_turn(self, state: Hyperparameters, circulation: Circulation, stream: Stream) -> None:
@@ -290,8 +274,6 @@ class HyperparameterModel:
         rng = stream.generator(Purpose.HYPERPARAMETERS)
         drawn = state.copy()
         rows = dict(zip(Factor, ratings.shape, strict=True))
-        for factor in self.heteroscedastic if self.version == 1 else ():
-            drawn.nu[factor][:] = draw_nu(nu_log_density_given(sums[f"{factor.name}.scales"], rows[factor]), rng)
         for m in range(len(drawn.tau)):
             if self.noise_precision is None:
                 rate = 1.0 + sums["squared_error"][0] / 2

@@ -65,10 +65,6 @@ class FactorTarget:
         Seed and chain.
     frozen : frozenset of Factor
         Factors that stay as they are.
-    curvature_by_row : bool
-        Whether the bound on the curvature holds for every row, and not only for those whose ratings are as the average.
-    metric_follows : bool
-        Whether metrics have tau, the priors and the noise scales as they are now.
     """
 
     def __init__(
@@ -86,16 +82,15 @@ class FactorTarget:
         positions: tuple[str, ...],
         stream: Stream,
         frozen: frozenset[Factor] = frozenset(),
-        curvature_by_row: bool = False,
-        metric_follows: bool = False,
     ) -> None:
-        self.ring, self.metric_follows, self.time = ring, metric_follows, time or TimeEffects(None, ratings, ring)
+        self.ring, self.time = ring, time or TimeEffects(None, ratings, ring)
+        self.metric_follows = schedule is None
         self.ratings = ratings = self.time.ratings
         self.model, self.likelihood, self.stream = model, likelihood, stream
         self.prior_means = tuple(prior_means)
         self.timers, self.grid = ring.phases, ring.grid
         self.dimension, self.n_data, self.positions = model.dimension, ratings.n_data, positions
-        self.subchain, self._align_in = 0, scratch[0] if curvature_by_row and scratch else None
+        self.subchain, self._align_in = 0, scratch[0] if scratch else None
         self.sweep_length = self.grid if schedule else 1
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
         self.curvature_bound += (likelihood.background or 0.0) * max(ratings.shape)
