@@ -23,8 +23,6 @@ PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
 NoiseName = Literal["shared", "by-user", "by-item", "both"]
 #: Whose prior means depend on what they rated, see `dsgmcmc.model.priors.implicit`.
 ImplicitName = Literal["no", "user", "item", "both"]
-#: Whose rows have precisions of their own, see `dsgmcmc.model.priors.scales`.
-RowScalesName = Literal["no", "user", "item", "both"]
 #: Whose thresholds between levels differ, see `dsgmcmc.model.likelihoods.gaps`.
 ThresholdsName = Literal["shared", "user"]
 #: Whose features are used, see `dsgmcmc.model.priors.features`.
@@ -48,7 +46,6 @@ class Purpose(IntEnum):
     IMPLICIT_FIT = 4
     IMPLICIT = 5
     IMPLICIT_UNKNOWN = 6
-    ROW_SCALE = 7
     TIME = 8
     GAP = 9
     METROPOLIS = 0x4D

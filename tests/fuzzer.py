@@ -28,9 +28,11 @@ import typer
 
 from dsgmcmc.cli.app import app
 from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.diagnostics.summary import save_summary
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.run import open_run
+from dsgmcmc.storage.logs import sealed
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.snapshot import Snapshot
 
@@ -221,7 +223,7 @@ def hostile(source: Path, seed: int) -> Changes:
     choice = random.Random(seed)
     settings = tomllib.loads((source / "run.toml").read_text(encoding="utf-8"))
     summary = json.loads((source / "summary.json").read_text(encoding="utf-8"))
-    del summary["sha256"]  # as older versions wrote it
+    del summary["sha256"]
     for file, tree, save in (("run.toml", settings, _save_settings), ("summary.json", summary, _save_summary)):
         for place in _leaves(tree):
             value = choice.choice(ODD)
@@ -232,7 +234,7 @@ def hostile(source: Path, seed: int) -> Changes:
     line = {"chain": 0, "iteration": 1, "sweep": 1.0, "time_s": 0.0, "rmse": 1.0, "rmse_mean": None}
     for name in (*line, *line):
         value = choice.choice(ODD)
-        text = json.dumps({**line, name: value}).encode() + b"\n"
+        text = sealed({**line, name: value})
         yield f"metrics.jsonl: old {name} = {str(value)[:30]}", lambda run, text=text: _append(run, text)
 
 
@@ -251,7 +253,7 @@ def _save_settings(run: Path, content: dict[str, Any]) -> None:
 
 
 def _save_summary(run: Path, content: dict[str, Any]) -> None:
-    (run / "summary.json").write_text(json.dumps(content), encoding="utf-8")
+    save_summary(run / "summary.json", content)
 
 
 def _leaves(tree: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

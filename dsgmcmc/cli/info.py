@@ -187,7 +187,7 @@ def _describe_run(run: Any) -> dict[str, Any]:
         for chain in run.chains()
     }
     reached = run.reached(settings["chains"])
-    summary = read_summary(run.summary_file)[0] if run.summary_file.exists() else None
+    summary = read_summary(run.summary_file) if run.summary_file.exists() else None
     look = (summary or {}).get("until") or {}
     accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
     progress = {

@@ -68,10 +68,6 @@ def sample(
         str | None,
         typer.Option(help="shared or user: whose thresholds between levels differ.", show_default="shared"),
     ] = None,
-    row_scales: Annotated[
-        str | None,
-        typer.Option(help="no, user, item or both: whose rows may lie far from their prior means.", show_default="no"),
-    ] = None,
     implicit_features: Annotated[
         str | None,
         typer.Option(help="no, user, item or both: whose prior means follow from what they rated.", show_default="no"),

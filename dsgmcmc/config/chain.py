@@ -30,20 +30,6 @@ FREE = ("iterations", "until", "checkpoint_every", "keep_checkpoints", "chains")
 #: What ``--override`` may change on the way: which draws are kept and which iterations evaluated, not the chain.
 OVERRIDABLE = ("thin", "evaluate_every")
 
-#: Settings that came later, and what they are where they are not used: runs from before them are the same chains.
-LATER = {
-    "likelihood": "gaussian",
-    "model_version": 1,
-    "standardise": False,
-    "implicit_features": "no",
-    "features": "yes",
-    "zero_weight": None,
-    "row_scales": "no",
-    "time_levels": "no",
-    "thresholds": "shared",
-}
-LATER_OF_SAMPLERS = {"gradient": None, "anchor_every": None, "metric": "fisher"}
-
 #: Iterations in all, if nothing is said; and at most, if an accuracy is asked for.
 DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
 
@@ -191,12 +177,6 @@ class ResolvedChain(ChainConfig):
     thin: int = Field(ge=1)
     evaluate_every: int = Field(ge=1)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _later(cls, data: Any) -> Any:
-        """What a run from before does not say is as it was then."""
-        return {**{name: value for name, value in LATER.items() if name in cls.model_fields}, **data}
-
     @classmethod
     def of_run(cls, run: RunDirectory) -> tuple[Self, Facts]:
         """Read the configuration of a run, and the facts about it.
@@ -256,8 +236,4 @@ class ResolvedChain(ChainConfig):
     def hash(self) -> str:
         """Identity of the chain that this configuration describes: SHA-256 of what the draws depend on."""
         content = self.model_dump(exclude=set(FREE))
-        for section, later in ((content, LATER), (content["sampler"], LATER_OF_SAMPLERS)):
-            for name, unused in later.items():
-                if name in section and section[name] == unused:
-                    del section[name]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -17,11 +17,10 @@ from dsgmcmc.model.noise import heteroscedastic_factors
 from dsgmcmc.model.priors.base import chosen_factors
 from dsgmcmc.model.priors.features import feature_quantities, used_factors
 from dsgmcmc.model.priors.implicit import implicit_quantities
-from dsgmcmc.model.priors.scales import RowScales
 from dsgmcmc.model.quantity import Quantities, Quantity, collected, sizes_of
 from dsgmcmc.model.time.effects import TimePrecision
 from dsgmcmc.model.time.levels import canonical
-from dsgmcmc.types import Factor, FeaturesName, ImplicitName, NoiseName, PriorName, RowScalesName, ThresholdsName
+from dsgmcmc.types import Factor, FeaturesName, ImplicitName, NoiseName, PriorName, ThresholdsName
 
 Rank = Annotated[int, Field(ge=1, le=512)]
 
@@ -50,7 +49,6 @@ class ModelConfig(BaseModel):
     likelihood: str = Field("gaussian", description="law of a rating")
     implicit_features: ImplicitName = Field("no", description="whose prior means depend on whom or what they rated")
     features: FeaturesName = Field("yes", description="which features of the ratings shift the rows' prior means")
-    row_scales: RowScalesName = Field("no", description="whose rows have precisions of their own around their means")
     time_levels: str = Field("no", description="whose ratings share effects when they were given together")
     noise: NoiseName = "shared"
     noise_precision: float | Literal["sampled"] = "sampled"
@@ -63,11 +61,6 @@ class ModelConfig(BaseModel):
     standardise: bool = Field(True, description="priors are in units of the ratings' sd, and not as published")
     hyper_start: int = Field(1, ge=0, description="sweeps before the first draw of the hyperparameters")
     hyper_every: int = Field(1, ge=1, description="sweeps between draws of the hyperparameters")
-    model_version: Literal[1, 2, 3] = Field(
-        3,
-        description="2: metrics keep tau and priors of their last refresh; 1: as in version 0.1, nu is drawn given the "
-        "noise scales, too, and steps are bounded on the average",
-    )
 
     @field_validator("noise_precision")
     @classmethod
@@ -121,11 +114,6 @@ class RunConfig(ModelConfig, ChainConfig):
                     f"implicit features are not drawn for the interleaved sub-chains of {self.sampler.name}: use "
                     "another --sampler, or --implicit-features no"
                 )
-        if self.row_scales != "no" and interleaved:
-            raise InputError(
-                f"row scales are not drawn for the interleaved sub-chains of {self.sampler.name}: use another "
-                "--sampler, or --row-scales no"
-            )
         if self.time_levels != "no":
             self._check_time(interleaved)
         return found
@@ -235,11 +223,10 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         noisy = heteroscedastic_factors(self.noise, transposed) if self.law.has_noise else ()
         used = used_factors(self.features, features, transposed)
         implicit = implicit_quantities(chosen_factors(self.implicit_features, transposed))
-        scaled = RowScales(chosen_factors(self.row_scales, transposed)).quantities
         return collected(
             common_quantities(self.prior, noisy),
             self.quantities_of_law(transposed),
             (*implicit, *feature_quantities(used)),
-            (*scaled, *(TimePrecision.about(()) if self.times else ())),
+            TimePrecision.about(()) if self.times else (),
             sizes_of(self.dimension, levels, len(self.times), {factor: features[factor] for factor in used}),
         )

@@ -63,10 +63,8 @@ def audit(run: RunDirectory) -> Audit:
     known = {run.settings_file, *(run.path / name for name in LIVE)}
     if run.summary_file.exists():
         known.add(run.summary_file)
-        unchecked += [] if read_summary(run.summary_file)[1] else [run.summary_file.name]
-    logs = run.logs()
-    unchecked += [file.name for file, sealed in logs.items() if not sealed]
-    known |= set(logs)
+        read_summary(run.summary_file)
+    known.update(run.logs())
     for folder, manifest in manifests.items():
         known |= {folder / MANIFEST, *(folder / shard.file for shard in manifest.shards)}
     foreign = sorted(  # a run that is being sampled has removed some since, and writes others

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -20,9 +19,6 @@ Summary = dict[str, Any]
 Accuracy = Annotated[str, AfterValidator(lambda text: format_accuracy(parse_accuracy(text)))]
 Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
 Level = Annotated[str, Field(pattern=r"^0\.[0-9]+$")]
-
-
-_SEAL = re.compile(r'sha256|"[0-9a-f]{64}"\n}\n$')  # or what damage has left of it
 
 
 class _Section(BaseModel):
@@ -75,9 +71,9 @@ class Straggler(_Section):
 
 
 class SummaryModel(_Section):
-    """What is read of a summary; older versions wrote less."""
+    """What is read of a summary."""
 
-    time: str = ""
+    time: str
     iterations: Whole
     processes: Whole
     seconds_sampling: float
@@ -111,8 +107,8 @@ def save_summary(path: Path, summary: Summary) -> None:
     write_whole(path, seal(json.dumps(summary, indent=1)))
 
 
-def read_summary(path: Path) -> tuple[Summary, bool]:
-    """Read a summary, and whether it has a checksum, which older versions did not write.
+def read_summary(path: Path) -> Summary:
+    """Read a summary.
 
     Raises
     ------
@@ -124,9 +120,7 @@ def read_summary(path: Path) -> tuple[Summary, bool]:
     try:
         with open_plain(path, MAX_SUMMARY_BYTES) as file:
             text = file.read().decode()
-        sealed = bool(_SEAL.search(text))
-        body = unseal(text, path) if sealed else text
-        return SummaryModel.model_validate_json(body).model_dump(exclude_unset=True), sealed
+        return SummaryModel.model_validate_json(unseal(text, path)).model_dump(exclude_unset=True)
     except FileNotFoundError:
         raise
     except ValidationError as error:

@@ -1,7 +1,7 @@
 r"""Rows drawn from normal laws, each with a precision matrix of its own.
 
-Row i has the precision P_i = Lambda_i + s_i G_i and the mean P_i^-1 v_i with v_i = Lambda_i m_i + s_i q_i: its prior is
-N(m_i, Lambda_i^-1), and G_i and q_i are the Gram matrix and the moment of its statistics (`dsgmcmc.kernels.outer`). The
+Row i has the precision P_i = Lambda + s_i G_i and the mean P_i^-1 v_i with v_i = Lambda m_i + s_i q_i: its prior is
+N(m_i, Lambda^-1), and G_i and q_i are the Gram matrix and the moment of its statistics (`dsgmcmc.kernels.outer`). The
 Cholesky factor of
 
     | P    v |            | L      |
@@ -37,7 +37,7 @@ _SOURCE = """\
 {substitute}
 
 {solve}
-def solve(theta, statistics, scale, precision, weight, pull):
+def solve(theta, statistics, scale, precision, pull):
     n = theta.shape[0]
     flat = statistics.reshape(statistics.size)
     D = uint64(theta.shape[1])
@@ -51,13 +51,12 @@ def solve(theta, statistics, scale, precision, weight, pull):
         for lane in range(uint64(count)):
             i = first + int64(lane)
             s = scale[i]
-            w = weight[i]
             own = i if pull.shape[0] > 1 else 0
             q = uint64(i) * uint64(statistics.shape[1])
             for e in range(y):
-                L[e * uint64({lanes}) + lane] = w * precision[e] + s * flat[q + e]
+                L[e * uint64({lanes}) + lane] = precision[e] + s * flat[q + e]
             for k in range(D):
-                L[(y + k) * uint64({lanes}) + lane] = w * pull[own, k] + s * flat[q + y + k]
+                L[(y + k) * uint64({lanes}) + lane] = pull[own, k] + s * flat[q + y + k]
         for a in range(uint64(0), size, uint64({rows})):
             for c in range(a):
                 below(L, inverse, a, c)
@@ -141,7 +140,7 @@ def _substitute() -> str:
 
 @functools.cache
 def _module() -> Any:
-    solve = jit.decorator(f"void({'float32[:, ::1], ' * 2}{'float64[::1], ' * 3}float64[:, ::1])")
+    solve = jit.decorator(f"void({'float32[:, ::1], ' * 2}{'float64[::1], ' * 2}float64[:, ::1])")
     functions = {"below": _below(), "corner": _corner(), "substitute": _substitute(), "solve": solve}
     return jit.compile_source("normal_rows", _SOURCE.format(**functions, lanes=LANES, rows=ROWS))
 
@@ -158,7 +157,7 @@ def draw_normal_rows(theta: Float32, statistics: Float32, scale: Float64, prior:
     scale : (n,) float64
         s_i, what the statistics are multiplied by.
     prior : RowPrior
-        Mean m_i and precision Lambda_i of every row.
+        Mean m_i of every row, and precision Lambda.
     """
     lambda_ = prior.precision.astype(np.float64)
     mean = (prior.mean[None] if prior.shift is None else prior.mean + prior.shift).astype(np.float64)
@@ -166,5 +165,4 @@ def draw_normal_rows(theta: Float32, statistics: Float32, scale: Float64, prior:
         pull, lambda_ = mean * lambda_, np.diag(lambda_)
     else:
         pull = np.einsum("nk,kc->nc", mean, lambda_)  # not by BLAS, whose bits are its own
-    weight = np.ones(len(theta)) if prior.scale is None else prior.scale.astype(np.float64)
-    _module().solve(theta, statistics, scale, lambda_[np.tril_indices(len(lambda_))], weight, pull)
+    _module().solve(theta, statistics, scale, lambda_[np.tril_indices(len(lambda_))], pull)

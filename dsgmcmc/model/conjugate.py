@@ -1,4 +1,4 @@
-"""Draws of a normal law's mean and precision given n vectors of it, each with a weight that its precision is times."""
+"""Draws of a normal law's mean and precision given n vectors of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.priors.base import NO_TERMS, SCALE, PrecisionTerms
+from dsgmcmc.model.priors.base import NO_TERMS, PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Float64
@@ -15,27 +15,20 @@ from dsgmcmc.types import Float64
 WISHART_BETA = 2.0
 
 
-def _sums(x: str, rows: tuple[str, ...] = ()) -> Formula:
-    """Column sums of x and of its squares, times `rows`."""
-    times = "".join(f"{row} * " for row in rows)
-    return Formula(f"total = {times}({x})\nsquares = {times}({x}) * ({x})", rows=rows, column_sums=("total", "squares"))
-
-
-#: By whether rows' means have more than m, and whether rows have scales.
+#: Column sums of the rows and of their squares, by whether their means have more than m.
 SUMS = {
-    (shifted, scaled): _sums("theta - shift" if shifted else "theta", ("scale",) if scaled else ())
-    for shifted in (False, True)
-    for scaled in (False, True)
+    shifted: Formula(f"total = {x}\nsquares = ({x}) * ({x})", column_sums=("total", "squares"))
+    for shifted, x in {False: "theta", True: "theta - shift"}.items()
 }
 
 
-def sums_of_rows(block: ParameterBlock, position: str, dense: bool) -> tuple[Float64, Float64, float]:
+def sums_of_rows(block: ParameterBlock, position: str, dense: bool) -> tuple[Float64, Float64]:
     """What the mean and the precision of a block's rows are drawn given.
 
     Parameters
     ----------
     block : ParameterBlock
-        The rows theta, less their shift, if they have one; their weights are their scales, or 1.
+        The rows theta, less their shift, if they have one.
     position : str
         Field that holds them.
     dense : bool
@@ -44,21 +37,16 @@ def sums_of_rows(block: ParameterBlock, position: str, dense: bool) -> tuple[Flo
     Returns
     -------
     total : (D,) float64
-        Weighted sum of the rows.
+        Sum of the rows.
     products : (D,) or (D, D) float64
-        Weighted sum of their squares, or of their outer products.
-    weight : float
-        Sum of the weights.
+        Sum of their squares, or of their outer products.
     """
-    shifted, scaled = SHIFT.name in block.arrays, SCALE.name in block.arrays
-    scale = block.row(SCALE.name) if scaled else None
-    weight = float(len(block.counts)) if scale is None else float(scale.sum(dtype=np.float64))
+    shifted = SHIFT.name in block.arrays
     if dense:
         theta = block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0)
-        weighted = theta if scale is None else theta * scale[:, None]
-        return weighted.sum(axis=0), weighted.T @ theta, weight
-    found = block.update(SUMS[shifted, scaled], theta=position, **({"scale": scale} if scaled else {}))
-    return found["total"], found["squares"], weight
+        return theta.sum(axis=0), theta.T @ theta
+    found = block.update(SUMS[shifted], theta=position)
+    return found["total"], found["squares"]
 
 
 class GammaPrior(NamedTuple):
@@ -84,14 +72,13 @@ def draw_normal_gamma(
     rng: np.random.Generator,
     prior: GammaPrior = PUBLISHED,
     more: PrecisionTerms = NO_TERMS,
-    weight: float | None = None,
 ) -> tuple[Float64, Float64]:
     """Draw (m, lambda) of a diagonal Gaussian given n rows [Nemeth 2021, 6.3].
 
     Parameters
     ----------
     average, squares : (K,) float64
-        Weighted mean over the rows, and weighted sum of squares over the rows, of each column.
+        Mean over the rows, and sum of squares over the rows, of each column.
     n : int
         Number of rows.
     rng : Generator
@@ -100,17 +87,14 @@ def draw_normal_gamma(
         Of lambda_k.
     more : PrecisionTerms
         Draws from N(0, diag(lambda)^-1) besides the rows.
-    weight : float, optional
-        Sum of the rows' weights; n if not given.
     """
-    w = n if weight is None else weight
-    own = w * average**2
-    rate = prior.rate + np.maximum(squares - own, 0.0) / 2 + own / (2 * (w + 1))
+    own = n * average**2
+    rate = prior.rate + np.maximum(squares - own, 0.0) / 2 + own / (2 * (n + 1))
     if more.products is not None:
         rate += np.diag(more.of(len(average))) / 2
     k = len(average)  # of the standard laws, which NumPy draws in half the time
     precision = rng.standard_gamma(prior.shape + (n + more.n) / 2, k) * (1 / rate)
-    mean = w * average / (w + 1) + rng.standard_normal(k) * (1 / np.sqrt((w + 1) * precision))
+    mean = n * average / (n + 1) + rng.standard_normal(k) * (1 / np.sqrt((n + 1) * precision))
     return mean, precision
 
 
@@ -146,32 +130,29 @@ def draw_normal_wishart(
     n: int,
     rng: np.random.Generator,
     more: PrecisionTerms = NO_TERMS,
-    weight: float | None = None,
 ) -> tuple[Float64, Float64]:
     """Draw (m, Lambda) of a Gaussian given n rows [Salakhutdinov 2008, eq. 14], with W0 = I, nu0 = K, beta0 = 2.
 
     Parameters
     ----------
     average : (K,) float64
-        Weighted mean over the rows.
+        Mean over the rows.
     outer : (K, K) float64
-        Weighted sum over the rows of theta theta^T.
+        Sum over the rows of theta theta^T.
     n : int
         Number of rows.
     rng : Generator
         Source of randomness.
     more : PrecisionTerms
         Draws from N(0, Lambda^-1) besides the rows.
-    weight : float, optional
-        Sum of the rows' weights; n if not given.
     """
-    k, w = len(average), n if weight is None else weight
-    scatter = outer - w * np.outer(average, average)
-    inverse = np.eye(k) + scatter + WISHART_BETA * w / (WISHART_BETA + w) * np.outer(average, average)
+    k = len(average)
+    scatter = outer - n * np.outer(average, average)
+    inverse = np.eye(k) + scatter + WISHART_BETA * n / (WISHART_BETA + n) * np.outer(average, average)
     inverse += more.of(k)
     scale = np.linalg.inv((inverse + inverse.T) / 2)
     precision = draw_wishart(k + n + more.n, (scale + scale.T) / 2, rng)
-    covariance = np.linalg.inv((WISHART_BETA + w) * precision)
+    covariance = np.linalg.inv((WISHART_BETA + n) * precision)
     factor = np.linalg.cholesky((covariance + covariance.T) / 2)
-    mean = w * average / (WISHART_BETA + w) + factor @ rng.standard_normal(k)
+    mean = n * average / (WISHART_BETA + n) + factor @ rng.standard_normal(k)
     return mean, precision

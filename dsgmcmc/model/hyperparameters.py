@@ -3,7 +3,7 @@ r"""Priors and noise of the factorisation, and the draws of their parameters.
 x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / tau) on the observed (i, j). mu is the training mean and is not
 sampled. A row theta_i of a factor has D = K + 1 columns, the last is the bias, or D = K without biases;
 theta_i ~ N(m, Lambda^-1), the bias with m = 0, or of counts with half the logarithm of their mean; what its mean has
-besides, and a scale of its precision, are in `dsgmcmc.model.priors`.
+besides is in `dsgmcmc.model.priors`.
 
 Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
 
@@ -39,14 +39,7 @@ from dsgmcmc.model.conjugate import (
     sums_of_rows,
     with_mean_variance,
 )
-from dsgmcmc.model.noise import (
-    NU_START,
-    draw_noise_scales,
-    draw_nu,
-    noise_scale_sums,
-    nu_log_density,
-    nu_log_density_given,
-)
+from dsgmcmc.model.noise import NU_START, draw_noise_scales, draw_nu, nu_log_density
 from dsgmcmc.model.priors.base import NO_TERMS, PrecisionTerms, Terms
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of
@@ -160,8 +153,6 @@ class HyperparameterModel:
         How much wider these are: where the predictor is not in the unit of the ratings.
     bias_mean : float
         Prior mean of the biases.
-    version : int
-        Of the model: 1 draws nu given the noise scales, and not with them integrated out.
     """
 
     rank: int
@@ -177,7 +168,6 @@ class HyperparameterModel:
     standardised: bool = False
     width: float = 1.0
     bias_mean: float = 0.0
-    version: int = 3
 
     @property
     def dimension(self) -> int:
@@ -214,10 +204,8 @@ class HyperparameterModel:
         return origin
 
     def turn(self, sweeps: int) -> int:
-        """Which draw the parameters have after so many sweeps; 0 if none, and before version 3 the sweep itself."""
-        if sweeps < self.first or sweeps % self.every:
-            return 0
-        return sweeps // self.every if self.version > 2 else sweeps
+        """Which draw the parameters have after so many sweeps; 0 if none."""
+        return 0 if sweeps < self.first or sweeps % self.every else sweeps // self.every
 
     def is_turn_of_noise(self, sweeps: int) -> bool:
         """Whether noise scales are drawn after so many sweeps; if not after all, after the first, to rehearse it."""
@@ -266,14 +254,11 @@ class HyperparameterModel:
         terms : dict of Factor to PrecisionTerms
             What else says something of Lambda: parameters of the rows' means.
         """
-        if self.prior == "fixed" and self.noise_precision is not None and not self.heteroscedastic:
+        if self.prior == "fixed" and self.noise_precision is not None:
             return
         partials = []
         for local, (row, column) in enumerate(circulation.pairs()):
             sums = {block.factor.name: self._sums(block, positions) for block in (row, column)}
-            for block in (row, column) if self.version == 1 else ():
-                if block.factor in self.heteroscedastic:
-                    sums[f"{block.factor.name}.scales"] = noise_scale_sums(block)
             partials.append([sums | {"squared_error": squared_error[local]}])
         draw = partial(self._draw_all, circulation.ratings, stream, state, terms or {})
         state.take(circulation.ring.sum(partials, draw, shapes_of(state.sampled())))
@@ -282,8 +267,7 @@ class HyperparameterModel:
         """Draw nu and the noise scales of a factor's rows, if they have some, given their errors. Collective."""
         if factor in self.heteroscedastic:
             blocks = [block for pair in circulation.pairs() for block in pair if block.factor == factor]
-            if self.version > 1:
-                self._draw_nu(state, factor, blocks, circulation, stream)
+            self._draw_nu(state, factor, blocks, circulation, stream)
             draw_noise_scales(blocks, float(state.nu[factor][0]), float(state.tau[0]), stream)
 
     def draw_noise_in_turn(self, state: Hyperparameters, circulation: Circulation, stream: Stream) -> None:
@@ -306,9 +290,9 @@ class HyperparameterModel:
         state.nu[factor] = np.full_like(state.nu[factor], circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"])
 
     def _sums(self, block: ParameterBlock, positions: tuple[str, ...]) -> Float64:
-        """What (m, Lambda) are drawn given: for every sub-chain total, products and weight of `sums_of_rows`."""
+        """What (m, Lambda) are drawn given: for every sub-chain total and products of `sums_of_rows`."""
         found = [sums_of_rows(block, position, self.prior == "normal-wishart") for position in positions]
-        return np.array([np.concatenate((total, products.ravel(), (weight,))) for total, products, weight in found])
+        return np.array([np.concatenate((total, products.ravel())) for total, products in found])
 
     def _draw_all(
         self,
@@ -322,8 +306,6 @@ class HyperparameterModel:
         rng = stream.generator(Purpose.HYPERPARAMETERS)
         drawn = state.copy()
         rows = dict(zip(Factor, ratings.shape, strict=True))
-        for factor in self.heteroscedastic if self.version == 1 else ():
-            drawn.nu[factor][:] = draw_nu(nu_log_density_given(sums[f"{factor.name}.scales"], rows[factor]), rng)
         for m in range(len(drawn.tau)):
             if self.noise_precision is None:
                 rate = 1.0 + sums["squared_error"][0] / 2
@@ -339,21 +321,20 @@ class HyperparameterModel:
         self, sums: Float64, n: int, more: PrecisionTerms, rng: np.random.Generator
     ) -> tuple[Float64, Float64]:
         d, k = self.dimension, self.rank
-        weight = float(sums[-1])
-        average, products = sums[:d] / weight, sums[d:-1]
+        average, products = sums[:d] / n, sums[d:]
         mean = self.origin
         if self.prior == "normal-gamma":
             precision, squares = np.empty(d), products
-            found = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more, weight)
+            found = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more)
             mean[:k], precision[:k] = found
         else:
             products = products.reshape(d, d)
             precision, squares = np.zeros((d, d)), np.diag(products)
-            found = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more, weight)
+            found = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more)
             mean[:k], precision[:k, :k] = found
         if self.biases:
             b = self.bias_mean  # the squares of the biases about it are those about 0, and
-            from_mean = weight * b * (b - 2 * average[k])
+            from_mean = n * b * (b - 2 * average[k])
             square = squares[k] + from_mean + more.of(d)[k, k]
             shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
             precision[(k,) * precision.ndim] = rng.gamma(shape, 1 / (rate + square / 2))

@@ -69,7 +69,7 @@ def fisher_information(
         metric = {"c": c[block.factor].astype(np.float32), "lambda_": lambda_[block.factor].astype(np.float32)}
         found[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
         if scratch:
-            own = alignment(block[scratch], n[block], prior(block).scale, tau=tau, **metric)
+            own = alignment(block[scratch], n[block], tau=tau, **metric)
             found[block] = np.maximum(found[block], own / 2)
         found[block] += curvature[block.factor] - 1
     return Information(c, lambda_, tau, n, squares, found, common)

@@ -9,8 +9,7 @@ ratings times the other side's g':
 
 SSE_i is that of the last sweep's gradients. Where both sides have noise of their own they are drawn in turns, a sweep
 each: drawn at once, each given the other's old values, they would not leave the posterior invariant. A new g counts
-from the next gradient on. Model version 1 drew nu given g: where nu is large and rows have few ratings that chain
-hardly moves.
+from the next gradient on. nu is not drawn given g: where nu is large and rows have few ratings that chain hardly moves.
 """
 
 from __future__ import annotations
@@ -50,22 +49,6 @@ def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
     return density
 
 
-def student_log_density(squares: Float64, d: int) -> Float64:
-    """Log density of nu at every value of the grid given vectors of a d-variate Student's t, up to a constant, (65,).
-
-    Parameters
-    ----------
-    squares : (n,) float64
-        Of the vectors, each in units of their scale.
-    d : int
-        Length of the vectors.
-    """
-    logs = np.log(1 + squares.astype(np.float32) / NU_GRID.astype(np.float32)[:, None])
-    powers = (NU_GRID + d) / 2 * logs.sum(axis=1, dtype=np.float64)
-    density: Float64 = _nu_log_normaliser(np.full(len(squares), d).tobytes()) - powers
-    return density
-
-
 @lru_cache(maxsize=4096)
 def _nu_log_normaliser(counts: bytes) -> Float64:
     """Part of the log density of nu that depends on the rows' counts alone, (65,): the same in every sweep."""
@@ -88,21 +71,3 @@ def draw_noise_scales(blocks: Iterable[ParameterBlock], nu: float, tau: float, s
     for block in blocks:
         drawn = gammas((nu + block.counts) / 2, stream.key(Purpose.NOISE_SCALE, block.factor, block.start))
         block.row("weight")[:] = drawn / ((nu + tau * block.row("row_error").astype(np.float64)) / 2)
-
-
-# ---------------------------------------------------------------------- model version 1
-
-
-def noise_scale_sums(block: ParameterBlock) -> Float64:
-    """Sum of log g and sum of g over a block's rows, (2,) float64."""
-    g = block.row("weight").astype(np.float64)
-    return np.array([np.log(g).sum(), g.sum()])
-
-
-def nu_log_density_given(sums: Float64, n: int) -> Float64:
-    """Log density of nu at every value of the grid given the sums of log g and of g over n rows, (65,)."""
-    from scipy.special import gammaln
-
-    a = NU_GRID / 2
-    density: Float64 = n * (a * np.log(a) - gammaln(a)) + (a - 1) * sums[0] - a * sums[1]
-    return density

@@ -20,8 +20,7 @@ from dsgmcmc.model.hyperparameters import HyperparameterModel, Hyperparameters
 from dsgmcmc.model.information import fisher_information, own_squares, second_moments
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.priors import PriorMean
-from dsgmcmc.model.priors.base import SCALE, Conditions
-from dsgmcmc.model.priors.scales import RowScales
+from dsgmcmc.model.priors.base import Conditions
 from dsgmcmc.model.quantity import SHIFT, THETA, Sampled, collected, sizes_of
 from dsgmcmc.model.statistics import keep_errors, row_statistics
 from dsgmcmc.model.time.effects import TimeEffects
@@ -54,8 +53,6 @@ class FactorTarget:
         Law of a rating.
     prior_means : sequence of PriorMean
         What the rows' prior means have besides m.
-    scaled : tuple of Factor
-        Factors whose rows' priors have scales of their own.
     time : TimeEffects, optional
         Effects of levels of time.
     fields : sequence of StateField
@@ -68,10 +65,6 @@ class FactorTarget:
         Seed and chain.
     frozen : frozenset of Factor
         Factors that stay as they are.
-    curvature_by_row : bool
-        Whether the bound on the curvature holds for every row, and not only for those whose ratings are as the average.
-    metric_follows : bool
-        Whether metrics have tau, the priors and the noise scales as they are now.
     """
 
     def __init__(
@@ -83,24 +76,21 @@ class FactorTarget:
         likelihood: Law,
         prior_means: Sequence[PriorMean] = (),
         *,
-        scaled: tuple[Factor, ...] = (),
         time: TimeEffects | None = None,
         fields: Sequence[StateField],
         scratch: tuple[str, ...],
         positions: tuple[str, ...],
         stream: Stream,
         frozen: frozenset[Factor] = frozenset(),
-        curvature_by_row: bool = False,
-        metric_follows: bool = False,
     ) -> None:
-        self.ring, self.metric_follows, self.time = ring, metric_follows, time or TimeEffects(None, ratings, ring)
+        self.ring, self.time = ring, time or TimeEffects(None, ratings, ring)
+        self.metric_follows = schedule is None
         self.ratings = ratings = self.time.ratings
         self.model, self.likelihood, self.stream = model, likelihood, stream
-        self.prior_means, self.row_scales = tuple(prior_means), RowScales(scaled)
-        self._parts: tuple[PriorMean | RowScales, ...] = (*self.prior_means, self.row_scales)
+        self.prior_means = tuple(prior_means)
         self.timers, self.grid = ring.phases, ring.grid
         self.dimension, self.n_data, self.positions = model.dimension, ratings.n_data, positions
-        self.subchain, self._align_in = 0, scratch[0] if curvature_by_row and scratch else None
+        self.subchain, self._align_in = 0, scratch[0] if scratch else None
         self.sweep_length = self.grid if schedule else 1
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
         self.curvature_bound += (likelihood.background or 0.0) * max(ratings.shape)
@@ -108,11 +98,10 @@ class FactorTarget:
         self.squared_error = np.zeros((len(ring.blocks), 1))
         sizes = sizes_of(self.dimension, len(likelihood.levels.values) if likelihood.levels else 0)
         means = [quantity for part in prior_means for quantity in part.quantities]
-        others = (*self.row_scales.quantities, *self.time.quantities)
-        self.quantities = collected(model.quantities, likelihood.quantities, means, others, sizes)
+        self.quantities = collected(model.quantities, likelihood.quantities, means, self.time.quantities, sizes)
         of_rows = (quantity.field(sizes) for quantity in self.quantities.of_rows)
         self.layout = layout = Layout((*fields, *of_rows), self.dimension)
-        common: Any = {"dimension": self.dimension, "scaled": bool(scaled), "tamed": likelihood.of_counts}
+        common: Any = {"dimension": self.dimension, "tamed": likelihood.of_counts}
         common["origin"] = model.origin.astype(np.float32) if model.bias_mean else None
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
@@ -136,16 +125,15 @@ class FactorTarget:
     @property
     def replicated(self) -> tuple[Sampled, ...]:
         """Small parameters, the same on all processes."""
-        parts = (*self._parts, self.time)
-        return (self.hyperparameters, *(part.parameters for part in parts), *self.likelihood.replicated)
+        means = (part.parameters for part in self.prior_means)
+        return (self.hyperparameters, *means, self.time.parameters, *self.likelihood.replicated)
 
     def _prior(self, block: ParameterBlock) -> RowPrior:
         """Prior of a block's rows; of the current sub-chain, in their dtype."""
         state, m = self.hyperparameters, self.subchain
         mean, precision = state.mean[block.factor][m], state.precision[block.factor][m]
         shift = block.arrays.get(SHIFT.name)
-        scale = block.row(SCALE.name) if block.scaled else None
-        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), shift, scale)
+        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), shift)
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """See `Target.blocks`: rows in block order, then the columns that meet them."""
@@ -204,7 +192,7 @@ class FactorTarget:
 
     def _draw_priors(self, turn: int) -> None:
         """Draw what the rows' priors have besides m and Lambda. Collective."""
-        for part in self._parts:
+        for part in self.prior_means:
             part.draw(self._given, turn)
 
     def draw_hyperparameters(self) -> None:
@@ -271,7 +259,7 @@ class FactorTarget:
         self.hyperparameters = self.model.start(len(self.positions))
         self.likelihood.start(self.blocks())
         self.time.start()
-        for part in self._parts:
+        for part in self.prior_means:
             part.start(self.blocks())
         for shift in (block[SHIFT.name] for block in self.blocks() if SHIFT.name in block.arrays):
             shift.fill(0.0)

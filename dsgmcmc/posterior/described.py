@@ -17,7 +17,6 @@ from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.data.ingest.features import Description, Encoding, encode_new
 from dsgmcmc.data.ratings import SIDES, Features, Ratings, Side
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.centre import feature_means
 from dsgmcmc.posterior.features import feature_names
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float64, Int32
@@ -71,7 +70,7 @@ class Shifts:
         return found
 
 
-def describe_new(run: Run, kind: str, given: Any, data: Path | None) -> tuple[Described, list[str]]:
+def describe_new(run: Run, kind: str, given: Any) -> tuple[Described, list[str]]:
     """Encode features that a run is to fold in.
 
     Parameters
@@ -80,8 +79,6 @@ def describe_new(run: Run, kind: str, given: Any, data: Path | None) -> tuple[De
     kind : {"user", "item"}
     given : Description, or what `dsgmcmc.data.feature_arrays.write_features` takes
         Of a Description kinds and separator do not count: columns are what they were for the run.
-    data : Path, optional
-        Where the run's ratings file is, if it was moved.
 
     Returns
     -------
@@ -99,7 +96,7 @@ def describe_new(run: Run, kind: str, given: Any, data: Path | None) -> tuple[De
             f"features of {kind}s are given, and {run.path} was sampled without: leave them out, or prepare the "
             f"ratings with --{kind}-features and sample again"
         )
-    encoding, integers = _encoding(run, kind, data), run.vocabulary(kind).integers
+    encoding, integers = _encoding(run, kind), run.vocabulary(kind).integers
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-") as folder:
         if not isinstance(given, Description):
             given = write_features(given, kind, Path(folder), encoding.separator)
@@ -108,16 +105,13 @@ def describe_new(run: Run, kind: str, given: Any, data: Path | None) -> tuple[De
     return Described(names, _rows_of(found.features)), found.notes
 
 
-def _encoding(run: Run, kind: str, data: Path | None) -> Encoding:
-    """How the run's features were made: by its index or, where that is of an earlier version, by the ratings file."""
+def _encoding(run: Run, kind: str) -> Encoding:
+    """How the run's features were made."""
     text, _ = run.index.encoding(kind)
     if not text:
-        with run.open_ratings(data) as ratings:
-            text = ratings.features[_side(run, kind)].encoding
-    if not text:
         raise InputError(
-            f"{run.path} does not know how features of {kind}s were made, as its ratings were prepared by an earlier "
-            "version: prepare them again, from the same files and with the same options, and name the file with --data"
+            f"{run.path} does not know how features of {kind}s were made, as its ratings file does not say: make that "
+            "with `dsgmcmc prepare`, and sample again"
         )
     try:
         encoding = Encoding.parse(text)
@@ -144,8 +138,7 @@ def shifts_of(
     known : (n,) int32
         Rows of the run; -1 for those that it does not know.
     data : Path, optional
-        Where the run's ratings file is, if it was moved; it is needed if any is known, or the index is of an earlier
-        version.
+        Where the run's ratings file is, if it was moved; it is needed if any is known.
     """
     if not feature_names(run, kind)[0]:
         return None
@@ -153,12 +146,10 @@ def shifts_of(
     _, centre = run.index.encoding(kind)
     rows = [given.get(name, (np.zeros(0, np.int32), np.zeros(0))) for name in names.tolist()]
     old = [k for k, name in enumerate(names.tolist()) if known[k] >= 0 and name not in given]
-    if old or centre is None:
+    if old:
         with run.open_ratings(data) as ratings:
-            side = _side(run, kind)
-            centre = feature_means(ratings, side) if centre is None else centre
             for k in old:
-                rows[k] = _stored(ratings, side, int(known[k]))
+                rows[k] = _stored(ratings, _side(run, kind), int(known[k]))
     return Shifts(rows, centre)
 
 

@@ -23,41 +23,26 @@ KEPT_AT_ONCE = 20 << 20  # of draws that are so small that they are kept from th
 
 @dataclass(frozen=True)
 class Prior:
-    """Prior of a factor's rows: mean (D,) and covariance (D, D), float64.
-
-    Where rows have scales they are Student-t of `nu` degrees of freedom, and the covariance is that given a scale of 1.
-    """
+    """Prior of a factor's rows: mean (D,) and covariance (D, D), float64."""
 
     mean: Float64
     covariance: Float64
-    nu: float | None = None
 
 
 def priors_of(small: Mapping[str, Float64], kind: str) -> tuple[Prior, Prior]:
-    """Prior of the users or the items, and of one that nothing is known of, from the small parameters of a draw.
-
-    Of the second, where rows have scales, these are the moments, with the scale integrated out.
-    """
+    """Prior of the users or the items, and of one that nothing is known of, from the small parameters of a draw."""
     mean, precision = small[f"{kind}.mean"], small[f"{kind}.precision"]
     covariance = (np.diag(1 / precision) if precision.ndim == 1 else np.linalg.inv(precision)).astype(np.float64)
-    nu = small.get(f"{kind}.row_nu")
-    prior = Prior(mean, covariance, None if nu is None else nu.item())
-    covariance = covariance * _widening(small, kind)
+    prior = Prior(mean, covariance)
     if f"{kind}.implicit.mean" not in small:
-        return prior, Prior(mean, covariance)
+        return prior, prior
     shifted = mean + small[f"{kind}.implicit.mean"]
     return prior, Prior(shifted, covariance + np.diag(small[f"{kind}.implicit.variance"]))
 
 
-def _widening(small: Mapping[str, Float64], kind: str) -> Float64 | float:
-    """E[1 / s] = nu / (nu - 2) of the rows' scales: how much wider their prior is than that given s = 1."""
-    nu = small.get(f"{kind}.row_nu")
-    return 1.0 if nu is None else nu / (nu - 2)
-
-
 def average_prior(trace: Mapping[str, Float64], share: Float64, kind: str) -> Prior:
     """Prior of one that nothing is known of, averaged over draws that have these shares, (draws, 1)."""
-    mean, variance = trace[f"{kind}.mean"], _widening(trace, kind) / trace[f"{kind}.precision"]
+    mean, variance = trace[f"{kind}.mean"], 1 / trace[f"{kind}.precision"]
     if f"{kind}.implicit.mean" in trace:
         mean, variance = mean + trace[f"{kind}.implicit.mean"], variance + trace[f"{kind}.implicit.variance"]
     return Prior((share * mean).sum(axis=0), np.diag((share * variance).sum(axis=0)))

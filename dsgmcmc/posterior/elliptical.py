@@ -41,24 +41,13 @@ STEP = 1e-3
 
 
 class Row(NamedTuple):
-    """A row and its ratings x: what multiplies it in their predictors, what else these have, and its prior.
-
-    Where it has a scale s, the precision of the prior is s times `precision`, and s is Gamma(nu / 2, nu / 2).
-    """
+    """A row and its ratings x: what multiplies it in their predictors, what else these have, and its prior."""
 
     features: Float64
     offset: Float64
     x: Float64
     centre: Float64
     precision: Float64
-    nu: float | None
-
-    def draw_scale(self, theta: Float64, rng: np.random.Generator) -> float:
-        """Draw s given theta."""
-        if self.nu is None:
-            return 1.0
-        u = theta - self.centre
-        return float(rng.gamma((self.nu + len(u)) / 2) / ((self.nu + float(u @ self.precision @ u)) / 2))
 
 
 class Spread(NamedTuple):
@@ -118,19 +107,18 @@ def draw_row(
     def of_theta(u: Float64) -> float:
         theta = about.at(u)
         from_centre = theta - row.centre
-        prior = s * float(from_centre @ row.precision @ from_centre)
+        prior = float(from_centre @ row.precision @ from_centre)
         return float(log_density(row.features @ theta + row.offset, z).sum()) + (float(u @ u) - prior) / 2
 
     def of_own(z: Float64) -> float:
         return float(log_density(eta, z).sum())
 
-    z, s = np.zeros(len(spread.scale) + len(spread.gaps)), 1.0
+    z = np.zeros(len(spread.scale) + len(spread.gaps))
     about = laplace(row.features, row.offset, partial(log_density, z=z), row.centre, row.precision)
     u = rng.standard_normal(len(row.centre))
     for _ in range(TURNS if len(z) else SLICES):
         u = slice_on_ellipse(u, of_theta, rng)
         theta = about.at(u)
-        s = row.draw_scale(theta, rng)
         if len(z):
             eta = row.features @ theta + row.offset
             z = slice_on_ellipse(z, of_own, rng)

@@ -248,7 +248,6 @@ class FittedModel:
     def _take_in(self, told: Told | None) -> list[str]:
         newcomers, notes = None, list[str]()
         if told is not None:
-            told = Told(*told)  # earlier versions pickled what ratings say
             newcomers, notes = fold_in(self._fitted(), *told[:4], described=told.described, data=self._data)
         self._told, self._newcomers, self._predictors = told, newcomers, {}
         return notes

@@ -12,9 +12,7 @@ features. Of a row without ratings the law is its prior, that of one that nothin
 Over all saved draws this is the law of the row given the old ratings of everything else and all its own, exact but for
 what its new ratings would say about everything else. The run may know the row or not: x is what it was sampled from, if
 so, and what is new. Where rows have noise of their own, g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) / 2) and
-theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is taken. Where rows have
-scales, Lambda above is s Lambda, and s | theta ~ Gamma((nu + D) / 2, (nu + Q) / 2) is drawn alike, with Q = (theta -
-m)^T Lambda (theta - m): so the prior of a new row, too, is a Student's t.
+theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is taken.
 
 Where the model has levels of time, nobody knows which of the new ratings were given together: their effects are taken
 to be independent, as more noise, 1 / (tau g') + sum_l 1 / lambda_l in the place of 1 / (tau g').
@@ -62,7 +60,7 @@ class FoldIn:
     values : (n,) float
         The ratings.
     seed : int
-        Of the scales of noise and of rows, where the model has them.
+        Of the scales of noise, where the model has them.
     shifts : Shifts, optional
         What features do to the prior means of the rows; nothing without.
 
@@ -162,7 +160,7 @@ class FoldIn:
             offset = offset + theta[:, config.rank]
             theta[:, config.rank] = 1.0
         x, own = self._values[part], draw.noise_scale[other][self._others[part]].astype(np.float64)
-        row = Row(theta, offset, x, centre, precision, prior.nu)
+        row = Row(theta, offset, x, centre, precision)
         if config.law.is_conditionally_gaussian():
             noise_precision = draw.tau * own
             if draw.time_variance:
@@ -184,30 +182,27 @@ def _normal(
     nu: float | None,
     rng: np.random.Generator,
 ) -> tuple[Float64, Float64, float]:
-    """Mean, covariance and 1 / g of a row whose law is normal given g and s."""
+    """Mean, covariance and 1 / g of a row whose law is normal given g."""
     target = row.x - row.offset
     statistics = law.statistics(row.features, target, noise_precision)
     assert statistics is not None
     gram, moment = statistics
     gram = gram + background
-    g, s = 1.0, 1.0
-    turns = GIBBS if nu is not None or row.nu is not None else 0
-    for turn in range(turns + 1):
+    g = 1.0
+    for turn in range(GIBBS + 1):
         try:
-            lower = np.linalg.cholesky(s * row.precision + g * gram)
+            lower = np.linalg.cholesky(row.precision + g * gram)
         except np.linalg.LinAlgError as error:
             raise InputError(
                 f"a saved draw has no law of new rows: its precisions are out of range ({error})"
             ) from error
         inverse = np.linalg.inv(lower)
-        mean = inverse.T @ (inverse @ (s * row.precision @ row.centre + g * moment))
-        if turn == turns:
+        mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
+        if nu is None or turn == GIBBS:
             break
         drawn = mean + inverse.T @ rng.standard_normal(len(mean))
-        if nu is not None:
-            squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
-            g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
-        s = row.draw_scale(drawn, rng)
+        squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
+        g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
     return mean, inverse.T @ inverse, 1 / g
 
 

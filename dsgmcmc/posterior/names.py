@@ -290,13 +290,12 @@ class Index:
                 found[Factor[factor]] = len(names), len(set(groups))
         return found
 
-    def encoding(self, kind: str) -> tuple[str, Float64 | None]:
-        """How these features were made, and their means; empty and None where an earlier version wrote the index."""
+    def encoding(self, kind: str) -> tuple[str, Float64]:
+        """How these features were made, empty if their ratings file does not say, and their means."""
         factor = self.factors[kind]
         text, centre = (Key("features", factor, 0, name) for name in ("encoding", "centre"))
-        names = set(self._snapshot.names())
-        told = self._snapshot.read(text).tobytes().decode() if text in names else ""
-        return told, self._snapshot.read(centre) if centre in names else None
+        told = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.names()) else ""
+        return told, self._snapshot.read(centre)
 
     def _texts(self, thing: str, factor: str, prefix: str = "") -> list[str]:
         text = self._snapshot.read(Key(thing, factor, 0, f"{prefix}text")).tobytes()

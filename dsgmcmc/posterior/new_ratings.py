@@ -76,7 +76,7 @@ def tell(run: Run, X: Any, y: Any, kind: str, features: Any, data: Path | None =
     elif features is None:
         raise InputError("nothing to fold in: give ratings, features, or both")
     if features is not None:
-        described, notes = describe_new(run, kind, features, data)
+        described, notes = describe_new(run, kind, features)
         told = told._replace(described=described)
     return told, notes
 
@@ -235,7 +235,7 @@ def fold_in_file(
     """
     nothing = np.zeros(0, object)
     ratings = (nothing, nothing, np.zeros(0)) if path is None else _read(run, path, kind, columns)
-    described, notes = (None, list[str]()) if given is None else describe_new(run, kind, given, data)
+    described, notes = (None, list[str]()) if given is None else describe_new(run, kind, given)
     about = path if given is None or path is not None else given.path
     try:
         folded, more = fold_in(run, kind, *ratings, described=described, data=data, seed=seed)

@@ -4,8 +4,7 @@ Of what is identified, never of raw factors: likelihood and priors are unchanged
 or flip their signs (or are rotated, with a dense prior), so chains differ in their factors for ever and agree in all
 that can be observed. Looked at are
 
-- ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of heteroscedastic noise
-  and ``row_nu`` of the rows;
+- ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of heteroscedastic noise;
 - where ratings are of levels, the thresholds, ``threshold_1`` being that between the two lowest, and the precisions of
   the logarithms of the users' and items' ``scales``; where users have thresholds of their own, the sds of the
   logarithms of their gaps, ``gap_sd_1`` being that between the first two;

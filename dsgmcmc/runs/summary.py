@@ -158,7 +158,7 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
 def saved_result(source: Source[Any], run: RunDirectory) -> list[str] | None:
     """Return the lines that a run which is finished ended with; None without a summary that can be read."""
     try:
-        summary, _ = read_summary(run.summary_file)
+        summary = read_summary(run.summary_file)
     except (FileNotFoundError, InputError):
         return None
     summary["reached"] = [summary["iterations"]]  # also of runs whose summary does not say it

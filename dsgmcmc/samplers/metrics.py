@@ -26,7 +26,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
 from dsgmcmc.kernels.products import add_rotated
 from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.information import curvature_bound, own_curvature, per_scale
+from dsgmcmc.targets.information import curvature_bound, own_curvature
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Array, Factor, Float64
 
@@ -120,16 +120,14 @@ class Identity(Metric):
 class Fisher(Metric):
     """Diagonal of the Fisher information of a row given the other factor, on the average.
 
-    P_ik = tau n_i c_k + s_i lambda_k: n_i ratings, c_k the mean square over the ratings of what multiplies theta_ik (1
-    for the bias), lambda_k the prior's precision, s_i the scale of the row's prior. h_i = h / sqrt(l_i), where l_i
-    bounds the curvature that the factors give each other: `dsgmcmc.targets.information.curvature_bound`.
+    P_ik = tau n_i c_k + lambda_k: n_i ratings, c_k the mean square over the ratings of what multiplies theta_ik (1 for
+    the bias), lambda_k the prior's precision. h_i = h / sqrt(l_i), where l_i bounds the curvature that the factors give
+    each other: `dsgmcmc.targets.information.curvature_bound`.
 
-    c_k, and what others say in n_i, are of the last refresh; s_i is of now. Where the target's metric follows
+    c_k, and what others say in n_i, are of the last refresh. Where the target's metric follows
     (`dsgmcmc.targets.base.Target.metric_follows`) so are tau, lambda_k and the row's own noise scale; n_i is kept less
     that scale, lambda_k less the prior's precision. Once the chain has settled h_i does not rise there, for l_i is made
     of all that was drawn.
-
-    In the formula n is n_i / s_i and h is h_i / sqrt(s_i), which makes the same step of P_ik / s_i in place of P_ik.
     """
 
     saved_as: ClassVar[dict[str, str]] = {
@@ -185,19 +183,19 @@ p = information / precision
             "metric_tau": tau,
             "c": self.c[block.factor].astype(block.dtype),
             "lambda_": lambda_.astype(block.dtype),
-            "n": per_scale(n, prior.scale),
-            "h": h_i if prior.scale is None else h_i / np.sqrt(prior.scale),
+            "n": n,
+            "h": h_i,
         }
 
 
 @dataclass
 class Kronecker(Fisher):
-    """Fisher information of a row given the other factor, all its columns, on average: G_i = tau n_i C + s_i Lambda.
+    """Fisher information of a row given the other factor, all its columns, on average: G_i = tau n_i C + Lambda.
 
     C is the mean outer product over the ratings of what multiplies the row, 1 for the bias; Lambda the precision of the
     prior, and what all cells add to it where they count (`dsgmcmc.model.background`). One generalised
     eigenproblem for each factor, C V = Lambda V diag(c) with V^T Lambda V = I, makes all rows diagonal: G_i = V^-T
-    diag(P_i) V^-1 with P_ik = tau n_i c_k + s_i. So an update turns the gradient, V^T grad, makes the move that the
+    diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update turns the gradient, V^T grad, makes the move that the
     diagonal metric P makes, and turns it back by V. Momenta live in these coordinates, and are turned when they change:
     with L L^T = Lambda, the axes L^T V are orthogonal, and so is the rotation from old to new ones.
 
@@ -232,7 +230,7 @@ class Kronecker(Fisher):
             if bound:
                 of_row = (found.n[block], found.squares[block])
                 l_i = curvature_bound(block, *of_row, tau=found.tau, **columns)
-                own = own_curvature(block["g"], *of_row, block.prior(block).scale, tau=found.tau, **columns)
+                own = own_curvature(block["g"], *of_row, tau=found.tau, **columns)
                 block.row("h")[:] = 1 / np.sqrt(np.maximum(l_i, own))
             if MOMENTUM in block.arrays:
                 add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)

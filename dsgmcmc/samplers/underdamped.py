@@ -5,10 +5,8 @@
 
 One kick is the half that ends a step and the half that begins the next. Hyperparameters that are drawn between the
 gradient and the update should change the second alone: of the first they were drawn given the position, from which a
-momentum is to be independent. What all rows have in common moves little in a sweep, and the halves are joined. The
-scale of a row's prior moves more: where rows have scales, the first half is taken before they are drawn. (Of rows of 33
-columns that know their prior alone, with nu = 8, the variance was 1.63 with joined halves at eps 0.35, is 1.35, and
-ought to be 1.33.) So it is in iterations that change the data, whose second half has a gradient of its own.
+momentum is to be independent. What all rows have in common moves little in a sweep, and the halves are joined. In
+iterations that change the data they are not: the second half has a gradient of its own.
 """
 
 from __future__ import annotations
@@ -54,13 +52,13 @@ class Underdamped(Sampler[C, Target]):
         """Return the update of a block, with a whole kick or with its second half alone."""
         return self.updates[block.tamed, half]
 
-    def halves(self, target: Target, block: ParameterBlock) -> bool:
+    def halves(self, target: Target) -> bool:
         """Whether the halves of the kick are taken apart."""
-        return not self.gradient.by_parts and (block.scaled or target.renews_data)
+        return not self.gradient.by_parts and target.renews_data
 
     def end_step(self, target: Target, h: float, block: ParameterBlock) -> None:
         """Take the half of the kick that ends the step before, if it is taken apart."""
-        if self.halves(target, block):
+        if self.halves(target):
             self.metric.kick(target, block, self.first_half[block.tamed], h)
 
     @property

@@ -2,7 +2,7 @@
 
 The manifest of every snapshot has the hashes of the configuration and of the data, and in ``about.made_with`` those
 facts that numbers depend on: centre, range and levels of the ratings, which side is W. A reader compares them, so that
-a changed ``run.toml`` is refused, and not obeyed. Those of older versions have the hashes alone.
+a changed ``run.toml`` is refused, and not obeyed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The logs of a run, ``metrics.jsonl`` and ``events.jsonl``: one JSON object a line, which ends with its checksum.
 
-Its last member, ``crc32``, is of the text before; lines of older versions have none. A process that was killed
+Its last member, ``crc32``, is of the text before. A process that was killed
 may leave the last line unfinished: readers leave it out, and the next job cuts it off before it appends. A line that is
 damaged anywhere else is an error. In the events, to which processes of several hosts append, and not all file systems
 keep their lines apart, it becomes an event itself: ``dsgmcmc verify`` refuses it until the next job has written that.
@@ -28,7 +28,6 @@ MAX_COMMAND = 4096  # characters, of which each takes 12 bytes at most
 Line = dict[str, Any]
 
 _SEAL = re.compile(rb', "crc32": "([0-9a-f]{8})"\}')
-_REMAINS = re.compile(rb'crc32|"[0-9a-f]{8}"\}$')  # of a checksum that was damaged itself
 _SEAL_BYTES = len(', "crc32": "01234567"}')
 
 
@@ -81,19 +80,14 @@ def _cut_unfinished(file: IO[bytes]) -> None:
         file.truncate(size - len(end) + end.rfind(b"\n") + 1)
 
 
-def has_seal(text: bytes) -> bool:
-    """Whether a line has a checksum."""
-    return bool(_SEAL.fullmatch(text.rstrip(b"\n")[-_SEAL_BYTES:]))
-
-
 def parse_line(text: bytes, schema: type[BaseModel]) -> Line:
     """Read a line; raises ValueError if it is damaged, or not what the schema says."""
     text = text.rstrip(b"\n")
     body, end = text[:-_SEAL_BYTES], _SEAL.fullmatch(text[-_SEAL_BYTES:])
-    if (int(end[1], 16) != zlib.crc32(body)) if end else _REMAINS.search(text[-2 * _SEAL_BYTES :]):
+    if not end or int(end[1], 16) != zlib.crc32(body):
         raise ValueError("it does not match its own checksum")
     try:
-        return schema.model_validate_json(body + b"}" if end else text).model_dump(exclude_unset=True)
+        return schema.model_validate_json(body + b"}").model_dump(exclude_unset=True)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         raise ValueError(": ".join([*map(str, first["loc"][:1]), first["msg"]])) from None

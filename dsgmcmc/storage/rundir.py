@@ -39,7 +39,6 @@ from dsgmcmc.storage.logs import (
     Line,
     MetricsLine,
     append,
-    has_seal,
     mend,
     parse_line,
     read_log,
@@ -220,15 +219,15 @@ class RunDirectory:
             mend(file, MetricsLine, MAX_METRICS_BYTES)
         mend(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)
 
-    def logs(self) -> dict[Path, bool]:
-        """Read all logs; whether all lines of each have a checksum. Raises InputError as `read_log`."""
+    def logs(self) -> list[Path]:
+        """Read all logs; where they are. Raises InputError as `read_log`."""
         kinds: dict[Path, tuple[type[BaseModel], int]] = {self._events: (EventLine, MAX_EVENTS_BYTES)}
         for file in self._metrics_files():
             kinds[file] = (MetricsLine, MAX_METRICS_BYTES)
-        return {
-            file: min((has_seal(text) for text, _ in read_log(file, *kind)), default=True)
-            for file, kind in kinds.items()
-        }
+        for file, kind in kinds.items():
+            for _ in read_log(file, *kind):
+                pass
+        return list(kinds)
 
     def split_metrics(self) -> None:
         """Give every chain a file of its own again, before any goes on: their processes do not know of each other."""
@@ -279,7 +278,7 @@ class RunDirectory:
         self.note(JOB, command=short, processes=processes)
 
     def jobs(self) -> list[Line]:
-        """Jobs that worked on the run: ``time``, ``command``, ``processes``; of older versions none are known."""
+        """Jobs that worked on the run: ``time``, ``command``, ``processes``."""
         return [line for line in self.events() if line["event"] == JOB and "command" in line]
 
     def events(self) -> list[Line]:

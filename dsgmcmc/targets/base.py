@@ -42,8 +42,8 @@ class Cell(Protocol):
 class Information(NamedTuple):
     """Fisher information of every row given the other factor, on the average, and how curved its energy is in it.
 
-    The precision of row i and column k is P_ik = tau n_i c_k + s_i lambda_k, s_i the scale of its prior, 1 where rows
-    have none. In the coordinates in which P is the identity, l_i bounds the curvature that the factors give each other.
+    The precision of row i and column k is P_ik = tau n_i c_k + lambda_k. In the coordinates in which P is the
+    identity, l_i bounds the curvature that the factors give each other.
 
     Attributes
     ----------

@@ -42,15 +42,10 @@ ALONG = Formula(
 )
 
 
-def per_scale(counts: Array, scale: Array | None) -> Array:
-    """What the data say of rows, in units of the scales of their priors: n_i c_k / s_i against lambda_k."""
-    return counts if scale is None else counts / scale
-
-
 def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: Any) -> Float64:
     """Bound l_i on the curvature that the rows of two factors give each other, in the metric P.
 
-    With P_ik = tau n_i c_k + s_i lambda_k, s_i the scale of the row's prior, p_k = tau n_i c_k / P_ik and t = sum p_k
+    With P_ik = tau n_i c_k + lambda_k, p_k = tau n_i c_k / P_ik and t = sum p_k
     it is 1 + t / n_i + 2 sqrt(max(p) t / n_i), where n_i is the effective count, (sum w)^2 / sum w^2.
 
     Parameters
@@ -66,16 +61,14 @@ def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: A
     -------
     (n,) float64
     """
-    found = block.update(SHARE, **metric, n=per_scale(n, block.prior(block).scale))
+    found = block.update(SHARE, **metric, n=n)
     effective = np.maximum(n * n / np.maximum(squares, 1e-30), 1e-30)
     per_datum = np.where(n > 0, found["p"] / effective, 0.0)
     bound: Float64 = 1 + per_datum + 2 * np.sqrt(found["largest"] * per_datum)
     return bound
 
 
-def own_curvature(
-    own: Array, n: Array, squares: Array, scale: Array | None, tau: float, c: Array, lambda_: Array
-) -> Float64:
+def own_curvature(own: Array, n: Array, squares: Array, tau: float, c: Array, lambda_: Array) -> Float64:
     """The bound l_i where a row's own data have other mean squares than c, those of all data, in the metric P.
 
     With p_k = tau s_ik / P_ik it is max(p) + t / n_i + 2 sqrt(max(p) t / n_i), t = sum p_k, and n_i as in
@@ -87,23 +80,19 @@ def own_curvature(
         s: sums over a row's data of the squares of what multiplies it, as much as each counts.
     n, squares, tau, c, lambda_
         As in `curvature_bound`.
-    scale : (n,) array or None
-        Of the rows' priors.
 
     Returns
     -------
     (n,) float64
     """
-    if scale is not None:
-        own = own / scale[:, None]
-    given = {"tau": tau, "c": c, "lambda_": lambda_, "n": per_scale(n, scale).astype(own.dtype)}
+    given = {"tau": tau, "c": c, "lambda_": lambda_, "n": n.astype(own.dtype)}
     found = OWN.apply({"own": own}, given)
     per_datum = found["p"] * squares / np.maximum(n * n, 1e-30)
     bound: Float64 = found["largest"] + per_datum + 2 * np.sqrt(found["largest"] * per_datum)
     return bound
 
 
-def alignment(aligned: Array, n: Array, scale: Array | None, tau: float, c: Array, lambda_: Array) -> Float64:
+def alignment(aligned: Array, n: Array, tau: float, c: Array, lambda_: Array) -> Float64:
     """Curvature of every row's energy along the mean of what multiplies it, in the metric P.
 
     Where the others that a row has data with are alike, this is far above 1, and close to the largest curvature.
@@ -114,8 +103,6 @@ def alignment(aligned: Array, n: Array, scale: Array | None, tau: float, c: Arra
         Sums over a row's data of what multiplies it, as much as each counts.
     n : (n,) array
         Sums over a row's data of how much each counts.
-    scale : (n,) array or None
-        Of the rows' priors.
     tau, c, lambda_ : float, (D,) array, (D,) array
         The metric.
 
@@ -123,9 +110,6 @@ def alignment(aligned: Array, n: Array, scale: Array | None, tau: float, c: Arra
     -------
     (n,) float64
     """
-    n = per_scale(n, scale)
-    if scale is not None:
-        aligned = aligned / scale[:, None]
     given = {"tau": tau, "c": c, "lambda_": lambda_, "n": n.astype(aligned.dtype)}
     along: Float64 = ALONG.apply({"aligned": aligned}, given)["share"] / np.maximum(tau * n, 1e-30)
     return 1 + along

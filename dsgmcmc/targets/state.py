@@ -108,8 +108,6 @@ class ParameterBlock:
         About which its rows start, where that is not 0.
     tamed : bool
         Whether the curvature of its energy has no bound, so that kicks need one.
-    scaled : bool
-        Whether its rows' priors have scales.
     frozen : bool
         Whether it stays as it is.
     gradient : Gradient or None
@@ -130,7 +128,6 @@ class ParameterBlock:
     buffer: Array = field(repr=False)
     origin: Array | None = None
     tamed: bool = False
-    scaled: bool = False
     frozen: bool = False
     gradient: Gradient | None = None
     conditional: Conditional | None = None

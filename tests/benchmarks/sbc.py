@@ -1,6 +1,6 @@
 """Simulation-based calibration [Talts 2018]: whether posteriors are right when data come from the prior.
 
-    python tests/benchmarks/sbc.py --replicates 150 --out docs/figures/sbc.png
+    python tests/benchmarks/sbc.py --replicates 150 --out sbc.png
 
 Each replicate draws hyperparameters, factors and noise from the model's own prior, ratings from them, and samples the
 posterior at the default step of so few data. The rank of the truth among thinned draws must then be uniform: of the

@@ -123,23 +123,7 @@ def test_features(comm: MPI.Comm, together, described: Path, mpi_tmp_path: Path,
 @pytest.mark.parametrize(
     ("sampler", "settings"),
     [
-        ("baoab", {"row_scales": "both", "noise": "both", "implicit_features": "both"}),
-        ("psgld", {"row_scales": "item", "prior": "normal-wishart"}),
-        ("gibbs", {"row_scales": "user"}),
-    ],
-)
-def test_row_scales(
-    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, settings: dict[str, Any]
-) -> None:
-    """Scales and nu are drawn from ordered sums, from home and from where parts have left the columns."""
-    compare(comm, together, data, mpi_tmp_path, settings_of(sampler, **settings), [7, 17])
-
-
-@pytest.mark.dealt
-@pytest.mark.parametrize(
-    ("sampler", "settings"),
-    [
-        ("baoab", {"time_levels": "user,item", "noise": "both", "row_scales": "user", "implicit_features": "both"}),
+        ("baoab", {"time_levels": "user,item", "noise": "both", "implicit_features": "both"}),
         ("psgld", {"time_levels": "item:page,user:3,item:4"}),
         ("gibbs", {"time_levels": "item:3,user:page", "noise": "by-item"}),
     ],

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from support import digest, sample, write_planted
 
 pytestmark = pytest.mark.mpi
-MODEL = {"rank": 3, "noise": "both", "row_scales": "user", "prior": "normal-wishart"}
+MODEL = {"rank": 3, "noise": "both", "prior": "normal-wishart"}
 SETTINGS = {"grid": 5, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}
 
 

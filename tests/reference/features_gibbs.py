@@ -3,9 +3,8 @@
 x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / tau); rows of either side theta_i ~ N(m + B^T x_i, diag(lambda)^-1) with x_i
 centred, m and lambda as in `gibbs.py` (normal-gamma, m = 0 of the bias), B_f ~ N(0, (beta_g diag(lambda))^-1) and
 beta_g ~ Gamma(1, 1). One sweep draws theta of the rows and of the columns, then for both sides lambda and m given
-theta - X B and B, beta given B, and B given the rest by generalised least squares, column by column. With scales,
-theta_i ~ N(m + B^T x_i, (s_i diag(lambda))^-1) and s_i ~ Gamma(nu / 2, nu / 2), nu on a grid, uniform in its logarithm:
-then nu is drawn with s integrated out, and s given nu. Dense, in double precision, written to be checked.
+theta - X B and B, beta given B, and B given the rest by generalised least squares, column by column. Dense, in
+double precision, written to be checked.
 """
 
 from __future__ import annotations
@@ -13,9 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
-
-NU_GRID = 2.0 ** np.linspace(2, 10, 65)
 
 
 @dataclass
@@ -29,8 +25,6 @@ class Side:
     precision: np.ndarray  # (D,)
     effects: np.ndarray  # (F, D)
     strength: np.ndarray  # (groups,)
-    scale: np.ndarray  # (n,): s, or 1
-    nu: float | None = None  # none if there are no scales
 
 
 def draw_theta(side: Side, other: np.ndarray, seen: np.ndarray, x: np.ndarray, tau: float, rng) -> None:
@@ -39,8 +33,8 @@ def draw_theta(side: Side, other: np.ndarray, seen: np.ndarray, x: np.ndarray, t
     features[:, -1] = 1.0
     prior = side.m + side.x @ side.effects
     gram = np.einsum("ij,jk,jl->ikl", seen, features, features)
-    precision = tau * gram + side.scale[:, None, None] * np.diag(side.precision)
-    moment = tau * (seen * (x - other[:, -1])) @ features + side.scale[:, None] * side.precision * prior
+    precision = tau * gram + np.diag(side.precision)
+    moment = tau * (seen * (x - other[:, -1])) @ features + side.precision * prior
     lower = np.linalg.cholesky(np.linalg.inv(precision))
     side.theta = np.linalg.solve(precision, moment[..., None])[..., 0]
     side.theta += (lower @ rng.standard_normal(side.theta.shape)[..., None])[..., 0]
@@ -48,35 +42,25 @@ def draw_theta(side: Side, other: np.ndarray, seen: np.ndarray, x: np.ndarray, t
 
 def draw_prior(side: Side, rng) -> None:
     """Lambda and m given theta - X B and B, beta given B, B given all of them."""
-    (n, d), s, weight = side.theta.shape, side.scale[:, None], side.scale.sum()
+    n, d = side.theta.shape
     beta = side.strength[side.groups]
     rest = side.theta - side.x @ side.effects
-    average, of_effects = (s * rest).sum(axis=0) / weight, (beta[:, None] * side.effects**2).sum(axis=0)
-    scatter = (s * (rest - average) ** 2).sum(axis=0)
-    shape, rate = 1 + (n + len(beta)) / 2, 5 + (scatter + weight * average**2 / (weight + 1) + of_effects) / 2
-    rate[-1] = 5 + ((side.scale * rest[:, -1] ** 2).sum() + of_effects[-1]) / 2
+    average, of_effects = rest.mean(axis=0), (beta[:, None] * side.effects**2).sum(axis=0)
+    scatter = ((rest - average) ** 2).sum(axis=0)
+    shape, rate = 1 + (n + len(beta)) / 2, 5 + (scatter + n * average**2 / (n + 1) + of_effects) / 2
+    rate[-1] = 5 + ((rest[:, -1] ** 2).sum() + of_effects[-1]) / 2
     side.precision = rng.gamma(shape, 1 / rate)
-    side.m = rng.normal(weight * average / (weight + 1), 1 / np.sqrt((weight + 1) * side.precision))
+    side.m = rng.normal(n * average / (n + 1), 1 / np.sqrt((n + 1) * side.precision))
     side.m[-1] = 0.0
     squares = (side.effects**2 * side.precision).sum(axis=1)
     for g in range(len(side.strength)):
         own = side.groups == g
         side.strength[g] = rng.gamma(1 + own.sum() * d / 2) / (1 + squares[own].sum() / 2)
     beta = side.strength[side.groups]
-    inverse = np.linalg.inv(side.x.T @ (s * side.x) + np.diag(beta))
+    inverse = np.linalg.inv(side.x.T @ side.x + np.diag(beta))
     for k in range(d):
-        mean = inverse @ (side.x.T @ (side.scale * (side.theta[:, k] - side.m[k])))
+        mean = inverse @ (side.x.T @ (side.theta[:, k] - side.m[k]))
         side.effects[:, k] = rng.multivariate_normal(mean, inverse / side.precision[k], method="cholesky")
-
-
-def draw_scales(side: Side, rng) -> None:
-    """Nu with s integrated out: rows are multivariate Student's t; then s."""
-    rest = (side.theta - side.m - side.x @ side.effects) * np.sqrt(side.precision)
-    d = rest.shape[1]
-    log_p = np.array([stats.multivariate_t.logpdf(rest, np.zeros(d), np.eye(d), nu).sum() for nu in NU_GRID])
-    p = np.exp(log_p - log_p.max())
-    side.nu = rng.choice(NU_GRID, p=p / p.sum())
-    side.scale = rng.gamma((side.nu + d) / 2, 2 / (side.nu + (rest**2).sum(axis=1)))
 
 
 def gibbs(sides: tuple[Side, Side], seen: np.ndarray, x: np.ndarray, tau: float, sweeps: int, seed: int = 0):
@@ -88,6 +72,4 @@ def gibbs(sides: tuple[Side, Side], seen: np.ndarray, x: np.ndarray, tau: float,
         draw_theta(columns, rows.theta, seen.T, x.T, tau, rng)
         for side in sides:
             draw_prior(side, rng)
-            if side.nu is not None:
-                draw_scales(side, rng)
         yield

@@ -1,4 +1,4 @@
-"""Features of rows and columns, and row scales: the chain has the law that a plain Gibbs sampler of the model has."""
+"""Features of rows and columns: the chain has the law that a plain Gibbs sampler of the model has."""
 
 from __future__ import annotations
 
@@ -40,18 +40,13 @@ def features(rng: np.random.Generator, n: int) -> Features:
     )
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["normal rows", "row scales"])
-def made(request, tmp_path_factory):
-    """Ratings that follow from features in part; five rows and three columns have none, and two rows no features.
-
-    With row scales, a row and a column are far out.
-    """
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Ratings that follow from features in part; five rows and three columns have none, and two rows no features."""
     rng = np.random.default_rng(5)
     sides = {"rows": features(rng, ROWS), "cols": features(rng, COLUMNS)}
     dense = [scipy.sparse.csr_matrix((f.values, f.indices, f.indptr)).toarray() for f in sides.values()]
     theta = [x @ rng.normal(0, 0.7, (4, RANK + 1)) + rng.normal(0, 0.4, (len(x), RANK + 1)) for x in dense]
-    for rows in theta if request.param else ():
-        rows[6] += 2.0
     eta = theta[0][:, :RANK] @ theta[1][:, :RANK].T + theta[0][:, RANK:] + theta[1][:, RANK]
     seen = rng.random(eta.shape) < 0.5
     seen[:5], seen[:, :3] = False, False
@@ -60,10 +55,10 @@ def made(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("features") / "data.h5"
     empty = csr(ROWS, i[:0], j[:0], x[:0, 0])
     write_ratings(path, csr(ROWS, i, j, x[i, j]), empty, np.arange(ROWS), np.arange(COLUMNS), features=sides)
-    return path, dense, seen, x, request.param
+    return path, dense, seen, x
 
 
-def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.ndarray, scaled: bool):
+def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.ndarray):
     """Draws of what does not depend on the rotation of the factors."""
     with open_ratings(path) as ratings:
         mean = ratings.mean
@@ -73,21 +68,17 @@ def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.nda
         known = np.abs(each).sum(axis=1, keepdims=True) > 0
         centred = known * (each - each[known[:, 0]].mean(axis=0))
         start = np.random.default_rng(1).normal(0, 0.1, (len(each), RANK + 1))
-        prior = (zeros, zeros + 1, np.zeros((4, RANK + 1)), np.ones(2), np.ones(len(each)))
-        sides.append(Side(centred, GROUPS, start, *prior, nu=8.0 if scaled else None))
+        prior = (zeros, zeros + 1, np.zeros((4, RANK + 1)), np.ones(2))
+        sides.append(Side(centred, GROUPS, start, *prior))
     kept = []
     for _ in gibbs((sides[0], sides[1]), seen, seen * (x - mean), TAU, GIBBS_SWEEPS):
-        kept.append([summary(side.theta, side.effects, side.strength, side.scale, side.nu) for side in sides])
+        kept.append([summary(side.theta, side.effects, side.strength) for side in sides])
     return gathered(kept)
 
 
-def summary(theta, effects, strength, scale, nu) -> dict[str, np.ndarray]:
-    """Of one side: effects on the bias, log beta, biases of three rows without ratings and of one without features.
-
-    With scales also log s of a row without ratings, of one far out and of another, and log nu.
-    """
-    found = {"effects": effects[:, -1].copy(), "strength": np.log(strength), "cold": theta[[0, 1, 2, -1], -1].copy()}
-    return found if nu is None else found | {"scale": np.log(scale[[0, 6, 9]]), "nu": np.log(np.atleast_1d(nu))}
+def summary(theta, effects, strength) -> dict[str, np.ndarray]:
+    """Of one side: effects on the bias, log beta, biases of three rows without ratings and of one without features."""
+    return {"effects": effects[:, -1].copy(), "strength": np.log(strength), "cold": theta[[0, 1, 2, -1], -1].copy()}
 
 
 def gathered(kept: list[list[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
@@ -96,14 +87,13 @@ def gathered(kept: list[list[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
     return {f"{side} {name}": np.array([draw[side][name] for draw in kept]) for side in (0, 1) for name in kept[0][0]}
 
 
-def ours(path: Path, scaled: bool) -> dict[str, np.ndarray]:
+def ours(path: Path) -> dict[str, np.ndarray]:
     """The same draws of the sampler, every other sweep."""
     settings = {
         "rank": RANK,
         "standardise": False,
         "noise_precision": TAU,
         "grid": 2,
-        "row_scales": "both" if scaled else "no",
         "sampler": {"name": "baoab", "step_size": 0.2},
     }
     config = RunConfig.of(settings).resolved()
@@ -114,7 +104,7 @@ def ours(path: Path, scaled: bool) -> dict[str, np.ndarray]:
     target.reset()
     sampler.start(target, 0.1)
     kept = []
-    for iteration in range(3 * SWEEPS if scaled else SWEEPS):
+    for iteration in range(SWEEPS):
         target.begin(iteration)
         sampler.step(target, iteration)
         if iteration % 2:
@@ -124,22 +114,19 @@ def ours(path: Path, scaled: bool) -> dict[str, np.ndarray]:
         for factor in Factor:
             blocks = [block for block in target.blocks() if block.factor == factor]
             theta = np.concatenate([block["theta"] for block in blocks])
-            scale = np.concatenate([block.row("row_scale") for block in blocks]) if scaled else None
             of_factor = (found[f"{factor.name}.features.{name}"] for name in ("effects", "strength"))
-            kept[-1].append(summary(theta, *of_factor, scale, found.get(f"{factor.name}.row_nu")))
+            kept[-1].append(summary(theta, *of_factor))
     return gathered(kept)
 
 
 def test_features_have_the_law_of_gibbs(made):
-    """Means and sds of B's biases, of log beta, of the biases of rows without ratings, and of scales and nu, agree.
+    """Means and sds of B's biases, of log beta, and of the biases of rows without ratings, agree.
 
     Means within 0.35 sds and sds within 25 %: the slowest of these have some 100 independent draws in each chain, which
-    know a mean to 0.1 sds and an sd to 7 %; with 20 numbers 2.5 times the error of a difference. With scales there are
-    three times as many sweeps: the bias of a row that knows nothing is slower, for its scale goes far (over eight seeds
-    3,000 sweeps found its mean with an sd of 0.33).
+    know a mean to 0.1 sds and an sd to 7 %; with 20 numbers 2.5 times the error of a difference.
     """
-    path, dense, seen, x, scaled = made
-    exact, found = numpy_gibbs(path, dense, seen, x, scaled), ours(path, scaled)
+    path, dense, seen, x = made
+    exact, found = numpy_gibbs(path, dense, seen, x), ours(path)
     for name, draws in found.items():
         theirs = exact[name]
         shift = (draws.mean(axis=0) - theirs.mean(axis=0)) / theirs.std(axis=0)

@@ -1,6 +1,6 @@
 """The ratings file: what ``prepare`` writes and every process reads a row range of.
 
-Format ``dsgmcmc-ratings``, version 1, 2 where there are features, or 3 where there are times, an HDF5 file with
+Format ``dsgmcmc-ratings``, version 1, an HDF5 file with
 
 ========================  =========================  ===========================================
 ``/train``, ``/test``     ``indptr``                 (I+1,) int64, compressed sparse rows
@@ -15,7 +15,7 @@ Format ``dsgmcmc-ratings``, version 1, 2 where there are features, or 3 where th
 ``/train``, ``/test``     ``times/SIDE/place``       int32, with SIDE rows and cols: see `Times`
 ..                        ``times/SIDE/page``
 ``/rows``, ``/cols``      ``times/place``            int32: how many each row, or column, has
-..                        ``times/page``
+..                        ``times/page``             all of ``times`` where the order in time was kept
 ``/checksums``            ``NAME``                   (pieces,) uint32 of each data set above, see `checksums`
 attributes                ``format version``         text is UTF-8 of fixed length
 ..                        ``I J nnz nnz_test``       sizes
@@ -28,8 +28,7 @@ attributes                ``format version``         text is UTF-8 of fixed leng
 
 Rows and columns lie in a seeded random order, so that contiguous ranges of equal nnz are alike, and the
 rows are the longer side. The file knows nothing of grids or processes. Files come from other people: a
-reader checks everything that could be wrong before it allocates or indexes by it. Files without checksums and seal
-were made before there were any: what they hold is compared with its hash by ``dsgmcmc verify`` alone.
+reader checks everything that could be wrong before it allocates or indexes by it.
 """
 
 from dsgmcmc.data.ratings.features import SIDES, Features, Side

@@ -13,9 +13,6 @@ from dsgmcmc.types import Array, Float32, Int32, Int64
 
 FORMAT = "dsgmcmc-ratings"
 VERSION = 1
-VERSION_WITH_FEATURES = 2  # a program that knows no features must not sample without them
-VERSION_WITH_TIMES = 3  # with features or without
-VERSIONS = (VERSION, VERSION_WITH_FEATURES, VERSION_WITH_TIMES)
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
 MAX_RATING = 1e15  # squares of it, and of its inverse, leave float32 room for sums and small variances
@@ -83,9 +80,9 @@ class ContentHash:
         part = self._parts.setdefault((name, array.dtype.newbyteorder("<").str), hashlib.sha256())
         part.update(little_endian(array))
 
-    def hexdigest(self, version: int, n_rows: int, n_cols: int, transposed: bool) -> str:
+    def hexdigest(self, n_rows: int, n_cols: int, transposed: bool) -> str:
         """Return the hash of everything seen."""
-        total = hashlib.sha256(f"{FORMAT} {version} {n_rows} {n_cols} {int(transposed)}\n".encode())
+        total = hashlib.sha256(f"{FORMAT} {VERSION} {n_rows} {n_cols} {int(transposed)}\n".encode())
         for (name, dtype), part in sorted(self._parts.items(), key=lambda item: item[0]):
             total.update(f"{name} {dtype} {part.hexdigest()}\n".encode())
         return total.hexdigest()

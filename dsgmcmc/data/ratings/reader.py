@@ -17,9 +17,6 @@ from dsgmcmc.data.ratings.format import (
     MAX_ID_BYTES,
     PARTS,
     VERSION,
-    VERSION_WITH_FEATURES,
-    VERSION_WITH_TIMES,
-    VERSIONS,
     ContentHash,
     Part,
     find_bad_attributes,
@@ -42,7 +39,7 @@ class Ratings:
     ----------
     path : path of the ratings file
     checksums : bool, optional
-        Whether what is read is compared with its checksums, where the file has any.
+        Whether what is read is compared with its checksums.
 
     Attributes
     ----------
@@ -88,7 +85,7 @@ class Ratings:
                 raise self._wrong(f"it is not HDF5; if it holds ratings, {advice}") from error
             raise self._wrong(f"it cannot be opened as HDF5 ({error})") from error
         try:
-            self._sealed = checksums and "seal" in self._file.attrs
+            self._sealed = checksums
             self._check()
         except InputError:
             self._file.close()
@@ -228,7 +225,7 @@ class Ratings:
             whole = self.feature_slab(side, 0, len(stored.indptr) - 1)
             for name, array in whole.datasets(side).items():
                 content.update(name, array)
-        if content.hexdigest(self._version, self.n_rows, self.n_cols, self.transposed) != self.digest:
+        if content.hexdigest(self.n_rows, self.n_cols, self.transposed) != self.digest:
             raise self._wrong("its content does not match its content_sha256; prepare it again")
 
     def _wrong(self, what: str) -> InputError:
@@ -258,11 +255,10 @@ class Ratings:
         if "posterior" in self._file:
             raise self._wrong("it is a netCDF export of a run, for ArviZ")
         attributes = {name: read_attribute(self._file.attrs, name, kind) for name, kind in ATTRIBUTES.items()}
-        self._version = attributes["version"]
-        if attributes["format"] != FORMAT or self._version not in VERSIONS:
+        if (attributes["format"], attributes["version"]) != (FORMAT, VERSION):
             raise self._wrong(
-                f"its format is {attributes['format']!r} version {self._version}, this program reads {FORMAT!r} "
-                f"version {VERSION} to {max(VERSIONS)}"
+                f"its format is {attributes['format']!r} version {attributes['version']}, this program reads "
+                f"{FORMAT!r} version {VERSION}: prepare it again"
             )
         self.n_rows, self.n_cols = attributes["I"], attributes["J"]
         self.nnz, self.nnz_test = attributes["nnz"], attributes["nnz_test"]
@@ -293,12 +289,10 @@ class Ratings:
         self.features: dict[Side, StoredFeatures] = {}
         for side, n in zip(SIDES, (self.n_rows, self.n_cols), strict=True):
             self._dataset(f"{side}/ids", n, None)
-            if self._version > VERSION and f"{side}/features" in self._file:
+            if f"{side}/features" in self._file:
                 self.features[side] = StoredFeatures(side, n, self._dataset, f"{side}/features/encoding" in self._file)
-        if self._version == VERSION_WITH_FEATURES and not self.features:
-            raise self._wrong("its version promises features, and there are none")
         self.times: StoredTimes | None = None
-        if self._version == VERSION_WITH_TIMES:
+        if "rows/times" in self._file:
             self.times = StoredTimes(self._indptr, self.n_cols, self._dataset, self.columns, self._wrong)
 
     def _dataset(self, name: str, length: int | None, dtype: type | None) -> CheckedDataset:

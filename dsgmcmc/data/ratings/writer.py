@@ -25,8 +25,6 @@ from dsgmcmc.data.ratings.format import (
     MAX_SIDE,
     PARTS,
     VERSION,
-    VERSION_WITH_FEATURES,
-    VERSION_WITH_TIMES,
     ContentHash,
     Part,
     find_bad_cells,
@@ -96,7 +94,7 @@ class RatingsWriter:
         self.check_target(self.path, force)
         self._attributes: dict[str, Any] = {
             "format": FORMAT,
-            "version": VERSION_WITH_TIMES if times else VERSION_WITH_FEATURES if features else VERSION,
+            "version": VERSION,
             "I": n_rows,
             "J": n_cols,
             "nnz": nnz,
@@ -241,7 +239,7 @@ class RatingsWriter:
         a = self._attributes
         a["mean"] = math.fsum(itertools.chain.from_iterable(self._row_sums)) / a["nnz"]
         a["min"], a["max"] = self._minimum, self._maximum
-        a["content_sha256"] = self._content.hexdigest(a["version"], a["I"], a["J"], a["transposed"])
+        a["content_sha256"] = self._content.hexdigest(a["I"], a["J"], a["transposed"])
         sums = {name: found.values() for name, found in self._checksums.items()}
         for name, values in sums.items():
             self._file[f"checksums/{name}"][:] = values

@@ -126,7 +126,7 @@ def gather(run: Run, name: str) -> Content:
 def _summary(run: Run) -> dict[str, Any]:
     path = run.directory.summary_file
     try:
-        return read_summary(path)[0]
+        return read_summary(path)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing: the run was ended before it could write it") from error
 

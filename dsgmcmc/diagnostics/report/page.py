@@ -149,18 +149,18 @@ def _head(content: Content) -> str:
 
 
 def _command(run: Run) -> str:
-    """What the first job was started with; of runs of older versions it is not known."""
+    """What the first job was started with."""
     first = started(run.directory.jobs()[:1]).values()
     return "".join(f'<p class="sub"><code>{html.escape(command)}</code></p>' for command in first)
 
 
 def _when(time: str) -> str:
-    """Write when a run ended, which its summary has in UTC; of very old runs it is not known."""
+    """Write when a run ended, which its summary has in UTC; of a run that has not ended it is not known."""
     return f" {datetime.fromisoformat(time):%-d %B %Y, %H:%M} UTC." if time else ""
 
 
 def _simple(summary: dict[str, Any]) -> list[tuple[str, float]]:
-    """RMSE of the simplest predictors, the better first; none of runs from before they were recorded."""
+    """RMSE of the simplest predictors, the better first."""
     return sorted((summary.get("baselines") or {}).items(), key=lambda entry: entry[1])
 
 

@@ -26,11 +26,10 @@ _NOISE = ["_first", "_c1", "_c2", "_c3", "_k0", "_k1"]
 
 
 class PriorKind(NamedTuple):
-    """What a prior has: a dense precision, a shift of every row's mean, a scale of every row's precision."""
+    """What a prior has: a dense precision, a shift of every row's mean."""
 
     dense: bool
     shift: bool
-    scale: bool
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,6 @@ class Layout:
     prior: PriorKind | None
     noise: bool
     dtype: str
-
-    @property
-    def spread(self) -> list[tuple[str, str]]:
-        """Row vectors that are spread over their rows: their names, and those of the arguments."""
-        scale = [("_scale", "_scale")] if self.prior and self.prior.scale else []
-        return [*((name, f"_r_{name}") for name in self.rows), *scale]
 
     @property
     def row_totals(self) -> list[str]:
@@ -88,7 +81,6 @@ def _signature(layout: Layout) -> list[str]:
     if layout.prior:
         arguments += [("_mean", vector), ("_precision", matrix if layout.prior.dense else vector)]
         arguments += [("_shift", matrix)] if layout.prior.shift else []
-        arguments += [("_scale", vector)] if layout.prior.scale else []
     if layout.noise:
         arguments += zip(_NOISE, ["int64"] + ["uint64"] * 5, strict=True)
     arguments += [(f"_total_{name}", "float64[::1]") for name in (*layout.column_sums, *layout.row_totals)]
@@ -113,7 +105,7 @@ def _setup(layout: Layout) -> list[str]:
     if repeated:
         lines += ["for _i in range(_step):", "    for _k in range(_D):"]
         lines += [f"        {long}[_i * _D + _k] = {short}[_k]" for long, short in repeated]
-    lines += [f"_e_{name} = np.empty(_most, np.{layout.dtype})" for name, _ in layout.spread]
+    lines += [f"_e_{name} = np.empty(_most, np.{layout.dtype})" for name in layout.rows]
     lines += ["_flat__shift = _shift.reshape(_n * _D)"] if layout.prior and layout.prior.shift else []
     if layout.prior and layout.prior.dense:
         lines += [f"_deviation = np.empty((_step, _D), np.{layout.dtype})"]
@@ -136,9 +128,9 @@ def _chunk(layout: Layout) -> list[str]:
             "normal_groups(_noise, _group, ((_e + _size + 63) >> 6) - _group, _c1, _c2, _c3, _k0, _k1)",
             "_z = _noise[_e & 63 : (_e & 63) + _size]",
         ]
-    if layout.spread:
+    if layout.rows:
         lines += ["for _i in range(_rows):", "    for _k in range(_D):"]
-        lines += [f"        _e_{name}[_i * _D + _k] = {vector}[_row + _i]" for name, vector in layout.spread]
+        lines += [f"        _e_{name}[_i * _D + _k] = _r_{name}[_row + _i]" for name in layout.rows]
     lines += ["_x__shift = _flat__shift[_at : _at + _size]"] if layout.prior and layout.prior.shift else []
     if layout.prior and layout.prior.dense:
         lines += ["_flat_deviation = _deviation.reshape(_most)", "for _i in range(_size):"]
@@ -154,11 +146,10 @@ def _element(layout: Layout) -> list[str]:
     lines += [f"{name} = _e_{name}[_i]" for name in layout.rows]
     lines += [f"z = {layout.dtype}(_z[_i])"] if layout.noise else []
     if layout.prior:
-        scale = "_e__scale[_i] * " if layout.prior.scale else ""
         if layout.prior.dense:
-            lines += [f"grad_prior = {scale}_prior[_i]"]
+            lines += ["grad_prior = _prior[_i]"]
         else:
-            lines += [f"grad_prior = {scale}_t_precision[_i] * ({_deviation(layout, layout.prior_at)})"]
+            lines += [f"grad_prior = _t_precision[_i] * ({_deviation(layout, layout.prior_at)})"]
     lines += layout.body.lines
     lines += [f"_x_{name}[_i] = {name}" for name in layout.fields if name in layout.body.written]
     lines += [f"_s_{name} += float64({name})" for name in layout.sums]

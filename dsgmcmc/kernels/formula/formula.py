@@ -44,7 +44,7 @@ class Gradient(NamedTuple):
 
 
 class RowPrior(NamedTuple):
-    """Normal prior of rows theta_i: mean m + shift_i and precision scale_i Lambda.
+    """Normal prior of rows theta_i: mean m + shift_i and precision Lambda.
 
     Attributes
     ----------
@@ -54,14 +54,11 @@ class RowPrior(NamedTuple):
         Lambda: its diagonal, or all of it, symmetric.
     shift : (n, D) array, optional
         What the mean of every row has besides; none if not given.
-    scale : (n,) array, optional
-        How much more precise every row's prior is than Lambda; 1 if not given.
     """
 
     mean: Array
     precision: Array
     shift: Array | None = None
-    scale: Array | None = None
 
 
 class _Roles(NamedTuple):
@@ -155,7 +152,7 @@ class Formula:
         noise : NoiseKey, if `z` is read
             `first` names the first element.
         prior : callable, if the prior's gradient is read
-            The gradient is scale_i Lambda (theta_i - m - shift_i). Of the fields' dtype.
+            The gradient is Lambda (theta_i - m - shift_i). Of the fields' dtype.
         gradient : Gradient, if `grad` or `grad_likelihood` is read
             What they mean.
 
@@ -305,16 +302,15 @@ def _misfit(roles: _Roles, arrays: Mapping[str, Array], shape: tuple[int, ...]) 
 
 def _checked(prior: RowPrior, n: int, D: int) -> tuple[PriorKind, list[Array]]:
     """What a prior has, and its arrays, once their shapes are right."""
-    mean, precision, shift, scale = prior
+    mean, precision, shift = prior
     arrays = [mean, precision]
     if mean.shape != (D,) or precision.shape not in ((D,), (D, D)):
         raise ValueError(f"prior of shapes {mean.shape} and {precision.shape} where D = {D}")
-    for name, array, shape in (("shift", shift, (n, D)), ("scale", scale, (n,))):
-        if array is not None:
-            if array.shape != shape:
-                raise ValueError(f"the prior's {name} has shape {array.shape} where {shape} is needed")
-            arrays.append(array)
-    return PriorKind(precision.ndim == 2, shift is not None, scale is not None), arrays
+    if shift is not None:
+        if shift.shape != (n, D):
+            raise ValueError(f"the prior's shift has shape {shift.shape} where {(n, D)} is needed")
+        arrays.append(shift)
+    return PriorKind(precision.ndim == 2, shift is not None), arrays
 
 
 def _vector(name: str, given: Mapping[str, Any], length: int) -> Array:

@@ -1,4 +1,4 @@
-"""The contract of a part of the rows' prior means: theta_i ~ N(m + shift_i, (scale_i Lambda)^-1).
+"""The contract of a part of the rows' prior means: theta_i ~ N(m + shift_i, Lambda^-1).
 
 The parts add up to field ``shift`` of a block, which the gradient of the prior and the draws of (m, Lambda) know of. A
 part draws its own parameters from their conditional given everything else, and then moves the shift by their change.
@@ -15,15 +15,13 @@ from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock, Stream
-from dsgmcmc.types import Factor, Float64, ImplicitName, RowScalesName, ThresholdsName
+from dsgmcmc.types import Factor, Float64, ImplicitName, ThresholdsName
 
-#: How much more precise the prior of a row is than Lambda; of blocks of models whose rows have scales of their own.
-SCALE = Quantity("row_scale", of_rows=True, drawn=False, started=True)
 #: The part of the shift that follows from features of the rows.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
 
 
-def chosen_factors(whose: ImplicitName | RowScalesName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
+def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
     """Factors of the users, the items, or both; `transposed` says that the rows of W are items."""
     users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
     return {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[whose]

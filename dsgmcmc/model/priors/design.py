@@ -74,23 +74,20 @@ class Design:
         found: Float64 = self._x[block].T @ residual - np.outer(self.centre, self._known[block] @ residual)
         return found
 
-    def gram(self, ring: Ring, scales: Mapping[int, Float64] | None = None) -> Float64:
-        """X^T S X over all blocks, (F, F), S the diagonal of the rows' `scales`, or I. Collective."""
+    def gram(self, ring: Ring) -> Float64:
+        """X^T X over all blocks, (F, F). Collective."""
         step = gram_width(self.size) // self.size
         found = []
         for start in range(0, self.size, step):
             part = slice(start, start + step)
-            addends = [self._gram_rows(b, part, scales[b] if scales else None).ravel() for b in self._x]
+            addends = [self._gram_rows(b, part).ravel() for b in self._x]
             found.append(ring.total(np.array(addends)).reshape(-1, self.size))
         return np.concatenate(found)
 
-    def _gram_rows(self, block: int, part: slice, scale: Float64 | None) -> Float64:
+    def _gram_rows(self, block: int, part: slice) -> Float64:
         x, weight = self._x[block], self._known[block]
-        scaled = x
-        if scale is not None:
-            scaled, weight = x.multiply(scale[:, None]).tocsr(), weight * scale
         total = weight @ x
         across = np.outer(self.centre[part], total) + np.outer(total[part], self.centre)
         square = weight.sum() * np.outer(self.centre[part], self.centre)
-        found: Float64 = (x[:, part].T @ scaled).toarray() - across + square
+        found: Float64 = (x[:, part].T @ x).toarray() - across + square
         return found

@@ -1,15 +1,15 @@
 r"""Side information: rows whose prior mean follows from their features (Macau's link matrix [Simm 2017]).
 
-    theta_i ~ N(m + B^T x_i, (s_i Lambda)^-1),    B_f ~ N(0, (beta_g(f) Lambda)^-1),    beta_g ~ Gamma(1, rate 1)
+    theta_i ~ N(m + B^T x_i, Lambda^-1),    B_f ~ N(0, (beta_g(f) Lambda)^-1),    beta_g ~ Gamma(1, rate 1)
 
 with x_i the F features of row i, centred over the rows that have any, so that m stays what it is of the average row; a
 row without features is taken to be the average one. beta_g is the strength of the prior of a group of features, those
 made from one column of the source: one genre moves a row by about beta^-1/2 sds of the rows around their means.
 
-Lambda factors out of the posterior of B: with A = X^T S X + diag(beta) = L L^T and S = diag(s),
+Lambda factors out of the posterior of B: with A = X^T X + diag(beta) = L L^T,
 
     beta_g | B, Lambda ~ Gamma(1 + n_g D / 2, rate 1 + sum_{f in g} B_f^T Lambda B_f / 2)
-    B | rest = A^-1 (X^T S (theta - m) + L Z Lambda^-1/2),    Z standard normal
+    B | rest = A^-1 (X^T (theta - m) + L Z Lambda^-1/2),    Z standard normal
 
 all of them exact. theta - m stands for what is left of theta when the other parts of its mean are taken away, too.
 beta, the factor L and B are renewed together, every `EVERY` sweeps, by a Cholesky factor of A at the root: that of
@@ -167,9 +167,8 @@ class FeatureEffects:
                 own[:] = new
 
     def _moments(self, given: Conditions) -> list[list[dict[str, Float64]]]:
-        """X^T S (theta - m - the other parts), by block, and the Gram matrices where they are not known. Collective."""
+        """X^T (theta - m - the other parts), by block, and the Gram matrices where they are not known. Collective."""
         partials: dict[int, dict[str, Float64]] = {}
-        scales: dict[Factor, dict[int, Float64]] = {factor: {} for factor in self.designs}
         for block in given.circulation.home((given.position, SHIFT.name, DESCRIBED.name)):
             if block.factor not in self.designs:
                 continue
@@ -178,15 +177,12 @@ class FeatureEffects:
                 block[name].astype(np.float64) for name in (given.position, SHIFT.name, DESCRIBED.name)
             )
             residual = theta - prior.mean - (shift - own)
-            if prior.scale is not None:
-                scales[block.factor][block.index] = prior.scale.astype(np.float64)
-                residual *= prior.scale[:, None]
             moment = self.designs[block.factor].moment(block.index, residual)
             partials.setdefault(block.index, {})[f"{block.factor.name}.moment"] = moment
         ring = given.circulation.ring
         for factor, design in self.designs.items():
-            if factor not in self._grams or scales[factor]:
-                self._grams[factor] = design.gram(ring, scales[factor] or None)
+            if factor not in self._grams:
+                self._grams[factor] = design.gram(ring)
         return [[partials[b]] for b in ring.blocks]
 
     def _draw_all(
@@ -234,9 +230,9 @@ def draw_effects(
     Parameters
     ----------
     gram : (F, F)
-        X^T S X.
+        X^T X.
     moment : (F, D)
-        X^T S (theta - m).
+        X^T (theta - m).
     beta : (F,)
     precision : (D, D)
         Lambda.

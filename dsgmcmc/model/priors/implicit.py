@@ -2,14 +2,14 @@ r"""Implicit features: who rated what shifts the rows' prior means, whatever the
 
 As in SVD++, but for both sides and in the prior, so that the likelihood stays as it is:
 
-    theta_i ~ N(m + rho_i sum_{j in R_i} y_j, (s_i Lambda)^-1),    rho_i = |R_i|^-1/2
+    theta_i ~ N(m + rho_i sum_{j in R_i} y_j, Lambda^-1),    rho_i = |R_i|^-1/2
     y_jk    ~ N(0, 1 / beta_k),                                    beta_k ~ Gamma(1, rate RATE)
 
-s_i is the scale of the row, or 1. R_i are the columns that row i has training ratings of, y_j belongs to column j and
-rests with its block; the same mirrored for the columns' means. With X = diag(rho) R, S = diag(s) and u = theta - m -
+R_i are the columns that row i has training ratings of, y_j belongs to column j and
+rests with its block; the same mirrored for the columns' means. With X = diag(rho) R and u = theta - m -
 shift, the conditional of a step d of y from its current value is, for each k,
 
-    (X^T S X + b_k) d = X^T (S u + (S / lambda_k)^1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',    b_k = beta_k / lambda_k
+    (X^T X + b_k) d = X^T (u + lambda_k^-1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',    b_k = beta_k / lambda_k
 
 with standard normal e and e': the solution has the exact conditional law [Simm 2017, section 3.2]. It is found by
 conjugate gradients, preconditioned by the diagonal, for all k at once. A product with X or X^T is a tour of the ring;
@@ -46,9 +46,9 @@ SEND, GOT = SCRATCH["send"], SCRATCH["got"]
 WEIGHT, DIAGONAL = "implicit.weight", "implicit.diagonal"
 
 RESIDUAL = Formula(
-    "send = rho * (scale * (theta - mean - shift) + sqrt(scale / lambda_) * z)",
+    "send = rho * (theta - mean - shift + sqrt(1 / lambda_) * z)",
     columns=("mean", "lambda_"),
-    rows=("rho", "scale"),
+    rows=("rho",),
 )
 BEGIN = Formula(
     """
@@ -61,7 +61,7 @@ rp = r * p
     rows=("diagonal",),
     column_sums=("rp",),
 )
-THROUGH_ROWS = Formula("send = scale * rho * rho * got", rows=("rho", "scale"))
+THROUGH_ROWS = Formula("send = rho * rho * got", rows=("rho",))
 CURVATURE = Formula("got = got + ratio * p\npq = p * got", columns=("ratio",), column_sums=("pq",))
 STEP = Formula(
     """
@@ -86,12 +86,12 @@ square = known * (shift - others) * (shift - others)
 )
 UNKNOWN = Formula(
     """
-precision = 1 / variance + scale * lambda_
-drawn = (average / variance + scale * lambda_ * (theta - mean - others) + sqrt(precision) * z) / precision
+precision = 1 / variance + lambda_
+drawn = (average / variance + lambda_ * (theta - mean - others) + sqrt(precision) * z) / precision
 shift = known * shift + (1 - known) * (others + drawn)
 """,
     columns=("average", "variance", "mean", "lambda_"),
-    rows=("known", "scale"),
+    rows=("known",),
 )
 
 
@@ -216,12 +216,11 @@ class _Draw:
         self, block: ParameterBlock, factor: Factor, formula: Formula, purpose: Purpose, **columns: Float64
     ) -> dict[str, Any]:
         """Apply a formula to a block's part in a system."""
-        n, scale = block.counts, self.given.prior(block).scale
+        n = block.counts
         given = self.columns[factor] | {name: column.astype(block.dtype) for name, column in columns.items()}
         given |= {
             "rho": np.divide(1, np.sqrt(n), out=np.zeros(len(n)), where=n > 0).astype(block.dtype),
             "known": (n > 0).astype(block.dtype),
-            "scale": np.ones(len(n), block.dtype) if scale is None else scale,
             "diagonal": block.row(DIAGONAL),
         }
         return block.update(formula, purpose, **given, **SCRATCH, theta=self.given.position)
@@ -232,8 +231,7 @@ class _Draw:
         """Draw all y by conjugate gradients. Collective."""
         for block, factor in self._rows():
             self._update(block, factor, RESIDUAL, Purpose.IMPLICIT_FIT)
-            scale, n = self.given.prior(block).scale, block.counts
-            block.row(WEIGHT)[:] = (1.0 if scale is None else scale) * (n > 0) / np.maximum(n, 1)
+            block.row(WEIGHT)[:] = (block.counts > 0) / np.maximum(block.counts, 1)
         self._spread(WEIGHT, DIAGONAL)
         self._spread(SEND, GOT)
         first = rp = self._sum(BEGIN)
@@ -248,7 +246,7 @@ class _Draw:
                 break  # also where the chain has diverged
 
     def _through_rows(self) -> None:
-        """Set ``got`` of the coefficients to X^T S X p. Collective."""
+        """Set ``got`` of the coefficients to X^T X p. Collective."""
         for block, _ in self._coefficients():
             block[SEND][:] = block[SCRATCH["p"]]
         self._spread(SEND, GOT)

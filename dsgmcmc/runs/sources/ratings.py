@@ -147,7 +147,7 @@ class RatingsSource:
         if start is not None and start != start_digest(run):
             raise InputError(f"{run.start()} is incomplete, or is not what the run started from: start another run")
         with self._ratings() as ratings:
-            levels = before.get("levels") if before else levels_of_scale(ratings, config.law)  # a run keeps its own
+            levels = levels_of_scale(ratings, config.law)
             scored = ratings.nnz_test and not config.law.all_cells
             facts = {
                 "data": str(self.path.absolute()),
@@ -288,7 +288,6 @@ def make_factorisation(
     factors = heteroscedastic_factors(config.noise, transposed)
     few = config.law.has_levels and ratings.n_data < FEW_LEVELS
     by_parts = sampler.gradient.by_parts
-    exact = config.model_version > 2 and not by_parts
     model = HyperparameterModel(
         rank=config.rank,
         biases=config.biases,
@@ -298,12 +297,11 @@ def make_factorisation(
         heteroscedastic=factors if config.law.has_noise else (),
         first=config.hyper_start,
         every=config.hyper_every,
-        noise_every=NOISE_EVERY if exact else 1,
+        noise_every=1 if by_parts else NOISE_EVERY,
         scale=ratings.scale,
         standardised=config.standardise or config.law.all_cells or config.law.of_counts or few,
         width=LINK_WIDTH if config.law.has_levels or config.law.of_counts else 1.0,
         bias_mean=bias_mean,
-        version=config.model_version,
     )
     shifted, cut = (chosen_factors(each, transposed) for each in (config.implicit_features, config.thresholds))
     implicit = [ImplicitFeatures(shifted, config.dimension, config.prior_precision)] if shifted else []
@@ -316,12 +314,9 @@ def make_factorisation(
         model,
         config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight, *cut),
         [*implicit, *effects],
-        scaled=chosen_factors(config.row_scales, transposed),
         time=TimeEffects(groups, ratings, ring) if groups else None,
         fields=sampler.kept,
         scratch=sampler.working,
         positions=sampler.positions,
         stream=Stream(config.seed, chain),
-        curvature_by_row=config.model_version > 1 or bool(shifted),
-        metric_follows=exact,
     )

@@ -2,16 +2,15 @@ r"""Underdamped Langevin dynamics in the Fisher metric, one full gradient a swee
 
 The splitting BAOAB of [Leimkuhler & Matthews 2013, eq. 1.8], its two half kicks joined, in the coordinates in which
 the metric P is the identity. The gradient is the full one, accumulated in one tour of the ring with both factors
-frozen; then W, H and biases move at once. Where rows have scales, these are drawn between the half kicks
-(`dsgmcmc.samplers.underdamped`).
+frozen; then W, H and biases move at once.
 
     r     <- r - h_i P^-1/2 grad U
     r'     = c r + sqrt(1 - c^2) z
     theta <- theta + (h_i / 2) P^-1/2 (r + r'),      r <- r'
 
-Metric, per row i and column k of theta: P_ik = tau n_i c_k + s_i lambda_k, the Fisher information of the row given the
+Metric, per row i and column k of theta: P_ik = tau n_i c_k + lambda_k, the Fisher information of the row given the
 other factor, on the average: n_i ratings, c_k the mean square over the ratings of what multiplies theta_ik (1 for the
-bias), lambda_k the prior's precision, s_i its scale. Step: with p_k = tau n_i c_k / P_ik and t = sum p_k,
+bias), lambda_k the prior's precision. Step: with p_k = tau n_i c_k / P_ik and t = sum p_k,
 
     l_i = 1 + t / n_i + 2 sqrt(max(p) t / n_i),      h_i = sqrt(2 eps / l_i)
 
@@ -94,5 +93,5 @@ class BAOAB(Underdamped[BAOABConfig]):
         self.metric.refresh(target, iteration, self.config.refresh)
         h, c = sqrt(2 * self.step_size(target, iteration)), self.config.friction
         for block in self.gradient(target, "theta", before=partial(self.end_step, target, h)):
-            update = self.update_of(block, self.halves(target, block))
+            update = self.update_of(block, self.halves(target))
             self.metric.update(target, block, update, h, damp=c, spread=sqrt(1 - c * c))

@@ -139,7 +139,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
             fresh = config.refresh > 0 and iteration % config.refresh == 0
             if fresh:
                 block.update(NORMAL, Purpose.MOMENTUM, theta="r", sd=1.0)
-            update = self.update_of(block, fresh or self.halves(target, block))
+            update = self.update_of(block, fresh or self.halves(target))
             self.metric.update(target, block, update, h, **friction)
 
     def _friction(self, h: float, sweep_length: int) -> dict[str, Any]:

@@ -33,14 +33,6 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def unsealed(file: Path) -> Path:
-    """As files were before there were checksums, or as those look whose author has removed them."""
-    with h5py.File(file, "r+") as opened:
-        del opened["checksums"], opened.attrs["seal"]
-    return file
-
-
 def only_file(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
@@ -109,10 +101,10 @@ def test_row_slabs_cover_all_rows_once(entries):
     assert all(indptr[b] - indptr[a] <= entries or b == a + 1 for a, b in slabs)
 
 
-def test_more_ratings_than_32_bits_count(unsealed):
+def test_more_ratings_than_32_bits_count(file):
     """A file of 2^31 ratings and some, nearly all of them a hole: sizes, and rows that lie at its end."""
     many = 2**31
-    with h5py.File(unsealed, "r+") as opened:
+    with h5py.File(file, "r+") as opened:
         for name, values in (("indices", TRAIN[1]), ("values", TRAIN[2])):
             data = opened[f"train/{name}"][:]
             del opened[f"train/{name}"]
@@ -126,8 +118,8 @@ def test_more_ratings_than_32_bits_count(unsealed):
         opened["train/indptr"][:] = [0, many, many, many + 3, many + 4]
         opened["train/column_counts"][:] = [many, 2, 2]
         opened.attrs["nnz"] = many + 4
-    assert unsealed.stat().st_blocks * 512 < 10**6 < many < unsealed.stat().st_size
-    with open_ratings(unsealed) as ratings:
+    assert file.stat().st_blocks * 512 < 10**6 < many < file.stat().st_size
+    with open_ratings(file, checksums=False) as ratings:
         assert (ratings.nnz, ratings.row_indptr[-1]) == (many + 4, many + 4)
         assert [array.tolist() for array in ratings.slab("train", 2, 4)] == [[0, 3, 4], [0, 1, 2, 1], [3, 0.5, 5, 4]]
         assert list(row_slabs(ratings.row_indptr, 10)) == [(0, 1), (1, 4)]
@@ -216,9 +208,8 @@ WRONG_STRUCTURE = {
     "format": (set_attribute("format", np.bytes_(b"something")), "its format is 'something'"),
     "text of variable length": (set_attribute("format", "dsgmcmc-ratings"), "'format' is not one str"),
     "text that is not UTF-8": (set_attribute("source", np.bytes_(b"\xff")), "cannot be read"),
-    "version": (set_attribute("version", 4), "version 4, this program reads"),
-    "no times": (set_attribute("version", 3), "/rows/times is missing"),
-    "no features": (set_attribute("version", 2), "its version promises features, and there are none"),
+    "version": (set_attribute("version", 2), "version 2, this program reads 'dsgmcmc-ratings' version 1: prepare it"),
+    "no times of columns": (lambda f, d: f.create_group("rows/times"), "/rows/times/place is missing"),
     "no seed": (set_attribute("seed", None), "no attribute 'seed'"),
     "text for a number": (set_attribute("nnz", "6"), "attribute 'nnz' is not one int"),
     "array for a number": (set_attribute("I", np.array([4, 4])), "attribute 'I' is not one int"),
@@ -258,15 +249,15 @@ WRONG_STRUCTURE = {
 
 
 @pytest.mark.parametrize("name", WRONG_STRUCTURE)
-def test_wrong_structure_is_refused_on_opening(unsealed, tmp_path, name):
+def test_wrong_structure_is_refused_on_opening(file, tmp_path, name):
     """A file that lies about itself is refused with its name and what is wrong, before anything is allocated."""
     change, message = WRONG_STRUCTURE[name]
-    with h5py.File(unsealed, "r+") as opened:
+    with h5py.File(file, "r+") as opened:
         change(opened, tmp_path)
     with pytest.raises(InputError) as caught:
-        open_ratings(unsealed)
+        open_ratings(file, checksums=False)
     assert message in str(caught.value)
-    assert str(unsealed) in str(caught.value)
+    assert str(file) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -279,11 +270,11 @@ def test_wrong_structure_is_refused_on_opening(unsealed, tmp_path, name):
         ("values", 3, np.inf, "not finite"),
     ],
 )
-def test_wrong_ratings_are_refused_when_read(unsealed, name, index, value, message):
+def test_wrong_ratings_are_refused_when_read(file, name, index, value, message):
     """Indices that would write outside an array, and values that are no numbers, never leave `slab`."""
-    with h5py.File(unsealed, "r+") as opened:
+    with h5py.File(file, "r+") as opened:
         opened[f"train/{name}"][index] = value
-    with open_ratings(unsealed) as ratings:
+    with open_ratings(file, checksums=False) as ratings:
         with pytest.raises(InputError, match=message):
             ratings.slab("train", 0, 4)
         with pytest.raises(InputError, match=message):
@@ -301,19 +292,31 @@ def test_wrong_ratings_are_refused_when_read(unsealed, name, index, value, messa
         ("train/column_counts", slice(0, 2), [1, 3]),
     ],
 )
-def test_verify_finds_changed_content(unsealed, name, index, value):
+def test_verify_finds_changed_content(file, name, index, value):
     """Any change of content that is valid in itself is found by the content's hash."""
-    with h5py.File(unsealed, "r+") as opened:
+    with h5py.File(file, "r+") as opened:
         opened[name][index] = value
-    with open_ratings(unsealed) as ratings, pytest.raises(InputError, match=r"content_sha256|column_counts"):
+    with (
+        open_ratings(file, checksums=False) as ratings,
+        pytest.raises(InputError, match=r"content_sha256|column_counts"),
+    ):
         ratings.verify()
 
 
-def test_names_that_are_not_utf8(unsealed):
+@pytest.mark.parametrize("lost", ["seal", "checksums"])
+def test_a_file_without_checksums_is_refused(file, lost):
+    """It could hold anything."""
+    with h5py.File(file, "r+") as opened:
+        del (opened.attrs if lost == "seal" else opened)[lost]
+    with pytest.raises(InputError, match=lost):
+        open_ratings(file)
+
+
+def test_names_that_are_not_utf8(file):
     """Names in another encoding are reported, not decoded to something else."""
-    with h5py.File(unsealed, "r+") as opened:
+    with h5py.File(file, "r+") as opened:
         replace(opened, "cols/ids", np.array([b"\xff", b"a", b"b"]))
-    with open_ratings(unsealed) as ratings, pytest.raises(InputError, match="not UTF-8"):
+    with open_ratings(file, checksums=False) as ratings, pytest.raises(InputError, match="not UTF-8"):
         ratings.col_ids()
 
 

@@ -46,8 +46,8 @@ def inputs(n: int, D: int, dtype=np.float32, dense: bool = False, by_row: bool =
         factor = rng.standard_normal((D, D)) / np.sqrt(D)
         precision = factor @ factor.T
     mean = rng.standard_normal(D).astype(dtype)
-    shift, scale = rng.standard_normal((n, D)).astype(dtype), rng.gamma(4, 0.25, n).astype(dtype)
-    prior = RowPrior(mean, precision.astype(dtype), *((shift, scale) if by_row else ()))
+    shift = rng.standard_normal((n, D)).astype(dtype)
+    prior = RowPrior(mean, precision.astype(dtype), shift if by_row else None)
     given = {"alpha": 0.9, "eps": 0.01, "c": 0.5}
     given |= {"by_column": rng.standard_normal(D).astype(dtype), "by_row": rng.random(n).astype(dtype)}
     return fields, {"given": given, "noise": KEY, "prior": lambda: prior}
@@ -56,12 +56,11 @@ def inputs(n: int, D: int, dtype=np.float32, dense: bool = False, by_row: bool =
 def in_numpy(fields, given, noise, prior):
     """EVERYTHING in float64."""
     theta, g, v = (fields[name].astype(float) for name in ("theta", "g", "v"))
-    mean, precision, shift, scale = prior()
+    mean, precision, shift = prior()
     z = globals()["noise"](*theta.shape)
     dense = precision.ndim == 2
     deviation = theta - mean - (0 if shift is None else shift)
     pull = deviation @ precision.astype(float) if dense else precision * deviation
-    pull = pull if scale is None else scale[:, None] * pull
     gm = g * given["c"] - 1 / 3
     v = given["alpha"] * v + (1 - given["alpha"]) * gm**2
     d = 1 / (0.25 + np.sqrt(v))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from runs import SETTINGS, make_run
-from scipy import stats
 from support import sample
 
 from dsgmcmc.data.ingest.prepare import prepare_ratings
@@ -115,33 +114,6 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
     folded = FoldIn(run, "user", vocabulary, rows, others, np.concatenate([steady, wild]))
     noise = np.mean([folded.rows(number, np.array([0, 1])).noise for number in range(len(run.draws))], axis=0)
     assert noise[1] > 3 * noise[0]
-
-
-def test_a_new_row_has_a_scale_of_its_own(tmp_path):
-    """Its posterior mean at a draw, over many seeds of the fold-in, is that of the scale's law on a grid."""
-    run = make_run(tmp_path, iterations=50, row_scales="both").open()
-    number = len(run.draws) - 1
-    draw, others, x = run.draw(number), np.int32([0, 5, 7, 9]), np.array([9.0, 8.5, 9.0, 9.5])
-    prior, theta = draw.prior["user"], draw.theta["item"][others].astype(float)
-    phi = np.column_stack([theta[:, :3], np.ones(4)])
-    s = np.exp(np.linspace(-6, 3, 400))[:, None]
-    log_weight, means = np.empty(len(s)), []
-    for at, scale in enumerate(s[:, 0]):
-        covariance = prior.covariance / scale
-        marginal = phi @ covariance @ phi.T + np.eye(4) / draw.tau
-        residual = x - run.mean - theta[:, 3] - phi @ prior.mean
-        means.append(prior.mean + covariance @ phi.T @ np.linalg.solve(marginal, residual))
-        log_weight[at] = stats.multivariate_normal.logpdf(residual, np.zeros(4), marginal)
-    log_weight += stats.gamma.logpdf(s[:, 0], prior.nu / 2, scale=2 / prior.nu) + np.log(s[:, 0])
-    weight = np.exp(log_weight - log_weight.max())
-    expected = weight @ np.array(means) / weight.sum()
-    vocabulary = Vocabulary("user", np.array([-1], np.int64))
-    found = [
-        FoldIn(run, "user", vocabulary, np.zeros(4, int), others, x, seed).rows(number, np.array([0])).mean[0]
-        for seed in range(300)
-    ]
-    error = np.std(found, axis=0) / np.sqrt(len(found))
-    np.testing.assert_allclose(np.mean(found, axis=0), expected, atol=5 * error.max())
 
 
 def test_fold_in_is_nearly_as_good_as_training(tmp_path):

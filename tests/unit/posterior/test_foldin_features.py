@@ -6,7 +6,6 @@ import pickle
 import warnings
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -64,7 +63,7 @@ def run(path) -> Run:
 def described_by(run: Run, kind: str, folder: Path, text: str, **more: object):
     """What a file says, encoded."""
     (folder / "new.csv").write_text(text)
-    return describe_new(run, kind, Description(folder / "new.csv", **more), None)
+    return describe_new(run, kind, Description(folder / "new.csv", **more))
 
 
 def centred_by_hand(run: Run, kind: str) -> tuple[np.ndarray, dict[str, float]]:
@@ -139,7 +138,7 @@ def test_features_say_what_ratings_would(run, tmp_path):
 def test_new_rows_are_encoded_as_those_of_the_run(run, path):
     """The file that the run was prepared with gives the same numbers, to the bit."""
     for kind in ("user", "item"):
-        described, notes = describe_new(run, kind, Description(path.parent / f"{kind}s.csv"), None)
+        described, notes = describe_new(run, kind, Description(path.parent / f"{kind}s.csv"))
         assert notes == []
         with open_ratings(path.parent / "r.h5") as ratings:
             side = "rows" if (kind == "item") == ratings.transposed else "cols"
@@ -202,7 +201,7 @@ def test_rows_without_features_are_average_and_that_is_said(run, tmp_path):
     np.testing.assert_array_equal(both.mean, one.mean)
 
 
-@pytest.mark.parametrize("settings", [{"implicit_features": "both"}, {"row_scales": "both"}, {"noise": "both"}])
+@pytest.mark.parametrize("settings", [{"implicit_features": "both"}, {"noise": "both"}])
 def test_without_ratings_other_parts_are_those_of_an_unknown_row(tmp_path, settings):
     """What else a row without ratings has of its own is not known: taken as of `--unknown prior`."""
     run = open_run(make(tmp_path, **settings))
@@ -242,24 +241,7 @@ def test_a_run_without_features_takes_none(path, tmp_path):
     """It cannot know what they do, and says how it could."""
     assert sample(MPI.COMM_SELF, path.parent / "r.h5", tmp_path / "run", **SETTINGS, features="item") == 0
     with pytest.raises(InputError, match="was sampled without: leave them out, or prepare the ratings with --user"):
-        describe_new(open_run(tmp_path / "run"), "user", Description(path.parent / "users.csv"), None)
-
-
-def test_older_ratings_files(path, tmp_path):
-    """A run that does not know how features were made says what to do; that keeps the data's hash, and works."""
-    old = tmp_path / "old.h5"
-    old.write_bytes((path.parent / "r.h5").read_bytes())
-    with h5py.File(old, "r+") as file:
-        del file.attrs["seal"], file["checksums"], file["rows/features/encoding"], file["cols/features/encoding"]
-    with open_ratings(old) as ratings:
-        ratings.verify()
-    assert sample(MPI.COMM_SELF, old, tmp_path / "run", **SETTINGS) == 0
-    run, text = open_run(tmp_path / "run"), "user,job,age,likes\n901,b,40,rock\n"
-    with pytest.raises(InputError, match=r"earlier version: prepare them again.* and name the file with --data"):
-        described_by(run, "user", tmp_path, text)
-    found, _ = describe_new(run, "user", Description(tmp_path / "new.csv"), path.parent / "r.h5")
-    expected, _ = describe_new(open_run(path), "user", Description(tmp_path / "new.csv"), None)
-    np.testing.assert_array_equal(found.rows, expected.rows)
+        describe_new(open_run(tmp_path / "run"), "user", Description(path.parent / "users.csv"))
 
 
 def test_matrices_must_be_as_wide(tmp_path):
@@ -274,12 +256,12 @@ def test_matrices_must_be_as_wide(tmp_path):
     x = np.zeros((61, 3))
     x[60] = 0.5, 0.0, 2.5
     scipy.sparse.save_npz(tmp_path / "new.npz", scipy.sparse.csr_matrix(x))
-    described, _ = describe_new(run, "user", Description(tmp_path / "new.npz"), None)
+    described, _ = describe_new(run, "user", Description(tmp_path / "new.npz"))
     assert (described.names.tolist(), described.rows[0][1].tolist()) == ([60], [0.5, 2.5])
     scipy.sparse.save_npz(tmp_path / "wide.npz", scipy.sparse.csr_matrix(np.ones((61, 4))))
     for name, what in (("wide.npz", "is a matrix of 4 columns, and .* of a matrix of 3"), ("users.csv", "is a table")):
         with pytest.raises(InputError, match=what):
-            describe_new(run, "user", Description(tmp_path / name), None)
+            describe_new(run, "user", Description(tmp_path / name))
 
 
 class Frame:

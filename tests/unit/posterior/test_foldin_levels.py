@@ -31,7 +31,7 @@ CASES: dict[str, dict[str, Any]] = {
     "logit": {"likelihood": "ordinal-logit"},
     "probit with scales": {"likelihood": "ordinal-probit", "noise": "both"},
     "logit with thresholds of users": {"likelihood": "ordinal-logit", "thresholds": "user"},
-    "counts, rows with scales": {"likelihood": "poisson", "row_scales": "both"},
+    "counts": {"likelihood": "poisson"},
 }
 
 
@@ -46,8 +46,6 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
     rng, draw, law = np.random.default_rng(0), run.draw(number), run.config.law
     prior, other = draw.prior[kind], {"user": "item", "item": "user"}[kind]
     theta = rng.multivariate_normal(np.zeros(len(prior.mean)), prior.covariance, REFERENCE)
-    if prior.nu is not None:
-        theta /= np.sqrt(rng.gamma(prior.nu / 2, 2 / prior.nu, REFERENCE))[:, None]
     theta += prior.mean
     s, d = np.ones(REFERENCE), np.zeros((REFERENCE, 0))
     if kind == "user" and run.config.thresholds == "user":

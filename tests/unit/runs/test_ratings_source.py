@@ -157,10 +157,10 @@ def test_ratings_that_are_no_counts_are_refused(tmp_path: Path, value: float, wh
             sampled(tmp_path / "run", data, likelihood="poisson", **settings)
 
 
-def test_measurements_are_no_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measurements_are_no_levels(tmp_path: Path) -> None:
     """Few ratings that are all different have no probabilities of levels, and an ordinal law warns of them.
 
-    Few stars are levels, though, and so are measurements that repeat; what an older version took for levels stays.
+    Few stars are levels, though, and so are measurements that repeat.
     """
     cases = [
         (lambda x: x, False),
@@ -175,8 +175,3 @@ def test_measurements_are_no_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     data = tmp_path / "0.h5"
     assert sampled(tmp_path / "ordinal", data, rank=1, likelihood="ordinal-logit")["log_probability"] is not None
     assert "occur once" in open_run(tmp_path / "ordinal").facts["cautions"][-1]
-    with monkeypatch.context() as old:
-        old.setattr("dsgmcmc.runs.sources.ratings.levels_of_scale", lambda ratings, law: ratings.levels(100).tolist())
-        sampled(tmp_path / "old", data, rank=1)
-    assert sample(MPI.COMM_SELF, data, tmp_path / "old", resume=True, iterations=80) == 0
-    assert len(open_run(tmp_path / "old").levels) > 20

@@ -30,7 +30,7 @@ RATINGS: list[dict[str, Any]] = [
     {"sampler": {"name": "hamcmc", "metric": "diagonal", "memory": 2}, "rank": 3},
     {"sampler": {"name": "sgld", "gradient": "full"}, "rank": 3, "prior": "normal-wishart"},
     {"sampler": {"name": "baoab"}, "rank": 3, "noise": "both", "implicit_features": "both"},
-    {"sampler": {"name": "baoab", "metric": "kronecker"}, "rank": 3, "row_scales": "both"},
+    {"sampler": {"name": "baoab", "metric": "kronecker"}, "rank": 3},
     {"sampler": {"name": "psgld"}, "rank": 3, "prior": "fixed", "biases": False},
     {"sampler": {"name": "baoab"}, "rank": 3, "features": "yes"},
 ]

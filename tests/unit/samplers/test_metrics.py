@@ -20,7 +20,6 @@ MODELS = {
     "diagonal": MODEL,
     "dense": HyperparameterModel(2, True, "normal-wishart", 1.0, None),
     "no biases": HyperparameterModel(3, False, "fixed", 2.0, 1.5),
-    "row scales": HyperparameterModel(2, True, "normal-wishart", 1.0, None),
 }
 
 
@@ -28,14 +27,9 @@ MODELS = {
 def target(tmp_path: Path, request: Any) -> FactorTarget:
     """At a state of no symmetry, with columns that are correlated and unlike precisions of the prior."""
     sampler = BAOAB(BAOABConfig(metric="kronecker"), 0)
-    scaled = tuple(Factor) if request.param == "row scales" else ()
     model = MODELS[request.param]
-    target = factor_target(
-        MPI.COMM_SELF, write_planted(tmp_path / "r.h5"), 4, model=model, sampler=sampler, scaled=scaled
-    )
+    target = factor_target(MPI.COMM_SELF, write_planted(tmp_path / "r.h5"), 4, model=model, sampler=sampler)
     rng = np.random.default_rng(0)
-    for block in target.blocks() if scaled else ():
-        block.row("row_scale")[:] = rng.gamma(2.0, 0.5, len(block.counts))
     d = target.dimension
     for factor in Factor:
         precision = target.hyperparameters.precision[factor]
@@ -104,7 +98,7 @@ def test_the_step_suits_rows_that_are_far_from_the_average(target: FactorTarget)
 
 
 def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
-    """-h_i^2 / 2 (tau n_i C + s_i Lambda)^-1 grad, row by row, as a dense solver finds it.
+    """-h_i^2 / 2 (tau n_i C + Lambda)^-1 grad, row by row, as a dense solver finds it.
 
     So it is equivariant: in other coordinates W R, H R^-T of the same predictions it is the same move.
     """
@@ -120,10 +114,9 @@ def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
         precision = target.hyperparameters.precision[block.factor][0]
         dense = precision if precision.ndim == 2 else np.diag(precision)
         h = 0.7 * block.row("h").astype(np.float64)
-        scale = block.arrays.get("row_scale", np.ones((len(before), 1)))
         metric.update(target, block, drift, 0.7)
         for i, n in enumerate(block.counts):
-            whole = target.noise_precision * n * c[block.factor] + scale[i] * dense
+            whole = target.noise_precision * n * c[block.factor] + dense
             expected = -0.5 * h[i] ** 2 * np.linalg.solve(whole, gradient[i])
             np.testing.assert_allclose(block["theta"][i] - before[i], expected, rtol=2e-3, atol=2e-5)
 
@@ -145,9 +138,9 @@ def test_momenta_stay_what_they_are_when_the_coordinates_turn(target: FactorTarg
 
 @pytest.mark.parametrize("follows", [False, True])
 def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follows: bool) -> None:
-    """(tau n_i c_k + s_i lambda_k)^-1/2 r, with scales of rows that were drawn after the metric was taken.
+    """(tau n_i c_k + lambda_k)^-1/2 r, of tau and lambda that were drawn after the metric was taken, where it follows.
 
-    So it is of tau and lambda where the metric follows: those of older states would make posteriors too narrow.
+    Those of older states would make posteriors too narrow.
     """
     target.metric_follows = follows
     metric, state = Fisher(), target.hyperparameters
@@ -156,15 +149,11 @@ def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follo
     state.tau[0] *= 1.7
     for factor in Factor:
         state.precision[factor][0] *= 0.6
-    rng = np.random.default_rng(1)
     for block in target.blocks():
-        scale = np.ones(len(block.counts))
-        if target.row_scales.factors:
-            scale = block.row("row_scale")[:] = rng.gamma(2.0, 0.5, len(scale)).astype(np.float32)
         precision = lambdas[block.factor] * (0.6 if follows else 1)
         lambda_ = np.diag(precision) if precision.ndim == 2 else precision
         counted = tau * (1.7 if follows else 1) * block.counts[:, None] * metric.c[block.factor]
         before, h = block["theta"].copy(), 0.7 * block.row("h").astype(np.float64)
         metric.update(target, block, metric.formula("theta = theta + step * r\n"), 0.7)
-        expected = h[:, None] / np.sqrt(counted + scale[:, None] * lambda_) * block["r"]
+        expected = h[:, None] / np.sqrt(counted + lambda_) * block["r"]
         np.testing.assert_allclose(block["theta"] - before, expected, rtol=1e-3, atol=1e-5)

@@ -37,17 +37,15 @@ def made() -> tuple[Design, Ring, list[np.ndarray], np.ndarray]:
 
 
 def test_design_is_x_centred(made):
-    """Products and Gram matrices by block, with the rows' scales and without; rows without features are the average."""
+    """Products and Gram matrices by block; rows without features are the average."""
     design, ring, rows, x = made
     rng = np.random.default_rng(1)
-    effects, residual, scale = rng.normal(size=(F, D)), rng.normal(size=(N, D)), rng.gamma(2, size=N)
+    effects, residual = rng.normal(size=(F, D)), rng.normal(size=(N, D))
     product = np.concatenate([design.product(b, effects) for b in (0, 1)])
     assert product == pytest.approx((x @ effects).astype(np.float32), abs=1e-6)
     assert (product[[3, 11]] == 0).all()
     assert sum(design.moment(b, residual[own]) for b, own in enumerate(rows)) == pytest.approx(x.T @ residual)
     assert design.gram(ring) == pytest.approx(x.T @ x)
-    scales = {b: scale[own] for b, own in enumerate(rows)}
-    assert design.gram(ring, scales) == pytest.approx(x.T @ (scale[:, None] * x))
     assert design.groups.tolist() == GROUPS.tolist()
 
 

@@ -165,12 +165,11 @@ def test_every_subchain_has_a_set_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("first", "every"), [(0, 1), (1, 1), (3, 2), (2, 5)])
 def test_turns_are_those_of_the_sweeps_that_are_asked_for(first: int, every: int) -> None:
     """From the first on, all multiples, and none is left out: what is drawn in every tenth turn would never be."""
-    for version in (2, 3):
-        model = HyperparameterModel(2, True, "fixed", 1.0, None, first=first, every=every, version=version)
-        turns = {n: model.turn(n) for n in range(1, 20) if model.turn(n)}
-        assert list(turns) == [n for n in range(max(first, 1), 20) if n % every == 0]
-        numbers = list(turns.values())
-        assert version == 2 or numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    model = HyperparameterModel(2, True, "fixed", 1.0, None, first=first, every=every)
+    turns = {n: model.turn(n) for n in range(1, 20) if model.turn(n)}
+    assert list(turns) == [n for n in range(max(first, 1), 20) if n % every == 0]
+    numbers = list(turns.values())
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def test_nothing_is_drawn_where_all_is_given(tmp_path: Path) -> None:
@@ -217,7 +216,7 @@ def functionals(mean: np.ndarray, precision: np.ndarray, rows: np.ndarray) -> li
 
 @pytest.mark.parametrize("k", [1, 2, 7, 32])
 def test_wishart_draws_are_those_of_scipy(k: int) -> None:
-    """To the bit, and with as many random numbers: runs of earlier versions go on as they began."""
+    """To the bit, and with as many random numbers."""
     rows = np.random.default_rng(k).normal(size=(k + 5, k))
     scale = np.linalg.inv(rows.T @ rows)
     scale = (scale + scale.T) / 2

@@ -21,16 +21,14 @@ ROWS, COLUMNS, DRAWS = 29, 17, 1000
 MODEL = HyperparameterModel(rank=1, biases=True, prior="fixed", prior_precision=2.0, noise_precision=1.0)
 
 
-def target_of(tmp_path: Path, scaled: tuple[Factor, ...] = ()) -> tuple[FactorTarget, np.ndarray]:
+def target_of(tmp_path: Path) -> tuple[FactorTarget, np.ndarray]:
     """A target at a random state, with implicit features of both sides, and its pattern, whose last column is empty."""
     path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
     part = ImplicitFeatures((Factor.W, Factor.H), MODEL.dimension, 5.0)
-    target = factor_target(MPI.COMM_SELF, path, model=MODEL, prior_means=(part,), scaled=scaled)
+    target = factor_target(MPI.COMM_SELF, path, model=MODEL, prior_means=(part,))
     rng = np.random.default_rng(1)
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
-        if block.factor in scaled:
-            block.row("row_scale")[:] = rng.gamma(2.0, 0.5, len(block.counts))
     pattern = np.zeros((ROWS, COLUMNS))
     for cell in target.circulation.tour(("theta",)):
         local = np.repeat(np.arange(len(cell.row.counts)), np.diff(cell.ratings.indptr))
@@ -52,11 +50,8 @@ def draw(target: FactorTarget, iteration: int) -> None:
 
 
 def test_y_has_its_conditional_law(tmp_path: Path) -> None:
-    """Mean and variance of y | theta at fixed beta, over a chain of its own, which must leave that law invariant.
-
-    The rows have scales, as any weights of their residuals.
-    """
-    target, pattern = target_of(tmp_path, (Factor.W,))
+    """Mean and variance of y | theta at fixed beta, over a chain of its own, which must leave that law invariant."""
+    target, pattern = target_of(tmp_path)
     part = target.prior_means[0]
     assert isinstance(part, ImplicitFeatures)
     found = []
@@ -65,10 +60,9 @@ def test_y_has_its_conditional_law(tmp_path: Path) -> None:
         draw(target, iteration)
         found.append(rows_of(target, Factor.H, "implicit"))
     x = pattern / np.sqrt(np.maximum(pattern.sum(axis=1), 1))[:, None]
-    s = rows_of(target, Factor.W, "row_scale")
-    precision = 2.0 * x.T @ (s * x) + 5.0 * np.eye(COLUMNS)
+    precision = 2.0 * x.T @ x + 5.0 * np.eye(COLUMNS)
     covariance = np.linalg.inv(precision)
-    mean = covariance @ (2.0 * x.T @ (s * rows_of(target, Factor.W, "theta")))
+    mean = covariance @ (2.0 * x.T @ rows_of(target, Factor.W, "theta"))
     se = np.sqrt(np.diag(covariance) / DRAWS)[:, None]
     # draws are nearly independent: what the conjugate gradients leave unsolved moves less, and stays correlated;
     # so 7 standard errors of means and of variances, of which there are 34 each
