@@ -15,7 +15,9 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.samplers.subsampling import ON_DATA
 
-_UNION_MEMBER = re.compile(r"(constrained-)?int|str|float|literal\[.*\]")  # Pydantic names the alternative that failed
+_UNION_MEMBER = re.compile(
+    r"(constrained-)?(int|float)|str|literal\[.*\]"
+)  # Pydantic names the alternative that failed
 
 _MOST_SHOWN = 80
 

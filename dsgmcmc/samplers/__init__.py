@@ -5,7 +5,8 @@ No process, no file and no factorisation is known here. To add a sampler, write 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from dsgmcmc.samplers.base import Sampler
 
 
-class Samplers(MutableMapping[str, "type[Sampler[Any]]"]):
+class Samplers(UserDict[str, "type[Sampler[Any]]"]):
     """Classes of samplers by name, each imported when it is first asked for: a run needs the settings of its own alone.
 
     Parameters
@@ -23,30 +24,14 @@ class Samplers(MutableMapping[str, "type[Sampler[Any]]"]):
     """
 
     def __init__(self, homes: Mapping[str, str]) -> None:
-        self._homes = homes
-        self._classes: dict[str, type[Sampler[Any]] | None] = dict.fromkeys(homes)
+        self.data: dict[str, Any] = dict(homes)
 
     def __getitem__(self, name: str) -> type[Sampler[Any]]:
-        found = self._classes[name]
-        if found is None:
-            module, _, class_name = self._homes[name].rpartition(".")
-            found = self._classes[name] = getattr(import_module(f"{__name__}.{module}"), class_name)
+        if isinstance(home := self.data[name], str):
+            module, _, class_name = home.rpartition(".")
+            self.data[name] = getattr(import_module(f"{__name__}.{module}"), class_name)
+        found: type[Sampler[Any]] = self.data[name]
         return found
-
-    def __setitem__(self, name: str, sampler: type[Sampler[Any]]) -> None:
-        self._classes[name] = sampler
-
-    def __delitem__(self, name: str) -> None:
-        del self._classes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._classes
 
 
 #: Of any target.

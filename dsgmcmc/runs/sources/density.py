@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc._estimator import in_words_of_python
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers, build_chain
@@ -25,6 +24,7 @@ from dsgmcmc.runs.rehearsal import few_data
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sample import check_fits, vector_target
+from dsgmcmc.settings import in_python
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
@@ -32,7 +32,7 @@ from dsgmcmc.targets.density import Density, check_attributes, check_energy, che
 from dsgmcmc.targets.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.types import Comm
 
-#: What errors call options of the command line that are no settings of a chain.
+#: What messages say for options that are no settings of a chain.
 IN_PYTHON = {
     "step_size": "step_size of the sampler, or a larger curvature of the density, which is its unit",
     "on_divergence": "Policy.on_divergence =",
@@ -194,7 +194,7 @@ def sample_density(
     job = Job(comm, DensitySource(density), Path(out), Layers(settings), resume, policy, command)
 
     def work() -> int:
-        with in_words_of_python(ChainConfig.model_fields, IN_PYTHON):
+        with in_python(IN_PYTHON):
             return job.run()
 
     try:
