@@ -5,9 +5,6 @@ from __future__ import annotations
 import inspect
 import operator
 import os
-import re
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -73,32 +70,3 @@ def seed_of(random_state: Any) -> int:
         return operator.index(random_state)
     except TypeError:
         raise ValueError(f"random_state {random_state!r}: expected an int, a RandomState or None") from None
-
-
-@contextmanager
-def in_words_of_python(names: Container[str], others: dict[str, str]) -> Iterator[None]:
-    """Let errors that advise options of the command line name what a caller in Python can give.
-
-    Parameters
-    ----------
-    names : container of str
-        Parameters and settings, which options are called after.
-    others : dict of str to str
-        What stands for other options, by their names.
-    """
-
-    def translated(found: re.Match[str]) -> str:
-        if found["assigned"]:
-            return found["assigned"]
-        name = found["name"].replace("-", "_")
-        if name.startswith("no_") and name[3:] in names:
-            return f"{name[3:]}=False"
-        return others.get(name) or (name if name in names else found[0])
-
-    try:
-        yield
-    except Exception as error:
-        said = re.sub(r"--set (?P<assigned>[\w.]+=\w+)|--(?P<name>[a-z][a-z-]*)", translated, str(error))
-        if error.args == (str(error),):
-            error.args = (said.removeprefix("sample: "),)
-        raise

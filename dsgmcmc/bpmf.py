@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from dsgmcmc._estimator import Estimator, brief, in_words_of_python, seed_of
+from dsgmcmc._estimator import Estimator, brief, seed_of
 from dsgmcmc.config.layers import Layers, build
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import prepare_data
@@ -19,6 +20,7 @@ from dsgmcmc.parallel.mpirun import sample_apart
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.progress import notebook_line
+from dsgmcmc.settings import in_python
 from dsgmcmc.storage.scratch import Scratch
 
 #: Defaults of the model, which a run that starts from another one takes from that.
@@ -31,37 +33,34 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
     "duplicates": ("error", "first", "last", "mean"),
 }
 
-#: What stands for options of the command line that are no settings of the run.
-OPTIONS = {
-    "resume": "warm_start=True",
-    "from": "start",
-    "step_size": "sampler.step_size",
-    **{name: name for name in ("out", "duplicates", "columns", "test_fraction")},
-}
 
-
+@dataclass(repr=False, eq=False)
 class BPMF(FittedModel, Estimator):
     """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient and Langevin MCMC.
+
+    Parameters that are None, and settings that are no parameters, are as ``dsgmcmc sample`` has them: docs/settings.md.
 
     Parameters
     ----------
     rank : int or "auto"
-        Number K of latent dimensions; by default it follows from the number of ratings.
+        Number K of latent dimensions.
     sampler : str, optional
-        ``baoab``, ``gibbs``, ``psgld``, ``hamcmc`` and so on; default that of ``dsgmcmc sample``.
-    iterations, burn_in : int or str, optional
-        Such as 2000 or ``"500sweeps"``; default those of ``dsgmcmc sample``.
+        Sampler; its own settings are sampler.NAME: see `options`.
+    iterations : int or str, optional
+        Total with burn-in: a number, or like 500sweeps.
+    burn_in : int or str, optional
+        Iterations before the first draw.
     until : str, optional
-        Accuracy at which chains end, such as ``"ess=400"``, of predictions of held-out ratings, which need a
-        `test_fraction`; `iterations` is then the limit. Default that of ``dsgmcmc sample``.
+        End once 95 % of the followed predictions have this R-hat or effective sample size; or none. They are of
+        held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
     chains : int
-        Independent chains; default 1.
+        Independent chains.
     noise : {"shared", "by-user", "by-item", "both"}
-        Whose noise differs; default nobody's.
+        Whose noise differs.
     implicit_features : {"no", "user", "item", "both"}
-        Whose prior means follow from what they rated, whatever the ratings; default nobody's.
+        Whose prior means follow from what they rated.
     time_levels : str
-        Which ratings share an effect because they were given together, such as ``"user"``; default none. `fit` then
+        Which ratings of a user (item) share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
     user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
         What is known of users and items, rated or not. Of a data frame a column that is called ``user`` (``item``), or
@@ -117,60 +116,34 @@ class BPMF(FittedModel, Estimator):
     ['user_id', 'item_id', 'score', 'rank', 'sd', 'q05', 'q95', 'ratings']
     """
 
-    def __init__(
-        self,
-        rank: int | Literal["auto"] = "auto",
-        *,
-        sampler: str | None = None,
-        iterations: int | str | None = None,
-        burn_in: int | str | None = None,
-        until: str | None = None,
-        chains: int = 1,
-        noise: str = "shared",
-        implicit_features: str = "no",
-        time_levels: str = "no",
-        user_features: Any = None,
-        item_features: Any = None,
-        options: dict[str, Any] | None = None,
-        test_fraction: float = 0.0,
-        duplicates: Literal["error", "first", "last", "mean"] = "error",
-        columns: str | None = None,
-        clip: bool = True,
-        unknown: Literal["prior", "refuse"] = "prior",
-        random_state: Any = 0,
-        out: str | os.PathLike[str] | None = None,
-        warm_start: bool = False,
-        n_jobs: int = 1,
-        comm: Any = None,
-        verbose: bool | None = None,
-    ) -> None:
-        self.rank = rank
-        self.sampler = sampler
-        self.iterations = iterations
-        self.burn_in = burn_in
-        self.until = until
-        self.chains = chains
-        self.noise = noise
-        self.implicit_features = implicit_features
-        self.time_levels = time_levels
-        self.user_features = user_features
-        self.item_features = item_features
-        self.options = options
-        self.test_fraction = test_fraction
-        self.duplicates = duplicates
-        self.columns = columns
-        self.clip = clip
-        self.unknown = unknown
-        self.random_state = random_state
-        self.out = out
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.comm = comm
-        self.verbose = verbose
+    rank: int | Literal["auto"] = "auto"
+    _: KW_ONLY
+    sampler: str | None = None
+    iterations: int | str | None = None
+    burn_in: int | str | None = None
+    until: str | None = None
+    chains: int = 1
+    noise: str = "shared"
+    implicit_features: str = "no"
+    time_levels: str = "no"
+    user_features: Any = None
+    item_features: Any = None
+    options: dict[str, Any] | None = None
+    test_fraction: float = 0.0
+    duplicates: Literal["error", "first", "last", "mean"] = "error"
+    columns: str | None = None
+    clip: bool = True
+    unknown: Literal["prior", "refuse"] = "prior"
+    random_state: Any = 0
+    out: str | os.PathLike[str] | None = None
+    warm_start: bool = False
+    n_jobs: int = 1
+    comm: Any = None
+    verbose: bool | None = None
 
     # ------------------------------------------------------------------ fitting
 
-    @in_words_of_python(RunConfig.model_fields, OPTIONS)
+    @in_python()
     def fit(self, X: Any, y: Any = None, *, start: str | os.PathLike[str] | FittedModel | None = None) -> Self:
         """Sample the posterior. Collective, if `comm` is given.
 
@@ -298,9 +271,6 @@ class BPMF(FittedModel, Estimator):
         section = {"name": section} if isinstance(section, str) else dict(section)
         if self.sampler is not None:
             section["name"] = self.sampler
-        seed = seed_of(self.random_state)
-        settings |= {"rank": self.rank, "chains": self.chains, "noise": self.noise, "seed": seed}
-        settings |= {"implicit_features": self.implicit_features, "time_levels": self.time_levels}
-        lengths = {"iterations": self.iterations, "burn_in": self.burn_in, "until": self.until}
-        given = {"sampler": section or None, **lengths}
-        return settings | {name: value for name, value in given.items() if value is not None}
+        named = {name: value for name, value in self.get_params().items() if name in RunConfig.model_fields}
+        settings |= named | {"sampler": section or None, "seed": seed_of(self.random_state)}
+        return {name: value for name, value in settings.items() if value is not None}

@@ -15,17 +15,12 @@ Int64 = NDArray[np.int64]
 UInt32 = NDArray[np.uint32]
 Array = NDArray[Any]
 
-#: In which order parts of the data are taken, see `dsgmcmc.parallel.schedule`.
+#: What settings admit; `dsgmcmc.config` says what they are.
 ScheduleName = Literal["shuffled", "cyclic", "random"]
-#: Prior of the factors, see `dsgmcmc.model.hyperparameters`.
 PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
-#: Whose noise differs, see `dsgmcmc.model.noise`.
 NoiseName = Literal["shared", "by-user", "by-item", "both"]
-#: Whose prior means depend on what they rated, see `dsgmcmc.model.priors.implicit`.
 ImplicitName = Literal["no", "user", "item", "both"]
-#: Whose thresholds between levels differ, see `dsgmcmc.model.likelihoods.gaps`.
 ThresholdsName = Literal["shared", "user"]
-#: Whose features are used, see `dsgmcmc.model.priors.features`.
 FeaturesName = Literal["yes", "no", "user", "item"]
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from dsgmcmc._version import __version__
 from dsgmcmc.cli.cluster.bench import bench
@@ -64,6 +64,22 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
 
+class Sections(TyperCommand):
+    """A command with many options: its help has them under headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of arguments and options."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
 # plain help: in panels, 80 columns cut the names of options
 app = typer.Typer(
     cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -88,7 +104,7 @@ def program(
 app.command(short_help="Download a MovieLens data set and check it.")(fetch)
 app.command(short_help="Make synthetic ratings with a known truth.")(synthetic)
 app.command(short_help="Make a ratings file from CSV, Parquet and others.")(prepare)
-app.command(short_help="Sample the posterior, alone or under mpirun.")(sample)
+app.command(cls=Sections, short_help="Sample the posterior, alone or under mpirun.")(sample)
 app.command(short_help="Predict ratings: mean, sd and an interval.")(predict)
 app.command(short_help="Recommend items to users.")(recommend)
 app.command(short_help="Find the items, or users, that are most like one.")(similar)

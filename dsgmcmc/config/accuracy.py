@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from dsgmcmc.settings import named
+
 #: What an accuracy may be asked of, and what it is more than.
 MEASURES = {"rhat": 1.0, "ess": 0.0}
 
@@ -70,6 +72,6 @@ def why_unreachable(settings: Mapping[str, Any], sweep: int, parts: int) -> str:
     if step(burn_in, sweep, burn_in) != step(iterations - 1, sweep, burn_in):
         return (
             "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal weights, and R-hat and "
-            "ESS are of equally weighted ones: raise burn_in, or give --until none"
+            f"ESS are of equally weighted ones: raise burn_in, or give {named('until')} none"
         )
     return ""

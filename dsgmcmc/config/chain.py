@@ -17,7 +17,9 @@ from dsgmcmc.config.accuracy import format_accuracy, parse_accuracy, why_unreach
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER, SamplerSection, explain
 from dsgmcmc.config.units import parse_length, parse_time
 from dsgmcmc.errors import InputError
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.settings import setting
 from dsgmcmc.types import ScheduleName
 
 if TYPE_CHECKING:
@@ -47,22 +49,42 @@ class ChainConfig(BaseModel):
     #: Whether samplers may be chosen that sample densities alone.
     of_densities: ClassVar[bool] = True
 
-    sampler: SamplerSection  # of the default sampler, if nothing is said about it
-    grid: int | None = Field(
-        None, ge=1, le=32767, description="the data are cut in as many parts; default 4, more for many processes"
+    sampler: SamplerSection = setting(
+        "Sampler; its own settings are sampler.NAME.",
+        shown="baoab; psgld without biases or centring, or if the prior is fixed",
+        metavar="|".join(SAMPLERS),
     )
-    schedule: ScheduleName = "shuffled"
-    initial_sd: float = Field(0.1, gt=0, allow_inf_nan=False)
-    seed: int = Field(0, ge=0, lt=2**63)
-    chains: int = Field(1, ge=1, le=65536)
-    iterations: Length | None = Field(None, description=f"default {DEFAULT_LENGTH}; with until at most {DEFAULT_LIMIT}")
-    until: str | None = Field(None, description="accuracy at which chains end, or none")
-    burn_in: Length = Field("100sweeps", description="iterations before the first draw; of ratings, baoab: 50sweeps")
-    thin: Length | None = Field(None, description="default: about two sweeps")
-    evaluate_every: Length = "10sweeps"
-    checkpoint_every: int | str = "10min"
-    keep_checkpoints: int = Field(2, ge=2)
-    save_draws: int = Field(50, ge=0)
+    grid: int | None = setting(
+        "Blocks a side that the data are cut into.", None, shown="4, or 2P with P > 4 processes", ge=1, le=32767
+    )
+    schedule: ScheduleName = setting("In which order blocks are visited.", "shuffled")
+    initial_sd: float = setting(
+        "Standard deviation of the factors' first state.", 0.1, offered=False, gt=0, allow_inf_nan=False
+    )
+    seed: int = setting("Seed of everything random.", 0, ge=0, lt=2**63)
+    chains: int = setting("Independent chains.", 1, ge=1, le=65536)
+    iterations: Length | None = setting(
+        "Total with burn-in: a number, or like 500sweeps.",
+        None,
+        shown=f"at most {DEFAULT_LIMIT} with --until, {DEFAULT_LENGTH} without",
+        metavar="LENGTH",
+    )
+    until: str | None = setting(
+        "End once 95 % of the followed predictions have this R-hat or effective sample size; or none.",
+        None,
+        shown="ess=100 a chain; none with --iterations",
+        metavar="rhat=R,ess=N",
+    )
+    burn_in: Length = setting(
+        "Iterations before the first draw.", "100sweeps", shown="50sweeps of baoab, else 100sweeps", metavar="LENGTH"
+    )
+    thin: Length | None = setting(
+        "Iterations between draws.", None, shown="2sweeps, or nearly; of gibbs 1", metavar="LENGTH"
+    )
+    evaluate_every: Length = setting("Iterations between lines of metrics.", "10sweeps", metavar="LENGTH")
+    checkpoint_every: int | str = setting("Iterations, or a time like 10min.", "10min", metavar="LENGTH")
+    keep_checkpoints: int = setting("Checkpoints to keep.", 2, ge=2)
+    save_draws: int = setting("Draws to keep at least.", 50, ge=0)
 
     @field_validator("iterations", "burn_in", "thin", "evaluate_every")
     @classmethod

@@ -6,10 +6,11 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from dsgmcmc.config.units import seconds_of
 from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named, setting
 
 OnCheckpointError = Literal["stop", "continue"]
 OnDivergence = Literal["stop", "halve"]
@@ -18,45 +19,29 @@ LogLevel = Literal["debug", "info", "warning"]
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How a job behaves.
+    """How a job behaves; ``dsgmcmc sample --help`` and docs/settings.md say what each attribute is."""
 
-    Attributes
-    ----------
-    max_walltime : str or None
-        Time from the program's start after which it must have ended: ``1h``, ``HH:MM:SS``, ``D-HH:MM:SS``, or
-        ``auto`` for the end of the Slurm job.
-    watchdog : float
-        Seconds without progress after which the job is ended; 0 never.
-    on_checkpoint_error : {"stop", "continue"}
-        Whether the chain goes on when a checkpoint cannot be written.
-    on_divergence : {"stop", "halve"}
-        Whether a chain that diverges goes back to its last checkpoint and on with half the step.
-    override : bool
-        Whether a resumed run may change the settings in `dsgmcmc.config.run.OVERRIDABLE`.
-    log_dir : Path or None
-        Where every process keeps a log.
-    log_level : {"debug", "info", "warning"}
-        The least that is logged.
-    """
-
-    max_walltime: str | None = None
-    watchdog: float = 600.0
-    on_checkpoint_error: OnCheckpointError = "stop"
-    on_divergence: OnDivergence = "stop"
-    override: bool = False
-    log_dir: Path | None = None
-    log_level: LogLevel = "info"
+    max_walltime: Annotated[
+        str | None, setting("Checkpoint and end (75) in time; auto: Slurm's limit.", metavar="1h|HH:MM:SS|auto")
+    ] = None
+    watchdog: Annotated[float, setting("End the job (70) when stuck for so long; 0: never.", metavar="SECONDS")] = 600.0
+    on_checkpoint_error: Annotated[
+        OnCheckpointError, setting("Whether chains go on when a checkpoint cannot be written.")
+    ] = "stop"
+    on_divergence: Annotated[
+        OnDivergence, setting("When a chain explodes: go back to its last checkpoint, with half the step?")
+    ] = "stop"
+    override: Annotated[bool, setting("With --resume: let --thin and --evaluate-every change from here on.")] = False
+    log_dir: Annotated[Path | None, setting("A log for every process.", metavar="DIR")] = None
+    log_level: Annotated[LogLevel, setting("What is logged.")] = "info"
 
     def __post_init__(self) -> None:
-        for name, given, known in (
-            ("--on-checkpoint-error", self.on_checkpoint_error, get_args(OnCheckpointError)),
-            ("--on-divergence", self.on_divergence, get_args(OnDivergence)),
-            ("--log-level", self.log_level, get_args(LogLevel)),
-        ):
-            if given not in known:
-                raise InputError(f"{name} {given}: expected one of {', '.join(known)}")
+        choices = {"on_checkpoint_error": OnCheckpointError, "on_divergence": OnDivergence, "log_level": LogLevel}
+        for name, known in choices.items():
+            if (given := getattr(self, name)) not in get_args(known):
+                raise InputError(f"{named(name)} {given}: expected one of {', '.join(get_args(known))}")
         if not 0 <= self.watchdog < float("inf"):
-            raise InputError(f"--watchdog {self.watchdog}: expected seconds, or 0 for none")
+            raise InputError(f"{named('watchdog')} {self.watchdog}: expected seconds, or 0 for none")
 
     def deadline(self, since_start: float) -> float | None:
         """When the job must have ended, on the clock of `time.monotonic`.
@@ -77,8 +62,8 @@ class Policy:
             end = os.environ.get("SLURM_JOB_END_TIME", "")
             if not end.isdigit():
                 raise InputError(
-                    "--max-walltime auto: SLURM_JOB_END_TIME is not set; give a time such as 1h or 23:50:00, or export "
-                    "it in the job script"
+                    f"{named('max_walltime')} auto: SLURM_JOB_END_TIME is not set; give a time such as 1h or "
+                    "23:50:00, or export it in the job script"
                 )
             return time.monotonic() + int(end) - time.time()
-        return time.monotonic() - since_start + seconds_of("--max-walltime", self.max_walltime, ", or auto")
+        return time.monotonic() - since_start + seconds_of(named("max_walltime"), self.max_walltime, ", or auto")

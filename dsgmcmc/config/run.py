@@ -20,6 +20,7 @@ from dsgmcmc.model.priors.implicit import implicit_quantities
 from dsgmcmc.model.quantity import Quantities, Quantity, collected, sizes_of
 from dsgmcmc.model.time.effects import TimePrecision
 from dsgmcmc.model.time.levels import canonical
+from dsgmcmc.settings import named, setting
 from dsgmcmc.types import Factor, FeaturesName, ImplicitName, NoiseName, PriorName, ThresholdsName
 
 Rank = Annotated[int, Field(ge=1, le=512)]
@@ -38,36 +39,48 @@ class ModelConfig(BaseModel):
 
     of_densities: ClassVar[bool] = False
 
-    rank: Rank | Literal["auto"] = Field("auto", description="number K of latent dimensions")
-    prior: PriorName = "normal-gamma"
-    prior_precision: float = Field(
+    rank: Rank | Literal["auto"] = setting(
+        "Number K of latent dimensions.", "auto", shown="auto, from the counts", metavar="K|auto", short="-K"
+    )
+    prior: PriorName = setting("Prior of the rows of both factors.", "normal-gamma")
+    prior_precision: float = setting(
+        "Precision of a fixed prior, in the ratings' own unit; start of another.",
         1.0,
+        shown="10; 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
         gt=0,
         allow_inf_nan=False,
-        description="of a fixed prior, in the ratings' unit; else where it starts",
     )
-    likelihood: str = Field("gaussian", description="law of a rating")
-    implicit_features: ImplicitName = Field("no", description="whose prior means depend on whom or what they rated")
-    features: FeaturesName = Field("yes", description="which features of the ratings shift the rows' prior means")
-    time_levels: str = Field("no", description="whose ratings share effects when they were given together")
-    noise: NoiseName = "shared"
-    noise_precision: float | Literal["sampled"] = "sampled"
-    thresholds: ThresholdsName = Field("shared", description="whose thresholds between levels differ")
-    zero_weight: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="of clicks: what a zero counts beside a one; default 0.1"
+    likelihood: str = setting(
+        "Law of a rating; poisson is of counts, all-cells of clicks.", "gaussian", metavar="|".join(LIKELIHOODS)
     )
-    biases: bool = True
-    center: bool = True
-    standardise: bool = Field(True, description="priors are in units of the ratings' sd, and not as published")
-    hyper_start: int = Field(1, ge=0, description="sweeps before the first draw of the hyperparameters")
-    hyper_every: int = Field(1, ge=1, description="sweeps between draws of the hyperparameters")
-
-    @field_validator("noise_precision")
-    @classmethod
-    def _positive(cls, value: float | str) -> float | str:
-        if isinstance(value, float) and not 0 < value < float("inf"):
-            raise ValueError("must be positive, or 'sampled'")
-        return value
+    implicit_features: ImplicitName = setting("Whose prior means follow from what they rated.", "no")
+    features: FeaturesName = setting("Which features of the ratings file shift the rows' prior means.", "yes")
+    time_levels: str = setting(
+        "Which ratings of a user (item) share an effect: those of one second (page), or so many in a row.",
+        "no",
+        metavar="user|user:page,user:8,...",
+    )
+    noise: NoiseName = setting("Whose noise differs.", "shared")
+    noise_precision: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["sampled"] = setting(
+        "Precision of the noise, or sampled.",
+        "sampled",
+        shown="sampled; 1 with --prior fixed, 30 of clicks",
+        metavar="TAU|sampled",
+    )
+    thresholds: ThresholdsName = setting("Whose thresholds between levels differ.", "shared")
+    zero_weight: float | None = setting(
+        "Of clicks, what every zero counts beside a click.", None, shown="0.1 with all-cells", gt=0, allow_inf_nan=False
+    )
+    biases: bool = setting("User and item biases.", True)
+    center: bool = setting("Subtract the training mean.", True)
+    standardise: bool = setting(
+        "Priors in units of the ratings' sd, or as published.",
+        True,
+        shown="yes; no with --prior fixed",
+        metavar="yes|no",
+    )
+    hyper_start: int = setting("Sweeps before the first draw of the hyperparameters.", 1, offered=False, ge=0)
+    hyper_every: int = setting("Sweeps between draws of the hyperparameters.", 1, offered=False, ge=1)
 
     @field_validator("time_levels")
     @classmethod
@@ -104,15 +117,15 @@ class RunConfig(ModelConfig, ChainConfig):
         if interleaved and self.law.has_levels:
             raise InputError(
                 f"{self.sampler.name} interleaves several states, and the thresholds of {self.likelihood} would "
-                "need one set for each: use another --sampler"
+                f"need one set for each: use another {named('sampler')}"
             )
         if self.implicit_features != "no":
             if self.prior == "normal-wishart":
-                raise InputError("implicit features need a diagonal prior: --prior normal-gamma or fixed")
+                raise InputError(f"implicit features need a diagonal prior: {named('prior')} normal-gamma or fixed")
             if interleaved:
                 raise InputError(
                     f"implicit features are not drawn for the interleaved sub-chains of {self.sampler.name}: use "
-                    "another --sampler, or --implicit-features no"
+                    f"another {named('sampler')}, or {named('implicit_features')} no"
                 )
         if self.time_levels != "no":
             self._check_time(interleaved)
@@ -128,7 +141,7 @@ class RunConfig(ModelConfig, ChainConfig):
         if interleaved or self.sampler.kind.estimator(self.sampler.config).fixed_likelihood:
             raise InputError(
                 f"effects of time change the ratings that {self.sampler.name} remembers gradients of: use another "
-                "--sampler or sampler.gradient, or --time-levels no"
+                f"{named('sampler')} or sampler.gradient, or {named('time_levels')} no"
             )
 
     def _check_law(self) -> None:
@@ -138,7 +151,7 @@ class RunConfig(ModelConfig, ChainConfig):
         elif self.zero_weight is not None:
             raise InputError(
                 f"zero_weight is of clicks, and the {self.likelihood} likelihood has no zeros that count: leave it "
-                "out, or choose --likelihood all-cells"
+                f"out, or choose {named('likelihood')} all-cells"
             )
         elif not self.law.has_noise and (self.noise_precision, self.standardise) != (1.0, False):
             raise InputError(
@@ -150,12 +163,12 @@ class RunConfig(ModelConfig, ChainConfig):
             raise InputError(f"the {self.likelihood} likelihood has no thresholds: leave out thresholds")
         if not (self.law.is_centred() or self.center):
             place = "thresholds" if self.law.has_levels else "biases"
-            raise InputError(f"the {place} of {self.likelihood} take the mean's place: leave out --no-center")
+            raise InputError(f"the {place} of {self.likelihood} take the mean's place: leave out {named('no_center')}")
         if self.law.of_counts and not self.biases:
-            raise InputError(f"the biases of {self.likelihood} take the mean's place: leave out --no-biases")
+            raise InputError(f"the biases of {self.likelihood} take the mean's place: leave out {named('no_biases')}")
         if self.sampler.kind.draws_conditionals and not self.law.is_conditionally_gaussian():
             raise InputError(
-                f"--sampler {self.sampler.name} draws from normal laws, which rows do not have with the "
+                f"{named('sampler')} {self.sampler.name} draws from normal laws, which rows do not have with the "
                 f"{self.likelihood} likelihood: choose a sampler that steps along gradients, such as {DEFAULT_SAMPLER}"
             )
         if self.sampler.kind.estimator(self.sampler.config).fixed_likelihood and (
@@ -181,10 +194,10 @@ class RunConfig(ModelConfig, ChainConfig):
             )
         kind = self.sampler.kind
         if kind.estimator(self.sampler.config).by_parts:
-            full = " or --set sampler.gradient=full" if "full" in kind.gradients else ""
+            full = f" or {named('sampler.gradient')}=full" if "full" in kind.gradients else ""
             raise InputError(
                 f"{self.sampler.name} goes by parts of the ratings, and with the {self.likelihood} likelihood every "
-                f"cell counts: use --sampler {DEFAULT_SAMPLER} or gibbs{full}"
+                f"cell counts: use {named('sampler')} {DEFAULT_SAMPLER} or gibbs{full}"
             )
 
 

@@ -15,7 +15,9 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import ON_DATA
 from dsgmcmc.samplers.step_size import SamplerConfig
 
-_UNION_MEMBER = re.compile(r"(constrained-)?int|str|float|literal\[.*\]")  # Pydantic names the alternative that failed
+_UNION_MEMBER = re.compile(
+    r"(constrained-)?(int|float)|str|literal\[.*\]"
+)  # Pydantic names the alternative that failed
 
 _MOST_SHOWN = 80
 

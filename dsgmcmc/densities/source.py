@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc._estimator import in_words_of_python
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers, build_chain
@@ -35,12 +34,13 @@ from dsgmcmc.posterior.heldout import posteriors
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.settings import in_python
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Comm, Float64
 
-#: What errors call options of the command line that are no settings of a chain.
+#: What messages say for options that are no settings of a chain.
 IN_PYTHON = {
     "step_size": "step_size of the sampler, or a larger curvature of the density, which is its unit",
     "on_divergence": "Policy.on_divergence =",
@@ -227,7 +227,7 @@ def sample_density(
     job = Job(comm, DensitySource(density), Path(out), Layers(settings), resume, policy, command)
 
     def work() -> int:
-        with in_words_of_python(ChainConfig.model_fields, IN_PYTHON):
+        with in_python(IN_PYTHON):
             return job.run()
 
     try:

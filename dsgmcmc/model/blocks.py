@@ -16,6 +16,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.csr import split_columns
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.partition import block_bounds
+from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class RatingBlocks:
         grid = ring.grid
         if grid > min(ratings.n_rows, ratings.n_cols):
             raise InputError(
-                f"--grid {grid} is more than {ratings.path} allows: it has {ratings.n_rows} rows and "
+                f"{named('grid')} {grid} is more than {ratings.path} allows: it has {ratings.n_rows} rows and "
                 f"{ratings.n_cols} columns"
             )
         self.n_data, self.n_test, self.centre, self._levels = ratings.nnz, ratings.nnz_test, centre, levels

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # it needs NumPy, and commands that need none start with this
 T = TypeVar("T")
 
 
-def agree(comm: Comm, work: Callable[[], T], what: str, error: type[AgreedError] = AgreedError) -> T:
+def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedError] = AgreedError) -> T:
     """Do fallible local work; if any process fails, all raise one error that names them. Collective.
 
     Parameters
@@ -33,7 +33,7 @@ def agree(comm: Comm, work: Callable[[], T], what: str, error: type[AgreedError]
         The processes that must agree.
     work : callable
         Local work: files, parsing, memory. It must not communicate.
-    what : str
+    what : str, optional
         What was being done, for the message.
     error : type of AgreedError
         What to raise.
@@ -64,7 +64,7 @@ def agree(comm: Comm, work: Callable[[], T], what: str, error: type[AgreedError]
         error = next((kind for _, kind in everyone if kind), error)
         distinct = "; ".join({messages[rank]: None for rank in failed})
         where = f" (process {', '.join(map(str, failed))} of {comm.size})" if len(failed) < comm.size else ""
-        raise error(f"{what}: {distinct}{where}") from cause
+        raise error(f"{what}{': ' if what else ''}{distinct}{where}") from cause
     return result  # type: ignore[no-any-return]
 
 

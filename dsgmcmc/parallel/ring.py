@@ -24,6 +24,7 @@ from dsgmcmc.parallel.named import Named, Shapes, pack, shapes_of, size_of, unpa
 from dsgmcmc.parallel.partition import blocks_of, column_of, owner, row_of
 from dsgmcmc.parallel.shelf import LARGEST, Shelf
 from dsgmcmc.parallel.timers import Phases
+from dsgmcmc.settings import named
 from dsgmcmc.types import Float32, Float64
 
 T = TypeVar("T")
@@ -46,8 +47,8 @@ class Ring:
     def __init__(self, comm: MPI.Comm, grid: int) -> None:
         if comm.size > grid:
             raise InputError(
-                f"{comm.size} processes cannot share a grid of {grid} blocks: use at most {grid} processes, or --grid "
-                f"{2 * comm.size}"
+                f"{comm.size} processes cannot share a grid of {grid} blocks: use at most {grid} processes, or "
+                f"{named('grid')} {2 * comm.size}"
             )
         self.comm = comm
         self.grid = grid
@@ -228,7 +229,7 @@ class Ring:
 
     # ------------------------------------------------------------------ agreement
 
-    def agree(self, work: Callable[[], T], what: str) -> T:
+    def agree(self, work: Callable[[], T], what: str = "") -> T:
         """Do local work that can fail; if it fails anywhere, raise the same error everywhere. Collective."""
         return agree(self.comm, work, what)
 

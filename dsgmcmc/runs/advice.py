@@ -13,6 +13,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.runs.forecast import Forecast, Nodes
 from dsgmcmc.runs.plan import MAX_COUNT
+from dsgmcmc.settings import named
 
 BLOCKS = (1, 2, 3, 4, 8)  # row blocks of a process that are tried
 FEW = (4, 8, 16, 32, 64, 128, 256)  # blocks that are tried as well
@@ -86,9 +87,9 @@ def forecasts(
         if forecast.message // 4 <= MAX_COUNT:
             found.append(forecast)
     if not found:
-        most = min(MAX_GRID, ratings.n_cols)
+        most, asked_for = min(MAX_GRID, ratings.n_cols), f" with {named('grid')} {grid}" if grid else ""
         raise InputError(
-            f"{nodes.all:,} processes{f' with --grid {grid}' if grid else ''} are not possible here: B is at least the "
+            f"{nodes.all:,} processes{asked_for} are not possible here: B is at least the "
             f"number of processes and at most {most:,}, and a message has at most {MAX_COUNT:,} numbers"
         )
     return sorted(found, key=lambda each: each.seconds)
@@ -133,7 +134,7 @@ def choose(
             raise why
         raise InputError(
             f"the run does not fit: a node would need {least / 1e9:,.1f} GB at least, and has {node.memory / 1e9:,.1f} "
-            "GB; take more nodes, or a smaller --rank"
+            f"GB; take more nodes, or a smaller {named('rank')}"
         )
     best = min(forecast.seconds for _, forecast in possible)
     return next(pair for pair in possible if pair[1].seconds * NEARLY <= best)

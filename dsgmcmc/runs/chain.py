@@ -26,6 +26,7 @@ from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.resume import Resume
 from dsgmcmc.runs.state import ChainState
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.base import RunTarget
@@ -306,9 +307,9 @@ class Chain:
         """Stop all processes if any block of parameters is no longer finite or has exploded. Collective."""
         found = self.target.find_divergence(position)
         if found:
-            remedy = f", or {self.sampler.remedy}" if self.sampler.remedy else ""
+            remedy = f", or {named(self.sampler.remedy)}" if self.sampler.remedy else ""
             raise DivergenceError(
                 f"chain {self.chain} diverged by iteration {self.iteration}: {found} at step size "
-                f"{self.sampler.weight(self.target, self.iteration - 1):.3g}. Use a smaller --step-size"
-                f"{remedy}, or --on-divergence halve; the last checkpoint is intact"
+                f"{self.sampler.weight(self.target, self.iteration - 1):.3g}. Use a smaller {named('step_size')}"
+                f"{remedy}, or {named('on_divergence')} halve; the last checkpoint is intact"
             )

@@ -128,11 +128,11 @@ class Job:
                 "the processes run on different processors (%s): only these give the same bits again",
                 ", ".join(processors),
             )
-        deadline = agree(comm, partial(policy.deadline, seconds_since_start()), "sample")
+        deadline = agree(comm, partial(policy.deadline, seconds_since_start()))
         config, overridden = self._resolve()
         log.debug("process %d of %d is %d on %s", comm.rank, comm.size, os.getpid(), MPI.Get_processor_name())
         begin = partial(self._open, config, overridden) if self._at_root else tuple
-        earlier, made = comm.bcast(agree(comm, begin, "sample"))
+        earlier, made = comm.bcast(agree(comm, begin))
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {MPI.Get_processor_name()})"
         log_errors = self.run_directory.on_log_error = LogErrors(signals, policy.on_checkpoint_error == "continue")
         try:
@@ -203,7 +203,7 @@ class Job:
         ring = Ring(mine, config.grid)
         self._rehearse(config)
         make_target, n_data = self.source.open(config, ring)
-        data_hash = comm.bcast(agree(comm, self.source.digest if self._at_root else str, "sample"))
+        data_hash = comm.bcast(agree(comm, self.source.digest if self._at_root else str))
         _, seconds = config.checkpoint_interval()
         control = Control(mine, signals, seconds, deadline, watchdog)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dsgmcmc.errors import WriteError, failed_file
 from dsgmcmc.parallel.signals import Request, Signals
+from dsgmcmc.settings import named
 from dsgmcmc.terminal import plain
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class LogErrors:
         """Raise a WriteError if the job was stopped."""
         if self._first is not None and not self._go_on:
             said = failed_file(self._first)
-            raise WriteError(f"{said}; stopped after a checkpoint: go on with --resume once it can be written")
+            raise WriteError(f"{said}; stopped after a checkpoint: go on with {named('resume')} once it can be written")
 
 
 def start_logs(rank: int, level: str, directory: Path | None) -> None:

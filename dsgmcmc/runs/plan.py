@@ -22,6 +22,7 @@ from dsgmcmc.model.priors.features import featured_factors
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.model.time.levels import costs_of, levels_of
 from dsgmcmc.parallel.partition import block_bounds, owner
+from dsgmcmc.settings import named
 from dsgmcmc.targets.state import Layout
 from dsgmcmc.types import Factor, Int64
 
@@ -136,7 +137,7 @@ def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
     if config.iterations > MAX_ITERATION:
         raise InputError(
             f"{config.iterations:,} iterations are more than the random numbers have counters for ({MAX_ITERATION:,}): "
-            "ask for fewer --iterations"
+            f"ask for fewer {named('iterations')}"
         )
     featured = featured_factors(config.features, ratings)
     features = [len(ratings.features[SIDES[factor]].names) for factor in featured]
@@ -147,7 +148,7 @@ def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
     if tested > MAX_COUNT:
         raise InputError(
             f"a block of rows would have {tested:,} test ratings, more than 32 bits number ({MAX_COUNT:,}): use a "
-            "larger --grid, or prepare the ratings with a smaller --test-fraction"
+            f"larger {named('grid')}, or prepare the ratings with a smaller {named('test_fraction')}"
         )
 
 
@@ -160,7 +161,7 @@ def _check_blocks(config: ResolvedConfig, column_counts: Int64, quantities: Quan
     if block > MAX_COUNT:
         raise InputError(
             f"a block of columns would be a message of {block:,} numbers, more than MPI counts ({MAX_COUNT:,}): use a "
-            f"--grid of at least {-(-grid * block // MAX_COUNT)}, or a smaller --rank"
+            f"{named('grid')} of at least {-(-grid * block // MAX_COUNT)}, or a smaller {named('rank')}"
         )
 
 
@@ -168,16 +169,20 @@ def _check_sums(config: ResolvedConfig, features: Sequence[int]) -> None:
     """Refuse sums over the blocks, of whose addends process 0 has all, that are too wide."""
     d, grid = config.dimension, config.grid
     moments = d + d * d if config.prior == "normal-wishart" else 2 * d
-    widths = {"--rank, or --prior normal-gamma": 2 * len(config.make_sampler().positions) * moments + 8}
+    widths = {
+        f"{named('rank')}, or {named('prior')} normal-gamma": 2 * len(config.make_sampler().positions) * moments + 8
+    }
     if getattr(config.sampler.config, "metric", None) == "kronecker":
-        widths["--rank, or --set sampler.metric=fisher"] = 2 * (d * d + 1)
+        widths[f"{named('rank')}, or {named('sampler.metric')}=fisher"] = 2 * (d * d + 1)
     if features:
-        widths["--rank, or --features no"] = max(sum(features) * d, *(gram_width(size) for size in features))
+        widths[f"{named('rank')}, or {named('features')} no"] = max(
+            sum(features) * d, *(gram_width(size) for size in features)
+        )
     for remedy, width in widths.items():
         if grid * width > MAX_COUNT:
             raise InputError(
                 f"the sums over {grid} blocks would be a message of {grid * width:,} numbers, more than MPI counts "
-                f"({MAX_COUNT:,}): use a smaller --grid or {remedy}"
+                f"({MAX_COUNT:,}): use a smaller {named('grid')} or {remedy}"
             )
 
 

@@ -11,6 +11,7 @@ from dsgmcmc.config.layers import Layers
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.runs.sources.base import Source
+from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, check_made_with
 from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
@@ -80,7 +81,7 @@ def resolve(
         changes = _changes(source.resolved.of(saved), config, run, override) if saved else {}
         return config.model_dump(), changes
 
-    settings, overridden = comm.bcast(agree(comm, work, "sample"))
+    settings, overridden = comm.bcast(agree(comm, work))
     return Resolution(source.resolved.of(settings), overridden)
 
 
@@ -92,14 +93,14 @@ def _saved_settings(run: RunDirectory, source: Source[Any], resume: bool) -> dic
         if facts.get("data_hash") != source.digest():
             raise InputError(
                 f"{run.path} was sampled from other data than {source.name}: a run has the same ratings from its first "
-                "iteration to its last; start another with another --out"
+                f"iteration to its last; start another with another {named('out')}"
             )
         _check_facts(run, facts)
         return before.table()
     if run.path.exists() and not run.path.is_dir():
-        raise InputError(f"{run.path} is a file: --out names the run's directory, which sample makes")
+        raise InputError(f"{run.path} is a file: {named('out')} names the run's directory, which sample makes")
     if not resume and run.path.is_dir() and any(run.path.iterdir()):
-        raise InputError(f"{run.path} is not empty: give --resume to go on with it, or another --out")
+        raise InputError(f"{run.path} is not empty: give {named('resume')} to go on with it, or another {named('out')}")
     return {}
 
 
@@ -122,7 +123,8 @@ def _check_disk(run: RunDirectory, costs: dict[str, Any]) -> None:
     if free < costs["disk_most"]:
         most, least, room = (f"{size / 1e6:,.0f} MB" for size in (costs["disk_most"], costs["disk_least"], free))
         text = f"a run of these settings leaves {least} to {most} on disk, and {folder} has {room} free: "
-        advice = "choose another --out, or fewer --save-draws or --chains (--dry-run shows the costs)"
+        fewer = f"fewer {named('save_draws')} or {named('chains')}"
+        advice = f"choose another {named('out')}, or {fewer} (--dry-run shows the costs)"
         if free < costs["disk_least"]:
             raise InputError(text + advice)
         log.warning("%s%s", text, advice)

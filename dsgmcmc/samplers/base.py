@@ -13,6 +13,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.gradients import GRADIENTS, ON_DATA, GradientEstimator, T
 from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
 from dsgmcmc.types import Purpose
@@ -88,7 +89,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @property
     def remedy(self) -> str:
-        """Options that may help where a chain diverges, besides a smaller step; empty if there are none."""
+        """Setting that may help where a chain diverges, besides a smaller step: ``sampler.NAME=VALUE``, or nothing."""
         return ""
 
     # ------------------------------------------------------------------ configuration
@@ -110,7 +111,8 @@ class Sampler(ABC, Generic[C, T]):
             )
         if config.anchor_every and name != "control-variate":
             raise InputError(
-                "sampler.anchor_every is of control variates: leave it out, or --set sampler.gradient=control-variate"
+                "sampler.anchor_every is of control variates: leave it out, or "
+                f"{named('sampler.gradient')}=control-variate"
             )
         return GRADIENTS.get(name) or ON_DATA[name]
 
@@ -134,7 +136,7 @@ class Sampler(ABC, Generic[C, T]):
         if cls.sweep_length(config, grid) > 1 and schedule != "random":
             raise InputError(
                 f"{what} needs parts that are drawn independently: those of the {schedule} schedule make up for each "
-                f"other within a sweep, and the chain would be too cold. Use --schedule random, or {otherwise}"
+                f"other within a sweep, and the chain would be too cold. Use {named('schedule')} random, or {otherwise}"
             )
 
     @classmethod

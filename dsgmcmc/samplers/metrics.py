@@ -144,7 +144,7 @@ step = h / sqrt(precision)
 p = information / precision
 """
     columns: ClassVar[tuple[str, ...]] = ("c", "lambda_")
-    remedy: ClassVar[str] = "--set sampler.metric=kronecker"
+    remedy: ClassVar[str] = "sampler.metric=kronecker"
     rows: ClassVar[tuple[str, ...]] = ("n", "h")
 
     c: dict[Factor, Float64] = field(default_factory=dict)

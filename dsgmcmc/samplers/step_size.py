@@ -6,6 +6,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dsgmcmc.settings import setting
+
 
 class SamplerConfig(BaseModel):
     """What the configurations of all samplers have; those of samplers that take steps extend `StepSize`."""
@@ -35,7 +37,12 @@ class StepSize(SamplerConfig):
     ``decay="polynomial"`` it is then multiplied by (1 + sweep / decay_sweeps) ** -decay_power.
     """
 
-    step_size: float = Field(gt=0, allow_inf_nan=False)
+    step_size: float = setting(
+        "Step, in the sampler's own unit; sets the burn-in's too.",
+        shown="0.35 of baoab, less with few ratings; of others docs/settings.md",
+        gt=0,
+        allow_inf_nan=False,
+    )
     burn_in_step_size: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="step while burning in; default step_size"
     )

@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dsgmcmc"
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
 #: The rooms, one way only: a file imports from its own room and from what stands to the left of it.
 ORDER = (
-    "errors types terminal _version _estimator",
+    "errors types terminal settings _version _estimator",
     "kernels parallel",
     "storage",
     "data",

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest.columns import CLICKS
+from dsgmcmc.data.ingest.columns import of_clicks
 from dsgmcmc.data.ingest.complaints import SHOWN
 from dsgmcmc.data.ingest.load import scalar
 from dsgmcmc.data.ratings import MAX_ID_BYTES, MAX_SIDE
 from dsgmcmc.data.ratings.format import find_bad_scale
 from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Int64
 
 # how --duplicates chooses one rating of a pair and its time; `ord` is the line's place in the input
@@ -68,7 +69,7 @@ def number_entities(
     """
     low, high = connection.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
     if low == high != 1:  # those that are 1 are clicks
-        raise InputError(f"all ratings are {low:g}: there is nothing to learn from them; {CLICKS}")
+        raise InputError(f"all ratings are {low:g}: there is nothing to learn from them; {of_clicks()}")
     if bad := find_bad_scale(low, high):
         raise InputError(bad)
     sizes = []
@@ -131,7 +132,7 @@ def split(connection: duckdb.DuckDBPyConnection, fraction: float, temporal: bool
     if n_test == 0:
         return "false"
     if n_test >= total:
-        raise InputError(f"--test-fraction {fraction} of {total} ratings leaves none to train on")
+        raise InputError(f"{named('test_fraction')} {fraction} of {total} ratings leaves none to train on")
     if temporal:
         time, key = connection.execute(
             f"SELECT time, key FROM cells ORDER BY time DESC, key LIMIT 1 OFFSET {n_test - 1}"
@@ -206,4 +207,4 @@ def complain_of_duplicates(connection: duckdb.DuckDBPyConnection, rows: str, col
     what = "pair of a user and an item is" if n == 1 else "pairs of a user and an item are"
     if test_file:
         return InputError(f"{n} {what} in both the training and the test files:{shown}")
-    return InputError(f"{n} {what} rated more than once; choose with --duplicates first, last or mean:{shown}")
+    return InputError(f"{n} {what} rated more than once; choose with {named('duplicates')} first, last or mean:{shown}")

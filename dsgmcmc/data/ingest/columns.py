@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
 
 # what other people call the columns, compared in lower case without punctuation
 NAMES: dict[str, tuple[str, ...]] = {
@@ -21,7 +22,11 @@ NAMES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "ts"),
 }
 ROLES = tuple(NAMES)
-CLICKS = "of clicks, which have no ratings, name the others alone: --columns user=NAME,item=NAME"
+
+
+def of_clicks() -> str:
+    """Advice for files of clicks."""
+    return f"of clicks, which have no ratings, name the others alone: {named('columns')} user=NAME,item=NAME"
 
 
 def parse_columns(text: str | None) -> dict[str, str]:
@@ -31,7 +36,7 @@ def parse_columns(text: str | None) -> dict[str, str]:
     pairs = [(role.strip(), name.strip()) for role, _, name in (part.partition("=") for part in text.split(","))]
     roles = {role for role, name in pairs if name}
     if len(roles) < len(pairs) or not {"user", "item"} <= roles <= set(ROLES):
-        raise InputError(f"--columns {text}: expected user=NAME,item=NAME[,rating=NAME][,timestamp=NAME]")
+        raise InputError(f"{named('columns')} {text}: expected user=NAME,item=NAME[,rating=NAME][,timestamp=NAME]")
     return dict(pairs)
 
 
@@ -49,7 +54,7 @@ def assign_columns(
             found[role] = int(name) - 1
         else:
             have = f"columns {', '.join(names)}" if names else f"{width} columns without a header"
-            raise InputError(f"{path} has {have}, and no {name!r} that --columns names as {role}")
+            raise InputError(f"{path} has {have}, and no {name!r} that {named('columns')} names as {role}")
     if names is not None:
         plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
         if not columns and not set(plain) - {name for role in ROLES if role != "rating" for name in NAMES[role]}:
@@ -63,11 +68,11 @@ def assign_columns(
     have = f"columns {', '.join(names)}" if names is not None else f"{width} columns, no header"
     roles = tuple(role for role in roles if not (clicks and role == "rating"))
     missing = [role for role in roles if role not in found]
-    options = "--columns user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
+    options = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
     if missing == ["rating"]:
-        raise InputError(f"{path} has no rating column ({have}); name it with {options}, or {CLICKS}")
+        raise InputError(f"{path} has no rating column ({have}); name it with {options}, or {of_clicks()}")
     if missing:
         raise InputError(f"{path}: cannot tell which column is {', '.join(missing)} ({have}); use {options}")
     if len({found[role] for role in roles}) < len(roles):
-        raise InputError(f"{path}: --columns names one column twice")
+        raise InputError(f"{path}: {named('columns')} names one column twice")
     return {role: found[role] for role in roles}

@@ -21,6 +21,7 @@ from dsgmcmc.data.ingest.sources import inspect
 from dsgmcmc.data.ratings import PARTS, SIDES, RatingsWriter, Times, open_ratings, row_slabs
 from dsgmcmc.data.session import Report, Watch, default_memory, open_session
 from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
 
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
@@ -123,7 +124,7 @@ def prepare_ratings(
     described = described or {}
     fraction = 0.1 if test_fraction is None else test_fraction
     if not 0 <= fraction < 1:
-        raise InputError(f"--test-fraction {fraction}: expected at least 0 and less than 1")
+        raise InputError(f"{named('test_fraction')} {fraction}: expected at least 0 and less than 1")
     out = Path(out)
     names = parse_columns(columns)
     parts = [(find_files(inputs), False), (find_files([test] if test else []), True)]

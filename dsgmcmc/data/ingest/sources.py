@@ -19,6 +19,7 @@ from typing import IO, Literal
 from dsgmcmc.data.ingest.columns import assign_columns
 from dsgmcmc.data.ingest.files import SUFFIXES, suffix_of
 from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
 
 Kind = Literal["text", "json", "parquet", "mtx", "npz"]
 
@@ -250,7 +251,7 @@ def refuse_utf16(path: Path, head: bytes) -> None:
 def _fixed(path: Path, columns: dict[str, str], timestamp: bool) -> dict[str, int]:
     """Return the columns of a matrix file, which has no others."""
     if columns:
-        raise InputError(f"{path} is a matrix: --columns has no meaning for it")
+        raise InputError(f"{path} is a matrix: {named('columns')} has no meaning for it")
     if timestamp:
         raise InputError(f"{path} is a matrix, without the times that --split temporal needs")
     return {"user": 0, "item": 1, "rating": 2}

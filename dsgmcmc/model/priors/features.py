@@ -31,6 +31,7 @@ from dsgmcmc.model.priors.base import DESCRIBED, Conditions, PrecisionTerms
 from dsgmcmc.model.priors.design import MAX_DENSE, Design
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of
+from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, FeaturesName, Float64, Int64, Purpose
 
@@ -73,11 +74,13 @@ def check_features(features: FeaturesName, ratings: Ratings, subchains: int) -> 
         if number > MAX_DENSE:
             raise InputError(
                 f"{ratings.path} has {number:,} features of a side, more than the {MAX_DENSE:,} that can be sampled: "
-                "leave columns out with `dsgmcmc prepare --feature-kinds COLUMN=skip`, or sample with --features no"
+                "leave columns out with `dsgmcmc prepare --feature-kinds COLUMN=skip`, or sample with "
+                f"{named('features')} no"
             )
         if subchains > 1:
             raise InputError(
-                "hamcmc interleaves several chains, and features serve one: use another sampler, or --features no"
+                "hamcmc interleaves several chains, and features serve one: use another sampler, or "
+                f"{named('features')} no"
             )
 
 

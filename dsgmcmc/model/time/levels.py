@@ -8,6 +8,7 @@ as training ratings do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from dsgmcmc.data.ratings import SIDES, Part, Ratings, Times, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import SLAB, RatingBlocks
+from dsgmcmc.settings import named
 from dsgmcmc.types import Factor, Int32, Int64
 
 if TYPE_CHECKING:
@@ -23,8 +25,14 @@ if TYPE_CHECKING:
 PAGE = "page"
 #: What a side alone stands for: the levels that were measured to be worth it.
 USUAL = {"user": "user:page,user:8,user:64", "item": "item:32"}
-NO_TIMES = "{} has no timestamps, which --time-levels needs: prepare it again with --timestamps"
 MAX_GROUPS = 2**30 - 1  # of a block: two numbers of each are a message
+
+
+def no_times(path: Path) -> InputError:
+    """Make the error of levels of time where there are no times."""
+    return InputError(
+        f"{path} has no timestamps, which {named('time_levels')} needs: prepare it again with --timestamps"
+    )
 
 
 def canonical(text: str) -> str:
@@ -157,14 +165,16 @@ class _Reader:
 
     def __init__(self, level: TimeLevel, ratings: Ratings, blocks: RatingBlocks) -> None:
         if (times := ratings.times) is None:
-            raise InputError(NO_TIMES.format(ratings.path))
+            raise no_times(ratings.path)
         self._level, self._ratings, self._blocks, self._times = level, ratings, blocks, times
         counts = level.groups(times.counts[SIDES[level.factor]])
         self._begins = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         self._bounds = blocks.row_bounds if level.factor == Factor.W else blocks.column_bounds
         self.first: Int64 = self._begins[self._bounds]
         if np.diff(self.first).max() > MAX_GROUPS:
-            raise InputError(f"a block would have over {MAX_GROUPS:,} groups of {level.name}: use a larger --grid")
+            raise InputError(
+                f"a block would have over {MAX_GROUPS:,} groups of {level.name}: use a larger {named('grid')}"
+            )
 
     def train(self, block: int) -> list[Int32]:
         """Groups of the training ratings of a row block, by column block."""

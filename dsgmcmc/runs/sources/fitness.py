@@ -17,6 +17,7 @@ from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.likelihoods.gaps import LEAST_LEVELS
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
+from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
 
 #: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
@@ -100,7 +101,7 @@ def check_counts(ratings: Ratings, likelihood: str) -> None:
             if len(wrong):
                 raise InputError(
                     f"{ratings.path} has a {part} rating of {wrong[0]:g}, and {likelihood} is of counts, whole numbers "
-                    "from 0 on: use --likelihood gaussian or ordinal-logit, or prepare counts"
+                    f"from 0 on: use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
                 )
     if ratings.maximum == 0:
         raise InputError(f"{ratings.path}: all training ratings are 0, and {likelihood} has nothing to count")
@@ -124,7 +125,7 @@ def check_levels(ratings: Ratings, config: ResolvedConfig) -> None:
     if levels is None:
         raise InputError(
             f"{ratings.path} has more than {MAX_LEVELS} different training ratings, which {likelihood} would take for "
-            "as many levels: use --likelihood gaussian, or round the ratings and prepare them again"
+            f"as many levels: use {named('likelihood')} gaussian, or round the ratings and prepare them again"
         )
     if len(levels) < 2:
         raise InputError(f"{ratings.path}: all training ratings are {levels[0]:g}, and {likelihood} compares levels")

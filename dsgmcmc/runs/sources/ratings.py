@@ -32,7 +32,7 @@ from dsgmcmc.model.priors.implicit import ImplicitFeatures
 from dsgmcmc.model.start import take_start
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.model.time.effects import TimeEffects
-from dsgmcmc.model.time.levels import NO_TIMES, TimeGroups, levels_of, read_groups
+from dsgmcmc.model.time.levels import TimeGroups, levels_of, no_times, read_groups
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_parts
@@ -44,6 +44,7 @@ from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.runs.sources.fitness import cautions, check_values, levels_of_scale
 from dsgmcmc.runs.sources.start import Earlier, start_digest
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
@@ -117,9 +118,11 @@ class RatingsSource:
         with self._ratings() as ratings:
             check_features(config.features, ratings, len(config.make_sampler().positions))
             if config.time_levels != "no" and ratings.times is None:
-                raise InputError(NO_TIMES.format(self.path))
+                raise no_times(self.path)
             if config.grid > ratings.n_cols:
-                raise InputError(f"--grid {config.grid} is more than the {ratings.n_cols} columns of {self.path}")
+                raise InputError(
+                    f"{named('grid')} {config.grid} is more than the {ratings.n_cols} columns of {self.path}"
+                )
             check_limits(config, ratings)
             if self._earlier is not None:
                 self._earlier.check(config, len(found) if (found := ratings.levels(MAX_LEVELS)) is not None else 0)
@@ -127,15 +130,15 @@ class RatingsSource:
             check_values(ratings, config)
             if config.until and not ratings.nnz_test:
                 raise InputError(
-                    f"until {config.until} is of predictions of test ratings, and {self.path} has none: give --until "
-                    "none, or prepare it with --test-fraction 0.1"
+                    f"until {config.until} is of predictions of test ratings, and {self.path} has none: give "
+                    f"{named('until')} none, or prepare it with {named('test_fraction')} 0.1"
                 )
             for text in cautions(config, ratings):
                 log.warning("%s", text)
         if processes > config.grid:
             raise InputError(
                 f"{processes} processes cannot share a grid of {config.grid} blocks: start at most {config.grid} "
-                f"for every chain, or a new run with --grid {2 * processes}"
+                f"for every chain, or a new run with {named('grid')} {2 * processes}"
             )
 
     def prepare(self, run: RunDirectory, config: ResolvedConfig, comm: Comm) -> dict[str, Any]:
@@ -143,7 +146,7 @@ class RatingsSource:
         before = run.read_settings()[1] if run.settings_file.exists() else {}
         known, start = before.get("baselines"), before.get("start")
         if before and self._start is not None and start is None:
-            raise InputError(f"{run.path} did not start from another run: go on with it without --from")
+            raise InputError(f"{run.path} did not start from another run: go on with it without {named('from')}")
         if start is not None and start != start_digest(run):
             raise InputError(f"{run.start()} is incomplete, or is not what the run started from: start another run")
         with self._ratings() as ratings:
@@ -169,8 +172,8 @@ class RatingsSource:
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
         log.info("grid %d x %d", config.grid, config.grid)
-        data = ring.agree(self._ratings, "sample")
-        levels = ring.agree(partial(data.levels, MAX_LEVELS), "sample") if config.law.has_levels else None
+        data = ring.agree(self._ratings)
+        levels = ring.agree(partial(data.levels, MAX_LEVELS)) if config.law.has_levels else None
         return _targets(config, data, ring, levels), data.nnz
 
     def begin(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:

@@ -26,6 +26,7 @@ from dsgmcmc.model.quantity import THETA
 from dsgmcmc.model.start import KNOWN
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.posterior.names import Index, Vocabulary
+from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import MADE_WITH, Facts
 from dsgmcmc.storage.manifest import Key, SmallArray
 from dsgmcmc.storage.provenance import versions
@@ -57,7 +58,7 @@ class Earlier:
     def __init__(self, path: Path) -> None:
         self.directory = RunDirectory(path)
         if "target" in self.directory.read_settings()[1]:
-            raise InputError(f"{path} is a run of a density, and --from takes a run of ratings")
+            raise InputError(f"{path} is a run of a density, and {named('from')} takes a run of ratings")
         self.config, facts = ResolvedConfig.of_run(self.directory)
         self.levels = len(facts.get("levels", []))
         newest = [(chain, steps(self.directory.series("checkpoints", chain))) for chain in self.directory.chains()]
@@ -65,7 +66,9 @@ class Earlier:
             self.directory.open_snapshot("checkpoints", chain, found[-1], facts) for chain, found in newest if found
         ]
         if not self.checkpoints:
-            raise InputError(f"{path} has no checkpoint to start from: go on with it first, or leave out --from")
+            raise InputError(
+                f"{path} has no checkpoint to start from: go on with it first, or leave out {named('from')}"
+            )
         self.index = Index(self.directory, facts)
         self.index.lengths()  # refuses names that are not those of all rows
         self.quantities = self.config.quantities(self.index.transposed, self.index.feature_sizes(), self.levels)
@@ -92,12 +95,12 @@ class Earlier:
             if name not in free and before != now:
                 raise InputError(
                     f"{self.directory.path} was sampled with {name} {before}, and {now} is asked for: a run starts "
-                    "from one of the same model; leave the setting out, or --from"
+                    f"from one of the same model; leave the setting out, or {named('from')}"
                 )
         if config.law.has_levels and levels != self.levels:
             raise InputError(
                 f"{self.directory.path} was sampled from {self.levels} different ratings, and now there are {levels}: "
-                "the thresholds between them are others; leave out --from"
+                f"the thresholds between them are others; leave out {named('from')}"
             )
 
     # ------------------------------------------------------------------ what is kept of it

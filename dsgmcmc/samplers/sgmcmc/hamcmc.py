@@ -59,6 +59,7 @@ from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.lbfgs import Products, coefficients
 from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Float64
@@ -130,13 +131,13 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         if schedule == "cyclic" and gcd(m, grid) > 1:
             raise InputError(
                 f"the cyclic schedule with grid {grid} shows each of the {m} sub-chains of HAMCMC only "
-                f"{grid // gcd(m, grid)} of the parts: use --schedule shuffled, or a memory and grid that have no "
-                "common factor"
+                f"{grid // gcd(m, grid)} of the parts: use {named('schedule')} shuffled, or a memory and grid that "
+                "have no common factor"
             )
         if gcd(m, thin) > 1:
             raise InputError(
                 f"thin = {thin} iterations would keep draws of only {m // gcd(m, thin)} of the {m} sub-chains "
-                f"of HAMCMC: use a number that has no common factor with {m}, such as --thin {thin + 1}"
+                f"of HAMCMC: use a number that has no common factor with {m}, such as {named('thin')} {thin + 1}"
             )
 
     @classmethod

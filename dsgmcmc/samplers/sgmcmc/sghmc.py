@@ -44,6 +44,7 @@ from dsgmcmc.samplers.base import NORMAL
 from dsgmcmc.samplers.metrics import METRICS
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
+from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.types import Purpose
 
@@ -108,7 +109,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
                 ("noise_correction", config.noise_correction),
             ):
                 if given:
-                    raise InputError(f"sampler.{name} is made from the metric: use --set sampler.metric=fisher")
+                    raise InputError(f"sampler.{name} is made from the metric: use {named('sampler.metric')}=fisher")
         if config.splitting == "published" and config.gamma * h > 1:
             raise InputError(
                 f"sampler.gamma = {config.gamma:g} turns the momentum round in every update of {h:.3g}: use at most "
@@ -118,7 +119,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
             if config.friction == "metric":
                 raise InputError(
                     "sampler.noise_correction: friction in the metric vanishes where the parts' noise is largest: use "
-                    "--set sampler.friction=constant"
+                    f"{named('sampler.friction')}=constant"
                 )
             cls.corrects_noise(config, schedule, grid)
             damp = exp(-config.gamma * h)
@@ -126,7 +127,8 @@ class SGHMC(Underdamped[SGHMCConfig]):
             if 2 * config.step_size * parts > added:
                 raise InputError(
                     f"sampler.noise_correction: the parts' noise, {2 * config.step_size * parts:.3g}, is more than the "
-                    f"{added:.3g} that friction adds: use a smaller --step-size or grid, or a larger sampler.gamma"
+                    f"{added:.3g} that friction adds: use a smaller {named('step_size')} or grid, or a larger "
+                    "sampler.gamma"
                 )
 
     def step(self, target: Target, iteration: int) -> None:

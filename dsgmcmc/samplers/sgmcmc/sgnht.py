@@ -38,6 +38,7 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import METRICS
 from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Float64, Purpose
@@ -117,7 +118,7 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
         if (config.metric, config.thermostat) == ("kronecker", "element"):
             raise InputError(
                 "sampler.thermostat=element follows coordinates that the Kronecker metric turns: use "
-                "--set sampler.thermostat=row"
+                f"{named('sampler.thermostat')}=row"
             )
         cls.needs_independent_parts("the thermostat of sgnht", "take another sampler", config, schedule, grid)
 

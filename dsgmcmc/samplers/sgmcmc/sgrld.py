@@ -29,6 +29,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.metrics import METRICS
 from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import StateField
 
@@ -73,8 +74,8 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
         parts = cls.sweep_length(config, grid) - 1
         if config.step_size * parts > 2:
             raise InputError(
-                f"sampler.noise_correction: at --step-size {config.step_size:g} the parts' noise is more than what is "
-                f"added: use at most {2 / parts:.3g}, or a smaller grid"
+                f"sampler.noise_correction: at {named('step_size')} {config.step_size:g} the parts' noise is more than "
+                f"what is added: use at most {2 / parts:.3g}, or a smaller grid"
             )
 
     @property

@@ -1,49 +1,126 @@
-"""The options of ``sample`` go by the names of the settings that they give."""
+"""Settings: declared once, in the table that ``sample --help`` reads, and named as whoever is told can give them."""
 
 from __future__ import annotations
 
+import ast
+import importlib.util
+import inspect
+import re
 from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
+import pytest
 import typer
 
+from dsgmcmc import BPMF
 from dsgmcmc.cli.app import app
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import RunConfig
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
+from dsgmcmc.settings import OF_BPMF, in_python, named, settings
 
-#: Options that are neither settings of the run nor of the job's policy; the step is part of the sampler's section,
-#: `verify` and `start` are the source's.
-OTHERS = {"data", "out", "step_size", "config", "assign", "resume", "verify", "start", "dry_run"}
+ROOT = Path(__file__).resolve().parents[3]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+#: Options of `sample` that are no settings.
+OTHERS = {"data", "out", "config", "assign", "resume", "verify", "start", "dry_run"}
+
+
+def test_the_table_says_what_is_declared() -> None:
+    """Out of date? Run `python docs/settings.py`."""
+    spec = importlib.util.spec_from_file_location("settings", ROOT / "docs" / "settings.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.table() == (ROOT / "dsgmcmc" / "settings.json").read_text(encoding="utf-8")
 
 
 def test_every_option_of_sample_goes_somewhere() -> None:
     """One that no setting bears the name of would be read and forgotten."""
-    options = {parameter.name for parameter in typer.main.get_command(app).commands["sample"].params}
-    policy = {field.name for field in fields(Policy)}
-    assert OTHERS | policy <= options
-    assert options - OTHERS - policy <= set(RunConfig.model_fields)
-    assert not (OTHERS | policy) & set(RunConfig.model_fields)
-
-
-def test_options_of_the_policy_have_its_defaults() -> None:
-    """The help shows them."""
-    command = typer.main.get_command(app).commands["sample"]
-    shown = {parameter.name: parameter.default for parameter in command.params}
-    for name, default in vars(Policy()).items():
-        assert shown[name] == default, name
+    of_run = {each.name for each in settings() if each.section != "job"}
+    of_job = {each.name for each in settings() if each.section == "job"}
+    assert {parameter.name for parameter in COMMANDS["sample"].params} == OTHERS | of_run | of_job
+    assert of_run - {"step_size"} <= set(RunConfig.model_fields), "the step is of the sampler"
+    assert of_job == {field.name for field in fields(Policy)}
 
 
 def test_every_setting_says_its_default() -> None:
     """The help shows what a run comes to where nothing is said."""
     chosen = build({})
-    written = {True: "on", False: "off"}
-    found = {name: written.get(value, value) if isinstance(value, bool) else value for name, value in chosen}
+    found: dict[str, Any] = {**dict(chosen), **vars(Policy())}
     found |= {"sampler": chosen.sampler.name, "step_size": chosen.sampler.config.step_size, "standardise": "yes"}
     found |= {"grid": chosen.resolved().grid, "thin": "2sweeps", "zero_weight": 0.1}
     found |= {"iterations": "at most 5000sweeps", "until": "ess=100"}  # of ratings with a test set: by `resolved`
-    for parameter in typer.main.get_command(app).commands["sample"].params:
-        if parameter.name in set(RunConfig.model_fields) | {"step_size"}:
-            default = found[parameter.name]
-            said = default if isinstance(default, str) else f"{default:g}"
-            assert isinstance(parameter.show_default, str), parameter.name
-            assert parameter.show_default.startswith(said), parameter.name
+    written = {True: "on", False: "", None: ""}
+    helps = {parameter.name: parameter.help for parameter in COMMANDS["sample"].params if parameter.name not in OTHERS}
+    for setting in settings():
+        default = found[setting.name]
+        said = f"{default:g}" if type(default) in (int, float) else str(written.get(default, default))
+        assert re.match(f"{re.escape(said)}([; ,]|$)", setting.default) or setting.default == said, setting.name
+        assert helps[setting.name] == f"{setting.help} [default: {setting.default}]" or not setting.default
+
+
+def test_parameters_of_bpmf_are_as_declared() -> None:
+    """Their defaults are those of the run, or None, and the docstring says of them what the help does."""
+    documented = re.split(r"\n(?=\w[\w, ]* : )", inspect.getdoc(BPMF) or "")
+    said = {entry.partition(" : ")[0]: " ".join(entry.split("\n", 1)[1].split()) for entry in documented[1:]}
+    declared = {each.name: each.help for each in settings()}
+    parameters = inspect.signature(BPMF).parameters
+    shared = parameters.keys() & declared.keys()
+    assert {"rank", "sampler", "noise", "time_levels", "until"} <= shared
+    for name in shared:
+        assert said[name].startswith(declared[name].rstrip(".")), name
+        assert parameters[name].default in (None, RunConfig.model_fields[name].default), name
+
+
+# ---------------------------------------------------------------------- names in messages
+
+
+def test_a_name_is_that_of_who_is_told() -> None:
+    """The command line has options, Python has parameters and ``options``; afterwards all is as before."""
+    names = ("time_levels", "sampler.metric", "step_size", "no_biases", "from")
+    options = ["--time-levels", "--set sampler.metric", "--step-size", "--no-biases", "--from"]
+    assert [named(name) for name in names] == options
+    with in_python():
+        assert [named(name) for name in names] == [
+            *("time_levels", "sampler.metric", "sampler.step_size", "biases=False", "start")
+        ]
+        with in_python({"step_size": "the step"}):
+            assert named("step_size") == "the step"
+    assert named("step_size") == "--step-size"
+    with in_python(), pytest.raises(InputError, match="leave out center=False"):
+        build({"likelihood": "ordinal-logit", "center": False}).resolved()
+
+
+def test_every_name_in_messages_is_one() -> None:
+    """An option of some command, or a setting of some sampler."""
+    options = {word for each in COMMANDS.values() for one in each.params for word in (*one.opts, *one.secondary_opts)}
+    own = {name for kind in (*SAMPLERS.values(), *OF_DENSITIES.values()) for name in kind.Config.model_fields}
+    found = set()
+    for path in (ROOT / "dsgmcmc").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) == "named"
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                found.add(str(node.args[0].value))
+    assert len(found) > 20
+    for name in found | OF_BPMF.keys():
+        section, _, last = name.rpartition(".")
+        assert last in own if section == "sampler" else named(name) in options, name
+
+
+@pytest.mark.parametrize("room", ["targets", "model", "samplers", "config", "runs"])
+def test_errors_name_settings_by_their_names(room: str) -> None:
+    """An option that is written out in an error would be shown to callers in Python, who cannot give it."""
+    known = {each.option.split("/")[0] for each in settings()} | {"--no-biases", "--no-center", "--from", "--set"}
+    for path in (ROOT / "dsgmcmc" / room).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise):
+                said = " ".join(str(each.value) for each in ast.walk(node) if isinstance(each, ast.Constant))
+                found = known & set(re.findall(r"--[a-z][a-z-]*[a-z]", said))
+                assert not found or "expected NAME=VALUE" in said, f"{path}: {said}"  # which was given with --set
