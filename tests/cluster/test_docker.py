@@ -16,7 +16,8 @@ from support import Running, digest, metrics, run, write_planted
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
-pytestmark = pytest.mark.timeout(2 * BUILD_TIMEOUT)  # the first test waits for the base image, and for the image
+#: The first test waits for the base image, and for the image.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * BUILD_TIMEOUT)]
 SETTINGS = {"rank": 3, "grid": 5, "step-size": 0.02, "burn-in": 20, "thin": 10, "evaluate-every": 20, "save-draws": 3}
 OPTIONS = ["--sampler=psgld", *(f"--{name}={value}" for name, value in SETTINGS.items())]
 FOREVER = 10_000_000
