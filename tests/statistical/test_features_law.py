@@ -40,7 +40,9 @@ def features(rng: np.random.Generator, n: int) -> Features:
     )
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["normal rows", "row scales"])
+@pytest.fixture(
+    scope="module", params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["normal rows", "row scales"]
+)
 def made(request, tmp_path_factory):
     """Ratings that follow from features in part; five rows and three columns have none, and two rows no features.
 
