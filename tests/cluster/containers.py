@@ -40,6 +40,12 @@ def what_is_missing() -> str:
     return "" if find_compose() else "neither Compose v2 nor docker-compose"
 
 
+def no_base_image() -> str:
+    """Make the image that ours is built on, where it is not here yet; why it cannot be had, empty if it can."""
+    made = run(Path(__file__).parent / "base_image.sh", timeout=600)
+    return "" if made.code == 0 else made.err.strip() or f"base_image.sh ended with {made.code}"
+
+
 def readme_commands() -> list[str]:
     """The commands of the first block of docker/README.md, which start a cluster and sample on it."""
     block = re.search(r"^```sh\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)

@@ -17,6 +17,7 @@ from slurm_cluster import SYSTEM_PATH, Slurm, log, missing
 from support import digest, dsgmcmc, run
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.long
 ITERATIONS = 1000
 script = partial(write_script, "slurm", iterations=ITERATIONS)
 

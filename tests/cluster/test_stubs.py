@@ -104,7 +104,7 @@ class Batch:
             running.signal(signal.SIGUSR1)
 
 
-@pytest.fixture(params=["pbs", "lsf", "flux"])
+@pytest.fixture(params=["pbs", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("lsf", "flux"))])
 def batch(request, tmp_path) -> Batch:
     folder = tmp_path / "with space"
     folder.mkdir()
@@ -144,6 +144,7 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
     assert sum(call.startswith(launch) for call in batch.calls()) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", ["lsf", "flux"], indirect=True)
 def test_without_requeueing_the_command_to_go_on_is_printed(batch):
     """Where the user has switched it off; LSF must then not see a status that it requeues on."""
@@ -173,6 +174,7 @@ def test_a_run_that_does_not_get_on_is_not_requeued(batch):
     assert not batch.requeues()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", ["pbs"], indirect=True)
 def test_status_0_of_a_run_that_is_not_complete_is_a_failure(batch):
     """Open MPI's mpirun was seen to end so after it had lost a machine; the job would count as done."""
@@ -192,6 +194,7 @@ def test_pbs_is_warned_by_the_script_itself(batch):
     assert len(batch.requeues()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", ["pbs"], indirect=True)
 def test_pbs_without_a_walltime_is_said(batch):
     """Then nothing can stop the run in time, and whoever reads the log must know."""
@@ -201,6 +204,7 @@ def test_pbs_without_a_walltime_is_said(batch):
     assert "tells no walltime" in batch.log(result)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", ["pbs"], indirect=True)
 def test_intel_mpi_is_started_by_its_hydra(batch):
     """Its mpirun, a shell script, was seen to keep SIGUSR1 to itself, so that the run would never hear of its end."""

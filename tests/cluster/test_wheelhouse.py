@@ -46,6 +46,7 @@ def _own(folder: str, names: list[str]) -> set[str]:
     return left_out(folder, names) if folder == str(ROOT) else set()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can cut the network of a process (unshare --net)")
 @pytest.mark.timeout(2 * TIMEOUT)
 def test_the_wheelhouse_is_all_that_a_node_needs(tmp_path: Path) -> None:

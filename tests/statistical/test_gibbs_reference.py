@@ -90,6 +90,7 @@ def test_predictor():
     assert gibbs.predictor([W, H], 3, rows, columns).tolist() == [1.0 + 0.125, 2.0 + 2.0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prior", ["normal-gamma", "normal-wishart"])
 def test_prior_given_the_factors(prior):
     """Prior, then factors, then the conditional draw of the prior leaves the prior's exact moments.
@@ -154,6 +155,7 @@ def functions(state: gibbs.State, residuals: np.ndarray) -> np.ndarray:
     return np.array(values)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_joint_distribution(name):
     """Every conditional draw matches the stated model, by "Getting it right" [Geweke 2004].

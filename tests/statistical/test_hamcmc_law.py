@@ -55,7 +55,7 @@ def whitened_statistics(x: np.ndarray) -> np.ndarray:
     return np.stack([u[..., 0], u[..., 1], u[..., 0] ** 2 - 1, u[..., 1] ** 2 - 1, u[..., 0] * u[..., 1]], axis=-1)
 
 
-@pytest.mark.parametrize("memory", [2, 3, 5])
+@pytest.mark.parametrize("memory", [3, *(pytest.param(memory, marks=pytest.mark.long) for memory in (2, 5))])
 def test_a_correlated_gaussian_is_stationary(memory: int) -> None:
     """Mean and covariance of one long chain, against errors from batches many times longer than its memory."""
     sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.06), 0)
@@ -66,7 +66,9 @@ def test_a_correlated_gaussian_is_stationary(memory: int) -> None:
     assert np.abs(z).max() < 5, z
 
 
-@pytest.mark.parametrize(("memory", "chains"), [(2, 8192), (3, 4096), (5, 1024)])
+@pytest.mark.parametrize(
+    ("memory", "chains"), [(3, 4096), *(pytest.param(*each, marks=pytest.mark.long) for each in ((2, 8192), (5, 1024)))]
+)
 def test_no_drift_away_from_a_gaussian(memory: int, chains: int) -> None:
     """Chains that start in the target stay there for three relaxation times: an error of a tenth would show.
 
@@ -97,17 +99,24 @@ def variance(sampler: Sampler[Any, Any], iterations: int, seed: int) -> float:
     return float(np.mean(kept))
 
 
+ADAPTIVE: dict[str, Any] = {"alpha": 0.99, "lambda_n": 0.01, "step_size": 1e-3}
+
+
 def test_the_diagonal_metric_samples_the_target() -> None:
-    """The variance is 1 +- .05 as v is frozen; metrics that go on adapting sample another law, and this shows it."""
-    adaptive: dict[str, Any] = {"alpha": 0.99, "lambda_n": 0.01, "step_size": 1e-3}
-    frozen = HAMCMC(HAMCMCConfig(metric="diagonal", **adaptive), 2_000)
+    """The variance is 1 +- .05 as v is frozen."""
+    frozen = HAMCMC(HAMCMCConfig(metric="diagonal", **ADAPTIVE), 2_000)
     assert abs(variance(frozen, 20_000, 1) - 1) < 0.05
-    # as published by [Li 2016], for comparison: 1.8; and HAMCMC, were v not frozen: 1.4
-    always = PSGLD(PSGLDConfig(adapt="always", burn_in_step_size=1e-3, **adaptive), 0)
+
+
+@pytest.mark.long
+def test_metrics_that_go_on_adapting_sample_another_law() -> None:
+    """As published by [Li 2016] 1.8, and HAMCMC, were v not frozen, 1.4: the test above can tell."""
+    always = PSGLD(PSGLDConfig(adapt="always", burn_in_step_size=1e-3, **ADAPTIVE), 0)
     assert variance(always, 20_000, 2) > 1.5
-    assert variance(HAMCMC(HAMCMCConfig(metric="diagonal", **adaptive), 10**9), 20_000, 3) > 1.3
+    assert variance(HAMCMC(HAMCMCConfig(metric="diagonal", **ADAPTIVE), 10**9), 20_000, 3) > 1.3
 
 
+@pytest.mark.long
 def test_the_bias_on_a_log_cosh_target_is_what_the_docs_say() -> None:
     """Not zero, as the paper's theorem 1 has it, and not more than stated: 0.977 of E[u^2] for M = 3 at eps 0.02."""
     means, errors = hamcmc_bias.second_moments(hamcmc_bias.TARGETS["x = u"], 3, 0.02, 8192)

@@ -111,6 +111,7 @@ def test_thresholds_have_the_law_of_the_posterior(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.12)
 
 
+@pytest.mark.long
 def test_thresholds_of_rows_have_the_law_of_the_posterior(tmp_path: Path) -> None:
     """Those of all, and the logarithm of every row's gap: a row that hardly uses the lowest level has a long tail.
 

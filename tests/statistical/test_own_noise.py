@@ -69,6 +69,7 @@ def equal(tmp_path_factory):
     return data, {noise: sampled(data, folder / noise, noise) for noise in ("shared", "both")}
 
 
+@pytest.mark.long
 def test_planted_weights_are_recovered(unequal):
     """Posterior means of g follow the planted ones: correlation of logarithms above 0.8 where n is about 60.
 
@@ -87,6 +88,7 @@ def test_planted_weights_are_recovered(unequal):
         assert np.corrcoef(np.log(found[chosen]), np.log(planted[ids[chosen]]))[0, 1] > 0.8
 
 
+@pytest.mark.long
 def test_own_noise_predicts_better_where_noise_differs(unequal):
     """RMSE, log predictive density and 90 % intervals gain from planted unequal noise."""
     _, _, runs = unequal
@@ -96,6 +98,7 @@ def test_own_noise_predicts_better_where_noise_differs(unequal):
     assert abs(both["coverage"]["0.5"] - 0.5) < abs(shared["coverage"]["0.5"] - 0.5)
 
 
+@pytest.mark.long
 def test_own_noise_agrees_with_gibbs(unequal):
     """Noise variances, predictive sd and RMSE agree with exact Gibbs under the same model, nu sampled by both.
 

@@ -80,6 +80,7 @@ def digits(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("script", "given"), sorted(QUICK))
 def test_experiments_of_papers_run(script, given, digits):
     """In their quick form, as the page has it: the figures can be made again."""

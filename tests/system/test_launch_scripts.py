@@ -135,6 +135,39 @@ def test_changed_requirements_are_installed_again(checkout, installed):
     assert run("bash", "-c", f"cd '{checkout}'; {ask}", env=installed).code == 1
 
 
+#: Writes the names of the tests that a pytest would run; those of several processes it skips without --with-mpi.
+LISTING = """
+import os, tempfile
+
+def pytest_collection_finish(session):
+    mpi = session.config.getoption("with_mpi")
+    tests = [item for item in session.items if mpi or not item.get_closest_marker("mpi")]
+    with tempfile.NamedTemporaryFile("w", dir=os.environ["LISTED"], delete=False) as file:
+        file.writelines(f"{item.nodeid}\\t{bool(item.get_closest_marker('long'))}\\n" for item in tests)
+"""
+
+
+def listed(folder: Path, *command: str | Path, **environment: str) -> dict[str, bool]:
+    """Tests that a command runs, all its processes together, and whether each is marked long."""
+    (names := folder / "names").mkdir(parents=True)
+    (folder / "listing.py").write_text(LISTING, encoding="utf-8")
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    asked = {"PYTEST_ADDOPTS": "--collect-only -q -p listing", "LISTED": str(names), "PYTHONPATH": path}
+    run(*command, env=environment | asked).expect(0)
+    lines = [line for file in names.iterdir() for line in file.read_text(encoding="utf-8").splitlines()]
+    return {name: long == "True" for name, _, long in (line.rpartition("\t") for line in lines)}
+
+
+@pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_no_test_falls_between_the_lists(installed, tmp_path, everything):
+    """A folder that launch/test.sh does not name, or a mark that none of its commands takes, would never run."""
+    there = listed(tmp_path / "there", sys.executable, "-m", "pytest", ROOT / "tests", "--with-mpi")
+    wanted = {name for name, long in there.items() if everything or not long}
+    script = [ROOT / "launch" / "test.sh", *(["--all"] if everything else [])]
+    assert listed(tmp_path / "script", *script, **installed).keys() == wanted
+    assert 1000 < len(wanted) <= len(there)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_mpirun_script_turns_requests_to_stop_into_a_checkpoint(tmp_path, number):
     """Open MPI's mpirun kills its processes on SIGTERM; behind the script it must not, and the run must go on later."""

@@ -13,6 +13,7 @@ from support import dsgmcmc, run, write_planted, write_synthetic
 
 from dsgmcmc.data.ratings import open_ratings
 
+pytestmark = pytest.mark.long
 RATINGS, USERS, ITEMS, RANK = 20_200_000, 100_000, 25_000, 32
 
 

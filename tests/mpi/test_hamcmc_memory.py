@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 from test_invariance import BASE, compare
 
-pytestmark = [pytest.mark.mpi, pytest.mark.dealt]
+pytestmark = [pytest.mark.mpi, pytest.mark.once]
 
 
 @pytest.mark.parametrize(
