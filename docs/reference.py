@@ -21,7 +21,7 @@ PUBLIC = {
         ("dsgmcmc.posterior.draws", "Prior"),
         ("dsgmcmc.posterior.predict", "Options"),
         ("dsgmcmc.posterior.predict", "Predictor"),
-        ("dsgmcmc.model.likelihoods.base", "Prediction"),
+        ("dsgmcmc.model.predictive.base", "Prediction"),
         ("dsgmcmc.posterior.rules", "Ranking"),
         ("dsgmcmc.posterior.recommend", "recommend"),
         ("dsgmcmc.posterior.foldin", "FoldIn"),
@@ -76,6 +76,9 @@ PUBLIC = {
         ("dsgmcmc.targets.base", "Recorder"),
         ("dsgmcmc.model.likelihoods.base", "Law"),
         ("dsgmcmc.model.likelihoods.base", "Likelihood"),
+        ("dsgmcmc.model.predictive.base", "Predictive"),
+        ("dsgmcmc.model.predictive.base", "PredictorDraws"),
+        ("dsgmcmc.model.predictive.mixture", "Mixture"),
     ],
 }
 

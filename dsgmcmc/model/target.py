@@ -109,7 +109,7 @@ class FactorTarget:
         means = [SHIFT, *(field for part in prior_means for field in (*part.fields, *part.own))] if prior_means else []
         layout = Layout((*fields, *likelihood.fields, *means, *self.row_scales.fields), self.dimension)
         self.layout = layout
-        common: Any = {"dimension": self.dimension, "scaled": bool(scaled), "tamed": likelihood.of_counts}
+        common: Any = {"dimension": self.dimension, "scaled": bool(scaled), "tamed": likelihood.bounds_kicks}
         common["origin"] = model.origin.astype(np.float32) if model.bias_mean else None
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:

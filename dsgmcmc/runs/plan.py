@@ -86,7 +86,7 @@ class Costs:
         drawn = d + int(heteroscedastic) + (extent.gaps and extent.gaps + 1) + d * len(_implicit_fields(config))
         state = (rows + columns) * (width + d * len(config.make_sampler().working)) * 4
         moments = (rows + columns) * drawn * MOMENTS * 4
-        levels = ratings.levels(MAX_LEVELS) if config.law.has_levels else None
+        levels = config.law.levels_of(ratings)
         noises = TEST_NOISE_BYTES * int(heteroscedastic)
         if levels is not None:  # the variance of each rating, and the probabilities of its levels
             noises = TEST_NOISE_BYTES * (1 + len(levels))
