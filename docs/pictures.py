@@ -24,7 +24,8 @@ from PIL import Image  # comes with matplotlib
 mpl.use("svg")
 import matplotlib.pyplot as plt
 
-from dsgmcmc.diagnostics.scores import coverage
+from dsgmcmc.diagnostics.scores import coverage, pit
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.posterior.heldout import test_predictions
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -69,8 +70,9 @@ def draw_calibration(run: Path, out: Path) -> None:
     """Share of held-out ratings inside intervals, by their level."""
     found = test_predictions(RunDirectory(run))
     assert found is not None
-    inside = coverage(found.rating, found.mean, found.variance + found.noise_variance, levels=LEVELS.tolist())
-    point = coverage(found.rating, found.mean, found.variance, levels=LEVELS.tolist())
+    variances = found.variance + found.noise_variance, found.variance
+    laws = (Gaussian.predictive_of_moments(found.mean, variance) for variance in variances)
+    inside, point = (coverage(pit(law, found.rating), LEVELS.tolist()) for law in laws)
     figure, axes = plt.subplots(figsize=(3.2, 2.9), layout="constrained")
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="ideal")
     axes.plot(LEVELS, list(inside.values()), "o-", color=OURS, markersize=3.5, label="predictive intervals")

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.model.likelihoods import Law, Levels
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.model.priors import PriorMean
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.mpirun import openmpi_environment
@@ -185,10 +185,10 @@ def factor_target(
     sampler = sampler or SGLD(SGLDConfig(), 0)
     ring = Ring(comm, grid)
     with open_ratings(path) as ratings:
-        found = ratings.levels(MAX_LEVELS) if likelihood.has_levels else None
-        centre = ratings.mean if found is None and not likelihood.all_cells else 0.0
-        blocks = RatingBlocks(ratings, ring, centre, levels=found, clicks=likelihood.all_cells)
-    levels = None if found is None else Levels(found, blocks.level_counts(ring))
+        found = likelihood.levels_of(ratings)
+        centre = ratings.mean if found is None and likelihood.is_sum_over_ratings() else 0.0
+        blocks = RatingBlocks(ratings, ring, centre, codes=partial(likelihood.codes, levels=found))
+    levels = None if found is None else Levels(found, blocks.level_counts(ring, len(found)))
     order = Schedule(schedule, blocks.part_sizes.tolist(), seed, 0) if sampler.gradient.by_parts else None
     target = FactorTarget(
         ring,

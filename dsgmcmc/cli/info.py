@@ -89,7 +89,7 @@ def _diagnose(path: Path, as_json: bool) -> None:
 
     run = open_run(path)
     found = diagnose(run)
-    scores = calibration(run) if len(run.test_pairs()[0]) and not run.config.law.all_cells else None
+    scores = calibration(run) if len(run.test_pairs()[0]) and run.config.law.can_be_evaluated() else None
     if as_json:
         say_json({"convergence": found, "calibration": scores})
         return

@@ -11,14 +11,6 @@ import typer
 from dsgmcmc.errors import InputError
 
 
-class From(StrEnum):
-    """What predictions are made from."""
-
-    auto = "auto"
-    draws = "draws"
-    moments = "moments"
-
-
 class Unknown(StrEnum):
     """What is done with users and items that the run does not know."""
 
@@ -44,9 +36,6 @@ OutOption = Annotated[
     typer.Option("--out", "-o", metavar="OUT", help="CSV or Parquet, by the suffix.", show_default="CSV to stdout"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-FromOption = Annotated[
-    From, typer.Option("--from", help="Saved draws, or moments; auto takes draws where there are any.")
-]
 IntervalOption = Annotated[
     float, typer.Option(help="Probability between the two quantiles: 0.9 gives q05 and q95.", show_default=True)
 ]

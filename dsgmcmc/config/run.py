@@ -114,9 +114,9 @@ class RunConfig(ModelConfig, ChainConfig):
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         found = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
         interleaved = len(found.make_sampler().positions) > 1
-        if interleaved and self.law.has_levels:
+        if interleaved and self.law.has_parameters():
             raise InputError(
-                f"{self.sampler.name} interleaves several states, and the thresholds of {self.likelihood} would "
+                f"{self.sampler.name} interleaves several states, and the parameters of {self.likelihood} would "
                 f"need one set for each: use another {named('sampler')}"
             )
         if self.implicit_features != "no":
@@ -133,7 +133,7 @@ class RunConfig(ModelConfig, ChainConfig):
 
     def _check_time(self, interleaved: bool) -> None:
         """Refuse levels of time where effects cannot be drawn."""
-        if self.law.all_cells or not self.law.is_conditionally_gaussian():
+        if not (self.law.is_sum_over_ratings() and self.law.is_conditionally_gaussian()):
             raise InputError(
                 f"effects of time are drawn from normal laws, which they do not have with the {self.likelihood} "
                 "likelihood: leave out time_levels"
@@ -146,58 +146,23 @@ class RunConfig(ModelConfig, ChainConfig):
 
     def _check_law(self) -> None:
         """Refuse what the likelihood does not have, or cannot be sampled with."""
-        if self.law.all_cells:
-            self._check_all_cells()
-        elif self.zero_weight is not None:
-            raise InputError(
-                f"zero_weight is of clicks, and the {self.likelihood} likelihood has no zeros that count: leave it "
-                f"out, or choose {named('likelihood')} all-cells"
-            )
-        elif not self.law.has_noise and (self.noise_precision, self.standardise) != (1.0, False):
-            raise InputError(
-                f"the {self.likelihood} likelihood has no noise: leave out noise_precision and standardise"
-            )
-        if not self.law.noise_quantities and self.noise != "shared":
-            raise InputError(f"the {self.likelihood} likelihood has no noise: leave out noise")
-        if self.thresholds != "shared" and not self.law.has_levels:
-            raise InputError(f"the {self.likelihood} likelihood has no thresholds: leave out thresholds")
-        if not (self.law.is_centred() or self.center):
-            place = "thresholds" if self.law.has_levels else "biases"
-            raise InputError(f"the {place} of {self.likelihood} take the mean's place: leave out {named('no_center')}")
-        if self.law.of_counts and not self.biases:
-            raise InputError(f"the biases of {self.likelihood} take the mean's place: leave out {named('no_biases')}")
-        if self.sampler.kind.draws_conditionals and not self.law.is_conditionally_gaussian():
-            raise InputError(
-                f"{named('sampler')} {self.sampler.name} draws from normal laws, which rows do not have with the "
-                f"{self.likelihood} likelihood: choose a sampler that steps along gradients, such as {DEFAULT_SAMPLER}"
-            )
-        if self.sampler.kind.estimator(self.sampler.config).fixed_likelihood and (
-            self.noise != "shared" or not self.law.has_noise
-        ):
-            raise InputError(
-                f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, which noise "
-                "scales or thresholds would change: leave out noise and likelihood, or take another gradient"
-            )
-
-    def _check_all_cells(self) -> None:
-        """Refuse what cannot be where every cell counts, and what has no meaning for clicks."""
-        wrong = [name for name in ("biases", "center", "standardise") if getattr(self, name)]
-        if wrong or self.zero_weight is None:
-            raise InputError(
-                f"the {self.likelihood} likelihood is of scores alone, with 0 for what nobody clicked: leave out "
-                f"{' and '.join(wrong) or 'zero_weight = none'}"
-            )
-        if self.noise_precision == "sampled":
-            raise InputError(
-                f"the {self.likelihood} likelihood is a pseudo-likelihood, whose tau cannot be sampled: leave out "
-                "noise_precision, or give a number"
-            )
-        kind = self.sampler.kind
-        if kind.estimator(self.sampler.config).by_parts:
+        self.law.check(self)
+        kind, estimator = self.sampler.kind, self.sampler.kind.estimator(self.sampler.config)
+        if estimator.by_parts and not self.law.is_sum_over_ratings():
             full = f" or {named('sampler.gradient')}=full" if "full" in kind.gradients else ""
             raise InputError(
                 f"{self.sampler.name} goes by parts of the ratings, and with the {self.likelihood} likelihood every "
                 f"cell counts: use {named('sampler')} {DEFAULT_SAMPLER} or gibbs{full}"
+            )
+        if kind.draws_conditionals and not self.law.is_conditionally_gaussian():
+            raise InputError(
+                f"--sampler {self.sampler.name} draws from normal laws, which rows do not have with the "
+                f"{self.likelihood} likelihood: choose a sampler that steps along gradients, such as {DEFAULT_SAMPLER}"
+            )
+        if estimator.fixed_likelihood and (self.noise != "shared" or not self.law.has_noise):
+            raise InputError(
+                f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, which noise "
+                "scales or thresholds would change: leave out noise and likelihood, or take another gradient"
             )
 
 

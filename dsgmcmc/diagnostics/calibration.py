@@ -1,7 +1,6 @@
 """Do the predictive distributions fit the test ratings? Coverage, scores, and errors by activity and popularity.
 
-The predictive distribution of a test rating is over all draws of all chains, noise included
-(`dsgmcmc.diagnostics.forecasts`).
+The predictive distribution of a test rating is over all draws of all chains, noise included.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.diagnostics import scores
-from dsgmcmc.diagnostics.forecasts import Forecast, forecast_of
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.posterior.run import Run
@@ -39,15 +37,16 @@ def calibration(run: Run) -> dict[str, Any]:
     """
     test, users, items = run.test, *run.test_pairs()
     law, levels = run.config.law, run.levels
-    forecast = forecast_of(test, law, levels)
+    found = test.predictive(law, levels)
+    transforms = scores.pit(found, test.rating)
     scored = held_out_scores([test], law, levels)
     assert scored is not None
     return {
         **scored,
-        "crps": forecast.crps(),
-        "pit": forecast.pit(),
-        "by_activity": _groups(forecast, test, run.counts("user")[users]),
-        "by_popularity": _groups(forecast, test, run.counts("item")[items]),
+        "crps": float(found.crps(test.rating).mean()),
+        "pit": scores.pit_counts(transforms),
+        "by_activity": _groups(transforms, test, run.counts("user")[users]),
+        "by_popularity": _groups(transforms, test, run.counts("item")[items]),
     }
 
 
@@ -59,15 +58,15 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
     dict or None
         ``ratings`` (their number), ``rmse``, ``mae``, ``predictive_sd`` (mean sd of the expected rating), ``coverage``
         (of central intervals, by level); ``log_predictive_density``, or None where ratings are of levels;
-        ``log_probability`` of the ratings' levels, or None where they have none (`Forecast.log_probability`). None
-        without test ratings.
+        ``log_probability`` of the ratings' levels, or None where they have none. None without test ratings.
     """
     rows, sizes = [], []
     for test in parts:
-        forecast = forecast_of(test, law, levels)
-        logs = [np.nan if log is None else log for log in (forecast.log_density(), forecast.log_probability())]
+        found = test.predictive(law, levels)
+        logs = [np.nan if log is None else log for log in found.log_scores(test.rating).values()]
         errors = [scores.rmse(test.rating, test.mean) ** 2, scores.mae(test.rating, test.mean)]
-        rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *forecast.coverage().values()])
+        covered = scores.coverage(scores.pit(found, test.rating)).values()
+        rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *covered])
         sizes.append(len(test.rating))
     if not rows:
         return None
@@ -83,11 +82,11 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
     }
 
 
-def _groups(forecast: Forecast, test: TestPredictions, counts: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+def _groups(transforms: scores.Pit, test: TestPredictions, counts: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     """Cut test ratings into groups of about the same size by their row's number of training ratings."""
     edges = np.unique(np.quantile(counts, np.linspace(0, 1, GROUPS + 1)).astype(np.int64))
     group = np.clip(np.searchsorted(edges, counts, side="right") - 1, 0, max(len(edges) - 2, 0))
-    result = []
+    result, covered = [], scores.inside(transforms, 0.05, 0.95)
     for g in np.unique(group).tolist():
         inside = group == g
         result.append(
@@ -96,7 +95,7 @@ def _groups(forecast: Forecast, test: TestPredictions, counts: npt.NDArray[np.in
                 "to": int(counts[inside].max()),
                 "ratings": int(inside.sum()),
                 "rmse": scores.rmse(test.rating[inside], test.mean[inside]),
-                "coverage_90": forecast.at(inside).coverage((0.9,))[0.9],
+                "coverage_90": float(covered[inside].mean()),
             }
         )
     return result

@@ -77,7 +77,7 @@ def evaluate(run: Run, rated: Rated | None = None, at: int = 10, liked: float | 
         "lcb, z = 1": Ranking(at, "lcb", 1.0),
         "lcb, z = 3": Ranking(at, "lcb", 3.0),
     }
-    if not run.config.law.all_cells:  # a click has no probability, and its score has who clicked what
+    if run.config.law.can_be_evaluated():  # a click has no probability, and its score has who clicked what
         rules["likely"] = Ranking(at, "likely", at_least=liked)
     lists = {name: recommended(run, users, ranking, rated) for name, ranking in rules.items()}
     lists["exposure alone"] = _without_model(rated.exposure.of, users, rated, at)

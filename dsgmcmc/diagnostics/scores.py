@@ -1,31 +1,37 @@
 """How good predictions and their uncertainty are on held-out ratings.
 
-Pure functions of float arrays with one element per held-out rating: the rating, the posterior mean of its
-predictor, and the variance of its predictive distribution (posterior variance of the predictor plus noise).
-The predictive distribution is taken to be normal. Weighted averages over draws are formed before: nothing
-here knows of draws.
+Pure functions of ratings and of what was predicted of them: numbers, or predictive distributions
+(`dsgmcmc.model.predictive.base`). Weighted averages over draws are formed before: nothing here knows of draws.
+
+Ratings of levels, and counts, have probabilities. Their PIT is not one number but uniform between F(x-) and F(x), the
+distribution function below and at the rating; its histogram and the shares inside central intervals are taken in
+expectation over that [Czado 2009], which is what a randomised PIT would give on the average, without its noise and its
+seed.
 
 Every function raises ``ValueError`` when there is no rating or when a variance is not positive, for then
 the question has no answer; a caller without held-out ratings reports none.
 
-Sources: [Gneiting & Raftery 2007] Strictly proper scoring rules, prediction, and estimation, JASA 102.
+[Czado 2009] Predictive model assessment for count data, Biometrics 65.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsgmcmc.model.likelihoods.base import Likelihood
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.predictive.base import Predictive
 from dsgmcmc.types import Float64
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Nominal levels of the predictive intervals that a run reports."""
 
-Law = type[Likelihood]
+BINS = 20
+"""Of the probability integral transform."""
+
+Pit = tuple[Float64, Float64]
 
 
 def rmse(values: ArrayLike, predictions: ArrayLike) -> float:
@@ -44,17 +50,32 @@ def mae(values: ArrayLike, predictions: ArrayLike) -> float:
     return float(np.mean(np.abs(_errors(values, predictions))))
 
 
-def coverage(
-    values: ArrayLike, mean: ArrayLike, variance: ArrayLike, law: Law = Gaussian, levels: Sequence[float] = LEVELS
-) -> dict[float, float]:
+def pit(found: Predictive, values: ArrayLike) -> Pit:
+    """Probability integral transforms of held-out ratings: F(x-) and F(x), (n,) float64 each."""
+    x: Float64 = np.asarray(values, np.float64)
+    _errors(x, found.mean)
+    if not np.all(found.sd > 0):
+        raise ValueError("a predictive variance is not positive")
+    return found.pit(x)
+
+
+def inside(transforms: Pit, low: float, high: float) -> Float64:
+    """Part of each rating's PIT between two numbers, (n,) float64; of one that is no interval whether it is there."""
+    below, up_to = transforms
+    width = up_to - below
+    common = np.maximum(np.minimum(up_to, high) - np.maximum(below, low), 0.0)
+    there = (low <= up_to) & ((up_to < high) | (high == 1))
+    found: Float64 = np.where(width > 0, common / np.where(width > 0, width, 1.0), there)
+    return found
+
+
+def coverage(transforms: Pit, levels: Sequence[float] = LEVELS) -> dict[float, float]:
     """Share of ratings inside their central predictive intervals.
 
     Parameters
     ----------
-    values, mean, variance : (n,) float
-        Held-out ratings, and mean and variance of their predictive distributions.
-    law : type of Likelihood
-        What the predictive distributions are.
+    transforms : tuple of (n,) float64
+        As of `pit`.
     levels : sequence of float
         Nominal levels between 0 and 1.
 
@@ -63,36 +84,13 @@ def coverage(
     dict
         From nominal level to observed share; calibrated intervals have the two equal.
     """
-    x, m, v = _checked(values, mean, variance)
-    ends = {level: [law.quantile((1 + sign * level) / 2, m, v) for sign in (-1, 1)] for level in levels}
-    return {level: float(np.mean((low <= x) & (x <= high))) for level, (low, high) in ends.items()}
+    return {level: float(inside(transforms, (1 - level) / 2, (1 + level) / 2).mean()) for level in levels}
 
 
-def log_predictive_density(values: ArrayLike, mean: ArrayLike, variance: ArrayLike, law: Law = Gaussian) -> float:
-    """Mean log density of the ratings, in nats a rating; parameters as in `coverage`. Larger is better."""
-    return float(np.mean(law.log_density(*_checked(values, mean, variance))))
-
-
-def pit(values: ArrayLike, mean: ArrayLike, variance: ArrayLike, law: Law = Gaussian, bins: int = 20) -> list[int]:
-    """Counts of the probability integral transform in `bins` equal bins: flat if calibrated; as in `coverage`."""
-    counts: list[int] = np.histogram(law.cdf(*_checked(values, mean, variance)), bins, (0, 1))[0].tolist()
-    return counts
-
-
-def crps(values: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> float:
-    """Mean continuous ranked probability score of the normal predictive distributions.
-
-    With z = (x - mean) / sd it is sd (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)) [Gneiting & Raftery 2007,
-    sec. 4.2, sign reversed]: in units of the ratings, smaller is better, the absolute error as sd -> 0.
-    Parameters as in `coverage`.
-    """
-    from scipy.special import ndtr
-
-    x, m, v = _checked(values, mean, variance)
-    sd = np.sqrt(v)
-    z = (x - m) / sd
-    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    return float(np.mean(sd * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))))
+def pit_counts(transforms: Pit) -> list[float]:
+    """Counts of the probability integral transform in `BINS` equal bins: flat if calibrated."""
+    edges = np.linspace(0, 1, BINS + 1)
+    return [float(inside(transforms, low, high).sum()) for low, high in pairwise(edges.tolist())]
 
 
 def _errors(values: ArrayLike, predictions: ArrayLike) -> Float64:
@@ -102,12 +100,3 @@ def _errors(values: ArrayLike, predictions: ArrayLike) -> Float64:
     if x.shape != p.shape or x.size == 0:
         raise ValueError(f"expected one prediction a rating, and a rating: {p.shape} for {x.shape}")
     return p - x
-
-
-def _checked(values: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> tuple[Float64, Float64, Float64]:
-    """Ratings, means and variances in float64, if the question has an answer."""
-    _errors(values, mean)
-    x, m, v = (np.asarray(array, np.float64) for array in (values, mean, variance))
-    if not np.all(v > 0):
-        raise ValueError("a predictive variance is not positive")
-    return x, m, v

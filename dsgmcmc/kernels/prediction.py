@@ -1,4 +1,4 @@
-"""Predictions of cells: at one state, at a draw with its noise, from moments; and sums of the scores of all items."""
+"""Predictions of cells: at one state, at a draw with its noise; and sums of the scores of all items."""
 
 from __future__ import annotations
 
@@ -33,26 +33,6 @@ def cells(rows, cols, theta_w, theta_h, inverse_w, inverse_h, noise, d, centre, 
             dot += theta_w[i, k] * theta_h[j, k]
         centre[q, d] = dot{biases}
         variance[q, d] = noise * inverse_w[i] * inverse_h[j]
-'''
-
-_MOMENTS = '''\
-{decorator}
-def moments(rows, cols, both_w, both_h, mean, variance):
-    """Mean and variance of a predictor of independent factors; `both` is (n, 2 D): means, then variances."""
-    for q in range(rows.shape[0]):
-        i = rows[q]
-        j = cols[q]
-        dot = float32(0)
-        total = float32(0)
-        for k in range({K}):
-            w = both_w[i, k]
-            h = both_h[j, k]
-            vw = both_w[i, {D} + k]
-            vh = both_h[j, {D} + k]
-            dot += w * h
-            total += w * w * vh + vw * (h * h + vh)
-        mean[q] = dot{biases}
-        variance[q] = total{bias_variances}
 '''
 
 _SCORES = '''\
@@ -120,30 +100,6 @@ def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
     )
     source = _CELLS.format(decorator=jit.decorator(signature), K=K, biases=_BIASES.format(K=K) if biases else "")
     kernel: Callable[..., None] = jit.compile_source(f"cells_{K}", source).cells
-    return kernel
-
-
-@functools.cache
-def moments_kernel(K: int, biases: bool) -> Callable[..., None]:
-    """Compile the prediction of cells from moments of factors taken to be independent.
-
-    Returns
-    -------
-    f(rows, cols, both_w, both_h, mean, variance) -> None
-        `rows`, `cols` (q,) int32; `both_w` (n, 2 D), `both_h` (m, 2 D) float32: the means of a row, then its
-        variances; fills `mean` and `variance`, (q,) float32.
-    """
-    D = K + int(biases)
-    source = _MOMENTS.format(
-        decorator=jit.decorator(
-            "void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1], float32[::1])"
-        ),
-        K=K,
-        D=D,
-        biases=f" + (both_w[i, {K}] + both_h[j, {K}])" if biases else "",
-        bias_variances=f" + (both_w[i, {D + K}] + both_h[j, {D + K}])" if biases else "",
-    )
-    kernel: Callable[..., None] = jit.compile_source(f"moments_{K}", source).moments
     return kernel
 
 

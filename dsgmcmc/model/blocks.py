@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -83,10 +83,8 @@ class RatingBlocks:
         Whether ratings are then divided by the root of their mean square.
     features : tuple of Factor
         Factors whose features are read, too.
-    levels : (R,) float64, optional
-        All training ratings that there are, in ascending order: `train` then has their numbers in place of ratings.
-    clicks : bool
-        Whether `train` has 1 in the place of every rating.
+    codes : callable, optional
+        Gives what `train` has in the place of ratings, such as the numbers of levels.
 
     Attributes
     ----------
@@ -113,8 +111,7 @@ class RatingBlocks:
         centre: float,
         standardise: bool = False,
         features: tuple[Factor, ...] = (),
-        levels: Float64 | None = None,
-        clicks: bool = False,
+        codes: Callable[[Float32], Array] | None = None,
     ) -> None:
         grid = ring.grid
         if grid > min(ratings.n_rows, ratings.n_cols):
@@ -122,8 +119,7 @@ class RatingBlocks:
                 f"{named('grid')} {grid} is more than {ratings.path} allows: it has {ratings.n_rows} rows and "
                 f"{ratings.n_cols} columns"
             )
-        self.n_data, self.n_test, self.centre, self._levels = ratings.nnz, ratings.nnz_test, centre, levels
-        self._clicks = clicks
+        self.n_data, self.n_test, self.centre, self._codes = ratings.nnz, ratings.nnz_test, centre, codes
         self.shape = (ratings.n_rows, ratings.n_cols)
         self.column_counts: Int64 = ratings.column_counts
         self.column_bounds = block_bounds(np.concatenate([[0], np.cumsum(self.column_counts)]), grid)
@@ -158,10 +154,8 @@ class RatingBlocks:
             scaled = np.nan_to_num(self.part_peaks / probability)
         return float(max(scaled.max(), 1.0))
 
-    def level_counts(self, ring: Ring) -> Int64:
-        """Training ratings of every level, (R,) int64. Collective."""
-        assert self._levels is not None
-        size = len(self._levels)
+    def level_counts(self, ring: Ring, size: int) -> Int64:
+        """Training ratings of every level, (R,) int64, of which there are so many. Collective."""
         counts = np.zeros((len(ring.blocks), size))
         for (b, _), block in self.train.items():
             counts[b - ring.blocks.start] += np.bincount(block.values.astype(np.int64), minlength=size)
@@ -197,10 +191,8 @@ class RatingBlocks:
                 if place.stop > sizes[c]:
                     raise InputError(f"{ratings.path} has changed while it was read: start again")
                 blocks[c].indptr[first - start + 1 : last - start + 1] = filled[c] + indptr[1:]
-                if self._levels is not None:
-                    values = np.searchsorted(self._levels, values).astype(np.float32)
-                if self._clicks:
-                    values = np.ones_like(values)
+                if self._codes is not None:
+                    values = self._codes(values)
                 blocks[c].indices[place], blocks[c].values[place] = indices, values
                 filled[c] += len(values)
         return blocks

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.kernels.levels import level_moments
 from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.model.blocks import TestRows
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.likelihoods.levels import log_probability, nearest_level
-from dsgmcmc.model.likelihoods.ordinal import Ordinal
+from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.time.effects import TimeEffects
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import Draw
-from dsgmcmc.types import Float32, Float64, Int32
+from dsgmcmc.types import Float32, Float64
 
 #: About so many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.
 FOLLOWED = 256
@@ -57,11 +55,10 @@ class HeldOut:
         self._time = time
         self._circulation, self._ring, self._noise_precision = circulation, circulation.ring, noise_precision
         self._drawn, self._ratings, self._has_noise = likelihood.drawn, circulation.ratings, likelihood.has_noise
-        self._has_errors = circulation.ratings.n_test > 0 and not likelihood.all_cells  # clicks are all 1
+        self._has_errors = circulation.ratings.n_test > 0 and likelihood.can_be_evaluated()
         self._predict = predict_kernel(likelihood.rank, likelihood.biases)
         follow = max(1, FOLLOWED // circulation.grid)
-        make = partial(held_out_rows, likelihood, follow)
-        self._rows = {b: make(b, self._ratings.test[b]) for b in self._ring.blocks}
+        self._rows = {b: HeldOutRows(b, self._ratings.test[b], likelihood, follow) for b in self._ring.blocks}
         self._has_draws = False
 
     def record(self, position: str, draw: Draw | None) -> None:
@@ -114,13 +111,6 @@ class HeldOut:
             yield from rows.posterior(self._ratings.centre, self._ratings.scale, weight)
 
 
-def held_out_rows(likelihood: Law, follow: int, block: int, rows: TestRows) -> HeldOutRows:
-    """Make what follows the test ratings of a row block; see `HeldOutRows`."""
-    if isinstance(likelihood, Ordinal):
-        return HeldOutLevels(block, rows, likelihood, follow)
-    return HeldOutRows(block, rows, likelihood, follow)
-
-
 class HeldOutRows:
     """The test ratings of one row block, in the order of the file.
 
@@ -130,8 +120,8 @@ class HeldOutRows:
         Number of the row block.
     rows : TestRows
         Its test ratings.
-    likelihood : Likelihood
-        Law of a rating, with its mean and variance.
+    likelihood : Law
+        Law of a rating.
     follow : int
         How many to follow, if there are as many.
 
@@ -141,18 +131,22 @@ class HeldOutRows:
         Expected ratings at the state last looked at, less the centre, over the scale.
     noise : (q,) or (1,) float32
         Variance of a rating about it at that state.
-    mean, m2, mean_noise : float32
-        Weighted mean and sum of squared deviations of the predictions over the draws; mean of the noise variances.
+    probability : (q, R) float32
+        Of the levels at that state; R is 0 where there are none.
+    mean, m2, mean_noise, mean_probability : float32
+        Weighted mean and sum of squared deviations of the predictions over the draws; means of the noise variances and
+        of the probabilities.
+    accumulators : tuple of str
+        Of these, those that there are, by their names on disk.
     """
 
-    #: Accumulators over the draws, by their names on disk.
-    accumulators: ClassVar[tuple[str, ...]] = ("mean", "m2", "mean_noise")
-
-    def __init__(self, block: int, rows: TestRows, likelihood: Any, follow: int) -> None:
+    def __init__(self, block: int, rows: TestRows, likelihood: Law, follow: int) -> None:
         self.block, self.rows, self.likelihood = block, rows, likelihood
         q = len(rows.values)
         self.prediction, self.mean, self.m2 = (np.zeros(q, np.float32) for _ in range(3))
         self.noise, self.mean_noise = (np.ones(q if likelihood.noise_varies else 1, np.float32) for _ in range(2))
+        self.probability, self.mean_probability = (np.zeros((q, likelihood.n_levels), np.float32) for _ in range(2))
+        self.accumulators = ("mean", "m2", "mean_noise", "mean_probability")[: 4 if likelihood.n_levels else 3]
         self.followed = np.unique(np.linspace(0, q - 1, min(q, follow)).astype(np.int64))
         self.followed_predictions: list[Float32] = []
         self.log_likelihoods: list[float] = []
@@ -166,16 +160,9 @@ class HeldOutRows:
         kernel(rows, columns, cell.row[position], cell.column[position], eta)
         if shift is not None:
             eta += shift[chosen]
-        self._take(eta, chosen, cell, rows, columns, tau)
-
-    def _take(self, eta: Float32, chosen: Int32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> None:
-        """Make predictions of the predictors of the `chosen` ratings."""
-        self.prediction[chosen] = self.likelihood.mean(eta)
-        noise = self.likelihood.variance(eta, cell, rows, columns, tau)
-        if self.likelihood.noise_varies:
-            self.noise[chosen] = noise
-        else:
-            self.noise[0] = noise
+        found = self.likelihood.state(eta, cell, rows, columns, tau)
+        self.prediction[chosen], self.probability[chosen] = found.mean, found.probability
+        self.noise[chosen if self.likelihood.noise_varies else 0] = found.variance
 
     def count(self, draw: Draw) -> None:
         """Count the state last looked at as a draw."""
@@ -183,13 +170,10 @@ class HeldOutRows:
         self.mean += draw.share * delta
         self.m2 += draw.weight * delta * (self.prediction - self.mean)
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
+        self.mean_probability += draw.share * (self.probability - self.mean_probability)
         self.followed_predictions.append(self.prediction[self.followed])
-        self.log_likelihoods.append(self._log_likelihood())
-
-    def _log_likelihood(self) -> float:
-        """Of the state last looked at."""
-        found: float = self.likelihood.log_likelihood(self.rows.values, self.prediction, self.noise)
-        return found
+        found = State(self.prediction, self.noise, self.probability)
+        self.log_likelihoods.append(self.likelihood.log_likelihood(self.rows.values, found))
 
     def squared_errors(self) -> Float64:
         """Sums of squared errors of the state last looked at and of the mean prediction, (2,) float64."""
@@ -234,47 +218,8 @@ class HeldOutRows:
         yield self._key("variance"), lambda: self.m2 / np.float32(total) * square
         yield self._key("noise_variance"), np.broadcast_to(self.mean_noise * square, self.mean.shape)
         yield from self.traces(centre, scale)
-
-
-class HeldOutLevels(HeldOutRows):
-    """The test ratings of one row block under a law of levels; see `HeldOutRows`.
-
-    A rating that is none of the levels counts as the one next to it.
-
-    Attributes
-    ----------
-    probability, mean_probability : (q, R) float32
-        Of the levels at the state last looked at, and on the average over the draws.
-    """
-
-    accumulators = (*HeldOutRows.accumulators, "mean_probability")
-
-    def __init__(self, block: int, rows: TestRows, likelihood: Ordinal, follow: int) -> None:
-        super().__init__(block, rows, likelihood, follow)
-        self.probability, self.mean_probability = (
-            np.zeros((len(rows.values), len(likelihood.values)), np.float32) for _ in range(2)
-        )
-        self._level = nearest_level(rows.values, likelihood.values)
-
-    def _take(self, eta: Float32, chosen: Int32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> None:
-        """See `HeldOutRows`."""
-        found = self.likelihood.probabilities(eta, cell, rows, columns)
-        self.probability[chosen] = found
-        self.prediction[chosen], self.noise[chosen] = level_moments(found, self.likelihood.values)
-
-    def count(self, draw: Draw) -> None:
-        """See `HeldOutRows.count`."""
-        super().count(draw)
-        self.mean_probability += draw.share * (self.probability - self.mean_probability)
-
-    def _log_likelihood(self) -> float:
-        """See `HeldOutRows`."""
-        return float(log_probability(self.probability, self._level).sum())
-
-    def posterior(self, centre: float, scale: float, total: float) -> Iterator[tuple[Key, Lazy]]:
-        """See `HeldOutRows.posterior`."""
-        yield from super().posterior(centre, scale, total)
-        yield self._key("probability"), self.mean_probability
+        if self.likelihood.n_levels:
+            yield self._key("probability"), self.mean_probability
 
 
 def _rating(x: Float32, centre: float, scale: float) -> Float32:

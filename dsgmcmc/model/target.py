@@ -96,12 +96,12 @@ class FactorTarget:
         self.curvature_bound += (likelihood.background or 0.0) * max(ratings.shape)
         self.hyperparameters = model.start(len(positions))
         self.squared_error = np.zeros((len(ring.blocks), 1))
-        sizes = sizes_of(self.dimension, len(likelihood.levels.values) if likelihood.levels else 0)
+        sizes = sizes_of(self.dimension, likelihood.n_levels)
         means = [quantity for part in prior_means for quantity in part.quantities]
         self.quantities = collected(model.quantities, likelihood.quantities, means, self.time.quantities, sizes)
         of_rows = (quantity.field(sizes) for quantity in self.quantities.of_rows)
         self.layout = layout = Layout((*fields, *of_rows), self.dimension)
-        common: Any = {"dimension": self.dimension, "tamed": likelihood.of_counts}
+        common: Any = {"dimension": self.dimension, "tamed": likelihood.bounds_kicks}
         common["origin"] = model.origin.astype(np.float32) if model.bias_mean else None
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:

@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc._version import __version__
-from dsgmcmc.model.likelihoods import Likelihood
-from dsgmcmc.model.likelihoods.levels import log_probability, nearest_level
 from dsgmcmc.posterior.extras import TO_ARVIZ, TO_NETCDF, require
-from dsgmcmc.posterior.mixture import components
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
@@ -31,9 +28,9 @@ def to_datatree(run: Run) -> Any:
         pairs (by ``pair``, their places among all test pairs), for all draws;
         ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``;
         ``observed_data``: ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``;
-        ``log_likelihood`` and ``posterior_predictive``: of ``rating``, at the saved draws. These ratings were held out,
-        so that the logarithm of the mean of exp(log_likelihood) over the draws is their predictive density already;
-        `arviz.loo` takes them for fitted ones, leaves them out once more, and is too low.
+        ``log_likelihood`` and ``posterior_predictive``: of ``rating``, at the saved draws, but of clicks. They were
+        held out, so that the logarithm of the mean of exp(log_likelihood) over the draws is their predictive density
+        already; `arviz.loo` takes them for fitted ones, leaves them out once more, and is too low.
 
     Raises
     ------
@@ -67,7 +64,7 @@ def to_datatree(run: Run) -> Any:
             name: ids if ids.dtype.kind == "i" else ids.astype(np.str_) for name, ids in constant.items()
         }
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
-        if run.draws:
+        if run.draws and run.config.law.can_be_evaluated():
             groups["log_likelihood"], groups["posterior_predictive"] = _pointwise(
                 run, users[index], items[index], index
             )
@@ -79,18 +76,11 @@ def to_datatree(run: Run) -> Any:
 
 def _pointwise(run: Run, users: Int32, items: Int32, index: Int64) -> tuple[dict[str, Float64], dict[str, Float64]]:
     """Log likelihoods of test ratings and draws of new ones in their place, by name: (chains, draws, pairs) each."""
-    found, law, rng = Predictor(run, Options("draws")).mixture(users, items), run.config.law, np.random.default_rng(0)
+    draws = Predictor(run, Options()).draws(users, items)
+    found, shape = run.config.law.predictive(draws.apart(), run.mean, run.levels), draws.eta.shape
     x = run.test.rating[index].astype(np.float64)
-    if issubclass(law, Likelihood):
-        density = law.log_density(x[:, None] - run.mean, law.mean(found.centre), found.variance)
-        drawn = law.draw(found.centre.ravel(), np.sqrt(found.variance).ravel(), rng).reshape(density.shape) + run.mean
-    else:
-        levels = run.levels
-        assert levels is not None
-        p = np.stack(list(components(run, found)), axis=1).astype(np.float64)  # (pairs, draws, levels)
-        density = np.stack([log_probability(each, nearest_level(x, levels)) for each in p.swapaxes(0, 1)], axis=1)
-        place = (p.cumsum(axis=2) < rng.random((*p.shape[:2], 1))).sum(axis=2)
-        drawn = levels[np.minimum(place, len(levels) - 1)]
+    density = found.log_density(np.repeat(x, shape[1])).reshape(shape)
+    drawn = found.sample(np.random.default_rng(0)).reshape(shape)
     chain = np.array([number for number, _ in run.draws])
     length = int(np.unique(chain, return_counts=True)[1].min())
     by_chain = [np.flatnonzero(chain == number)[-length:] for number in np.unique(chain)]

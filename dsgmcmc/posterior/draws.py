@@ -6,13 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from dsgmcmc.types import Float32, Float64
-
-Source = Literal["auto", "draws", "moments"]
 
 KINDS = ("user", "item")
 

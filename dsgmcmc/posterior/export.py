@@ -87,7 +87,7 @@ def export(run: Run, out: Path, *, draws: bool = False, float16: bool = False, f
     if draws and kind != "parquet":
         raise InputError("--draws chooses what a Parquet file holds: HDF5 has moments and draws, netCDF the traces")
     if draws:
-        run.source("draws")
+        run.need_draws()
     if out.exists() and not force:
         raise InputError(f"{out} exists: give another name, or --force to replace it")
     if not out.parent.is_dir():
@@ -125,7 +125,7 @@ def _fill_hdf5(run: Run, path: Path, dtype: np.dtype[Any]) -> None:
             data_hash=str(run.facts.get("data_hash", "")),
             likelihood=config.likelihood,
         )
-        if config.law.has_levels:
+        if "thresholds" in run.traces[0]:
             file.attrs["levels"] = run.levels
         for kind in KINDS:
             ids = run.vocabulary(kind).ids

@@ -13,14 +13,13 @@ import numpy.typing as npt
 
 from dsgmcmc.data.arrays import as_given, read_pairs
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.base import Prediction
+from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.live import renewing
 from dsgmcmc.posterior.new_ratings import Told, fold_in, tell
 from dsgmcmc.posterior.portable import Packed, pack, unpack
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.probabilities import probabilities
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.recommend import recommendations, those_among
 from dsgmcmc.posterior.rules import By, Ranking
@@ -85,7 +84,7 @@ class FittedModel:
     def rmse_(self) -> float | None:
         """RMSE on the held-out ratings; None without, and for clicks."""
         run = self._fitted()
-        if run.config.law.all_cells or not len(run.test_pairs()[0]):
+        if not (run.config.law.can_be_evaluated() and len(run.test_pairs()[0])):
             return None
         return float(np.sqrt(np.mean((run.test.rating - run.test.mean) ** 2)))
 
@@ -187,7 +186,8 @@ class FittedModel:
         InputError
             If the ratings have no levels.
         """
-        return probabilities(*self._predictor(X, Options(probabilities=True))).astype(np.float64)
+        predictor, users, items = self._predictor(X, Options(probabilities=True))
+        return predictor.probabilities(users, items).astype(np.float64)
 
     def score(self, X: Any, y: Any) -> float:
         """Coefficient of determination R^2 of the predictions, as scikit-learn's regressors have it."""

@@ -28,12 +28,11 @@ import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.likelihoods.levels import nearest_level
 from dsgmcmc.posterior.described import Shifts
 from dsgmcmc.posterior.draws import Draw
 from dsgmcmc.posterior.elliptical import Row, Spread, draw_row
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.predict import Rows
+from dsgmcmc.posterior.newcomers import Rows
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float64, Int32
 
@@ -81,13 +80,14 @@ class FoldIn:
         seed: int = 0,
         shifts: Shifts | None = None,
     ) -> None:
-        run.source("draws")
+        run.need_draws()
         self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
         self._shifts = shifts
         self._own_cuts = kind == "user" and run.config.thresholds != "shared"
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
-        self._values = _as_ratings(run, values[order].astype(np.float64))
+        run.config.law.check_new(values)
+        self._values = run.config.law.codes(values[order].astype(np.float64), run.levels)
         self._ends = np.searchsorted(rows[order], np.arange(len(vocabulary) + 1))
         self._rows: dict[int, Rows] = {}
 
@@ -148,7 +148,7 @@ class FoldIn:
         background: Float64,
         rng: np.random.Generator,
     ) -> tuple[Float64, Float64, float, Array | None]:
-        """Mean, covariance and 1 / g of a row with these ratings at a draw; of levels its scale, and its thresholds."""
+        """Mean, covariance and 1 / g of a row with these ratings at a draw; of levels 1 / s, and its thresholds."""
         other, config = _OTHER[self.kind], self.run.config
         prior = draw.prior[self.kind]
         theta = draw.theta[other][self._others[part]].astype(np.float64)
@@ -171,7 +171,7 @@ class FoldIn:
             cuts = draw.own_thresholds[self._others[part]]
         sd = Spread.of(draw.scale_precision.get(self.kind), draw.gap_precision if self._own_cuts else None)
         theta, scale, cuts = draw_row(config.law, row, own, cuts, sd, rng)
-        return theta, np.zeros((len(theta), len(theta))), scale, cuts
+        return theta, np.zeros((len(theta), len(theta))), 1 / scale, cuts
 
 
 def _normal(
@@ -204,26 +204,3 @@ def _normal(
         squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
         g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
     return mean, inverse.T @ inverse, 1 / g
-
-
-def _as_ratings(run: Run, values: Float64) -> Float64:
-    """Ratings as the law of the run has them: 1 for clicks, the number of the level next to each.
-
-    Raises
-    ------
-    InputError
-        If it is of counts, and these are none.
-    """
-    law = run.config.law
-    if law.all_cells:
-        return np.ones(len(values))
-    if law.has_levels:
-        assert run.levels is not None
-        return nearest_level(values, run.levels).astype(np.float64)
-    wrong = values[(values < 0) | (values != np.floor(values))] if law.of_counts else values[:0]
-    if len(wrong):
-        raise InputError(
-            f"{len(wrong)} of the new ratings are no counts, whole numbers from 0 on, as those of the run are: "
-            f"{wrong[0]:g}"
-        )
-    return values

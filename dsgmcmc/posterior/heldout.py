@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.predictive.base import Predictive
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
@@ -39,6 +41,10 @@ class TestPredictions:
     variance: Float64
     noise_variance: Float64
     probability: Float64 | None = None
+
+    def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
+        """Predictive distributions under a law, of these levels where they are known."""
+        return law.predictive_of_moments(self.mean, self.variance + self.noise_variance, self.probability, levels)
 
 
 def posteriors(run: RunDirectory) -> list[Snapshot]:

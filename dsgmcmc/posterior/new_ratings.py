@@ -249,7 +249,7 @@ def _read(run: Run, path: Path, kind: str, columns: str | None) -> tuple[Array, 
     if not path.exists():
         raise InputError(f"{path} does not exist")
     source = inspect(path, None, parse_columns(columns), False)
-    if "rating" not in source.columns and not run.config.law.all_cells:
+    if "rating" not in source.columns and run.config.law.can_be_evaluated():
         given = f"--columns {columns}" if columns else f"{path} has no rating column"
         raise InputError(f"{given}: expected user=NAME,item=NAME,rating=NAME, as the run is of ratings")
     with duckdb.connect() as db:

@@ -21,8 +21,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.predict import Newcomers, Options, Predictor
-from dsgmcmc.posterior.probabilities import column_names, predict_columns
+from dsgmcmc.posterior.newcomers import Newcomers
+from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Comm, Float32, Int32
 
@@ -64,7 +64,7 @@ def predict_table(
     Returns
     -------
     dict
-        ``pairs``, ``unknown`` (pairs with an unknown side), ``source``.
+        ``pairs``, ``unknown`` (pairs with an unknown side).
 
     Raises
     ------
@@ -87,7 +87,7 @@ def predict_table(
             append_results(db, values)
             number, unseen = number + len(values["mean"]), unseen + missing
         write_query(db, _QUERY, out, Path(scratch))
-    return {"pairs": number, "unknown": unseen, "source": predictor.source}
+    return {"pairs": number, "unknown": unseen}
 
 
 def _predict_together(
@@ -132,11 +132,11 @@ def _predict_together(
         def write() -> None:
             for k in range(chunk_count(number)):
                 values = np.load(scratch / f"{k}.npy", allow_pickle=False)
-                append_results(db, dict(zip(column_names(predictor), values, strict=True)))
+                append_results(db, dict(zip(predictor.names, values, strict=True)))
             write_query(db, _QUERY, out, scratch)
 
         agree(comm, write if at_root else lambda: None, "predict")
-    return {"pairs": number, "unknown": unseen, "source": predictor.source}
+    return {"pairs": number, "unknown": unseen}
 
 
 def _predictions(
@@ -149,11 +149,11 @@ def _predictions(
     number : int
         Of the chunk.
     values : dict of str to (q,) float32
-        As of `dsgmcmc.posterior.probabilities.predict_columns`.
+        As of `Predictor.columns`.
     unknown : int
         Pairs with a side that the run does not know.
     """
-    run, names = predictor.run, column_names(predictor)
+    run, names = predictor.run, predictor.names
     taken = {name.lower() for name in table.columns} & set(names)
     if taken:
         raise InputError(f"{table.path} has a column {min(taken)!r}, as the predictions do: rename it")
@@ -164,7 +164,7 @@ def _predictions(
             continue
         users, items = _rows(predictor, found)
         missing = (users < 0) | (items < 0)
-        values = predict_columns(predictor, users, items)
+        values = predictor.columns(users, items)
         if unknown == "nan":
             for column in values.values():
                 column[missing] = np.nan

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.posterior.heldout import TestPredictions
+from dsgmcmc.posterior.newcomers import Drawn
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.probabilities import probabilities
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Int32
 
 
-def from_draws(run: Run) -> TestPredictions:
+class Tested(Drawn, Protocol):
+    """Draws of a run that has test ratings."""
+
+    def test_pairs(self) -> tuple[Int32, Int32]:
+        """Rows of the users and the items of the test ratings."""
+
+    def open_ratings(self) -> Ratings:
+        """Open the ratings file."""
+
+
+def from_draws(run: Tested) -> TestPredictions:
     """Predict the test ratings, which are read from the ratings file, over the saved draws.
 
     Levels of time, which saved draws do not have, count as unknown.
@@ -20,17 +33,18 @@ def from_draws(run: Run) -> TestPredictions:
     InputError
         If the ratings file is not there.
     """
-    pairs, law = run.test_pairs(), run.config.law
+    pairs = run.test_pairs()
     with run.open_ratings() as ratings:
         rating = ratings.slab("test", 0, ratings.n_rows)[2].astype(np.float64)
-    mean, total = (Predictor(run, Options("draws", of_mean=of_mean))(*pairs) for of_mean in (True, False))
+    mean, total = (Predictor(run, Options(of_mean=of_mean))(*pairs) for of_mean in (True, False))
     variance = np.square(mean.sd, dtype=np.float64)
+    probability = None
+    if run.draw(0).thresholds is not None:
+        probability = Predictor(run, Options(probabilities=True)).probabilities(*pairs).astype(np.float64)
     return TestPredictions(
-        rating=np.ones_like(rating) if law.all_cells else rating,
+        rating=rating,
         mean=mean.mean.astype(np.float64),
         variance=variance,
         noise_variance=np.maximum(np.square(total.sd, dtype=np.float64) - variance, 0.0),
-        probability=probabilities(Predictor(run, Options("draws", probabilities=True)), *pairs).astype(np.float64)
-        if law.has_levels
-        else None,
+        probability=probability,
     )

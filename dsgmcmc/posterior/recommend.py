@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.predict import Newcomers, Options, Predictor
+from dsgmcmc.posterior.newcomers import Newcomers
+from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.rules import DrawScores, MomentScores, Ranking
+from dsgmcmc.posterior.rules import Ranking, Scorer
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float32, Int32
 
@@ -59,8 +60,7 @@ def recommend(
     """
     if ranking.by == "likely" and rated is None:
         raise InputError(f"{run.path}: ranking by likely needs to know who rated what: give the ratings file")
-    source = run.source(ranking.source)
-    scorer = (DrawScores if source == "draws" else MomentScores)(run, ranking, newcomers)
+    scorer = Scorer(run, ranking, newcomers)
     step = max(1, _CELLS // len(run.items))
     known = len(run.users)
     for start in range(0, len(users), step):
@@ -78,7 +78,7 @@ def recommend(
                 scores[local, own] = -np.inf
         if among is not None:
             scores[:, ~among] = -np.inf
-        yield _best(some, scores, ranking.top, np.float32(run.mean if scorer.plain else 0.0))
+        yield _best(some, scores, ranking.top, np.float32(scorer.centre))
 
 
 def those_among(run: Run, candidates: Any = None, exclude: Any = None) -> Mask | None:
@@ -119,9 +119,8 @@ def recommendations(
         Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor, whatever was ranked by;
         ``ratings``, how many the item has in training; and, with `titles` (by row), ``item_name``. Rank 1 is the best.
     """
-    source = "draws" if newcomers is not None else ranking.source
-    predictor = Predictor(run, Options(source, of_mean=True, clip=ranking.clip), newcomers)
-    clip = ranking.clip and not (ranking.of_probability or run.config.law.all_cells)
+    predictor = Predictor(run, Options(of_mean=True, clip=ranking.clip), newcomers)
+    clip = ranking.clip and run.config.law.can_be_evaluated() and not ranking.of_probability
     limits = (float(run.facts["minimum"]), float(run.facts["maximum"])) if clip else (-np.inf, np.inf)
     counts = run.counts("item")
     names = run.users.ids

@@ -6,15 +6,14 @@ Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a 
 - ``ucb``, ``lcb``: E x + z sd(x), E x - z sd(x): the upper bound explores, the lower is cautious
 - ``thompson``: x at one draw from the posterior, another for every user [Thompson 1933]
 
-Where ratings are of levels or counts, x is the expected rating given the predictor. With a bound, x is the probability
-of a rating of at least so much, given the predictor, noise included.
+Where the expected rating given the predictor is another, as of levels or counts, x is that. With a bound, x is the
+probability of a rating of at least so much, given the predictor, noise included.
 
 - ``likely``: the probability that the user rates the item *and* likes it, e_ij P(x_ij >= bound): the exposure e_ij of
   `dsgmcmc.posterior.exposure` times that of a rating from the bound on, by default `liked_from`. It is for the order:
   the penalty makes exposures too small to be read as probabilities, the more so the smaller the data.
 
-E and sd are over the saved draws, or from moments by the approximation of `dsgmcmc.posterior.predict`. Thompson
-sampling takes a saved draw; from moments it takes every element from its own normal.
+E and sd are over the saved draws, of which Thompson sampling takes one.
 """
 
 from __future__ import annotations
@@ -28,10 +27,8 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import scores_kernel
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.posterior.draws import Draw, Source
-from dsgmcmc.posterior.mixture import Mixture, at_least, expected
-from dsgmcmc.posterior.predict import Newcomers
+from dsgmcmc.model.predictive.base import PredictorDraws
+from dsgmcmc.posterior.newcomers import Newcomers
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.thresholds import of_owners, owners
 from dsgmcmc.types import Float32, Float64, Int32
@@ -52,7 +49,6 @@ class Ranking:
     by : {"mean", "ucb", "lcb", "thompson", "likely"}
     z : float
         Sds that the bounds of ucb and lcb lie from the mean.
-    source : {"auto", "draws", "moments"}
     seed : int or None
         Of Thompson sampling; None takes another one for every `Ranking`.
     clip : bool
@@ -66,7 +62,6 @@ class Ranking:
     top: int = 10
     by: By = "mean"
     z: float = 1.0
-    source: Source = "auto"
     seed: int | None = None
     clip: bool = True
     at_least: float | None = None
@@ -96,26 +91,42 @@ class Ranking:
 def liked_from(run: Run) -> float:
     """Return the least rating that counts as liked by default: three quarters up the scale; of clicks every one."""
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
-    return low if run.config.law.all_cells else low + LIKED * (high - low)
+    return low + LIKED * (high - low) if run.config.law.can_be_evaluated() else low
 
 
-def _noise_of(run: Run, draw: Draw, kind: str) -> Float32:
-    """What a row has of its own, (n,): 1 / g, or the scale s of levels."""
-    return draw.noise_scale[kind] if run.config.law.has_levels else np.reciprocal(draw.noise_scale[kind])
+class Scorer:
+    """Scores from saved draws.
 
+    Parameters
+    ----------
+    run : Run
+    ranking : Ranking
+    newcomers : Newcomers, optional
+        Users that were folded in, whose numbers follow those of the run's.
 
-class _Scores:
+    Attributes
+    ----------
+    centre : float
+        What scores are less: the training mean, where the predictor itself is the score.
+    """
+
     def __init__(self, run: Run, ranking: Ranking, newcomers: Newcomers | None) -> None:
+        run.need_draws()
         self.run, self.ranking, self.newcomers = run, ranking, newcomers
+        law = run.config.law
         self.biases, self.rank = run.config.biases, run.config.rank
         #: Least rating whose probability is the score.
         self.at_least = ranking.at_least
         if self.at_least is None and ranking.by == "likely":
             self.at_least = liked_from(run)
+        if self.at_least is not None and not law.can_be_evaluated():
+            raise InputError(
+                f"{run.path}: the scores of {run.config.likelihood} are no ratings, and have no probabilities"
+            )
         #: Whether the predictor itself is the score.
-        self.plain = self.at_least is None and issubclass(run.config.law, Gaussian)
-        if not self.plain and run.source(ranking.source) == "moments":
-            raise InputError(f"{run.path}: expected levels and probabilities are ranked from draws, not from moments")
+        self.plain = self.at_least is None and law.is_linear()
+        self.centre = run.mean if self.plain else 0.0
+        self._add = scores_kernel()
 
     def bound(self, mean: Float32, variance: Float32 | Float64) -> Float32:
         """Score from mean and variance."""
@@ -127,39 +138,31 @@ class _Scores:
     def worth(self, number: int, users: Int32, noise: Float32, predictors: Float32, spread: Float32) -> Float32:
         """What predictors (n, items) of users at a draw are worth: see the module.
 
-        `noise` is of the users, (n,): 1 / g, or the scale s of levels; `spread` the predictors' own variance.
+        `noise` is 1 / g of the users, (n,); `spread` the predictors' own variance.
         """
         run, draw, shape = self.run, self.run.draw(number), predictors.shape
         whose, owner = owners(run.config, users)
         thresholds = of_owners(draw, whose, self.newcomers, number)
-        scale = np.outer(noise, _noise_of(run, draw, "item"))
-        if not run.config.law.has_levels:
-            scale = scale / np.float32(draw.tau) + np.float32(draw.time_variance) + spread
-        found = Mixture(
-            centre=predictors.reshape(-1, 1),
-            variance=scale.reshape(-1, 1),
+        variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau) + np.float32(draw.time_variance)
+        draws = PredictorDraws(
+            eta=predictors.reshape(-1, 1),
+            noise=variance.reshape(-1, 1),
             spread=spread.reshape(-1, 1),
             weights=np.ones(1),
             thresholds=None if thresholds is None else thresholds[None],
             owner=np.repeat(owner, shape[1]),
         )
-        if self.at_least is not None:
-            return at_least(run, found, self.at_least).reshape(shape)
-        return expected(run, found).reshape(shape)
+        found = np.empty(predictors.size, np.float32)
+        for rows, some in draws.by_certainty():
+            predicted = run.config.law.predictive(some, run.mean, run.levels)
+            found[rows] = predicted.mean if self.at_least is None else predicted.at_least(self.at_least)
+        return found.reshape(shape)
 
     def split(self, theta: Float32) -> tuple[Float32, Float32]:
         """Factors and biases of rows of theta."""
         if not self.biases:
             return theta, np.zeros(len(theta), np.float32)
         return theta[:, : self.rank], np.ascontiguousarray(theta[:, self.rank])
-
-
-class DrawScores(_Scores):
-    """Scores from saved draws."""
-
-    def __init__(self, run: Run, ranking: Ranking, newcomers: Newcomers | None) -> None:
-        super().__init__(run, ranking, newcomers)
-        self._add = scores_kernel()
 
     def scores(self, users: Int32, first: int) -> Float32:
         """Scores (n, items) of users, the first of which is number `first` of all."""
@@ -195,7 +198,7 @@ class DrawScores(_Scores):
         known = users < len(theta)
         places = np.where(known, users, 0)
         rows: Float32 = theta[places]
-        noise = _noise_of(self.run, draw, "user")[places]
+        noise = draw.inverse_scale["user"][places]
         if known.all():
             return rows, np.zeros((0, 0, 0), np.float32), noise
         assert self.newcomers is not None
@@ -221,31 +224,3 @@ class DrawScores(_Scores):
             known = np.zeros_like(predictors)  # rows were drawn
             scores[which] = predictors if self.plain else self.worth(number, users[which], noise, predictors, known)
         return scores
-
-
-class MomentScores(_Scores):
-    """Scores from moments."""
-
-    def scores(self, users: Int32, first: int) -> Float32:
-        """Scores (n, items) of users; chains are pooled, as in `dsgmcmc.posterior.predict`."""
-        if self.ranking.by == "thompson":
-            return self._thompson(users, first)
-        means, variances = [], []
-        for m in self.run.moments:
-            (w, a), (h, b) = self.split(m.mean["user"][users]), self.split(m.mean["item"])
-            (vw, va), (vh, vb) = self.split(m.variance["user"][users]), self.split(m.variance["item"])
-            means.append(w @ h.T + a[:, None] + b)
-            variances.append((w * w) @ vh.T + vw @ (h * h + vh).T + va[:, None] + vb)
-        return self.bound(np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0))
-
-    def _thompson(self, users: Int32, first: int) -> Float32:
-        m = self.run.moments[self.ranking.entropy % len(self.run.moments)]
-        rng = np.random.default_rng([self.ranking.entropy, 0])
-        noise = rng.standard_normal(m.mean["item"].shape, np.float32)
-        item = (m.mean["item"] + np.sqrt(m.variance["item"]) * noise).astype(np.float32)
-        theta: Float32 = m.mean["user"][users]
-        for local in range(len(users)):
-            own = np.random.default_rng([self.ranking.entropy, 1 + first + local])
-            theta[local] += np.sqrt(m.variance["user"][users[local]]) * own.standard_normal(theta.shape[1], np.float32)
-        (w, a), (h, b) = self.split(theta), self.split(item)
-        return (w @ h.T + a[:, None] + b).astype(np.float32)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,6 @@ from dsgmcmc.posterior.draws import (
     Draw,
     KeptDraws,
     Moments,
-    Source,
     average_prior,
     effects_of,
     priors_of,
@@ -32,6 +30,7 @@ from dsgmcmc.posterior.heldout import TestPredictions, followed, pooled
 from dsgmcmc.posterior.layout import Expected, check_draw, check_posteriors
 from dsgmcmc.posterior.live import newest_states, not_yet, nothing_yet, unfinished
 from dsgmcmc.posterior.names import Index, Vocabulary
+from dsgmcmc.posterior.predicted import from_draws
 from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
@@ -120,8 +119,6 @@ class Run:
         if not self._expected.test:
             raise InputError(f"{self.path} was sampled without test ratings (prepare --test-fraction 0?)")
         if self.unfinished:
-            from dsgmcmc.posterior.predicted import from_draws  # it predicts with runs
-
             return from_draws(self)
         return pooled(self._states)
 
@@ -298,19 +295,16 @@ class Run:
             time_variance=float(time_variance(state)),
         )
 
-    def source(self, wanted: Source = "auto") -> Literal["draws", "moments"]:
-        """What predictions are made from: `wanted`, or draws if there are any.
+    def need_draws(self) -> None:
+        """Refuse to go on without saved draws, which are what predictions are made of.
 
         Raises
         ------
         InputError
-            If draws are wanted and there are none.
+            If there are none.
         """
-        if wanted == "draws" and not self.draws:
-            raise InputError(f"{self.path} has no saved draws (--save-draws 0?): only moments can be used")
-        if wanted == "auto":
-            return "draws" if self.draws else "moments"
-        return wanted
+        if not self.draws:
+            raise InputError(f"{self.path} has no saved draws to predict from: sample it again without --save-draws 0")
 
     def open_ratings(self, path: Path | None = None) -> Ratings:
         """Open the ratings file that the run sampled.

@@ -33,7 +33,7 @@ def similarities(run: Run, kind: str, row: int) -> Float32:
     kind : {"user", "item"}
     row : int
     """
-    run.source("draws")
+    run.need_draws()
     other = {"user": "item", "item": "user"}[kind]
     rank = run.config.rank
     found = np.empty((len(run.draws), len(run.vocabulary(kind))), np.float32)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.posterior.draws import Draw, Moments
+from dsgmcmc.posterior.draws import Draw
+from dsgmcmc.posterior.newcomers import Newcomers
 from dsgmcmc.types import Float64, Int32
-
-if TYPE_CHECKING:
-    from dsgmcmc.posterior.predict import Newcomers
 
 
 def owners(config: ResolvedConfig, users: Int32) -> tuple[Int32, Int32]:
@@ -22,9 +18,7 @@ def owners(config: ResolvedConfig, users: Int32) -> tuple[Int32, Int32]:
     return whose, owner.astype(np.int32)
 
 
-def of_owners(
-    drawn: Draw | Moments, whose: Int32, newcomers: Newcomers | None = None, number: int = 0
-) -> Float64 | None:
+def of_owners(drawn: Draw, whose: Int32, newcomers: Newcomers | None, number: int) -> Float64 | None:
     """Thresholds of users by their index, (m, R - 1); None without levels.
 
     Of one that is not known, and where all have the same, they are those of all. Indices after those of all that are

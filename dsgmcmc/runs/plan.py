@@ -16,7 +16,6 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.outer import statistics_width
-from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.model.priors.design import gram_width
 from dsgmcmc.model.priors.features import featured_factors
 from dsgmcmc.model.quantity import Quantities
@@ -83,7 +82,7 @@ class Costs:
         width, drawn = _width(config, quantities), quantities.width_of_rows(drawn=True)
         state = (rows + columns) * (width + d * len(config.make_sampler().working)) * 4
         moments = (rows + columns) * drawn * MOMENTS * 4
-        levels = ratings.levels(MAX_LEVELS) if config.law.has_levels else None
+        levels = config.law.levels_of(ratings)
         noises = TEST_NOISE_BYTES * int(heteroscedastic)
         if levels is not None:  # the variance of each rating, and the probabilities of its levels
             noises = TEST_NOISE_BYTES * (1 + len(levels))
@@ -188,7 +187,7 @@ def _check_sums(config: ResolvedConfig, features: Sequence[int]) -> None:
 
 def quantities_of(config: ResolvedConfig, ratings: Ratings) -> Quantities:
     """Everything that the model of these ratings keeps."""
-    levels = ratings.levels(MAX_LEVELS) if config.law.has_levels else None
+    levels = config.law.levels_of(ratings)
     features = {
         Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
         for side, stored in ratings.features.items()

@@ -41,7 +41,7 @@ def scores(data: Path, out: Path, options: list[str]) -> tuple[float, np.ndarray
     run = open_run(out)
     test = test_predictions(run.directory)
     assert test is not None
-    density = run.config.law.log_density(test.rating, test.mean, test.variance + test.noise_variance)
+    density = test.predictive(run.config.law, run.levels).log_density(test.rating)
     return float(np.sqrt(np.mean((test.rating - test.mean) ** 2))), density
 
 

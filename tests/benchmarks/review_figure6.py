@@ -26,7 +26,8 @@ import numpy as np
 from control_variate import mode
 from one_process import Chain, Theta
 
-from dsgmcmc.diagnostics.scores import coverage, rmse
+from dsgmcmc.diagnostics.scores import coverage, pit, rmse
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -122,7 +123,7 @@ def follow(chain: Chain, iterations: int, per: int) -> Found:
             return found
     variance = square / max(n - 1, 1)
     found.sd = float(np.sqrt(variance).mean())
-    found.covered = coverage(values, mean, variance + 1 / TAU)[0.9]
+    found.covered = coverage(pit(Gaussian.predictive_of_moments(mean, variance + 1 / TAU), values))[0.9]
     return found
 
 

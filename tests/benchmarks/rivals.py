@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.data.ratings import SIDES, open_ratings
-from dsgmcmc.diagnostics.scores import coverage, log_predictive_density
+from dsgmcmc.diagnostics.scores import coverage, pit
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.heldout import test_predictions
 from dsgmcmc.storage.rundir import RunDirectory
@@ -121,8 +122,9 @@ def describe(
     if "sd" in found:
         total = found["sd"] ** 2 + found["noise_variance"]
         line["predictive_sd"] = float(found["sd"].mean())
-        line["log_predictive_density"] = log_predictive_density(ratings, found["mean"], total)
-        line["coverage"] = {str(level): share for level, share in coverage(ratings, found["mean"], total).items()}
+        predicted = Gaussian.predictive_of_moments(found["mean"], total)
+        line["log_predictive_density"] = float(predicted.log_density(ratings).mean())
+        line["coverage"] = {str(level): share for level, share in coverage(pit(predicted, ratings)).items()}
         if reference is not None:
             line["sd_ratio_to_gibbs"] = float(np.mean(found["sd"]) / np.mean(reference))
             line["sd_correlation_with_gibbs"] = float(np.corrcoef(found["sd"], reference)[0, 1])

@@ -26,7 +26,8 @@ import numpy as np
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.convergence import diagnose
-from dsgmcmc.diagnostics.scores import coverage, rmse
+from dsgmcmc.diagnostics.scores import coverage, pit, rmse
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.heldout import test_predictions
 from dsgmcmc.posterior.run import open_run
@@ -79,7 +80,7 @@ def line(word: str, data: Path, folder: Path, exact: Reference | None) -> tuple[
     each = passes(config) / config.sweep_length
     seconds, made = lines[-1]["time_s"], config.iterations * each
     near = next((at for at in lines if at["rmse_mean"] and at["rmse_mean"] < exact.rmse + CLOSE), None)
-    covered = coverage(values, found.mean, found.variance + found.noise_variance)
+    covered = coverage(pit(found.predictive(Gaussian, None), values))
     ess = diagnose(opened)["predictions"]["ess_bulk"]
     median = float(np.median(ess)) if ess else float("nan")
     drawn = 1 - config.burn_in / config.iterations

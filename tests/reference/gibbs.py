@@ -30,6 +30,7 @@ from scipy.stats import wishart
 
 from dsgmcmc.data.ratings import PARTS, open_ratings
 from dsgmcmc.diagnostics import scores
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 
 NU_GRID = 2.0 ** np.arange(2, 10.5, 0.5)
 """Prior support of a sampled nu, equally likely each; from 4 on 1 / g has a variance."""
@@ -293,12 +294,13 @@ def main() -> None:
     result = gibbs(train, test, shape, **options)
     seconds = time.perf_counter() - began
     variance = result.sd**2 + result.noise_variance
-    covered = scores.coverage(test[2], result.mean, variance)
+    found = Gaussian.predictive_of_moments(result.mean, variance)
+    covered = scores.coverage(scores.pit(found, test[2]))
     print(f"rmse_mean {result.rmse_mean:.4f}  mae {scores.mae(test[2], result.mean):.4f}", end="  ")
     print(f"tau {result.tau.mean():.4f}  nu {result.nu.mean(axis=0)}  sd {result.sd.mean():.4f}")
     print("coverage", {level: round(share, 4) for level, share in covered.items()}, end="  ")
-    print(f"lpd {scores.log_predictive_density(test[2], result.mean, variance):.4f}", end="  ")
-    print(f"crps {scores.crps(test[2], result.mean, variance):.4f}  {seconds:.1f} s")
+    print(f"lpd {found.log_density(test[2]).mean():.4f}", end="  ")
+    print(f"crps {found.crps(test[2]).mean():.4f}  {seconds:.1f} s")
     if out:
         np.savez_compressed(out, **dataclasses.asdict(result))
 

@@ -11,7 +11,6 @@ from gibbs import from_ratings, gibbs
 from support import dsgmcmc, run
 
 from dsgmcmc.data.synthetic.generate import Options, generate
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.posterior import heldout
 from dsgmcmc.posterior.names import Index
 from dsgmcmc.storage.manifest import Key
@@ -27,7 +26,7 @@ def prepared(folder: Path, spread: float | None):
     options = Options(
         rows=800, cols=400, ratings=50_000, rank=RANK, noise=SIGMA, half_stars=False, noise_spread=spread, seed=3
     )
-    truth = generate(raw, options, Gaussian.draw)
+    truth = generate(raw, options)
     run(*dsgmcmc("prepare", raw, data)).expect()
     return data, truth
 

@@ -421,13 +421,13 @@ def test_readers_while_the_run_writes(data: Path, tmp_path: Path) -> None:
         facts = json.loads(run(*dsgmcmc("info", out, "--json")).expect(0).out)
         assert facts["progress"]["running"]
         assert facts["progress"]["draws"] >= SETTINGS["save_draws"]
-        refused = run(*dsgmcmc("predict", out, pairs, "--from", "moments")).expect(2)
+        refused = run(*dsgmcmc("export", out, "--out", tmp_path / "moments.parquet")).expect(2)
         assert "no moments yet" in refused.err
         running.signal(signal.SIGUSR1)
         running.wait().expect(75)
     pairs_of = open_run(out).test_pairs()
-    ended = Predictor(open_run(out), Options("draws"))(*pairs_of)
+    ended = Predictor(open_run(out), Options())(*pairs_of)
     shutil.rmtree(out / "posterior")  # the same draws without it
     assert open_run(out).unfinished
-    assert np.array_equal(ended.mean, Predictor(open_run(out), Options("draws"))(*pairs_of).mean)
+    assert np.array_equal(ended.mean, Predictor(open_run(out), Options())(*pairs_of).mean)
     digest(out)

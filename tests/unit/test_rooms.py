@@ -84,6 +84,17 @@ def test_rooms_are_built_on_each_other(name):
     assert not wrong, f"{name} imports {sorted(wrong)}"
 
 
+def test_no_files_import_each_other():
+    """Inside a room, too, files stand on each other: what a file needs has an end, also what it names in types."""
+    modules = {
+        f"dsgmcmc.{name.removesuffix('.py').replace('/', '.')}".removesuffix(".__init__"): name for name in FILES
+    }
+    below = {module: imports(name, checked=True) & set(modules) - {module} for module, name in modules.items()}
+    while built := {module for module, found in below.items() if not found & set(below)}:
+        below = {module: found for module, found in below.items() if module not in built}
+    assert not below, f"in circles, or on top of some: {sorted(below)}"
+
+
 def importers(package: str) -> set[str]:
     """Files and, but for two that stand in a room of many kinds, the rooms of files that import a package."""
     return {name for name in FILES if any(f"{found}.".startswith(f"{package}.") for found in imports(name))}

@@ -43,16 +43,13 @@ def synthetic(
 
     from dsgmcmc.data.synthetic.generate import Options, best_prediction, chunks, generate, truth_path
     from dsgmcmc.diagnostics.scores import rmse
-    from dsgmcmc.model.likelihoods.gaussian import Gaussian
 
     options = Options(rows, cols, ratings, rank, noise, noise_spread, half_stars, seed)
     shown = console(stderr=True)
     with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
         task = bar.add_task("drawing ratings", total=ratings)
-        truth = generate(
-            out, options, Gaussian.draw, force=force, progress=lambda done: bar.update(task, completed=done)
-        )
-    users, items, values, _ = next(chunks(options, truth, Gaussian.draw))
+        truth = generate(out, options, force=force, progress=lambda done: bar.update(task, completed=done))
+    users, items, values, _ = next(chunks(options, truth))
     best = rmse(values, best_prediction(truth, users, items))
     say(f"{out}: {ratings:,} synthetic ratings of {rows:,} users and {cols:,} items")
     say(f"{truth_path(out)}: the truth; predictions from it have an RMSE of {best:.4f}, and none can have less")

@@ -162,11 +162,11 @@ def foldin(
         for note in notes:
             say(f"warning: {pipes.named(note)}", file=sys.stderr)
         if pairs is not None:
-            options = Options("draws", of_mean, interval, clip, at_least, probabilities)
+            options = Options(of_mean, interval, clip, at_least, probabilities)
             of = str(pipes.of(pairs))
             predict_table(opened, of, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
             return
-        ranking = Ranking(top, by.value, z, "draws", seed)
+        ranking = Ranking(top, by.value, z, seed)
         titles = item_titles(opened.items, items) if items else None
         users = len(opened.users) + np.arange(len(newcomers.vocabulary), dtype=np.int32)
         rated = None

@@ -9,8 +9,6 @@ import typer
 
 from dsgmcmc.cli.options import (
     AtLeastOption,
-    From,
-    FromOption,
     IntervalOption,
     OutOption,
     ProbabilitiesOption,
@@ -26,7 +24,6 @@ def predict(
     run: RunArgument,
     pairs: Annotated[str, typer.Argument(metavar="PAIRS", help="CSV or Parquet with users and items; - for stdin.")],
     out: OutOption = None,
-    source: FromOption = From.auto,
     of_mean: Annotated[
         bool, typer.Option("--of-mean", help="The predictor alone, without the noise of a rating.")
     ] = False,
@@ -48,9 +45,9 @@ def predict(
     """Predict ratings: mean, sd and an interval of a new rating, noise included.
 
     PAIRS has original user and item names. Its rows and columns are kept, in their order, and mean, sd and two
-    quantiles are added. From draws, these are of the mixture over the saved draws; from moments, of a normal
-    that leaves out how factors covary. Where ratings have levels, such as stars, --at-least and --probabilities add
-    how probable they are: those of an ordinal likelihood, or of a Gaussian's ratings rounded to the next level.
+    quantiles are added, of the mixture over the saved draws. Where ratings have levels, such as stars, --at-least and
+    --probabilities add how probable they are: those of an ordinal likelihood, or of a Gaussian's ratings rounded to
+    the next level.
 
     \b
     Examples:
@@ -67,7 +64,7 @@ def predict(
     from dsgmcmc.posterior.predict_table import predict_table
     from dsgmcmc.posterior.run import open_run
 
-    options = Options(source.value, of_mean, interval, clip, at_least, probabilities)
+    options = Options(of_mean, interval, clip, at_least, probabilities)
     names = parse_pair_columns(columns)
 
     def tell(done: dict[str, Any]) -> None:

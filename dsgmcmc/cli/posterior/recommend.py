@@ -12,8 +12,6 @@ from dsgmcmc.cli.options import (
     CandidatesOption,
     DataOption,
     ExcludeOption,
-    From,
-    FromOption,
     ItemsOption,
     MatchingOption,
     OutOption,
@@ -44,7 +42,6 @@ def recommend(
             help="Rank by the probability of a rating of at least so much; of --by likely what is liked.",
         ),
     ] = None,
-    source: FromOption = From.auto,
     items: ItemsOption = None,
     matching: MatchingOption = None,
     candidates: CandidatesOption = None,
@@ -93,7 +90,7 @@ def recommend(
 
         output_format(out)
     opened = open_run(run)
-    ranking = Ranking(top, by.value, z, source.value, seed, clip, at_least, include_rated)
+    ranking = Ranking(top, by.value, z, seed, clip, at_least, include_rated)
     titles = item_titles(opened.items, items) if items else None
     among = those_among(opened, candidates and read_names(candidates), exclude and read_names(exclude))
     if matching is not None:

@@ -40,9 +40,6 @@ _CHUNK = 1 << 18  # ratings drawn at a time
 _START, _PERIOD = 946_684_800, 3 * 365 * 86_400  # timestamps: from 2000 on, three years
 
 
-DrawRatings = Callable[[Float64, Float64, np.random.Generator], Float64]
-
-
 @dataclass(frozen=True)
 class Options:
     """What to make; see the module's docstring for the law.
@@ -102,7 +99,6 @@ class Truth:
 def generate(
     out: Path,
     options: Options,
-    draw: DrawRatings,
     *,
     force: bool = False,
     progress: Callable[[int], None] = lambda done: None,
@@ -115,8 +111,6 @@ def generate(
         ``NAME.csv`` or ``NAME.parquet`` with columns userId, movieId, rating, timestamp (seconds); by user.
         The truth goes to `truth_path`.
     options : Options
-    draw : callable
-        Law of the ratings: draws them given their predictors, (n,), and the standard deviation of their noise.
     force : bool
         Replace `out` if it exists.
     progress : callable
@@ -136,7 +130,7 @@ def generate(
     try:
         with writing(out), tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
             written = Path(folder) / out.name
-            _write(written, chunks(options, truth, draw), progress)
+            _write(written, chunks(options, truth), progress)
             np.savez(truth_path(written), **asdict(truth))
             truth_path(written).replace(truth_path(out))
             written.replace(out)
@@ -195,7 +189,7 @@ def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[
     return best
 
 
-def chunks(options: Options, truth: Truth, draw: DrawRatings) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
+def chunks(options: Options, truth: Truth) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
     """Draw users (from 0, ascending), items (from 0), ratings and timestamps of some ratings at a time."""
     from dsgmcmc.data.synthetic.distinct import distinct_kernel
 
@@ -215,7 +209,7 @@ def chunks(options: Options, truth: Truth, draw: DrawRatings) -> Iterator[tuple[
         distinct(rng.integers(2**64, dtype=np.uint64), first, counts, order, options.rows, cdf, guide, cols)
         rows = np.repeat(np.arange(first, last, dtype=np.int32), counts)
         mean, sd = _predictor(truth, rows, cols)
-        values = draw(mean, sd, rng).astype(np.float32)
+        values = (mean + sd * rng.standard_normal(len(mean))).astype(np.float32)
         if truth.half_stars:
             values = np.clip(np.round(2 * values) / 2, 0.5, 5.0)
         pauses = np.cumsum(rng.integers(1, 60, len(rows)))

@@ -12,10 +12,10 @@ import numpy as np
 
 from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.diagnostics.convergence import diagnose
-from dsgmcmc.diagnostics.forecasts import Forecast, forecast_of
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.diagnostics.verdict import doubts, ending
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.predictive.base import Predictive
 from dsgmcmc.posterior.features import Importance, importance
 from dsgmcmc.posterior.live import Progress
 from dsgmcmc.posterior.run import Run
@@ -46,10 +46,8 @@ class Content:
         Of `dsgmcmc.diagnostics.convergence.diagnose`.
     calibration : dict or None
         Of `dsgmcmc.diagnostics.calibration.calibration`; None without test ratings, and of clicks.
-    forecast : Forecast or None
+    forecast : Predictive or None
         Predictive distributions of the test ratings.
-    z : (q,) float64
-        Standardised residuals of the test ratings.
     features : dict of str to Importance
         Which features matter, by "user" and "item" where they have any.
     """
@@ -62,14 +60,13 @@ class Content:
     traces: dict[str, Float64]
     convergence: dict[str, Any]
     calibration: dict[str, Any] | None
-    forecast: Forecast | None
-    z: Float64
+    forecast: Predictive | None
     features: dict[str, Importance]
 
     @property
     def of_clicks(self) -> bool:
         """Whether the run is of clicks, which have rankings and no errors."""
-        return self.run.config.law.all_cells
+        return not self.run.config.law.can_be_evaluated()
 
     @property
     def advice(self) -> list[str]:
@@ -104,10 +101,7 @@ def gather(run: Run, name: str) -> Content:
         rows = (tuple(np.nan if line.get(name) is None else line[name] for name in METRICS) for line in own)
         table = np.fromiter(rows, dtype=(np.float64, len(METRICS)))
         metrics[chain] = dict(zip(METRICS, table.T, strict=True))
-    has_test = len(run.test_pairs()[0]) > 0 and not settings.law.all_cells
-    z = np.zeros(0)
-    if has_test:
-        z = (run.test.rating - run.test.mean) / np.sqrt(run.test.variance + run.test.noise_variance)
+    has_test = len(run.test_pairs()[0]) > 0 and settings.law.can_be_evaluated()
     return Content(
         name=name,
         run=run,
@@ -117,8 +111,7 @@ def gather(run: Run, name: str) -> Content:
         traces=scalar_traces(run),
         convergence=diagnose(run),
         calibration=calibration(run) if has_test else None,
-        forecast=forecast_of(run.test, run.config.law, run.levels) if has_test else None,
-        z=z,
+        forecast=run.test.predictive(settings.law, run.levels) if has_test else None,
         features=importance(run),
     )
 

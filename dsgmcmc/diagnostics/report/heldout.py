@@ -6,11 +6,13 @@ from itertools import zip_longest
 
 import numpy as np
 
-from dsgmcmc.diagnostics.forecasts import LevelForecast
+from dsgmcmc.diagnostics import scores
 from dsgmcmc.diagnostics.report.charts import PALETTE, Bar, Series, bar_chart, figure, histogram, line_chart
 from dsgmcmc.diagnostics.report.content import Content
 from dsgmcmc.diagnostics.report.tables import table
 from dsgmcmc.diagnostics.verdict import written
+from dsgmcmc.model.predictive.base import Predictive, nearest_level
+from dsgmcmc.types import Float64
 
 LOG_SCORES = ("log_predictive_density", "log_probability")
 
@@ -24,7 +26,7 @@ def calibration_section(runs: list[Content]) -> str:
     for run, color in zip(runs, PALETTE * 8, strict=False):
         if run.calibration is None or run.forecast is None:
             continue
-        inside = run.forecast.coverage(levels.tolist())
+        inside = scores.coverage(scores.pit(run.forecast, run.run.test.rating), levels.tolist())
         series.append(Series(run.name, levels, list(inside.values()), color))
         pit = run.calibration["pit"]
         share = np.array(pit) / max(sum(pit), 1) * len(pit)
@@ -40,16 +42,16 @@ def calibration_section(runs: list[Content]) -> str:
                 "calibrated",
             )
         )
-        scores = run.calibration
+        found = run.calibration
         rows.append(
             (
                 run.name,
-                written(scores["rmse"]),
-                written(scores["mae"]),
-                written(scores["crps"]),
-                *("-" if scores[name] is None else f"{scores[name]:.4f}" for name in LOG_SCORES),
-                written(scores["predictive_sd"]),
-                *(f"{scores['coverage'][level]:.1%}" for level in (0.5, 0.8, 0.9, 0.95)),
+                written(found["rmse"]),
+                written(found["mae"]),
+                written(found["crps"]),
+                *("-" if found[name] is None else f"{found[name]:.4f}" for name in LOG_SCORES),
+                written(found["predictive_sd"]),
+                *(f"{found['coverage'][level]:.1%}" for level in (0.5, 0.8, 0.9, 0.95)),
             )
         )
     if not rows:
@@ -66,25 +68,12 @@ def residuals_section(runs: list[Content]) -> str:
     """Residuals, or reliability of levels, and the mean rating by prediction."""
     charts = []
     for run in runs:
-        if not len(run.z):
+        if run.forecast is None:
             continue
         of = f", {run.name}" if len(runs) > 1 else ""
-        edges = np.linspace(-4, 4, 41)
-        density = np.histogram(np.clip(run.z, -4, 4), edges, density=True)[0]
-        charts.append(
-            _reliability(run.forecast, of)
-            if isinstance(run.forecast, LevelForecast)
-            else histogram(
-                f"Standardised residuals of test ratings{of}",
-                density.tolist(),
-                edges.tolist(),
-                "(rating - mean) / sd",
-                "density",
-                lambda x: np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi),
-                "normal",
-            )
-        )
         test = run.run.test
+        z = run.forecast.residuals(test.rating)
+        charts.append(_reliability(run.forecast, test.rating, of) if z is None else _residuals(z, of))
         order = np.array_split(np.argsort(test.mean), min(20, len(test.mean)))
         x = [float(test.mean[part].mean()) for part in order]
         y = [float(test.rating[part].mean()) for part in order]
@@ -96,15 +85,32 @@ def residuals_section(runs: list[Content]) -> str:
     return "".join(charts) or figure("Residuals", '<p class="none">no test ratings</p>')
 
 
-def _reliability(forecast: LevelForecast, of: str) -> str:
+def _residuals(z: Float64, of: str) -> str:
+    """Histogram of standardised residuals, beside a normal law."""
+    edges = np.linspace(-4, 4, 41)
+    density = np.histogram(np.clip(z, -4, 4), edges, density=True)[0]
+    return histogram(
+        f"Standardised residuals of test ratings{of}",
+        density.tolist(),
+        edges.tolist(),
+        "(rating - mean) / sd",
+        "density",
+        lambda x: np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi),
+        "normal",
+    )
+
+
+def _reliability(forecast: Predictive, ratings: Float64, of: str) -> str:
     """Of ratings that were predicted to be at least so much with some probability: how many are."""
     series = [Series("calibrated", [0, 1], [0, 1], "#9ca3af", "dashed")]
-    shown = np.unique(np.linspace(1, len(forecast.levels) - 1, 6).astype(np.int64)).tolist()
+    levels, probability = forecast.known_levels(), forecast.probabilities()
+    level = nearest_level(ratings, levels)
+    shown = np.unique(np.linspace(1, len(levels) - 1, 6).astype(np.int64)).tolist()
     for r, color in zip(shown, PALETTE * 8, strict=False):
-        p, reached = forecast.probability[:, r:].sum(axis=1), forecast.level >= r
+        p, reached = probability[:, r:].sum(axis=1), level >= r
         order = np.array_split(np.argsort(p), min(20, len(p)))
         x, y = ([float(each[part].mean()) for part in order] for each in (p, reached))
-        series.append(Series(f"at least {forecast.levels[r]:g}", x, y, color, "points"))
+        series.append(Series(f"at least {levels[r]:g}", x, y, color, "points"))
     title = f"Probability of a test rating of at least ...{of}"
     return line_chart(title, series, "predicted", "observed", (0.0, 1.0), (0.0, 1.0))
 

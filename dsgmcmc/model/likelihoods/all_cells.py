@@ -14,17 +14,26 @@ There are neither biases nor a centre: zeros have to be where s is 0 for one Gra
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
+from dsgmcmc.types import Array, Float64
+
+if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
 
 
 class AllCells(Gaussian):
     """Clicks, and zeros everywhere with a small weight."""
 
     has_noise = False
-    all_cells = True
     noise_quantities = ()
+    own_settings = ("zero_weight",)
     # the diagonal metric is slow where factors have a common mean, as they have without biases
     defaults: ClassVar[dict[str, Any]] = {
         "noise_precision": 30.0,
@@ -33,3 +42,52 @@ class AllCells(Gaussian):
         "center": False,
         "sampler": {"metric": "kronecker"},
     }
+
+    @classmethod
+    def _check_scale(cls, config: Any) -> None:
+        """Refuse what cannot be where every cell counts, and what has no meaning for clicks."""
+        wrong = [name for name in ("biases", "center", "standardise") if getattr(config, name)]
+        if wrong or config.zero_weight is None:
+            raise InputError(
+                f"the {config.likelihood} likelihood is of scores alone, with 0 for what nobody clicked: leave out "
+                f"{' and '.join(wrong) or 'zero_weight = none'}"
+            )
+        if config.noise_precision == "sampled":
+            raise InputError(
+                f"the {config.likelihood} likelihood is a pseudo-likelihood, whose tau cannot be sampled: leave out "
+                "noise_precision, or give a number"
+            )
+
+    @classmethod
+    def cautions(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
+        """See `Law.cautions`."""
+        if (ratings.minimum, ratings.maximum) != (1.0, 1.0):
+            yield (
+                f"ratings are from {ratings.minimum:g} to {ratings.maximum:g}, and --likelihood {likelihood} takes "
+                "every one for a click: prepare those alone that are"
+            )
+
+    @classmethod
+    def codes(cls, values: Array, levels: Float64 | None) -> Array:
+        """See `Law.codes`."""
+        return np.ones_like(values)
+
+    @classmethod
+    def has_proper_priors(cls, n_data: int) -> bool:
+        """See `Law.has_proper_priors`."""
+        return True
+
+    @classmethod
+    def is_sum_over_ratings(cls) -> bool:
+        """See `Law.is_sum_over_ratings`."""
+        return False
+
+    @classmethod
+    def can_be_evaluated(cls) -> bool:
+        """See `Law.can_be_evaluated`."""
+        return False
+
+    @classmethod
+    def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+        """See `Law.predictive`: what spreads over the draws is the score."""
+        return cls.expectation(draws, centre, levels)

@@ -4,8 +4,9 @@ A likelihood is one file. It says how the log density changes with eta, in the l
 compiled with that; held-out ratings, predictions, calibration and synthetic ratings ask it for the rest. Ratings and
 predictors are less the training mean where the configuration subtracts it.
 
-`Law` is what the chain asks of any of them. A `Likelihood` is a law whose predictive distributions are known by their
-mean and variance; one of ordered levels has probabilities (`dsgmcmc.model.likelihoods.ordinal`).
+`Law` is what the chain asks of any of them, and what anybody else does: what settings and ratings it takes, what it
+predicts. A `Likelihood` is a law that mean and variance tell; one of ordered levels has probabilities
+(`dsgmcmc.model.likelihoods.ordinal`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
+from dsgmcmc.model.predictive.mixture import Mixture
+from dsgmcmc.model.predictive.scores import Scores
 from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock, Stream
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
     from dsgmcmc.storage.manifest import Key
 
 #: Scale of a row's noise.
@@ -32,14 +38,8 @@ WEIGHT = Quantity("weight", of_rows=True, started=True)
 
 Counts = dict[ParameterBlock, Array]
 
-
-class Prediction(NamedTuple):
-    """Predictive distributions of ratings: mean, sd and two quantiles, (q,) each."""
-
-    mean: Float32
-    sd: Float32
-    low: Float32
-    high: Float32
+#: Width of the priors of predictors that are in the unit of a link.
+LINK_WIDTH = 4.0
 
 
 class Levels(NamedTuple):
@@ -55,6 +55,23 @@ class Levels(NamedTuple):
 
     values: Float64
     counts: Int64
+
+
+class State(NamedTuple):
+    """What a law says of some ratings at one state of the chain.
+
+    Attributes
+    ----------
+    mean : (q,) float32
+    variance : (q,) float32, or float
+        Of the ratings about it; one number where it serves all.
+    probability : (q, R) float32
+        Of the levels; R is `Law.n_levels`.
+    """
+
+    mean: Float32
+    variance: Float32 | float
+    probability: Float32
 
 
 class Law(ABC):
@@ -73,21 +90,25 @@ class Law(ABC):
     factors : tuple of Factor
         Those whose rows have noise of their own, if any.
     background : float, optional
-        Weight a0 of the squared predictors of all cells, where these count (`all_cells`).
+        Weight a0 of the squared predictors of all cells, where these count.
     own_thresholds : Factor, optional
         Whose rows have thresholds of their own, where ratings are of levels.
     """
 
     #: Quantities of rows that noise of its own needs, `WEIGHT` among them.
     noise_quantities: ClassVar[tuple[Quantity, ...]] = ()
-    #: Whether ratings are of ordered levels, which are found in the training ratings.
-    has_levels: ClassVar[bool] = False
     #: Whether there is noise, whose precision tau is sampled.
     has_noise: ClassVar[bool] = True
-    #: Whether ratings are counts: whole numbers from 0 on.
-    of_counts: ClassVar[bool] = False
-    #: Whether ratings are clicks, all 1 whatever their values, and all other cells count as zeros.
-    all_cells: ClassVar[bool] = False
+    #: What takes the place of the training mean, where it is not subtracted from ratings.
+    in_place_of_mean: ClassVar[str | None] = None
+    #: Settings that only this law has.
+    own_settings: ClassVar[tuple[str, ...]] = ()
+    #: Width of the priors of predictors, in the unit of the link.
+    width: ClassVar[float] = 1.0
+    #: Whether the curvature in the predictor has no bound, so that kicks need one.
+    bounds_kicks: ClassVar[bool] = False
+    #: Levels that ratings have, whose probabilities are kept of held-out ratings.
+    n_levels: int = 0
     #: Settings of the run that suit this likelihood, where they are not those of all.
     defaults: ClassVar[dict[str, Any]] = {}
 
@@ -103,7 +124,7 @@ class Law(ABC):
     ) -> None:
         self.background, self.own_thresholds = background, own_thresholds
         self.rank, self.biases, self.heteroscedastic = rank, biases, heteroscedastic
-        self.levels, self.factors = levels, factors if heteroscedastic else ()
+        self.factors = factors if heteroscedastic else ()
         self.quantities = self.quantities_of(self.factors, own_thresholds)
         of_rows = [quantity for quantity in self.quantities if quantity.of_rows]
         #: Names of what a row brings besides theta, and of what of it belongs to a draw.
@@ -119,13 +140,107 @@ class Law(ABC):
 
     @classmethod
     def is_centred(cls) -> bool:
-        """Whether the training mean may be subtracted from ratings; else thresholds or biases have its place."""
-        return not (cls.has_levels or cls.of_counts)
+        """Whether the training mean may be subtracted from ratings."""
+        return cls.in_place_of_mean is None
 
     @staticmethod
     def bias_mean(mean: float) -> float:
         """Prior mean of a bias, where the mean of the training ratings is not subtracted but there to be explained."""
         return 0.0
+
+    # ------------------------------------------------------------------ of settings, and of files of ratings
+
+    @classmethod
+    def check(cls, config: Any) -> None:
+        """Refuse settings of the model (`dsgmcmc.config.run.ModelConfig`) that this law does not have, or cannot lack.
+
+        Raises
+        ------
+        InputError
+            If one is wrong.
+        """
+        cls._check_scale(config)
+        if not cls.noise_quantities and config.noise != "shared":
+            raise InputError(f"the {config.likelihood} likelihood has no noise: leave out noise")
+        if config.thresholds != "shared" and "thresholds" not in cls.own_settings:
+            raise InputError(f"the {config.likelihood} likelihood has no thresholds: leave out thresholds")
+        if not (cls.is_centred() or config.center):
+            raise InputError(
+                f"the {cls.in_place_of_mean} of {config.likelihood} take the mean's place: leave out "
+                f"{named('no_center')}"
+            )
+
+    @classmethod
+    def _check_scale(cls, config: Any) -> None:
+        """Refuse a weight of zeros, and a precision and a unit where there is no noise."""
+        if config.zero_weight is not None:
+            raise InputError(
+                f"zero_weight is of clicks, and the {config.likelihood} likelihood has no zeros that count: leave it "
+                f"out, or choose {named('likelihood')} all-cells"
+            )
+        if not cls.has_noise and (config.noise_precision, config.standardise) != (1.0, False):
+            raise InputError(
+                f"the {config.likelihood} likelihood has no noise: leave out noise_precision and standardise"
+            )
+
+    @classmethod  # noqa: B027 (most take any)
+    def check_ratings(cls, ratings: Ratings, config: Any) -> None:
+        """Refuse a file of ratings that are none of this law, with the settings of the model; raises InputError."""
+
+    @classmethod  # noqa: B027 (likewise)
+    def check_new(cls, values: Array) -> None:
+        """Refuse new ratings that are none of this law; raises InputError."""
+
+    @classmethod
+    def cautions(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
+        """Say what may be wrong with this law for the values of a file of ratings, though it is no error."""
+        if ratings.minimum == ratings.maximum:
+            yield (
+                f"all ratings are {ratings.minimum:g}, so their values say nothing: where it counts who has one, try "
+                "--likelihood all-cells"
+            )
+
+    @classmethod
+    def levels_of(cls, ratings: Ratings) -> Float64 | None:
+        """Levels of the training ratings, (R,) float64, where this law has thresholds between them."""
+        return None
+
+    @classmethod
+    def has_proper_priors(cls, n_data: int) -> bool:
+        """Whether so many training ratings are too few for the published priors, whatever the settings say."""
+        return False
+
+    @classmethod
+    def codes(cls, values: Array, levels: Float64 | None) -> Array:
+        """Ratings as the law has them: of levels the number of the level next to each, of clicks 1."""
+        return values
+
+    # ------------------------------------------------------------------ what it is
+
+    @classmethod
+    def is_conditionally_gaussian(cls) -> bool:
+        """Whether rows have normal laws given the other factor: those that give `statistics` do."""
+        return cls.statistics is not Law.statistics
+
+    @classmethod
+    def has_parameters(cls) -> bool:
+        """Whether it has parameters of its own that are drawn or moved: those that see all data do."""
+        return cls.all_data_seen is not Law.all_data_seen
+
+    @classmethod
+    def is_sum_over_ratings(cls) -> bool:
+        """Whether its energy is a sum over the ratings, of which a part says something of the whole."""
+        return True
+
+    @classmethod
+    def can_be_evaluated(cls) -> bool:
+        """Whether predictions are ratings, that ratings can be compared with; else they are scores, for the order."""
+        return True
+
+    @classmethod
+    def is_linear(cls) -> bool:
+        """Whether the expected rating is the predictor."""
+        return False
 
     # ------------------------------------------------------------------ of training ratings
 
@@ -239,11 +354,6 @@ class Law(ABC):
         needed = f"{cls.__name__}.log_likelihood_of_predictors"
         raise InputError(f"a fold-in needs {needed}: sample again with the new ratings")
 
-    @classmethod
-    def is_conditionally_gaussian(cls) -> bool:
-        """Whether rows have normal laws given the other factor: those that give `statistics` do."""
-        return cls.statistics is not Law.statistics
-
     # ------------------------------------------------------------------ of new ratings
 
     @property
@@ -251,12 +361,48 @@ class Law(ABC):
         """Whether ratings differ in the variance of their noise; else one serves all."""
         return True
 
+    @abstractmethod
+    def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
+        """What is said of ratings at a state, given their predictors: of (q,) local rows and columns of a cell."""
+
+    @abstractmethod
+    def log_likelihood(self, x: Float32, found: State) -> float:
+        """Sum of the log densities of ratings at a state; the variance may be one for all, (1,)."""
+
+    @classmethod
+    @abstractmethod
+    def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+        """Predictive distributions of ratings, over draws of their predictors.
+
+        Parameters
+        ----------
+        draws : PredictorDraws
+        centre : float
+            What was subtracted from the ratings.
+        levels : (R,) float64, optional
+            What ratings can be, where that is known.
+        """
+
+    @classmethod
+    @abstractmethod
+    def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+        """Posteriors of expected ratings; parameters as of `predictive`."""
+
+    @classmethod
+    @abstractmethod
+    def predictive_of_moments(
+        cls, mean: Float64, variance: Float64, probability: Float64 | None = None, levels: Float64 | None = None
+    ) -> Predictive:
+        """Predictive distributions of which these are known: moments, (q,), and of levels probabilities (q, R)."""
+
 
 class Likelihood(Law):
-    """Law of a rating whose predictive distributions are known by their mean and variance; see `Law`."""
+    """Law of a rating that mean and variance tell; see `Law`."""
 
     #: d log density / d eta at noise precision 1, in the language of formulas, of x and eta.
     score: ClassVar[str]
+    #: What mixtures over draws are.
+    mixture: ClassVar[type[Mixture]] = Mixture
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """See `Law.add_gradient`."""
@@ -267,63 +413,57 @@ class Likelihood(Law):
 
     # ------------------------------------------------------------------ of new ratings
 
+    @staticmethod
     @abstractmethod
-    def variance(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
-        """Variance of ratings about their expectation, for (q,) local rows and columns of a cell's blocks."""
+    def mean(eta: Array) -> Array:
+        """Expected rating given its predictor, elementwise."""
 
     @staticmethod
     @abstractmethod
-    def mean(eta: Float32) -> Float32:
-        """Expected rating."""
-
-    @staticmethod
-    @abstractmethod
-    def draw(eta: Array, sd: Array | float, rng: np.random.Generator) -> Array:
-        """Draw ratings given their predictors and the standard deviation of their noise, if they have noise."""
+    def variance(eta: Array, noise: Array | float) -> Array | float:
+        """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
 
     @staticmethod
     @abstractmethod
     def log_density(x: Array, mean: Array, variance: Array) -> Array:
         """Log density of ratings with these means and variances, in nats, elementwise."""
 
-    @classmethod
-    def log_likelihood(cls, x: Array, mean: Array, variance: Array) -> float:
-        """Sum of the log densities of all ratings; `variance` may be one for all, (1,)."""
-        return float(cls.log_density(x, mean, variance).sum(dtype=np.float64))
-
     @staticmethod
     @abstractmethod
     def cdf(x: Array, mean: Array, variance: Array) -> Float64:
-        """Probability of a rating of at most `x`."""
+        """Probability of a rating of at most `x`, elementwise."""
+
+    def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
+        """See `Law.state`."""
+        variance = self.variance(eta, self.noise(cell, rows, columns, tau))
+        return State(self.mean(eta), variance, np.zeros((len(eta), 0), np.float32))
+
+    def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
+        """Variance of the noise of ratings of local rows and columns, (q,); one number where it serves all."""
+        return 1 / tau
+
+    def log_likelihood(self, x: Float32, found: State) -> float:
+        """See `Law.log_likelihood`."""
+        return float(self.log_density(x, found.mean, np.asarray(found.variance)).sum(dtype=np.float64))
 
     @classmethod
-    def below(cls, bound: Array, mean: Array, variance: Array) -> Float64:
-        """Probability of a rating below `bound`."""
-        return cls.cdf(bound, mean, variance)
+    def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+        """See `Law.predictive`."""
+        draws = draws.known()
+        eta = draws.eta.astype(np.float64)
+        mean, variance = cls.mean(eta), np.asarray(cls.variance(eta, draws.noise))
+        return cls.mixture(cls, mean, variance, draws.weights, centre, levels)
 
-    @staticmethod
-    @abstractmethod
-    def quantile(p: float, mean: Array, variance: Array) -> Float64:
-        """Rating that a new one exceeds with probability 1 - `p`."""
+    @classmethod
+    def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+        """See `Law.expectation`."""
+        draws = draws.known()
+        return Scores(cls.mean(draws.eta), draws.spread, draws.weights, centre)
 
-    @staticmethod
-    @abstractmethod
-    def predictive(
-        eta: Float32, variance: Float32, weights: Float64, levels: tuple[float, float], of_mean: bool = False
-    ) -> Prediction:
-        """Predictive distribution over draws: a mixture.
-
-        Parameters
-        ----------
-        eta : (q, draws) float32
-            Predictors.
-        variance : (q, draws) float32
-            Of what is added to the predictor at each draw: noise, if there is any, and where a row is not known its own
-            uncertainty.
-        weights : (draws,) float64
-            Of the draws; they sum to 1.
-        levels : pair of float
-            Probabilities of the quantiles.
-        of_mean : bool
-            Of the expected rating, and not of a new one; `variance` has no noise then.
-        """
+    @classmethod
+    def predictive_of_moments(
+        cls, mean: Float64, variance: Float64, probability: Float64 | None = None, levels: Float64 | None = None
+    ) -> Predictive:
+        """See `Law.predictive_of_moments`."""
+        mean, variance = (np.asarray(each, np.float64)[:, None] for each in (mean, variance))
+        return cls.mixture(cls, mean, variance, np.ones(1), levels=levels)

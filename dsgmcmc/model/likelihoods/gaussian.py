@@ -9,28 +9,54 @@ errors, times the other factor's scales.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.kernels.gradient import gradient_kernel
-from dsgmcmc.kernels.quantiles import summarise
+from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.likelihoods.base import WEIGHT, Counts, Likelihood, Prediction
+from dsgmcmc.model.likelihoods.base import WEIGHT, Counts, Likelihood, State
+from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
+from dsgmcmc.model.predictive.normal_mixture import Normal, NormalMixture
+from dsgmcmc.model.predictive.scores import Scores
 from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
+if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
+
 ROW_ERROR = Quantity("row_error", of_rows=True, drawn=False)
 
 
-class Gaussian(Likelihood):
+class Gaussian(Normal, Likelihood):
     """Gaussian ratings, with one noise for all or one for every user, item, or both."""
 
     score = "x - eta"
+    mixture = NormalMixture
     noise_quantities: ClassVar[tuple[Quantity, ...]] = (WEIGHT, ROW_ERROR)
+
+    @classmethod
+    def is_linear(cls) -> bool:
+        """See `Law.is_linear`."""
+        return True
+
+    @classmethod
+    def cautions(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
+        """See `Law.cautions`: of ratings 0 and 1, the first of them standing for all."""
+        yield from super().cautions(ratings, likelihood)
+        if (ratings.minimum, ratings.maximum) != (0.0, 1.0):
+            return
+        start, stop = next(row_slabs(ratings.row_indptr, SLAB))
+        if np.isin(ratings.slab("train", start, stop)[2], (0.0, 1.0)).all():
+            yield (
+                f"the ratings are 0 and 1, and --likelihood {likelihood} is a law of real numbers: its intervals are "
+                "wrong; try --likelihood ordinal-logit or ordinal-probit"
+            )
 
     # ------------------------------------------------------------------ of training ratings
 
@@ -86,60 +112,37 @@ class Gaussian(Likelihood):
         """See `Law.noise_varies`."""
         return self.heteroscedastic
 
-    def variance(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
-        """See `Likelihood.variance`."""
+    def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
+        """See `Likelihood.noise`."""
         if not self.heteroscedastic:
-            return 1 / tau
+            return super().noise(cell, rows, columns, tau)
         precision = np.float32(tau) * cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
         return np.reciprocal(precision, dtype=np.float32)
 
     @staticmethod
-    def mean(eta: Float32) -> Float32:
+    def mean(eta: Array) -> Array:
         """See `Likelihood.mean`."""
         return eta
 
     @staticmethod
-    def draw(eta: Array, sd: Array | float, rng: np.random.Generator) -> Array:
-        """See `Likelihood.draw`."""
-        found: Array = eta + sd * rng.standard_normal(len(eta))
-        return found
+    def variance(eta: Array, noise: Array | float) -> Array | float:
+        """See `Likelihood.variance`."""
+        return noise
 
-    @staticmethod
-    def log_density(x: Array, mean: Array, variance: Array) -> Array:
-        """See `Likelihood.log_density`."""
-        found: Array = -0.5 * (np.square(mean - x) / variance + np.log(2 * np.pi * variance))
-        return found
-
-    @classmethod
-    def log_likelihood(cls, x: Array, mean: Array, variance: Array) -> float:
-        """See `Likelihood.log_likelihood`; the logarithm of a variance that serves all is taken once."""
-        squares = np.square(mean - x)
+    def log_likelihood(self, x: Float32, found: State) -> float:
+        """See `Law.log_likelihood`; the logarithm of a variance that serves all is taken once."""
+        variance = np.atleast_1d(found.variance)
+        squares = np.square(found.mean - x)
         squares /= variance
         logs = np.log(2 * np.pi * variance).sum(dtype=np.float64) * (1 if len(variance) == len(x) else len(x))
         return -0.5 * float(logs + squares.sum(dtype=np.float64))
 
-    @staticmethod
-    def cdf(x: Array, mean: Array, variance: Array) -> Float64:
-        """See `Likelihood.cdf`."""
-        from scipy.special import ndtr
+    @classmethod
+    def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+        """See `Law.predictive`: a predictor that is not known adds its variance to the noise's."""
+        return cls.mixture(cls, draws.eta, draws.noise + draws.spread, draws.weights, centre, levels)
 
-        found: Float64 = ndtr((x - mean) / np.sqrt(variance))
-        return found
-
-    @staticmethod
-    def quantile(p: float, mean: Array, variance: Array) -> Float64:
-        """See `Likelihood.quantile`."""
-        from scipy.special import ndtri
-
-        found: Float64 = mean + ndtri(p) * np.sqrt(variance)
-        return found
-
-    @staticmethod
-    def predictive(
-        eta: Float32, variance: Float32, weights: Float64, levels: tuple[float, float], of_mean: bool = False
-    ) -> Prediction:
-        """See `Likelihood.predictive`: quantiles are those of the mixture of normals, not of one with its moments."""
-        from statistics import NormalDist  # SciPy takes longer to import than a prediction
-
-        z = (NormalDist().inv_cdf(levels[0]), NormalDist().inv_cdf(levels[1]))
-        return Prediction(*summarise(eta, variance, weights, levels, z))
+    @classmethod
+    def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+        """See `Law.expectation`."""
+        return Scores(draws.eta, draws.spread, draws.weights, centre)

@@ -16,21 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dsgmcmc.kernels.levels import level_probabilities
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.levels import level_moments, level_probabilities
 from dsgmcmc.kernels.ordinal import Link, Side, level_tables, ordinal_kernel
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.likelihoods.base import Counts, Law, Levels
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Law, Levels, State
 from dsgmcmc.model.likelihoods.gaps import (
     CUT_SLOPE,
     CUTS,
     GAP_DRIFT,
     GAP_QUANTITIES,
     GAPS,
+    LEAST_LEVELS,
     GapPrecision,
     cut_table,
     draw_gap_precision,
@@ -51,15 +53,33 @@ from dsgmcmc.model.likelihoods.scales import (
     start_scales,
 )
 from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, Thresholds
+from dsgmcmc.model.predictive.base import Predictive, PredictorDraws, nearest_level
+from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
+from dsgmcmc.model.predictive.scores import Scores
 from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.parallel.named import shapes_of
+from dsgmcmc.settings import named
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock, Stream
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose
 
+if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
+
 #: More are no levels but measurements.
 MAX_LEVELS = 100
+#: Fewer ratings leave the factors to wander under the published priors.
+FEW_RATINGS = 20_000
 _SIDES: tuple[Side, Side] = ("w", "h")
+
+
+def scale_of(ratings: Ratings) -> Float64 | None:
+    """Different training ratings, in order, if they look like the levels of a scale; None if they are measurements.
+
+    They are unless there are more than `MAX_LEVELS`, or most of them occur once and not all are whole or half numbers.
+    """
+    found = ratings.levels(MAX_LEVELS)
+    return found if found is not None and (2 * len(found) <= ratings.nnz or np.all(2 * found % 1 == 0)) else None
 
 
 class Ordinal(Law):
@@ -67,8 +87,10 @@ class Ordinal(Law):
 
     link: ClassVar[Link]
     largest_curvature: ClassVar[float]
-    has_levels = True
     has_noise = False
+    in_place_of_mean = "thresholds"
+    own_settings = ("thresholds",)
+    width = LINK_WIDTH
     noise_quantities = SCALE_QUANTITIES
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
@@ -84,7 +106,7 @@ class Ordinal(Law):
     ) -> None:
         assert levels is not None
         super().__init__(rank, biases, heteroscedastic, levels, factors, background, own_thresholds)
-        self.values = levels.values
+        self.values, self.n_levels = levels.values, len(levels.values)
         self.model = ThresholdModel(self.link, levels.counts)
         if own_thresholds is not None:
             self._gap_information = gap_information(self.model)
@@ -106,6 +128,53 @@ class Ordinal(Law):
         own = self.own_thresholds is not None
         self.gaps = GapPrecision(np.full(len(self.values) - 2, GAP_START) if own else None)
         self.replicated = (self.thresholds, self.scales, self.gaps)
+
+    # ------------------------------------------------------------------ of settings, and of files of ratings
+
+    @classmethod
+    def levels_of(cls, ratings: Ratings) -> Float64 | None:
+        """See `Law.levels_of`."""
+        return ratings.levels(MAX_LEVELS)
+
+    @classmethod
+    def check_ratings(cls, ratings: Ratings, config: Any) -> None:
+        """Refuse ratings of one level, or of so many that they are none; and of two, where their gaps are to differ."""
+        levels, likelihood = cls.levels_of(ratings), config.likelihood
+        if levels is None:
+            raise InputError(
+                f"{ratings.path} has more than {MAX_LEVELS} different training ratings, which {likelihood} would take "
+                f"for as many levels: use {named('likelihood')} gaussian, or round the ratings and prepare them again"
+            )
+        if len(levels) < 2:
+            raise InputError(
+                f"{ratings.path}: all training ratings are {levels[0]:g}, and {likelihood} compares levels"
+            )
+        if config.thresholds != "shared" and len(levels) < LEAST_LEVELS:
+            raise InputError(
+                f"{ratings.path} has ratings {levels[0]:g} and {levels[1]:g} alone, with one threshold between them, "
+                "and a user's bias moves it already: leave out thresholds"
+            )
+
+    @classmethod
+    def cautions(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
+        """See `Law.cautions`."""
+        yield from super().cautions(ratings, likelihood)
+        if scale_of(ratings) is None:
+            yield (
+                f"most training ratings occur once, and --likelihood {likelihood} takes each for a level: if they are "
+                "measurements, use --likelihood gaussian"
+            )
+
+    @classmethod
+    def codes(cls, values: Array, levels: Float64 | None) -> Array:
+        """See `Law.codes`."""
+        assert levels is not None
+        return nearest_level(values, levels).astype(values.dtype)
+
+    @classmethod
+    def has_proper_priors(cls, n_data: int) -> bool:
+        """See `Law.has_proper_priors`."""
+        return n_data < FEW_RATINGS
 
     # ------------------------------------------------------------------ of training ratings
 
@@ -240,15 +309,55 @@ class Ordinal(Law):
 
     # ------------------------------------------------------------------ of new ratings
 
-    def probabilities(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32) -> Float32:
-        """Probabilities of all levels, (q, R) float32, for (q,) local rows and columns of a cell's blocks."""
+    def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
+        """See `Law.state`."""
         scale = np.ones_like(eta)
         if self.heteroscedastic:
             scale = cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
         if self.own_thresholds is None:
-            return level_probabilities(self.link, eta, scale, self.thresholds.values)
-        block, owner = ((cell.row, rows), (cell.column, columns))[self.own_thresholds]
-        return level_probabilities(self.link, eta, scale, block[CUTS], owner)
+            found = level_probabilities(self.link, eta, scale, self.thresholds.values)
+        else:
+            block, owner = ((cell.row, rows), (cell.column, columns))[self.own_thresholds]
+            found = level_probabilities(self.link, eta, scale, block[CUTS], owner)
+        return State(*level_moments(found, self.values), found)
+
+    def log_likelihood(self, x: Float32, found: State) -> float:
+        """See `Law.log_likelihood`; a rating that is none of the levels counts as the one next to it."""
+        return float(log_probability(found.probability, nearest_level(x, self.values)).sum())
+
+    @classmethod
+    def _by_draw(cls, draws: PredictorDraws) -> Iterator[Float32]:
+        """Probabilities of the levels at every draw, (q, R)."""
+        assert draws.thresholds is not None
+        for d, cuts in enumerate(draws.thresholds):
+            yield level_probabilities(cls.link, draws.eta[:, d], np.reciprocal(draws.noise[:, d]), cuts, draws.owner)
+
+    @classmethod
+    def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+        """See `Law.predictive`."""
+        assert levels is not None
+        draws = draws.known()
+        found = np.zeros((len(draws.eta), len(levels)), np.float32)
+        for weight, p in zip(draws.weights.tolist(), cls._by_draw(draws), strict=True):
+            found += np.float32(weight) * p
+        return LevelDistribution(found, levels)
+
+    @classmethod
+    def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+        """See `Law.expectation`."""
+        assert levels is not None
+        draws = draws.known()
+        means = np.stack([level_moments(p, levels)[0] for p in cls._by_draw(draws)], axis=1)
+        return Scores(means, draws.spread, draws.weights)
+
+    @classmethod
+    def predictive_of_moments(
+        cls, mean: Float64, variance: Float64, probability: Float64 | None = None, levels: Float64 | None = None
+    ) -> Predictive:
+        """See `Law.predictive_of_moments`."""
+        assert probability is not None
+        assert levels is not None
+        return LevelDistribution(probability, levels)
 
 
 class OrdinalLogit(Ordinal):

@@ -17,36 +17,84 @@ the negative binomial law of the same mean and variance, which is exact if the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import log
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from dsgmcmc.kernels.quantiles import summarise
-from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.data.ratings.format import row_slabs
+from dsgmcmc.errors import InputError
+from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.likelihoods.base import Counts, Likelihood, Prediction
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Likelihood
+from dsgmcmc.model.predictive.counts import CountMixture
+from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Array, Float32, Float64, Int32
+from dsgmcmc.types import Array, Float32, Float64, Int64
 
-_NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # of the normal law
-_SHARES /= _SHARES.sum()
-_PAIRS = 512  # whose quantiles are looked for at a time
+if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
 
 
 class Poisson(Likelihood):
     """Counts, with the logarithm as link."""
 
     score = "x - exp(eta)"
+    mixture = CountMixture
     has_noise = False
-    of_counts = True
+    in_place_of_mean = "biases"
+    width = LINK_WIDTH
+    bounds_kicks = True
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
     @staticmethod
     def bias_mean(mean: float) -> float:
         """See `Law.bias_mean`."""
         return log(mean) / 2
+
+    # ------------------------------------------------------------------ of settings, and of files of ratings
+
+    @classmethod
+    def check(cls, config: Any) -> None:
+        """See `Law.check`."""
+        super().check(config)
+        if not config.biases:
+            raise InputError(f"the biases of {config.likelihood} take the mean's place: leave out --no-biases")
+
+    @classmethod
+    def check_ratings(cls, ratings: Ratings, config: Any) -> None:
+        """Refuse ratings that are not whole numbers from 0 on, or are all 0."""
+        parts: tuple[tuple[Literal["train", "test"], Int64], ...]
+        parts = (("train", ratings.row_indptr), ("test", ratings.test_indptr))
+        for part, indptr in parts:
+            for start, stop in row_slabs(indptr, SLAB):
+                x = ratings.slab(part, start, stop)[2]
+                wrong = x[(x < 0) | (x != np.floor(x))]
+                if len(wrong):
+                    raise InputError(
+                        f"{ratings.path} has a {part} rating of {wrong[0]:g}, and {config.likelihood} is of counts, "
+                        f"whole numbers from 0 on: use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
+                    )
+        if ratings.maximum == 0:
+            raise InputError(
+                f"{ratings.path}: all training ratings are 0, and {config.likelihood} has nothing to count"
+            )
+
+    @classmethod
+    def has_proper_priors(cls, n_data: int) -> bool:
+        """See `Law.has_proper_priors`."""
+        return True
+
+    @classmethod
+    def check_new(cls, values: Array) -> None:
+        """See `Law.check_new`."""
+        wrong = values[(values < 0) | (values != np.floor(values))]
+        if len(wrong):
+            raise InputError(
+                f"{len(wrong)} of the new ratings are no counts, whole numbers from 0 on, as those of the run are: "
+                f"{wrong[0]:g}"
+            )
 
     # ------------------------------------------------------------------ of training ratings
 
@@ -84,21 +132,16 @@ class Poisson(Likelihood):
 
     # ------------------------------------------------------------------ of new ratings
 
-    def variance(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
-        """See `Likelihood.variance`."""
-        return self.mean(eta)
-
     @staticmethod
-    def mean(eta: Float32) -> Float32:
+    def mean(eta: Array) -> Array:
         """See `Likelihood.mean`."""
-        found: Float32 = np.exp(eta)
+        found: Array = np.exp(eta)
         return found
 
     @staticmethod
-    def draw(eta: Array, sd: Array | float, rng: np.random.Generator) -> Array:
-        """See `Likelihood.draw`."""
-        found: Array = rng.poisson(np.exp(eta)).astype(np.float64)
-        return found
+    def variance(eta: Array, noise: Array | float) -> Array | float:
+        """See `Likelihood.variance`."""
+        return Poisson.mean(eta)
 
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array) -> Array:
@@ -125,35 +168,6 @@ class Poisson(Likelihood):
             found[at] = np.where(np.isposinf(whole[at]), 1.0, np.where(whole[at] >= 0, own, 0.0))
         return found
 
-    @classmethod
-    def below(cls, bound: Array, mean: Array, variance: Array) -> Float64:
-        """See `Likelihood.below`."""
-        return cls.cdf(np.ceil(bound) - 1, mean, variance)
-
-    @classmethod
-    def quantile(cls, p: float, mean: Array, variance: Array) -> Float64:
-        """See `Likelihood.quantile`: the smallest count that reaches it."""
-        mean, variance = np.asarray(mean, np.float64), np.asarray(variance, np.float64)
-        return _smallest(lambda count: cls.cdf(count, mean, variance), p, mean, variance)
-
-    @classmethod
-    def predictive(
-        cls, eta: Float32, variance: Float32, weights: Float64, levels: tuple[float, float], of_mean: bool = False
-    ) -> Prediction:
-        """See `Likelihood.predictive`: a mixture of Poisson laws; a predictor that is not known is integrated over."""
-        found = Prediction(*(np.empty(len(eta), np.float32) for _ in Prediction._fields))
-        unsure = np.any(variance > 0, axis=1)
-        for rows, nodes in ((np.flatnonzero(~unsure), False), (np.flatnonzero(unsure), True)):
-            for part in (rows[start : start + _PAIRS] for start in range(0, len(rows), _PAIRS)):
-                rate, shares = np.exp(eta[part].astype(np.float64)), weights
-                if nodes:
-                    sd = np.sqrt(variance[part])
-                    rate = np.concatenate([rate * np.exp(node * sd) for node in _NODES], axis=1)
-                    shares = np.concatenate([weights * share for share in _SHARES])
-                for whole, own in zip(found, _mixture(rate, shares, levels, of_mean), strict=True):
-                    whole[part] = own
-        return found
-
 
 def _spread(mean: Array, variance: Array) -> Iterator[tuple[Array, Array]]:
     """Where the variance is above the mean, and the size r of the negative binomial law of both, if anywhere."""
@@ -161,34 +175,3 @@ def _spread(mean: Array, variance: Array) -> Iterator[tuple[Array, Array]]:
     at = excess > 1e-6 * np.asarray(mean)
     if np.any(at):
         yield at, np.square(np.asarray(mean, np.float64)[at]) / excess[at]
-
-
-def _mixture(rate: Float64, weights: Float64, levels: tuple[float, float], of_mean: bool) -> tuple[Array, ...]:
-    """Mean, sd and quantiles of mixtures of Poisson laws of these rates (q, components), or of the rates."""
-    if of_mean:
-        expected = rate.astype(np.float32)
-        return summarise(expected, np.zeros_like(expected), weights, levels, (0.0, 0.0))
-    mean = rate @ weights
-    variance = np.maximum((rate * rate) @ weights - mean * mean, 0.0) + mean
-
-    def up_to(count: Float64) -> Float64:
-        from scipy.special import pdtr
-
-        found: Float64 = np.asarray(pdtr(count[:, None], rate) @ weights)
-        return found
-
-    return mean, np.sqrt(variance), *(_smallest(up_to, p, mean, variance) for p in levels)
-
-
-def _smallest(up_to: Callable[[Float64], Float64], p: float, mean: Float64, variance: Float64) -> Float64:
-    """Smallest counts up to which there is probability p, less rounding: by doubling, then by halving the distance."""
-    p -= 1e-12
-    low: Float64 = np.full(mean.shape, -1.0)
-    high: Float64 = np.ceil(mean + 4 * np.sqrt(variance)) + 1
-    while np.any(short := up_to(high) < p):
-        low, high = np.where(short, high, low), np.where(short, 2 * high, high)
-    while np.any(high - low > 1):
-        middle = np.floor((low + high) / 2)
-        reached = (middle >= 0) & (up_to(np.maximum(middle, 0)) >= p)
-        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-    return high

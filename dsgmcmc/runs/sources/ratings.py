@@ -23,7 +23,6 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.model.likelihoods.ordinal import MAX_LEVELS
 from dsgmcmc.model.noise import NOISE_EVERY, heteroscedastic_factors
 from dsgmcmc.model.priors.base import chosen_factors
 from dsgmcmc.model.priors.design import Design
@@ -50,10 +49,6 @@ from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Comm, Float64
-
-#: Fewer ratings of levels than this leave the factors to wander under the published priors: they take the proper ones,
-#: as counts do, so much wider, since predictors are in the unit of the link.
-FEW_LEVELS, LINK_WIDTH = 20_000, 4.0
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +120,7 @@ class RatingsSource:
                 )
             check_limits(config, ratings)
             if self._earlier is not None:
-                self._earlier.check(config, len(found) if (found := ratings.levels(MAX_LEVELS)) is not None else 0)
+                self._earlier.check(config, config.law.levels_of(ratings))
                 self._earlier.rows_of(ratings)
             check_values(ratings, config)
             if config.until and not ratings.nnz_test:
@@ -151,7 +146,7 @@ class RatingsSource:
             raise InputError(f"{run.start()} is incomplete, or is not what the run started from: start another run")
         with self._ratings() as ratings:
             levels = levels_of_scale(ratings, config.law)
-            scored = ratings.nnz_test and not config.law.all_cells
+            scored = ratings.nnz_test and config.law.can_be_evaluated()
             facts = {
                 "data": str(self.path.absolute()),
                 "mean": _centre(config, ratings),
@@ -173,7 +168,7 @@ class RatingsSource:
         """See `Source.open`. Collective."""
         log.info("grid %d x %d", config.grid, config.grid)
         data = ring.agree(self._ratings)
-        levels = ring.agree(partial(data.levels, MAX_LEVELS)) if config.law.has_levels else None
+        levels = ring.agree(partial(config.law.levels_of, data))
         return _targets(config, data, ring, levels), data.nnz
 
     def begin(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
@@ -186,7 +181,7 @@ class RatingsSource:
         small = config.model_copy(update={"grid": ring.grid, "hyper_start": 1, "hyper_every": 1})
         with self._ratings() as data:
             few = FewRatings(data)
-            levels = few.levels(MAX_LEVELS) if config.law.has_levels else None
+            levels = config.law.levels_of(few)
             return _targets(small, few, ring, levels)
 
     def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
@@ -210,7 +205,7 @@ class RatingsSource:
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
         common: dict[str, Any] = {"tau": tau, "rank": config.rank, "draws": sum(map(len, taus))}
         nothing = {"rmse_mean": None, "mae_mean": None}
-        if config.law.all_cells:
+        if not config.law.can_be_evaluated():
             if not (clicks := sum(len(part.rating) for part in test_parts(run))):
                 return {**nothing, **common}
             opened = open_run(run.path)
@@ -245,9 +240,9 @@ def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
 def _targets(config: ResolvedConfig, ratings: Ratings, ring: Ring, levels: Float64 | None) -> MakeTarget:
     """Read the ratings, of these levels, if they have any, and say how a chain's target is made. Collective."""
     featured = featured_factors(config.features, ratings)
-    centre, clicks = _centre(config, ratings), config.law.all_cells
-    blocks = RatingBlocks(ratings, ring, centre, config.standardise, featured, levels, clicks)
-    counted = None if levels is None else Levels(levels, blocks.level_counts(ring))
+    centre = _centre(config, ratings)
+    blocks = RatingBlocks(ratings, ring, centre, config.standardise, featured, partial(config.law.codes, levels=levels))
+    counted = None if levels is None else Levels(levels, blocks.level_counts(ring, len(levels)))
     names = levels_of(config.time_levels, ratings.transposed)
     groups = read_groups(names, ratings, blocks, ring) if names else None
     given, bias_mean = (config, blocks, ring, ratings.transposed), config.law.bias_mean(ratings.mean)
@@ -289,7 +284,6 @@ def make_factorisation(
         Prior mean of the biases.
     """
     factors = heteroscedastic_factors(config.noise, transposed)
-    few = config.law.has_levels and ratings.n_data < FEW_LEVELS
     by_parts = sampler.gradient.by_parts
     model = HyperparameterModel(
         rank=config.rank,
@@ -302,8 +296,8 @@ def make_factorisation(
         every=config.hyper_every,
         noise_every=1 if by_parts else NOISE_EVERY,
         scale=ratings.scale,
-        standardised=config.standardise or config.law.all_cells or config.law.of_counts or few,
-        width=LINK_WIDTH if config.law.has_levels or config.law.of_counts else 1.0,
+        standardised=config.standardise or config.law.has_proper_priors(ratings.n_data),
+        width=config.law.width,
         bias_mean=bias_mean,
     )
     shifted, cut = (chosen_factors(each, transposed) for each in (config.implicit_features, config.thresholds))

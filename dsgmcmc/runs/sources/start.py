@@ -35,7 +35,7 @@ from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.storage.verify import snapshot_lines
 from dsgmcmc.storage.writer import write_snapshot
-from dsgmcmc.types import Array, Comm, Factor, Int32
+from dsgmcmc.types import Array, Comm, Factor, Float64, Int32
 
 #: Settings of the model that say when something is drawn, and not what is sampled.
 _WHEN = ("hyper_start", "hyper_every")
@@ -79,15 +79,15 @@ class Earlier:
         settings = {name: table[name] for name in ModelConfig.model_fields if name in table}
         return {name: value for name, value in settings.items() if name not in _WHEN} | {"hyper_start": 1}
 
-    def check(self, config: ResolvedConfig, levels: int) -> None:
+    def check(self, config: ResolvedConfig, levels: Float64 | None) -> None:
         """Refuse another model; raises InputError.
 
         Parameters
         ----------
         config : ResolvedConfig
             Of the run that is to start from it.
-        levels : int
-            Different training ratings of that run, where the likelihood is of levels.
+        levels : (R,) float64 or None
+            Levels of the training ratings of that run, where the likelihood has thresholds between them.
         """
         free = (*_WHEN, *(("prior_precision",) if config.prior != "fixed" else ()))
         for name in ModelConfig.model_fields:
@@ -97,10 +97,10 @@ class Earlier:
                     f"{self.directory.path} was sampled with {name} {before}, and {now} is asked for: a run starts "
                     f"from one of the same model; leave the setting out, or {named('from')}"
                 )
-        if config.law.has_levels and levels != self.levels:
+        if levels is not None and len(levels) != self.levels:
             raise InputError(
-                f"{self.directory.path} was sampled from {self.levels} different ratings, and now there are {levels}: "
-                f"the thresholds between them are others; leave out {named('from')}"
+                f"{self.directory.path} was sampled from {self.levels} different ratings, and now there are "
+                f"{len(levels)}: the thresholds between them are others; leave out {named('from')}"
             )
 
     # ------------------------------------------------------------------ what is kept of it

@@ -16,7 +16,6 @@ from scipy.stats import chi2, gamma
 from dsgmcmc.data.synthetic import generate, sparsity
 from dsgmcmc.data.synthetic.generate import Options
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = Options(rows=400, cols=250, ratings=12_000, rank=3, seed=4)
@@ -25,7 +24,7 @@ SMALL = Options(rows=400, cols=250, ratings=12_000, rank=3, seed=4)
 def draw(options: Options) -> tuple[generate.Truth, list[np.ndarray]]:
     """Truth, and rows, columns, values and timestamps in whole."""
     truth = generate.draw_truth(options)
-    return truth, [np.concatenate(parts) for parts in zip(*generate.chunks(options, truth, Gaussian.draw), strict=True)]
+    return truth, [np.concatenate(parts) for parts in zip(*generate.chunks(options, truth), strict=True)]
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
@@ -169,7 +168,7 @@ def test_file_holds_what_was_drawn(tmp_path, suffix):
     options = dataclasses.replace(SMALL, half_stars=False, noise_spread=5.0)
     out = tmp_path / f"it's{suffix}"
     seen: list[int] = []
-    truth = generate.generate(out, options, Gaussian.draw, progress=seen.append)
+    truth = generate.generate(out, options, progress=seen.append)
     again, (rows, cols, values, times) = draw(options)
     with duckdb.connect() as database:
         database.execute("CREATE TABLE r (userId INT, movieId INT, rating FLOAT, timestamp BIGINT)")
@@ -206,7 +205,7 @@ def test_same_seed_same_bytes(tmp_path, suffix):
     files = [tmp_path / (name + suffix) for name in "abc"]
     options = dataclasses.replace(SMALL, rows=6000, cols=3000, ratings=300_000)  # two chunks
     for path, seed in zip(files, (1, 1, 2), strict=True):
-        generate.generate(path, dataclasses.replace(options, seed=seed), Gaussian.draw)
+        generate.generate(path, dataclasses.replace(options, seed=seed))
     first, second, other = (path.read_bytes() for path in files)
     assert first == second
     assert first != other
@@ -233,26 +232,26 @@ def test_same_seed_same_bytes(tmp_path, suffix):
 def test_impossible_options(tmp_path, change, message):
     """What cannot be made is refused with its numbers, and nothing is written."""
     with pytest.raises(InputError, match=message):
-        generate.generate(tmp_path / "out.csv", dataclasses.replace(SMALL, **change), Gaussian.draw)
+        generate.generate(tmp_path / "out.csv", dataclasses.replace(SMALL, **change))
     assert not list(tmp_path.iterdir())
 
 
 def test_impossible_files(tmp_path):
     """Other suffixes, a missing folder, and files that exist are refused; --force replaces."""
     with pytest.raises(InputError, match=r"ends in .csv or .parquet"):
-        generate.generate(tmp_path / "out.txt", SMALL, Gaussian.draw)
+        generate.generate(tmp_path / "out.txt", SMALL)
     with pytest.raises(InputError, match="cannot be written"):
-        generate.generate(tmp_path / "missing" / "out.csv", SMALL, Gaussian.draw)
+        generate.generate(tmp_path / "missing" / "out.csv", SMALL)
     out = tmp_path / "out.csv"
     out.write_text("precious")
     with pytest.raises(InputError, match="exists"):
-        generate.generate(out, SMALL, Gaussian.draw)
+        generate.generate(out, SMALL)
     assert out.read_text() == "precious"
-    generate.generate(out, SMALL, Gaussian.draw, force=True)
+    generate.generate(out, SMALL, force=True)
     assert len(read(out)["rating"]) == SMALL.ratings
     out.unlink()
     with pytest.raises(InputError, match=r"out\.truth\.npz exists"):
-        generate.generate(out, SMALL, Gaussian.draw)
+        generate.generate(out, SMALL)
 
 
 @pytest.mark.parametrize("program", [["-m", "dsgmcmc", "synthetic"], [str(ROOT / "data" / "synthetic.py")]])
@@ -265,7 +264,7 @@ def test_command(tmp_path, program):
         capture_output=True, text=True, timeout=300, env=os.environ | {"COLUMNS": "200"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    generate.generate(tmp_path / "b.csv", options, Gaussian.draw)
+    generate.generate(tmp_path / "b.csv", options)
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     truth, (rows, cols, values, _) = draw(options)
     best = np.sqrt(np.mean((values - generate.best_prediction(truth, rows, cols)) ** 2))

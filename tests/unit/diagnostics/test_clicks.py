@@ -19,7 +19,6 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.probabilities import probabilities
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run, open_run
 
@@ -72,8 +71,8 @@ def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
     found, plain = (Predictor(run, Options(clip=True, of_mean=of_mean))(*pairs) for of_mean in (False, True))
     assert (found.mean < 1).all()
     np.testing.assert_array_equal(found.sd, plain.sd)
-    with pytest.raises(InputError, match="no levels"):
-        probabilities(Predictor(run, Options(probabilities=True)), *pairs)
+    with pytest.raises(InputError, match="have no probabilities"):
+        Predictor(run, Options(probabilities=True))
 
 
 def test_a_new_user_has_the_law_of_all_cells_given_a_draw(run: Run) -> None:

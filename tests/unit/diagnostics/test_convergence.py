@@ -39,7 +39,7 @@ def test_predictions_and_log_likelihood_are_those_of_the_draws(run):
     assert len(run.draws) == 3 * 40
     index, values = predictions(run)
     users, items = (side.astype(np.int32) for side in run.test_pairs())
-    centre, variance = Predictor(run, Options()).components(users, items)
+    centre, variance, *_ = Predictor(run, Options()).draws(users, items)
     centre = centre.T.reshape(3, 40, -1) + run.mean
     np.testing.assert_allclose(values, centre[..., index], atol=2e-5)
     squares = (centre - run.test.rating) ** 2 / variance.T.reshape(centre.shape)
@@ -51,7 +51,7 @@ def test_weighted_log_likelihood_takes_each_ratings_noise(tmp_path):
     """Noise of its own for users and items enters the log likelihood of the test ratings."""
     run = make_run(tmp_path, noise="both", iterations=70).open()
     users, items = run.test_pairs()
-    centre, variance = Predictor(run, Options()).components(users, items)
+    centre, variance, *_ = Predictor(run, Options()).draws(users, items)
     error = centre + run.mean - run.test.rating[:, None]
     expected = -0.5 * (error**2 / variance + np.log(2 * np.pi * variance)).sum(axis=0)
     np.testing.assert_allclose(scalar_traces(run)["test_log_likelihood"][0], expected, rtol=1e-4)
@@ -103,9 +103,9 @@ def test_calibration_is_that_of_the_test_ratings(run):
     """Groups cover all test ratings; scores are those of `dsgmcmc.diagnostics.scores`."""
     found = calibration(run)
     test = run.test
-    variance = test.variance + test.noise_variance
-    assert found["crps"] == scores.crps(test.rating, test.mean, variance)
-    assert found["coverage"] == scores.coverage(test.rating, test.mean, variance)
+    predicted = test.predictive(run.config.law, run.levels)
+    assert found["crps"] == predicted.crps(test.rating).mean()
+    assert found["coverage"] == scores.coverage(scores.pit(predicted, test.rating))
     assert sum(found["pit"]) == found["ratings"] == len(test.rating)
     users, items = run.test_pairs()
     for name, counts in (("by_activity", run.counts("user")[users]), ("by_popularity", run.counts("item")[items])):

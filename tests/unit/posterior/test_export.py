@@ -89,7 +89,7 @@ def test_netcdf_is_arviz_schema(made, tmp_path):
         np.testing.assert_allclose(mean, run.test.mean[pairs], atol=1e-4)
         rows = [side[pairs] for side in run.test_pairs()]
         found, x = Predictor(run, Options()), run.test.rating[pairs]
-        centre, variance = found.components(*rows)
+        centre, variance, *_ = found.draws(*rows)
         first = -0.5 * ((x - run.mean - centre[:, 0]) ** 2 / variance[:, 0] + np.log(2 * np.pi * variance[:, 0]))
         np.testing.assert_allclose(tree["log_likelihood"]["rating"].values[0, 0], first, rtol=1e-4)
         replicas = tree["posterior_predictive"]["rating"].values

@@ -43,7 +43,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows (n, D) of the prior, their log scales and log gaps (n, m), and their weights, which sum to 1."""
-    rng, draw, law = np.random.default_rng(0), run.draw(number), run.config.law
+    rng, draw = np.random.default_rng(0), run.draw(number)
     prior, other = draw.prior[kind], {"user": "item", "item": "user"}[kind]
     theta = rng.multivariate_normal(np.zeros(len(prior.mean)), prior.covariance, REFERENCE)
     theta += prior.mean
@@ -56,7 +56,7 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
     for j, x in zip(OTHERS, VALUES, strict=True):
         h = draw.theta[other][j].astype(float)
         eta = theta[:, :k] @ h[:k] + theta[:, k] + h[k]
-        if law.of_counts:
+        if run.config.likelihood == "poisson":
             log_weight += stats.poisson.logpmf(x, np.exp(eta))
             continue
         cdf = expit if "logit" in run.config.likelihood else stats.norm.cdf
@@ -92,7 +92,7 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
         law = FoldIn(run, kind, vocabulary, np.zeros(6, int), OTHERS, VALUES, seed).rows(number, np.array([0]))
         assert not law.covariance.any()
         gaps = np.zeros(0) if law.cuts is None else np.log(np.diff(law.cuts[0]) / np.diff(run.draw(number).thresholds))
-        drawn.append(np.concatenate([law.mean[0], np.log(law.noise[:1]), gaps]))
+        drawn.append(np.concatenate([law.mean[0], -np.log(law.noise[:1]), gaps]))
     error = np.sqrt(1 / SEEDS + (weight**2).sum())
     mean = weight @ expected
     sd = np.sqrt(weight @ (expected - mean) ** 2)
@@ -114,7 +114,7 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     assert len(items) == 3
     if run.config.thresholds == "user":
         cuts = folded.rows(0, np.array([0, 1])).cuts
-        mixture = Predictor(run, Options(), folded).mixture(np.int32([n + 1, 3, -1]), np.int32([4, 4, 4]))
+        mixture = Predictor(run, Options(), folded).draws(np.int32([n + 1, 3, -1]), np.int32([4, 4, 4]))
         draw, used = run.draw(0), mixture.thresholds[0][mixture.owner]
         np.testing.assert_allclose(used, [cuts[1], draw.own_thresholds[3], draw.thresholds])
 
@@ -124,7 +124,7 @@ def test_what_is_no_count_is_refused(run: Run) -> None:
     n = run.users.ids[:1]
     for wrong in (-1.0, 2.5):
         arguments = (run, "item", np.array([-1]), n, np.array([wrong]))
-        if run.config.law.of_counts:
+        if run.config.likelihood == "poisson":
             with pytest.raises(InputError, match=f"no counts.*: {wrong:g}"):
                 fold_in(*arguments)
         else:

@@ -70,7 +70,7 @@ def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Pa
     ended, found = one.open(), open_run(killed(one.path, tmp_path / "killed"))
     assert (found.unfinished, found.draws) == (True, ended.draws)
     pairs = ended.test_pairs()
-    for values, expected in zip(*(Predictor(run, Options("draws"))(*pairs) for run in (found, ended)), strict=True):
+    for values, expected in zip(*(Predictor(run, Options())(*pairs) for run in (found, ended)), strict=True):
         assert np.array_equal(values, expected)
     np.testing.assert_allclose(found.test.rating, ended.test.rating, rtol=1e-6)
     np.testing.assert_allclose(found.test.mean, ended.test.mean, rtol=1e-4)
@@ -84,9 +84,9 @@ def test_what_only_a_posterior_has_is_refused_in_words(under_way: Path, tmp_path
     """Moments; everything that draws have is exported, and reported."""
     run = open_run(under_way)
     with pytest.raises(InputError, match=r"no moments yet: it has them when a job has gone on with it.*draws"):
-        Predictor(run, Options("moments"))
+        _ = run.moments
     with sampled(under_way), pytest.raises(InputError, match=r"no moments yet: it has them when its job ends.*draws"):
-        Predictor(run, Options("moments"))
+        _ = run.moments
     with pytest.raises(InputError, match="no moments yet"):
         export(run, tmp_path / "run.parquet")
     export(run, tmp_path / "run.parquet", draws=True)

@@ -14,7 +14,6 @@ from scipy.stats import norm, poisson
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.export import export
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.probabilities import predict_columns
 from dsgmcmc.posterior.recommend import recommend
 from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.traces import scalar_traces
@@ -42,7 +41,7 @@ def expected(made: Made, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         k = run.config.rank
         eta = (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k] + h[:, k]
         scale = (draw.noise_scale["user"][users] * draw.noise_scale["item"][items])[:, None]
-        if run.config.law.of_counts:
+        if run.config.likelihood == "poisson":
             up_to = poisson.cdf(np.arange(1.5, 5), np.exp(eta)[:, None])
         elif draw.thresholds is None:
             up_to = norm.cdf((np.arange(1.5, 5) - run.mean - eta[:, None]) * np.sqrt(draw.tau * scale))
@@ -56,10 +55,10 @@ def expected(made: Made, users: np.ndarray, items: np.ndarray) -> np.ndarray:
 def test_predictions_have_the_probabilities_of_the_mixture(made: Made) -> None:
     """Of every level and of at least 4; of an ordinal likelihood mean, sd and quantiles are of them."""
     run, p = made.open(), expected(made, USERS, ITEMS)
-    found = predict_columns(Predictor(run, Options(at_least=4.0, probabilities=True)), USERS, ITEMS)
+    found = Predictor(run, Options(at_least=4.0, probabilities=True)).columns(USERS, ITEMS)
     np.testing.assert_allclose(np.stack([found[f"p_{level}"] for level in LEVELS], axis=1), p, atol=2e-5)
     np.testing.assert_allclose(found["at_least_4"], p[:, 3:].sum(axis=1), atol=2e-5)
-    if run.config.law.has_levels:
+    if run.config.likelihood == "ordinal-logit":
         np.testing.assert_allclose(found["mean"], p @ LEVELS, rtol=1e-5)
         np.testing.assert_allclose(found["sd"] ** 2, p @ LEVELS**2 - (p @ LEVELS) ** 2, rtol=1e-3)
         np.testing.assert_array_equal(found["q95"], LEVELS[(np.cumsum(p, axis=1) < 0.95).sum(axis=1)])
@@ -68,7 +67,7 @@ def test_predictions_have_the_probabilities_of_the_mixture(made: Made) -> None:
 def test_counts_are_predicted_by_the_mixture_of_poisson_laws(made: Made) -> None:
     """Mean, sd and quantiles of pairs that are known, and of a user who is not, whose row is drawn from its prior."""
     run = made.open()
-    if not run.config.law.of_counts:
+    if run.config.likelihood != "poisson":
         pytest.skip("of counts")
     rng, counts = np.random.default_rng(0), np.arange(200)
     users = np.append(USERS, -1).astype(np.int32)
@@ -98,13 +97,13 @@ def test_items_are_ranked_by_what_is_asked_for(made: Made) -> None:
     ((_, items, score),) = recommend(run, np.int32([3]), Ranking(top=n, at_least=4.0))
     np.testing.assert_allclose(score, p[items, 3:].sum(axis=1), atol=2e-5)
     assert (np.diff(score) <= 0).all()
-    if run.config.law.has_levels:
+    if run.config.likelihood == "ordinal-logit":
         ((_, items, score),) = recommend(run, np.int32([3]), Ranking(top=n))
         np.testing.assert_allclose(score, p[items] @ LEVELS, rtol=1e-4)
 
 
 def test_thresholds_of_users_are_exported_and_followed(made: Made, tmp_path: Path) -> None:
-    """Those of the draws; predictions from moments have the users' mean ones, and one who is new those of all."""
+    """Those of the draws, whose means are kept, too; in predictions one who is new has those of all."""
     run = made.open()
     if run.config.thresholds == "shared":
         pytest.skip("of all")
@@ -116,9 +115,9 @@ def test_thresholds_of_users_are_exported_and_followed(made: Made, tmp_path: Pat
     draws = np.array([run.draw(number).own_thresholds for number in range(len(run.draws))])
     np.testing.assert_allclose(moments.own_thresholds, np.tensordot(run.draw_weights, draws, 1), atol=1e-4)
     users = np.array([4, -1, 4], np.int32)
-    mixture = Predictor(run, Options("moments")).mixture(users, np.int32([2, 2, 5]))
-    own = mixture.thresholds[0][mixture.owner]
-    np.testing.assert_allclose(own, [moments.own_thresholds[4], moments.thresholds, moments.own_thresholds[4]])
+    found = Predictor(run, Options()).draws(users, np.int32([2, 2, 5]))
+    own = found.thresholds[3][found.owner]
+    np.testing.assert_allclose(own, [draws[3][4], run.draw(3).thresholds, draws[3][4]], rtol=1e-6)
 
 
 def test_an_expectation_has_no_probability() -> None:

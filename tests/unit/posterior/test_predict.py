@@ -83,22 +83,6 @@ def test_saved_draws_and_names_give_what_the_chain_recorded(made):
     np.testing.assert_allclose(found.sd**2, variance, rtol=1e-3 if exact else 0.3)
 
 
-def test_moments_follow_their_formula(made):
-    """Independent elements: written out for each chain, and pooled."""
-    run = made.open()
-    k = run.config.rank
-    means, variances = [], []
-    for m in run.moments:
-        w, h, vw, vh = (x[r].astype(float) for x in (m.mean, m.variance) for x, r in ((x["user"], 5), (x["item"], 3)))
-        means.append(run.mean + w[:k] @ h[:k] + w[k:].sum() + h[k:].sum())
-        product = (w**2 * vh + vw * h**2 + vw * vh)[:k].sum() + vw[k:].sum() + vh[k:].sum()
-        variances.append(product + m.noise_variance / (m.noise_scale["user"][5] * m.noise_scale["item"][3]))
-    mean, sd, low, high = (values[0] for values in Predictor(run, Options("moments"))(np.int32([5]), np.int32([3])))
-    assert mean == pytest.approx(np.mean(means), abs=1e-4)
-    assert sd**2 == pytest.approx(np.mean(variances) + np.var(means), rel=1e-4)
-    assert [low, high] == pytest.approx([mean - 1.6448536 * sd, mean + 1.6448536 * sd], abs=1e-4)
-
-
 @pytest.mark.parametrize(("user", "item"), [(-1, 3), (2, -1), (-1, -1)])
 def test_the_unknown_have_their_prior(made, user, item):
     """Against rows drawn from the prior of each saved draw."""
@@ -119,8 +103,6 @@ def test_the_unknown_have_their_prior(made, user, item):
     found = Predictor(run, Options(of_mean=True))(np.int32([user]), np.int32([item]))
     assert found.mean[0] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
     assert found.sd[0] == pytest.approx(values.std(), rel=0.02)
-    from_moments = Predictor(run, Options("moments", of_mean=True))(np.int32([user]), np.int32([item]))
-    assert from_moments.mean[0] == pytest.approx(found.mean[0], abs=1.0)
 
 
 def test_clipping_moves_means_and_quantiles_but_not_sds(made):
@@ -147,11 +129,12 @@ def test_options_name_their_quantiles():
 
 
 def test_draws_that_are_not_there_are_not_made_up(tmp_path):
-    """With no saved draws, auto takes moments, and asking for draws is an error."""
+    """Without saved draws nothing is predicted or ranked, and what to do is said."""
     run = make_run(tmp_path, save_draws=0, iterations=60).open()
-    assert Predictor(run, Options()).source == "moments"
+    with pytest.raises(InputError, match="no saved draws to predict from: sample it again without --save-draws 0"):
+        Predictor(run, Options())
     with pytest.raises(InputError, match="no saved draws"):
-        Predictor(run, Options("draws"))
+        next(recommend(run, np.int32([0]), Ranking()))
 
 
 def test_memory_of_a_few_pairs_does_not_grow_with_the_draws(tmp_path, monkeypatch):

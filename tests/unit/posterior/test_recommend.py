@@ -11,7 +11,6 @@ from runs import Made, make_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import FLOOR, PENALTY
 from dsgmcmc.posterior.foldin import FoldIn
-from dsgmcmc.posterior.mixture import at_least
 from dsgmcmc.posterior.names import Vocabulary, item_titles
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.rated import Rated
@@ -39,17 +38,16 @@ def rated_by(made: Made, run: Run) -> list[set[int]]:
     return result
 
 
-@pytest.mark.parametrize("source", ["draws", "moments"])
 @pytest.mark.parametrize(("by", "sign"), [("mean", 0), ("ucb", 2), ("lcb", -2)])
-def test_the_best_of_all_that_was_not_rated(made, source, by, sign):
+def test_the_best_of_all_that_was_not_rated(made, by, sign):
     """Blocked products and partial sorting give what predicting and sorting everything gives."""
     run = made.open()
     users = np.arange(len(run.users), dtype=np.int32)
     with run.open_ratings() as ratings:
         rated = Rated(ratings)
-    predictor = Predictor(run, Options(source, of_mean=True))
+    predictor = Predictor(run, Options(of_mean=True))
     theirs = rated_by(made, run)
-    ranking = Ranking(top=4, by=by, z=2.0, source=source)
+    ranking = Ranking(top=4, by=by, z=2.0)
     parts = list(recommend(run, users, ranking, rated))
     found = [np.concatenate(column) for column in zip(*parts, strict=True)]
     for user in users.tolist():
@@ -84,18 +82,17 @@ def test_blocks_of_users_do_not_show(made, monkeypatch):
             np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
-@pytest.mark.parametrize("source", ["draws", "moments"])
-def test_thompson_sampling_varies_with_the_seed_around_the_mean(made, source):
+def test_thompson_sampling_varies_with_the_seed_around_the_mean(made):
     """Another seed, another draw; over many seeds the mean score of an item is its expectation."""
     run = made.open()
     user, n = np.zeros(1, np.int32), len(run.items)
     scores = np.zeros((200, n))
     for seed in range(200):
-        _, items, score = next(iter(recommend(run, user, Ranking(n, "thompson", source=source, seed=seed))))
+        _, items, score = next(iter(recommend(run, user, Ranking(n, "thompson", seed=seed))))
         scores[seed, items] = score
-    again = next(iter(recommend(run, user, Ranking(n, "thompson", source=source, seed=0))))
+    again = next(iter(recommend(run, user, Ranking(n, "thompson", seed=0))))
     assert scores[0, again[1]].tolist() == again[2].astype(float).tolist()
-    values = Predictor(run, Options(source, of_mean=True))(np.zeros(n, np.int32), np.arange(n, dtype=np.int32))
+    values = Predictor(run, Options(of_mean=True))(np.zeros(n, np.int32), np.arange(n, dtype=np.int32))
     error = np.abs(scores.mean(axis=0) - values.mean) / (values.sd / np.sqrt(200))
     assert error.max() < 5
     assert np.abs(scores.std(axis=0) / values.sd - 1).max() < 0.35
@@ -132,8 +129,8 @@ def test_a_folded_in_user_is_ranked_by_probabilities(made):
     n, new = len(run.items), len(run.users)
     ((_, items, score),) = recommend(run, np.int32([new]), Ranking(n, at_least=4.0), newcomers=folded)
     found = Predictor(run, Options(at_least=4.0), folded)
-    mixture = found.mixture(np.full(n, new, np.int32), np.arange(n, dtype=np.int32))
-    np.testing.assert_allclose(score, at_least(run, mixture, 4.0)[items], atol=1e-4)
+    expected = found.probabilities(np.full(n, new, np.int32), np.arange(n, dtype=np.int32))[:, 0]
+    np.testing.assert_allclose(score, expected[items], atol=1e-4)
 
 
 def test_only_candidates_are_recommended(made):

@@ -17,7 +17,9 @@ from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model import likelihoods
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, Likelihood
+from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.manifest import Key, _check_key
@@ -26,7 +28,7 @@ from dsgmcmc.types import Factor
 
 ROWS, COLUMNS = 29, 17
 ETAS = np.linspace(-1.5, 1.5, 7)
-DRAWS = 200_000
+SAMPLES = 200_000
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "own-likelihood.md"
 
 
@@ -50,11 +52,22 @@ def whole(target: FactorTarget, field: str) -> dict[Factor, np.ndarray]:
     return {f: np.concatenate(arrays).astype(np.float64) for f, arrays in blocks.items()}
 
 
-def law_at(target: FactorTarget, eta: np.ndarray, tau: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of a rating at predictors, for the first row and column of a cell."""
-    cell, zeros = next(target.visit()).cell, np.zeros(len(eta), np.int32)
-    variance = np.asarray(target.likelihood.variance(eta, cell, zeros, zeros, tau), np.float64)
-    return np.asarray(target.likelihood.mean(eta), np.float64), np.broadcast_to(variance, eta.shape).copy()
+def moments_at(likelihood: type[Likelihood], eta: np.ndarray, tau: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of a rating at predictors, with noise of precision tau."""
+    variance = np.asarray(likelihood.variance(eta, 1 / tau), np.float64)
+    return np.asarray(likelihood.mean(eta), np.float64), np.broadcast_to(variance, eta.shape).copy()
+
+
+def known(eta: np.ndarray, tau: float = 1.0, weights: np.ndarray | None = None) -> PredictorDraws:
+    """Draws (q, n) of predictors without uncertainty of their own; (q,) of one draw."""
+    eta = np.atleast_2d(eta.T).T.astype(np.float32)
+    weights = np.ones(1) if weights is None else weights
+    return PredictorDraws(eta, np.full_like(eta, 1 / tau), np.zeros_like(eta), weights)
+
+
+def predicted(likelihood: type[Likelihood], eta: np.ndarray, tau: float = 1.0) -> Predictive:
+    """What is predicted at predictors, with the variance that a rating has given them."""
+    return likelihood.predictive_of_moments(*moments_at(likelihood, eta, tau))
 
 
 def score_of(likelihood: Likelihood, x: np.ndarray, eta: np.ndarray) -> np.ndarray:
@@ -77,13 +90,12 @@ class Conformance:
             assert not {"theta", "g", "g2", "v", "r", "n", "h"} & set(names)
             assert all(_check_key(Key("state", "W", 0, field)) for field in names)
 
-    def test_the_score_is_the_derivative_of_the_log_density(self, name: str, data: Path) -> None:
+    def test_the_score_is_the_derivative_of_the_log_density(self, name: str) -> None:
         """In the predictor, at noise precision 1, through the mean: what is sampled is what is reported."""
-        target = target_of(data, name)
-        likelihood, step = target.likelihood, 1e-5
+        likelihood, step = LIKELIHOODS[name], 1e-5
         eta = np.repeat(ETAS, 5)
-        x = likelihood.draw(eta, np.sqrt(law_at(target, eta)[1]), np.random.default_rng(0))
-        up, down = (likelihood.log_density(x, *law_at(target, eta + sign * step)) for sign in (1, -1))
+        x = predicted(likelihood, eta).sample(np.random.default_rng(0))
+        up, down = (likelihood.log_density(x, *moments_at(likelihood, eta + sign * step)) for sign in (1, -1))
         np.testing.assert_allclose(score_of(likelihood, x, eta), (up - down) / (2 * step), rtol=1e-6, atol=1e-6)
 
     @pytest.mark.parametrize(("rank", "biases"), [(3, True), (3, False), (130, True)])
@@ -94,7 +106,7 @@ class Conformance:
         theta, found = whole(target, "theta"), whole(target, "g")
         with open_ratings(data) as ratings:
             indptr, j, x = ratings.slab("train", 0, ROWS)
-        x = np.ones(len(x)) if target.likelihood.all_cells else x.astype(np.float64) - target.ratings.centre
+        x = target.likelihood.codes(x.astype(np.float64), None) - target.ratings.centre
         i = np.repeat(np.arange(ROWS), np.diff(indptr))
         w, h = theta[Factor.W][i], theta[Factor.H][j]
         eta = (w[:, :rank] * h[:, :rank]).sum(axis=1) + w[:, rank:].sum(axis=1) + h[:, rank:].sum(axis=1)
@@ -106,53 +118,66 @@ class Conformance:
             np.testing.assert_allclose(found[factor], expected, rtol=1e-4, atol=1e-4)
         assert target.squared_error.sum() == pytest.approx(e @ e, rel=1e-5)
 
-    def test_draws_have_the_mean_and_the_variance_that_were_said(self, name: str, data: Path) -> None:
-        """Within 5 standard errors of 200,000 draws, for several predictors and precisions of the noise."""
-        target = target_of(data, name)
+    def test_samples_have_the_mean_and_the_variance_that_were_said(self, name: str) -> None:
+        """Within 5 standard errors of 200,000 samples, for several predictors and precisions of the noise."""
         rng = np.random.default_rng(1)
         for tau in (1.0, 4.0):
             for eta in (-1.0, 0.0, 1.2):
-                mean, variance = law_at(target, np.array([eta]), tau)
-                x = target.likelihood.draw(np.full(DRAWS, eta), np.sqrt(variance[0]), rng)
-                assert x.shape == (DRAWS,)
-                offset = x - mean[0]
-                assert abs(offset.mean()) < 5 * np.sqrt(variance[0] / DRAWS)
-                assert abs((offset**2).mean() - variance[0]) < 5 * (offset**2).std() / np.sqrt(DRAWS)
+                at = np.full(SAMPLES, eta)
+                mean, variance = (value[0] for value in moments_at(LIKELIHOODS[name], at, tau))
+                x = predicted(LIKELIHOODS[name], at, tau).sample(rng)
+                assert x.shape == (SAMPLES,)
+                offset = x - mean
+                assert abs(offset.mean()) < 5 * np.sqrt(variance / SAMPLES)
+                assert abs((offset**2).mean() - variance) < 5 * (offset**2).std() / np.sqrt(SAMPLES)
 
-    def test_the_probability_of_a_rating_is_how_often_it_is_drawn(self, name: str, data: Path) -> None:
-        """Within 5 standard errors, below, about and above the mean."""
-        target = target_of(data, name)
-        rng = np.random.default_rng(2)
-        for eta in (-0.5, 1.0):
-            mean, variance = law_at(target, np.array([eta]), 2.0)
-            draws = target.likelihood.draw(np.full(DRAWS, eta), np.sqrt(variance[0]), rng)
-            for x in mean[0] + np.sqrt(variance[0]) * np.array([-1.0, -0.2, 0.7, 2.0]):
-                p = float(target.likelihood.cdf(np.array([x]), mean, variance)[0])
-                error = np.sqrt(max(p * (1 - p), 1 / DRAWS) / DRAWS)
-                assert abs((draws <= x).mean() - p) < 5 * error
+    def test_the_density_is_that_of_the_distribution_function(self, name: str) -> None:
+        """Its derivative, or of whole numbers its steps; and what is reached below a rating is what is not above it."""
+        found = predicted(LIKELIHOODS[name], np.repeat(ETAS, 5), 2.0)
+        x = found.sample(np.random.default_rng(2))
+        assert (found.cdf(x) >= found.below(x)).all()
+        if found.whole:
+            np.testing.assert_allclose(np.exp(found.log_density(x)), found.cdf(x) - found.below(x), rtol=1e-6)
+        else:
+            slope = (found.cdf(x + 1e-5) - found.cdf(x - 1e-5)) / 2e-5
+            np.testing.assert_allclose(np.exp(found.log_density(x)), slope, rtol=1e-5, atol=1e-9)
 
-    def test_quantiles_are_where_the_probability_is_reached(self, name: str, data: Path) -> None:
-        """The inverse of the distribution function; of counts, the smallest that reaches it."""
-        target = target_of(data, name)
-        mean, variance = law_at(target, ETAS, 2.0)
-        cdf = target.likelihood.cdf
-        for p in (0.025, 0.1, 0.5, 0.9, 0.975):
-            x = target.likelihood.quantile(p, mean, variance)
-            assert x.shape == mean.shape
-            assert (cdf(x, mean, variance) >= p - 1e-9).all()
-            assert (cdf(x - 1e-6, mean, variance) < p).all()
+    def test_quantiles_are_where_the_probability_is_reached(self, name: str) -> None:
+        """The inverse of the distribution function, of one draw and of mixtures; of counts, the smallest that does."""
+        law, rng, weights = LIKELIHOODS[name], np.random.default_rng(4), np.array([0.5, 0.2, 0.2, 0.1])
+        mixed = law.predictive(known(rng.normal(0, 1.5, (50, 4)), 2.0, weights), 0.7 if law.is_centred() else 0.0)
+        for found in (predicted(law, ETAS, 2.0), *([mixed] if law.can_be_evaluated() else [])):
+            for p in (1e-4, 0.025, 0.1, 0.5, 0.9, 0.975, 0.9999):
+                x = found.quantile(p)
+                assert x.shape == found.mean.shape
+                assert (found.cdf(x) >= p - 1e-9).all()
+                assert (found.cdf(x - 1e-4 * found.sd) < p).all()
+
+    def test_the_score_of_a_distribution_is_its_distance_from_the_rating(self, name: str) -> None:
+        """CRPS: E|X - x| - E|X - X'| / 2, of 200,000 pairs of samples."""
+        if not LIKELIHOODS[name].can_be_evaluated():
+            pytest.skip("scores are held against nothing")
+        rng, weights, offsets = np.random.default_rng(5), np.full(3, 1 / 3), np.array([0.0, 0.4, -0.4])
+        eta = np.array([-0.5, 0.3, 1.0])[:, None] + offsets
+        found = LIKELIHOODS[name].predictive(known(eta, 1.0, weights))
+        many = LIKELIHOODS[name].predictive(known(np.repeat(eta, SAMPLES // 4, axis=0), 1.0, weights))
+        one, other = (many.sample(rng).reshape(3, -1) for _ in range(2))
+        for x in (one[:, 0], one[:, 1]):
+            distances = np.abs(one - x[:, None]) - np.abs(one - other) / 2
+            error = distances.std(axis=1) / np.sqrt(distances.shape[1])
+            assert (np.abs(found.crps(x) - distances.mean(axis=1)) < 5 * error).all()
 
     def test_the_log_likelihood_is_the_sum_of_log_densities(self, name: str, data: Path) -> None:
         """With a variance for every rating, and with one for all where one serves all."""
-        target = target_of(data, name)
-        likelihood, eta = target.likelihood, np.repeat(ETAS, 9).astype(np.float32)
-        mean, variance = (value.astype(np.float32) for value in law_at(target, eta, 3.0))
-        x = likelihood.draw(eta, np.sqrt(variance), np.random.default_rng(3)).astype(np.float32)
+        likelihood, eta = target_of(data, name).likelihood, np.repeat(ETAS, 9).astype(np.float32)
+        mean, variance = (value.astype(np.float32) for value in moments_at(type(likelihood), eta, 3.0))
+        x = predicted(type(likelihood), eta, 3.0).sample(np.random.default_rng(3)).astype(np.float32)
+        none = np.zeros((len(x), 0), np.float32)
         expected = sum(float(value) for value in likelihood.log_density(x, mean, variance))
-        assert likelihood.log_likelihood(x, mean, variance) == pytest.approx(expected, rel=1e-5)
+        assert likelihood.log_likelihood(x, State(mean, variance, none)) == pytest.approx(expected, rel=1e-5)
         if not likelihood.noise_varies:
             assert (variance == variance[0]).all()
-            assert likelihood.log_likelihood(x, mean, variance[:1]) == pytest.approx(expected, rel=1e-5)
+            assert likelihood.log_likelihood(x, State(mean, variance[:1], none)) == pytest.approx(expected, rel=1e-5)
 
     def test_held_out_ratings_are_predicted_and_scored_by_it(self, name: str, data: Path) -> None:
         """Their predictions are expected ratings, and a draw's log likelihood is the sum of their log densities."""
@@ -166,7 +191,7 @@ class Conformance:
         centre = np.float32(target.ratings.centre)
         w, h = theta[Factor.W][np.repeat(np.arange(ROWS), np.diff(indptr))], theta[Factor.H][j]
         eta = (w[:, :-1] * h[:, :-1]).sum(axis=1) + w[:, -1] + h[:, -1]
-        mean, variance = law_at(target, eta, target.noise_precision)
+        mean, variance = moments_at(target.likelihood, eta, target.noise_precision)
         assert len(eta) > 20
         predicted = np.concatenate([found[Key("test", "W", b, "mean")] for b in target.ring.blocks])
         np.testing.assert_allclose(predicted - centre, mean, rtol=1e-5, atol=1e-5)
@@ -212,9 +237,8 @@ def test_noise_of_its_own_is_in_the_variance(data: Path) -> None:
         block.row("weight")[:] = rng.gamma(2.0, 0.5, len(block.counts))
     i, j = np.array([0, 2, 2], np.int32), np.array([1, 0, 1], np.int32)
     expected = 1 / (2.5 * cell.row.row("weight")[i] * cell.column.row("weight")[j])
-    found = target.likelihood.variance(np.zeros(3, np.float32), cell, i, j, 2.5)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(target.likelihood.noise(cell, i, j, 2.5), expected, rtol=1e-6)
     assert target.likelihood.noise_varies
     shared = Gaussian(2, True)
-    assert shared.variance(np.zeros(3, np.float32), cell, i, j, 2.5) == 0.4
+    assert shared.noise(cell, i, j, 2.5) == 0.4
     assert not shared.noise_varies

@@ -13,7 +13,6 @@ from support import MODEL, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.model.likelihoods import LIKELIHOODS
-from dsgmcmc.model.likelihoods.levels import level_quantile, nearest_level
 from dsgmcmc.model.likelihoods.thresholds import (
     GAP_SD,
     MIDDLE_SD,
@@ -21,6 +20,8 @@ from dsgmcmc.model.likelihoods.thresholds import (
     coordinates_of,
     values_of,
 )
+from dsgmcmc.model.predictive.base import nearest_level
+from dsgmcmc.model.predictive.levels import LevelDistribution
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.manifest import Key
@@ -153,5 +154,5 @@ def test_ratings_between_and_beyond_levels_are_of_the_nearest() -> None:
 
 def test_quantiles_of_levels() -> None:
     """The smallest level that reaches the probability."""
-    values, p = np.array([1.0, 2.0, 4.0]), np.array([[0.2, 0.3, 0.5]])
-    assert [level_quantile(p, values, level)[0] for level in (0.1, 0.2, 0.21, 0.5, 0.51, 0.99)] == [1, 1, 2, 2, 4, 4]
+    found = LevelDistribution(np.array([[0.2, 0.3, 0.5]]), np.array([1.0, 2.0, 4.0]))
+    assert [found.quantile(level)[0] for level in (0.1, 0.2, 0.21, 0.5, 0.51, 0.99)] == [1, 1, 2, 2, 4, 4]

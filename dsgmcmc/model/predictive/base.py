@@ -1,0 +1,258 @@
+r"""The contract of predictive distributions: of a batch of ratings, over the draws of their predictors.
+
+A predictive distribution is a mixture: sum_d w_d p(x | eta_d, ...), one component for every draw d. Whoever writes one
+says its mean, sd, distribution function F and density; quantiles, probabilities of levels, samples and scores follow.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
+
+#: A probability whose logarithm is taken is not less than this, which float32 still can say.
+SMALLEST = 1e-30
+
+_NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # of the normal law
+_SHARES /= _SHARES.sum()
+_FEW = 512  # ratings whose predictors are integrated over together
+_POINTS, _WIDTHS = np.polynomial.legendre.leggauss(48)
+_TAIL = 1e-6  # of a distribution, beyond which no score is integrated
+
+
+class PredictorDraws(NamedTuple):
+    """Draws of the predictors of a batch of ratings.
+
+    Attributes
+    ----------
+    eta : (q, draws) float32
+        Predictors, less the training mean.
+    noise : (q, draws) float32
+        Variances of the ratings' noise, 1 / (tau g g'); where ratings are of levels, 1 / (s s') of their scales.
+    spread : (q, draws) float32
+        The predictors' own variances, where a row is not known at a draw; 0 elsewhere.
+    weights : (draws,) float64
+        They sum to 1.
+    thresholds : (draws, m, R - 1) float64 or None
+        Between levels: of m users, or those of all.
+    owner : (q,) int32 or None
+        Whose thresholds each has.
+    """
+
+    eta: Float32
+    noise: Float32
+    spread: Float32
+    weights: Float64
+    thresholds: Float64 | None = None
+    owner: Int32 | None = None
+
+    def at(self, rows: npt.NDArray[np.intp]) -> PredictorDraws:
+        """Those of some of the ratings."""
+        eta, noise, spread = (each[rows] for each in (self.eta, self.noise, self.spread))
+        owner = None if self.owner is None else self.owner[rows]
+        return self._replace(eta=eta, noise=noise, spread=spread, owner=owner)
+
+    def by_certainty(self) -> Iterator[tuple[npt.NDArray[np.intp], PredictorDraws]]:
+        """Ratings whose predictors are known at each draw, and, few at a time, the others: their places, and draws."""
+        unsure = np.any(self.spread > 0, axis=1)
+        if not unsure.any():
+            yield np.arange(len(unsure)), self
+            return
+        known, unknown = np.flatnonzero(~unsure), np.flatnonzero(unsure)
+        for rows in (known, *(unknown[start : start + _FEW] for start in range(0, len(unknown), _FEW))):
+            if len(rows):
+                yield rows, self.at(rows)
+
+    def known(self) -> PredictorDraws:
+        """The same with more draws of known predictors: the nodes of a quadrature over every one's own normal law."""
+        if not np.any(self.spread > 0):
+            return self
+        sd, nodes = np.sqrt(self.spread), _NODES.astype(np.float32)
+        return PredictorDraws(
+            eta=np.concatenate([self.eta + node * sd for node in nodes], axis=1),
+            noise=np.tile(self.noise, len(nodes)),
+            spread=np.tile(np.zeros_like(self.spread), len(nodes)),
+            weights=np.concatenate([self.weights * share for share in _SHARES]),
+            thresholds=None if self.thresholds is None else np.tile(self.thresholds, (len(nodes), 1, 1)),
+            owner=self.owner,
+        )
+
+    def apart(self) -> PredictorDraws:
+        """Every draw of every rating as a rating of its own, with one draw: (q draws, 1), the draws of one together."""
+        draws, thresholds, owner = self.eta.shape[1], self.thresholds, self.owner
+        if thresholds is not None and owner is not None:
+            owner = (owner[:, None] + thresholds.shape[1] * np.arange(draws, dtype=np.int32)).ravel()
+            thresholds = thresholds.reshape(1, -1, thresholds.shape[2])
+        eta, noise, spread = (each.reshape(-1, 1) for each in (self.eta, self.noise, self.spread))
+        return PredictorDraws(eta, noise, spread, np.ones(1), thresholds, owner)
+
+
+class Prediction(NamedTuple):
+    """Predictive distributions of ratings: mean, sd and two quantiles, (q,) each."""
+
+    mean: Float32
+    sd: Float32
+    low: Float32
+    high: Float32
+
+
+class Predictive(ABC):
+    """Predictive distributions of q ratings, in the ratings' own unit.
+
+    What is asked at a rating takes one for all, or (q,), and gives (q,) float64.
+
+    Attributes
+    ----------
+    levels : (R,) float64 or None
+        What ratings can be, in ascending order, where that is known.
+    """
+
+    levels: Float64 | None = None
+    #: Whether ratings are whole numbers.
+    whole: bool = False
+
+    @property
+    @abstractmethod
+    def mean(self) -> Float64:
+        """Expected ratings, (q,) float64."""
+
+    @property
+    @abstractmethod
+    def sd(self) -> Float64:
+        """Standard deviations of the ratings, (q,) float64."""
+
+    @abstractmethod
+    def cdf(self, x: Array | float) -> Float64:
+        """F(x): probability of a rating of at most `x`."""
+
+    @abstractmethod
+    def log_density(self, x: Array | float) -> Float64:
+        """Log density of the rating `x`, in nats; of ratings that are not all different, log probability."""
+
+    def below(self, x: Array | float) -> Float64:
+        """F(x-): probability of a rating below `x`."""
+        return self.cdf(np.ceil(x) - 1 if self.whole else x)
+
+    def quantile(self, p: Array | float) -> Float64:
+        """Rating up to which there is the probability `p`; the smallest one where ratings are not all different."""
+        return solve(self, np.asarray(p, np.float64))
+
+    def sample(self, rng: np.random.Generator) -> Float64:
+        """Draw a rating from each."""
+        return self.quantile(rng.random(len(self.mean)))
+
+    def summary(self, low: float, high: float) -> Prediction:
+        """Mean, sd and the quantiles of these two probabilities."""
+        found = (self.mean, self.sd, self.quantile(low), self.quantile(high))
+        return Prediction(*(each.astype(np.float32) for each in found))
+
+    # ------------------------------------------------------------------ of levels
+
+    def known_levels(self) -> Float64:
+        """Levels that ratings have, (R,) float64.
+
+        Raises
+        ------
+        InputError
+            If they have none.
+        """
+        if self.levels is None:
+            raise InputError("ratings have no levels that could have probabilities")
+        return self.levels
+
+    def _ends(self) -> Float64:
+        """From where to where what lies between levels is rounded to each, (R + 1,)."""
+        levels = self.known_levels()
+        return np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
+
+    def probabilities(self) -> Float64:
+        """Probability of every level, (q, R) float64: of all that is rounded to it."""
+        inside = np.stack([np.broadcast_to(self.below(end), self.mean.shape) for end in self._ends()[1:-1]], axis=1)
+        return np.diff(inside, axis=1, prepend=0.0, append=1.0)
+
+    def log_probability(self, x: Array) -> Float64:
+        """Log probability of the level that each rating has."""
+        ends, level = self._ends(), nearest_level(x, self.known_levels())
+        inside = self.cdf(ends[level + 1]) - self.cdf(ends[level])
+        return np.log(np.maximum(inside, SMALLEST))
+
+    def at_least(self, bound: float) -> Float64:
+        """Probability of a rating of at least `bound`; of one that is rounded to such, where there are levels."""
+        if self.levels is not None:
+            bound = float(self._ends()[(self.levels < bound - 1e-9).sum()])
+        return 1.0 - self.below(bound)
+
+    # ------------------------------------------------------------------ held against ratings
+
+    def pit(self, x: Array) -> tuple[Float64, Float64]:
+        """Probability integral transforms: uniform between F(x-) and F(x) [Czado 2009]."""
+        return self.below(x), self.cdf(x)
+
+    def residuals(self, x: Array) -> Float64 | None:
+        """Errors over the sds; None where they are no measure of the fit, as of levels."""
+        return (x - self.mean) / self.sd
+
+    def log_scores(self, x: Array) -> dict[str, float | None]:
+        """Mean ``log_predictive_density`` of ratings, and ``log_probability`` of their levels; None where not told."""
+        told = self.levels is not None and len(self.levels) > 1
+        return {
+            "log_predictive_density": float(self.log_density(x).mean()),
+            "log_probability": float(self.log_probability(x).mean()) if told else None,
+        }
+
+    def crps(self, x: Array) -> Float64:
+        """Continuous ranked probability score, integral of (F(y) - 1{x <= y})^2, in units of the ratings."""
+        total = np.zeros(len(x))
+        for end, above in ((np.minimum(self.quantile(_TAIL), x), 0), (np.maximum(self.quantile(1 - _TAIL), x), 1)):
+            for point, width in zip(_POINTS, _WIDTHS, strict=True):
+                error = self.cdf(x + (end - x) * (point + 1) / 2) - above
+                total += width / 2 * np.abs(end - x) * np.square(error)
+        return total
+
+
+def nearest_level(x: Array, levels: Float64) -> Int64:
+    """Number of the level next to each rating, (q,) int64; of two as near, the upper one."""
+    found: Int64 = np.searchsorted((levels[1:] + levels[:-1]) / 2, np.asarray(x, np.float64), side="right")
+    return found
+
+
+def solve(found: Predictive, p: Float64) -> Float64:
+    """Quantiles of distributions, (q,) float64: the smallest x of F(x) >= p, from the distribution function alone.
+
+    A bracket F(low) < p <= F(high) is widened until it is one, then narrowed: by secants with the Illinois rule, and
+    every third time by its middle; of whole numbers by the middle alone.
+    """
+    mean, sd, whole = found.mean, np.maximum(found.sd, 1e-12), found.whole
+    p = np.clip(np.broadcast_to(p, mean.shape) - (1e-12 if whole else 0.0), 1e-15, 1 - 1e-15)
+    step = np.maximum(np.ceil(sd), 1.0) if whole else sd
+    low, under = _widen(found, p, np.floor(mean) if whole else mean, -step)
+    high, over = _widen(found, p, np.ceil(mean) if whole else mean, step)
+    tolerance = np.ones_like(sd) if whole else 1e-10 * sd + 4 * np.spacing(np.abs(mean))
+    for turn in range(200):
+        if np.all(high - low <= tolerance):
+            break
+        share = 0.5 if whole or turn % 3 == 2 else under / (under - over)
+        x = low + share * (high - low)
+        x = np.floor(x) if whole else x
+        error = found.cdf(x) - p
+        reached = error >= 0
+        low, high = np.where(reached, low, x), np.where(reached, x, high)
+        under, over = np.where(reached, under / 2, error), np.where(reached, error, over / 2)
+    return high
+
+
+def _widen(found: Predictive, p: Float64, x: Float64, step: Float64) -> tuple[Float64, Float64]:
+    """Go from x by steps that double until F(x) < p, or F(x) >= p where they go up; x, and F(x) - p."""
+    sign = np.sign(step)
+    while True:
+        x = x + step
+        error = found.cdf(x) - p
+        if np.all((error >= 0) == (sign > 0)):
+            return x, error
+        step = np.where((error >= 0) == (sign > 0), 0.0, 2 * step)

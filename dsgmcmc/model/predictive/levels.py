@@ -1,0 +1,105 @@
+"""Distributions over ordered levels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsgmcmc.model.predictive.base import SMALLEST, Predictive, nearest_level
+from dsgmcmc.types import Array, Float64, Int64
+
+
+def log_probability(p: Array, level: Int64) -> Float64:
+    """Log probability of the level that each rating has, (q,) float64."""
+    own = np.take_along_axis(p, level[:, None], axis=1)[:, 0]
+    found: Float64 = np.log(np.maximum(own, SMALLEST), dtype=np.float64)
+    return found
+
+
+class LevelDistribution(Predictive):
+    """Distributions over levels.
+
+    Parameters
+    ----------
+    probability : (q, R) float
+        Of the levels.
+    levels : (R,) float64
+        In ascending order.
+    """
+
+    levels: Float64
+
+    def __init__(self, probability: Array, levels: Float64) -> None:
+        self._probability, self.levels = np.asarray(probability, np.float64), levels
+
+    @property
+    def mean(self) -> Float64:
+        """See `Predictive.mean`."""
+        found: Float64 = self._probability @ self.levels
+        return found
+
+    @property
+    def sd(self) -> Float64:
+        """See `Predictive.sd`."""
+        square = np.square(self.levels - self.mean[:, None])
+        found: Float64 = np.sqrt(np.einsum("qr,qr->q", self._probability, square) + 1e-12)
+        return found
+
+    def _up_to(self, levels: Int64) -> Float64:
+        """Probability of the first so many levels."""
+        table = np.zeros((len(self._probability), len(self.levels) + 1))
+        np.cumsum(self._probability, axis=1, out=table[:, 1:])
+        np.minimum(table, 1.0, out=table)
+        table[:, -1] = 1.0
+        found: Float64 = table[np.arange(len(table)), levels]
+        return found
+
+    def cdf(self, x: Array | float) -> Float64:
+        """See `Predictive.cdf`."""
+        return self._up_to(np.searchsorted(self.levels, x, side="right"))
+
+    def below(self, x: Array | float) -> Float64:
+        """See `Predictive.below`."""
+        return self._up_to(np.searchsorted(self.levels, x, side="left"))
+
+    def quantile(self, p: Array | float) -> Float64:
+        """See `Predictive.quantile`: the smallest level up to which it is reached, to 1e-6."""
+        below = np.cumsum(self._probability, axis=1)[:, :-1]
+        found: Float64 = self.levels[(below < np.reshape(p, (-1, 1)) - 1e-6).sum(axis=1)]
+        return found
+
+    def probabilities(self) -> Float64:
+        """See `Predictive.probabilities`."""
+        return self._probability
+
+    def at_least(self, bound: float) -> Float64:
+        """See `Predictive.at_least`."""
+        found: Float64 = self._probability[:, self.levels >= bound - 1e-9].sum(axis=1)
+        return found
+
+    def log_density(self, x: Array | float) -> Float64:
+        """See `Predictive.log_density`: that of the level next to each rating."""
+        level = nearest_level(np.broadcast_to(x, len(self._probability)), self.levels)
+        return log_probability(self._probability, level)
+
+    def log_probability(self, x: Array) -> Float64:
+        """See `Predictive.log_probability`."""
+        return self.log_density(x)
+
+    def log_scores(self, x: Array) -> dict[str, float | None]:
+        """See `Predictive.log_scores`: there is no density."""
+        return {"log_predictive_density": None, "log_probability": float(self.log_density(x).mean())}
+
+    def pit(self, x: Array) -> tuple[Float64, Float64]:
+        """See `Predictive.pit`."""
+        return super().pit(self.levels[nearest_level(x, self.levels)])
+
+    def residuals(self, x: Array) -> None:
+        """See `Predictive.residuals`."""
+        return
+
+    def crps(self, x: Array) -> Float64:
+        """See `Predictive.crps`: the sum over the gaps between levels of their width times (F - 1{x <= v})^2."""
+        up_to = np.cumsum(self._probability, axis=1)[:, :-1]
+        at_most = nearest_level(x, self.levels)[:, None] <= np.arange(len(self.levels) - 1)
+        found: Float64 = np.square(up_to - at_most) @ np.diff(self.levels)
+        return found

@@ -1,0 +1,47 @@
+"""Posteriors of expected ratings, and of the scores of clicks: no rating is drawn from them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.model.predictive.normal_mixture import Normal, NormalMixture
+from dsgmcmc.types import Array, Float64
+
+
+class Scores(NormalMixture):
+    """Draws of what is expected; each a point, or where a row is not known a normal.
+
+    Parameters are as of `Mixture`, without levels. Quantiles are those of the sample, in which each draw stands in the
+    middle of its weight, where all are points.
+    """
+
+    def __init__(self, mean: Array, variance: Array, weights: Float64, centre: float = 0.0) -> None:
+        super().__init__(Normal, mean, variance, weights, centre)
+
+    def cdf(self, x: Array | float) -> Float64:
+        """See `Predictive.cdf`."""
+        from scipy.special import ndtr
+
+        error, sd = self._less_centre(x) - self._mean, np.sqrt(self._variance)
+        found: Float64 = np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self._weights
+        return found
+
+    def quantile(self, p: Array | float) -> Float64:
+        """See `Predictive.quantile`."""
+        found = self.summary(float(p), float(p))
+        return found.low.astype(np.float64)
+
+    def at_least(self, bound: float) -> Float64:
+        """See `Predictive.at_least`: not known.
+
+        Raises
+        ------
+        InputError
+            Always.
+        """
+        raise InputError("scores and expected ratings have no probabilities of ratings")
+
+    def log_density(self, x: Array | float) -> Float64:
+        """See `Predictive.log_density`: not known."""
+        raise InputError("scores and expected ratings have no density of ratings")
