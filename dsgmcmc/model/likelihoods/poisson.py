@@ -74,7 +74,8 @@ class Poisson(Likelihood):
                 if len(wrong):
                     raise InputError(
                         f"{ratings.path} has a {part} rating of {wrong[0]:g}, and {config.likelihood} is of counts, "
-                        f"whole numbers from 0 on: use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
+                        f"whole numbers from 0 on: use {named('likelihood')} gaussian or ordinal-logit, or prepare "
+                        "counts"
                     )
         if ratings.maximum == 0:
             raise InputError(
