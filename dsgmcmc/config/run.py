@@ -156,7 +156,7 @@ class RunConfig(ModelConfig, ChainConfig):
             )
         if kind.draws_conditionals and not self.law.is_conditionally_gaussian():
             raise InputError(
-                f"--sampler {self.sampler.name} draws from normal laws, which rows do not have with the "
+                f"{named('sampler')} {self.sampler.name} draws from normal laws, which rows do not have with the "
                 f"{self.likelihood} likelihood: choose a sampler that steps along gradients, such as {DEFAULT_SAMPLER}"
             )
         if estimator.fixed_likelihood and (self.noise != "shared" or not self.law.has_noise):

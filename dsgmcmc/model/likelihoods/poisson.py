@@ -60,7 +60,7 @@ class Poisson(Likelihood):
         """See `Law.check`."""
         super().check(config)
         if not config.biases:
-            raise InputError(f"the biases of {config.likelihood} take the mean's place: leave out --no-biases")
+            raise InputError(f"the biases of {config.likelihood} take the mean's place: leave out {named('no_biases')}")
 
     @classmethod
     def check_ratings(cls, ratings: Ratings, config: Any) -> None:
