@@ -160,10 +160,9 @@ class Poisson(Likelihood):
         """See `Likelihood.cdf`."""
         from scipy.special import betainc, pdtr
 
-        mean, variance = np.broadcast_arrays(np.asarray(mean, np.float64), np.asarray(variance, np.float64))
-        whole = np.broadcast_to(np.floor(x), np.broadcast_shapes(np.shape(x), mean.shape))
-        mean, variance = (np.broadcast_to(each, whole.shape) for each in (mean, variance))
+        whole = np.floor(x)
         found = np.where(whole >= 0, pdtr(np.maximum(whole, 0), mean), 0.0)
+        whole, mean, variance = (np.broadcast_to(each, found.shape) for each in (whole, mean, variance))
         for at, r in _spread(mean, variance):
             own = betainc(r, np.maximum(whole[at], 0) + 1.0, r / (r + mean[at]))
             found[at] = np.where(np.isposinf(whole[at]), 1.0, np.where(whole[at] >= 0, own, 0.0))
@@ -172,7 +171,7 @@ class Poisson(Likelihood):
 
 def _spread(mean: Array, variance: Array) -> Iterator[tuple[Array, Array]]:
     """Where the variance is above the mean, and the size r of the negative binomial law of both, if anywhere."""
-    excess = np.asarray(variance, np.float64) - mean
-    at = excess > 1e-6 * np.asarray(mean)
+    at = variance > (1 + 1e-6) * np.asarray(mean, np.float64)
     if np.any(at):
-        yield at, np.square(np.asarray(mean, np.float64)[at]) / excess[at]
+        m = np.asarray(mean, np.float64)[at]
+        yield at, m**2 / (variance[at] - m)

@@ -225,14 +225,18 @@ def nearest_level(x: Array, levels: Float64) -> Int64:
 def solve(found: Predictive, p: Float64) -> Float64:
     """Quantiles of distributions, (q,) float64: the smallest x of F(x) >= p, from the distribution function alone.
 
-    A bracket F(low) < p <= F(high) is widened until it is one, then narrowed: by secants with the Illinois rule, and
-    every third time by its middle; of whole numbers by the middle alone.
+    A bracket F(low) < p <= F(high) is widened about the quantile of a normal law until it is one, then narrowed: by
+    secants with the Illinois rule, and every third time by its middle; of whole numbers by the middle alone.
     """
+    from scipy.special import ndtri
+
     mean, sd, whole = found.mean, np.maximum(found.sd, 1e-12), found.whole
     p = np.clip(np.broadcast_to(p, mean.shape) - (1e-12 if whole else 0.0), 1e-15, 1 - 1e-15)
-    step = np.maximum(np.ceil(sd), 1.0) if whole else sd
-    low, under = _widen(found, p, np.floor(mean) if whole else mean, -step)
-    high, over = _widen(found, p, np.ceil(mean) if whole else mean, step)
+    start, step = mean + ndtri(p) * sd, sd / 2
+    if whole:
+        start, step = np.rint(start), np.ceil(step)
+    low, under = _widen(found, p, start, -step)
+    high, over = _widen(found, p, start, step)
     tolerance = np.ones_like(sd) if whole else 1e-10 * sd + 4 * np.spacing(np.abs(mean))
     for turn in range(200):
         if np.all(high - low <= tolerance):
