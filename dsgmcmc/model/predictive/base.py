@@ -216,6 +216,10 @@ class Predictive(ABC):
         return total
 
 
+#: From the smallest step to the largest float64.
+MOST_DOUBLINGS = 1100
+
+
 def nearest_level(x: Array, levels: Float64) -> Int64:
     """Number of the level next to each rating, (q,) int64; of two as near, the upper one."""
     found: Int64 = np.searchsorted((levels[1:] + levels[:-1]) / 2, np.asarray(x, np.float64), side="right")
@@ -235,9 +239,14 @@ def solve(found: Predictive, p: Float64) -> Float64:
     start, step = mean + ndtri(p) * sd, sd / 2
     if whole:
         start, step = np.rint(start), np.ceil(step)
-    low, under = _widen(found, p, start, -step)
-    high, over = _widen(found, p, start, step)
-    tolerance = np.ones_like(sd) if whole else 1e-10 * sd + 4 * np.spacing(np.abs(mean))
+    with np.errstate(over="ignore", invalid="ignore"):  # of infinite ends
+        return _narrow(found, p, _widen(found, p, start, -step), _widen(found, p, start, step))
+
+
+def _narrow(found: Predictive, p: Float64, below: tuple[Float64, Float64], above: tuple[Float64, Float64]) -> Float64:
+    """Narrow brackets, of which x and F(x) - p are given; their upper ends."""
+    (low, under), (high, over), whole = below, above, found.whole
+    tolerance = np.ones_like(low) if whole else 1e-10 * found.sd + 4 * np.spacing(np.abs(found.mean))
     for turn in range(200):
         if np.all(high - low <= tolerance):
             break
@@ -252,11 +261,16 @@ def solve(found: Predictive, p: Float64) -> Float64:
 
 
 def _widen(found: Predictive, p: Float64, x: Float64, step: Float64) -> tuple[Float64, Float64]:
-    """Go from x by steps that double until F(x) < p, or F(x) >= p where they go up; x, and F(x) - p."""
-    sign = np.sign(step)
-    while True:
+    """Go from x by steps that double until F(x) < p, or F(x) >= p where they go up; x, and F(x) - p.
+
+    Where F never gets there, as one that ends below 1, x is infinite in the end.
+    """
+    up = step > 0
+    for _ in range(MOST_DOUBLINGS):
         x = x + step
         error = found.cdf(x) - p
-        if np.all((error >= 0) == (sign > 0)):
-            return x, error
-        step = np.where((error >= 0) == (sign > 0), 0.0, 2 * step)
+        short = np.where(up, error < 0, error >= 0)  # not where F is not a number
+        if not short.any():
+            break
+        step = np.where(short, 2 * step, 0.0)
+    return x, error

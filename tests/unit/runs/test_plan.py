@@ -138,8 +138,8 @@ class Numbers(Ratings):
         self._column_counts = column_counts
         self._indptr = {"train": np.append(0, np.cumsum(train)), "test": np.append(0, np.cumsum(test))}
         described = StoredFeatures.__new__(StoredFeatures)
-        described.names = range(features)
-        self.features = {"cols": described} if features else {}
+        described.names = described.groups = range(features)
+        self.features, self.transposed = {"cols": described} if features else {}, False
 
 
 def equal(columns: int, features: int = 0) -> Numbers:

@@ -52,6 +52,23 @@ def test_the_solver_finds_every_quantile(normals: NormalMixture, p: float) -> No
     np.testing.assert_allclose(normals.cdf(normals.quantile(many)), many, atol=1e-9)
 
 
+class Short(Exponential):
+    """A law whose distribution function ends at 0.9, and is not a number for every other rating."""
+
+    @staticmethod
+    def cdf(x, mean, variance):
+        found = 0.9 * expon.cdf(x, scale=mean)
+        found[1::2] = np.nan
+        return found
+
+
+def test_the_solver_ends_where_there_is_no_quantile() -> None:
+    """Of a law of one's own that is wrong, too: infinite where F ends too early, and no endless loop."""
+    wrong = Mixture(Short, np.ones((4, 4), np.float32), np.ones((4, 4), np.float32), WEIGHTS)
+    assert np.isinf(wrong.quantile(0.95)[::2]).all()
+    np.testing.assert_allclose(wrong.quantile(0.5)[::2], expon.ppf(0.5 / 0.9), rtol=1e-8)
+
+
 def test_the_compiled_summary_is_that_of_the_solver(normals: NormalMixture) -> None:
     """Mean and sd to float32, quantiles to 2e-6 in probability."""
     found = normals.summary(0.05, 0.95)
