@@ -9,9 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import numpy as np
 import scipy.sparse
 from mpi4py import MPI
 
+from dsgmcmc.cli.app import main
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.ratings import SIDES, Features, Side, Times, open_ratings, write_ratings
 from dsgmcmc.model.blocks import RatingBlocks
@@ -218,9 +221,16 @@ def sample(
     comm: MPI.Comm, data: Path, out: Path, resume: bool = False, start: Path | None = None, **settings: Any
 ) -> int:
     """``dsgmcmc sample`` on the processes of `comm`; the exit status. Collective."""
+    with handlers_as_before():
+        return Job(comm, RatingsSource(data, start=start), out, Layers(settings), resume).run()
+
+
+@contextmanager
+def handlers_as_before() -> Iterator[None]:
+    """Context in which handlers of signals may be changed."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
     try:
-        return Job(comm, RatingsSource(data, start=start), out, Layers(settings), resume).run()
+        yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -323,6 +333,23 @@ def run(*command: str | Path, env: dict[str, str] | None = None, timeout: float 
     """Run a command to its end."""
     with Running(command, env) as running:
         return running.wait(timeout)
+
+
+def typed(*arguments: str | Path) -> Result:
+    """``dsgmcmc`` in this process, which has its imports and kernels: where its start is not what a test is of."""
+    command = ("dsgmcmc", *map(str, arguments))
+    out, err = (TextIOWrapper(BytesIO(), encoding="utf-8") for _ in range(2))
+    code, before, sys.argv = 0, sys.argv, list(command)
+    try:
+        with handlers_as_before(), redirect_stdout(out), redirect_stderr(err):
+            main()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    finally:
+        sys.argv = before
+    for stream in (out, err):
+        stream.seek(0)
+    return Result(command, code, out.read(), err.read())
 
 
 def dsgmcmc(*arguments: str | Path, processes: int | None = None) -> tuple[str, ...]:

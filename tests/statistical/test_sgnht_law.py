@@ -29,6 +29,7 @@ def run(
     return variance, np.array(found)
 
 
+@pytest.mark.long
 def test_rows_in_the_kronecker_metric() -> None:
     """Both updates of an iteration, in coordinates that are not those of theta; to 1 %."""
     variance, xi = run(8.0, 400, "row", 0.1, metric="kronecker")

@@ -45,6 +45,8 @@ SHELL = {
     "small-data.md": ("ml-1m.h5",),
     "tutorial.md": (),
 }
+#: Of these, those that sample one data set time and again.
+SAMPLED_IN_FULL = ("samplers.md", "small-data.md")
 NOT_HERE = {
     "installation.md": "installs packages from an index",
     "own-target.md": "runs in a test of its own, under mpirun",
@@ -120,7 +122,9 @@ def made(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", SHELL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SAMPLED_IN_FULL)) for name in SHELL]
+)
 def test_commands_run(name, made, tmp_path, monkeypatch):
     """A page's, one after the other, as they stand, where there is what the page takes for given."""
     monkeypatch.chdir(tmp_path)

@@ -100,7 +100,14 @@ def expect_told(result: Result, at: int) -> None:
         assert word not in result.err, (at, result.err)
 
 
-@pytest.mark.parametrize(("code", "also"), [(errno.EIO, 0), (errno.ENOSPC, 0), (errno.ENOSPC, ALWAYS)])
+@pytest.mark.parametrize(
+    ("code", "also"),
+    [
+        (errno.EIO, 0),
+        pytest.param(errno.ENOSPC, 0, marks=pytest.mark.long),
+        pytest.param(errno.ENOSPC, ALWAYS, marks=pytest.mark.long),
+    ],
+)
 def test_a_run_survives_any_call_that_fails(
     data: Path, tmp_path: Path, failing: Failing, expected: str, code: int, also: int
 ) -> None:
@@ -165,7 +172,11 @@ def folder(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("what", COMMANDS)
+#: One of each kind of file.
+QUICK = ("prepare", "export to netCDF", "predict to CSV", "report")
+
+
+@pytest.mark.parametrize("what", [pytest.param(it, marks=[pytest.mark.long] * (it not in QUICK)) for it in COMMANDS])
 def test_a_full_disk_is_one_message_and_leaves_nothing(
     folder: Path, tmp_path: Path, failing: Failing, what: str
 ) -> None:

@@ -62,8 +62,17 @@ def expect_same(data: Path, out: Path, tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- exceptions
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("point", ["load", "exchange", "reduce", "snapshot.shard"])
+POINTS = ("load", "exchange", "reduce", "snapshot.shard")
+
+
+@pytest.mark.parametrize(
+    ("point", "rank"),
+    [  # quick: each place on one of the processes
+        pytest.param(point, rank, marks=[pytest.mark.long] * (rank != n % 2))
+        for n, point in enumerate(POINTS)
+        for rank in (0, 1)
+    ],
+)
 def test_an_exception_on_one_process_ends_all_with_one_message(
     data: Path, tmp_path: Path, point: str, rank: int
 ) -> None:
@@ -79,15 +88,14 @@ def test_an_exception_on_one_process_ends_all_with_one_message(
 
 # ---------------------------------------------------------------------- kills
 
-KILLS = 30
 
-
-def test_kills_at_random_moments_lose_nothing(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [6, pytest.param(30, marks=pytest.mark.long)])
+def test_kills_at_random_moments_lose_nothing(data: Path, tmp_path: Path, kills: int) -> None:
     """Any process, any moment from the first import on, any number of processes after that."""
     choice = random.Random(6)
     out = tmp_path / "run"
     reached = []
-    for number in range(KILLS):
+    for number in range(kills):
         processes = (1, 2, 1, 3, 1, 4)[number % 6]
         before = expect_whole(out)
         with Running(command(data, out, processes)) as running:
@@ -99,7 +107,7 @@ def test_kills_at_random_moments_lose_nothing(data: Path, tmp_path: Path) -> Non
             assert running.wait().code not in (0, 75)
         reached.append(expect_whole(out))
     assert reached == sorted(reached)
-    assert len(set(reached)) > KILLS // 3, reached
+    assert len(set(reached)) > kills // 3, reached
     expect_same(data, out, tmp_path)
 
 

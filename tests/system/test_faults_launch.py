@@ -136,6 +136,7 @@ assert there[1][[0, n // 2, -1]].tolist() == [1 + other, 2 + other, 3 + other], 
 """
 
 
+@pytest.mark.long
 def test_a_block_past_two_gibibytes_travels_whole() -> None:
     """2.4 GB each way."""
     free = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))

@@ -58,7 +58,7 @@ def test_an_interrupted_fit_goes_on(tmp_path: Path, n_jobs: int) -> None:
     assert not [path for path in (tmp_path / "scratch").iterdir() if not path.name.startswith("ompi")]
 
 
-@pytest.mark.parametrize(("n_jobs", "how"), [(1, ""), (1, "quiet"), (2, "")])
+@pytest.mark.parametrize(("n_jobs", "how"), [(1, ""), pytest.param(1, "quiet", marks=pytest.mark.long), (2, "")])
 def test_a_killed_fit_leaves_no_process(tmp_path: Path, n_jobs: int, how: str) -> None:
     """As when a notebook's kernel is restarted: they would sample on for ever, whether or not they say how far."""
     with fitting(tmp_path, n_jobs, how) as process:

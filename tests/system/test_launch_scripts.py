@@ -90,6 +90,7 @@ def test_quickstart_samples_and_never_touches_what_it_has_made(checkout, install
     assert before.items() <= contents(runs).items()
 
 
+@pytest.mark.long
 def test_without_a_network_the_ratings_are_synthetic_and_say_so(checkout, installed):
     """Results on made-up ratings must not be taken for MovieLens', so even the name of the run says it."""
     offline = {"DSGMCMC_FETCH_URL": "http://127.0.0.1:9"}
@@ -153,7 +154,7 @@ def listed(folder: Path, *command: str | Path, **environment: str) -> dict[str, 
     (folder / "listing.py").write_text(LISTING, encoding="utf-8")
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
     asked = {"PYTEST_ADDOPTS": "--collect-only -q -p listing", "LISTED": str(names), "PYTHONPATH": path}
-    run(*command, env=environment | asked).expect(0)
+    run(*command, env=environment | asked, timeout=600).expect(0)
     lines = [line for file in names.iterdir() for line in file.read_text(encoding="utf-8").splitlines()]
     return {name: long == "True" for name, _, long in (line.rpartition("\t") for line in lines)}
 

@@ -89,6 +89,7 @@ def test_predict_from_a_pipe_to_a_pipe(made):
     assert json.loads(done.stderr) == {"pairs": 1, "unknown": 0, "source": "draws"}
 
 
+@pytest.mark.long
 def test_predictions_of_a_few_pairs_take_little_memory(tmp_path):
     """Draws are read one after the other, however many there are: 300 of 0.8 MB, where the libraries take 130 MB.
 

@@ -167,8 +167,7 @@ def test_full_disk(tmp_path, limit):
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("delay", [0.0, 0.7])
+@pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 0.7), (signal.SIGTERM, 0.0)])
 def test_interrupted(tmp_path, number, delay):
     """Ctrl-C and SIGTERM in the middle end the run soon, with its own exit status and nothing left."""
     write_synthetic(tmp_path / "r.csv", 40_000, 20_000, 4_000_000)

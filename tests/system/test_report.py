@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 from runs import Made, make_run
-from support import dsgmcmc, run
+from support import typed
 
 from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.diagnostics.report.charts import Series, line_chart, number, ticks
@@ -68,7 +68,7 @@ def page(runs, tmp_path_factory) -> Path:
     """Report of both runs, made by the command."""
     out = tmp_path_factory.mktemp("report") / "report.html"
     first, second = (made.path.rename(made.path.with_name(name)) for made, name in zip(runs, ("a", "b"), strict=True))
-    run(*dsgmcmc("report", first, second, "--out", out)).expect(0)
+    typed("report", first, second, "--out", out).expect(0)
     return out
 
 
@@ -170,8 +170,8 @@ def test_one_run_reports_into_its_directory(tmp_path):
     made = make_run(tmp_path, iterations=60)
     prepare_ratings([str(tmp_path / "ratings.tsv")], tmp_path / "all.h5", test_fraction=0.0)
     arguments = ("--rank=2", "--iterations=60", "--burn-in=20", "--sampler=baoab")
-    run(*dsgmcmc("sample", tmp_path / "all.h5", "--out", tmp_path / "<run> & co", *arguments)).expect(0)
-    done = run(*dsgmcmc("report", tmp_path / "<run> & co")).expect(0)
+    typed("sample", tmp_path / "all.h5", "--out", tmp_path / "<run> & co", *arguments).expect(0)
+    done = typed("report", tmp_path / "<run> & co").expect(0)
     assert done.out.strip() == str(tmp_path / "<run> & co" / "report.html")
     text = (tmp_path / "<run> & co" / "report.html").read_text(encoding="utf-8")
     assert "no test ratings" in text
@@ -186,7 +186,7 @@ def test_wrong_arguments(tmp_path):
         ((tmp_path, tmp_path), "--out"),
         ((tmp_path, "-o", tmp_path / "no" / "r.html"), "does not exist"),
     ):
-        done = run(*dsgmcmc("report", *arguments)).expect(2)
+        done = typed("report", *arguments).expect(2)
         assert message in done.err
     assert not list(tmp_path.iterdir())
     with pytest.raises(InputError):

@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from support import digest, dsgmcmc, metrics, run, write_planted
+from support import digest, dsgmcmc, metrics, run, typed, write_planted
 from tiny import GRID, alone, command
 
 from dsgmcmc.storage.logs import sealed
@@ -76,10 +76,10 @@ def test_what_was_warned_of_is_still_said_afterwards(tmp_path: Path) -> None:
     words = "the data hardly tell noise from factors"
     for rank in (64, 2):
         out = tmp_path / str(rank)
-        sampled = run(*dsgmcmc("sample", data, "--out", out, f"--rank={rank}", "--iterations=70", "--seed=1"))
-        run(*dsgmcmc("report", out)).expect(0)
+        sampled = typed("sample", data, "--out", out, f"--rank={rank}", "--iterations=70", "--seed=1")
+        typed("report", out).expect(0)
         page = (out / "report.html").read_text(encoding="utf-8")
-        shown = (sampled.expect(0).err, run(*dsgmcmc("info", out)).expect(0).out, page)
+        shown = (sampled.expect(0).err, typed("info", out).expect(0).out, page)
         assert [words in text.replace("\n", " ") for text in shown] == 3 * [rank == 64]
 
 
@@ -110,7 +110,7 @@ def test_dry_run_prints_the_configuration_and_touches_nothing(data: Path, tmp_pa
     del found["costs"]
     again = tmp_path / "again.toml"
     again.write_text(result.out[: result.out.index("[costs]")])
-    repeated = run(*dsgmcmc("sample", data, "--out", tmp_path / "run", "--config", again, "--dry-run")).expect(0)
+    repeated = typed("sample", data, "--out", tmp_path / "run", "--config", again, "--dry-run").expect(0)
     assert tomllib.loads(repeated.out) | found == tomllib.loads(repeated.out)
 
 
@@ -140,7 +140,7 @@ def test_every_option_arrives(data: Path, tmp_path: Path) -> None:
     for name, value in given.items():
         option = name.replace("_", "-")
         options += [f"--no-{option}"] if value is False else [f"--{option}", str(value)]
-    result = run(*dsgmcmc("sample", data, "--out", tmp_path / "run", *options, "--dry-run")).expect(0)
+    result = typed("sample", data, "--out", tmp_path / "run", *options, "--dry-run").expect(0)
     found = tomllib.loads(result.out)
     assert found | given == found
     step = {"name": "sgld", "step_size": 0.25, "burn_in_step_size": 0.25}
@@ -155,7 +155,7 @@ def test_verify_says_what_is_wrong(finished: Path, tmp_path: Path) -> None:
     damaged = bytearray(shard.read_bytes())
     damaged[-3] ^= 4
     shard.write_bytes(damaged)
-    result = run(*dsgmcmc("verify", out)).expect(2)
+    result = typed("verify", out).expect(2)
     assert f"{shard} is damaged" in result.err
     assert "Traceback" not in result.err
 
@@ -231,15 +231,15 @@ def test_a_run_keeps_the_commands_that_made_it(tmp_path: Path) -> None:
     first = command(data, out, 2, iterations=20)
     run(*first).expect(0)
     run(*command(data, out, None, "--resume", iterations=40)).expect(0)
-    facts = json.loads(run(*dsgmcmc("info", out, "--json")).expect(0).out)
-    typed = shlex.join(map(str, first[first.index("sample") :]))
+    facts = json.loads(typed("info", out, "--json").expect(0).out)
+    line = shlex.join(map(str, first[first.index("sample") :]))
     assert [job["processes"] for job in facts["jobs"]] == [2, 1]
-    assert facts["jobs"][0]["command"] == f"dsgmcmc {typed}"
+    assert facts["jobs"][0]["command"] == f"dsgmcmc {line}"
     assert facts["jobs"][1]["command"].endswith("--resume")
-    shown = "".join(run(*dsgmcmc("info", out)).expect(0).out.split())  # which folds it
-    assert "".join(f"started with dsgmcmc {typed} (on 2 processes) job 2 dsgmcmc sample".split()) in shown
-    run(*dsgmcmc("report", out, "-o", tmp_path / "r.html")).expect(0)
-    assert f"<code>dsgmcmc {typed}  (on 2 processes)</code>" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    shown = "".join(typed("info", out).expect(0).out.split())  # which folds it
+    assert "".join(f"started with dsgmcmc {line} (on 2 processes) job 2 dsgmcmc sample".split()) in shown
+    typed("report", out, "-o", tmp_path / "r.html").expect(0)
+    assert f"<code>dsgmcmc {line}  (on 2 processes)</code>" in (tmp_path / "r.html").read_text(encoding="utf-8")
     assert digest(out) == alone(data, tmp_path / "again", iterations=40)
 
 
@@ -252,10 +252,10 @@ def test_a_command_is_text_and_never_too_long(tmp_path: Path) -> None:
     made.note_job(hostile, 1)
     made.note_job("second", 1)
     assert len(made.jobs()[0]["command"]) == 4096
-    shown = run(*dsgmcmc("info", out)).expect(0).out
+    shown = typed("info", out).expect(0).out
     assert "[bold]\\x1b[2J" in shown
     assert "\x1b" not in shown
-    run(*dsgmcmc("report", out, "-o", tmp_path / "r.html")).expect(0)
+    typed("report", out, "-o", tmp_path / "r.html").expect(0)
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page

@@ -105,14 +105,22 @@ def check(got, want, weighted):
         np.testing.assert_allclose(got[4], want[4], rtol=1e-5, atol=1e-6)
 
 
-# Both ways in which columns are gone through, with whole blocks of them alone and with a rest.
-@pytest.mark.parametrize(("K", "biases", "weighted"), [(7, True, False), (16, False, True), (130, True, True)])
+SCORES = {
+    "x - exp(eta)": lambda x, eta: x - np.exp(eta),
+    "maximum(x, 0) - 1 / (1 + exp(-eta))": lambda x, eta: np.maximum(x, 0) - 1 / (1 + np.exp(-eta)),
+    "0.25 - eta": lambda x, eta: 0.25 - eta,
+}
+# Both ways in which columns are gone through, with whole blocks of them alone and with a rest. The widest compiles for
+# seconds: one score of it is quick.
+WIDTHS = [(7, True, False), (16, False, True), (130, True, True)]
+
+
 @pytest.mark.parametrize(
-    ("source", "score"),
+    ("K", "biases", "weighted", "source", "score"),
     [
-        ("x - exp(eta)", lambda x, eta: x - np.exp(eta)),
-        ("maximum(x, 0) - 1 / (1 + exp(-eta))", lambda x, eta: np.maximum(x, 0) - 1 / (1 + np.exp(-eta))),
-        ("0.25 - eta", lambda x, eta: 0.25 - eta),
+        pytest.param(*width, source, score, marks=[pytest.mark.long] * (width[0] == 130 and n > 0))
+        for width in WIDTHS
+        for n, (source, score) in enumerate(SCORES.items())
     ],
 )
 def test_any_score_of_rating_and_predictor(K, biases, weighted, source, score):

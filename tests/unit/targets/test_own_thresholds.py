@@ -119,6 +119,7 @@ def test_the_precision_of_gaps_is_drawn_from_its_conditional() -> None:
     np.testing.assert_allclose(drawn.var(axis=0), shape / rate**2, rtol=0.06)
 
 
+@pytest.mark.long
 def test_rows_without_ratings_have_their_prior(data: Path, tmp_path: Path) -> None:
     """The last user has none: over 400 draws log gaps have the mean and the sd that the sampled precisions say.
 

@@ -104,7 +104,8 @@ def test_hyperparameters_of_one_subchain() -> None:
     found.tau[:] = [1.0, 2.0, 3.0]
     found.turn = np.zeros(1)
     assert "noise.turn" in found.arrays()
-    assert {name: value.shape for name, value in found.of(1).items()} == {
+    drawn = {quantity.name: value for quantity, value in found.drawn(1)}
+    assert {name: value.shape for name, value in drawn.items()} == {
         "tau": (),
         "W.mean": (D,),
         "H.mean": (D,),
@@ -112,7 +113,7 @@ def test_hyperparameters_of_one_subchain() -> None:
         "H.precision": (D,),
         "H.nu": (),
     }
-    assert found.of(1)["tau"] == 2.0
+    assert drawn["tau"] == 2.0
     fresh = Hyperparameters.empty()
     fresh.take(found.arrays())
     assert all(value.tobytes() == fresh.arrays()[name].tobytes() for name, value in found.arrays().items())
