@@ -29,7 +29,7 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.model.likelihoods import Law, Levels
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.priors import PriorMean
+from dsgmcmc.model.parts import PriorMean
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring

@@ -14,14 +14,14 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.hyperparameters import common_quantities
 from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS, Law
 from dsgmcmc.model.noise import heteroscedastic_factors
-from dsgmcmc.model.priors.base import chosen_factors
-from dsgmcmc.model.priors.features import feature_quantities, used_factors
-from dsgmcmc.model.priors.implicit import implicit_quantities
+from dsgmcmc.model.parts import PARTS, PRIOR_MEANS
+from dsgmcmc.model.parts.base import chosen_factors
+from dsgmcmc.model.parts.features import FeatureSettings
+from dsgmcmc.model.parts.implicit import ImplicitSettings
+from dsgmcmc.model.parts.time import TimeSettings
 from dsgmcmc.model.quantity import Quantities, Quantity, collected, sizes_of
-from dsgmcmc.model.time.effects import TimePrecision
-from dsgmcmc.model.time.levels import canonical
 from dsgmcmc.settings import named, setting
-from dsgmcmc.types import Factor, FeaturesName, ImplicitName, NoiseName, PriorName, ThresholdsName
+from dsgmcmc.types import Factor, NoiseName, PriorName, ThresholdsName
 
 Rank = Annotated[int, Field(ge=1, le=512)]
 
@@ -34,8 +34,8 @@ def automatic_rank(ratings: int, rows_and_columns: int) -> int:
     return min(max(1, ratings // rows_and_columns), MAX_AUTOMATIC_RANK)
 
 
-class ModelConfig(BaseModel):
-    """The model: rank, priors, likelihood and noise."""
+class FactorConfig(BaseModel):
+    """What every model has: rank, priors, likelihood and noise."""
 
     of_densities: ClassVar[bool] = False
 
@@ -52,13 +52,6 @@ class ModelConfig(BaseModel):
     )
     likelihood: str = setting(
         "Law of a rating; poisson is of counts, all-cells of clicks.", "gaussian", metavar="|".join(LIKELIHOODS)
-    )
-    implicit_features: ImplicitName = setting("Whose prior means follow from what they rated.", "no")
-    features: FeaturesName = setting("Which features of the ratings file shift the rows' prior means.", "yes")
-    time_levels: str = setting(
-        "Which ratings of a user (item) share an effect: those of one second (page), or so many in a row.",
-        "no",
-        metavar="user|user:page,user:8,...",
     )
     noise: NoiseName = setting("Whose noise differs.", "shared")
     noise_precision: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["sampled"] = setting(
@@ -82,11 +75,6 @@ class ModelConfig(BaseModel):
     hyper_start: int = setting("Sweeps before the first draw of the hyperparameters.", 1, offered=False, ge=0)
     hyper_every: int = setting("Sweeps between draws of the hyperparameters.", 1, offered=False, ge=1)
 
-    @field_validator("time_levels")
-    @classmethod
-    def _levels(cls, value: str) -> str:
-        return canonical(value)
-
     @field_validator("likelihood")
     @classmethod
     def _known(cls, value: str) -> str:
@@ -101,6 +89,10 @@ class ModelConfig(BaseModel):
         return LIKELIHOODS[self.likelihood]
 
 
+class ModelConfig(TimeSettings, FeatureSettings, ImplicitSettings, FactorConfig):
+    """The model, with the settings of its parts; those of the last base come first."""
+
+
 class RunConfig(ModelConfig, ChainConfig):
     """What is asked for of a run: see `dsgmcmc.config.chain`. A source chooses the rank that is left to it."""
 
@@ -113,36 +105,14 @@ class RunConfig(ModelConfig, ChainConfig):
         self._check_law()
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         found = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
-        interleaved = len(found.make_sampler().positions) > 1
-        if interleaved and self.law.has_parameters():
+        if found.interleaved and self.law.has_parameters():
             raise InputError(
                 f"{self.sampler.name} interleaves several states, and the parameters of {self.likelihood} would "
                 f"need one set for each: use another {named('sampler')}"
             )
-        if self.implicit_features != "no":
-            if self.prior == "normal-wishart":
-                raise InputError(f"implicit features need a diagonal prior: {named('prior')} normal-gamma or fixed")
-            if interleaved:
-                raise InputError(
-                    f"implicit features are not drawn for the interleaved sub-chains of {self.sampler.name}: use "
-                    f"another {named('sampler')}, or {named('implicit_features')} no"
-                )
-        if self.time_levels != "no":
-            self._check_time(interleaved)
+        for part in PARTS:
+            part.check(found)
         return found
-
-    def _check_time(self, interleaved: bool) -> None:
-        """Refuse levels of time where effects cannot be drawn."""
-        if not (self.law.is_sum_over_ratings() and self.law.is_conditionally_gaussian()):
-            raise InputError(
-                f"effects of time are drawn from normal laws, which they do not have with the {self.likelihood} "
-                "likelihood: leave out time_levels"
-            )
-        if interleaved or self.sampler.kind.estimator(self.sampler.config).fixed_likelihood:
-            raise InputError(
-                f"effects of time change the ratings that {self.sampler.name} remembers gradients of: use another "
-                f"{named('sampler')} or sampler.gradient, or {named('time_levels')} no"
-            )
 
     def _check_law(self) -> None:
         """Refuse what the likelihood does not have, or cannot be sampled with."""
@@ -177,6 +147,11 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         return self.rank + int(self.biases)
 
     @property
+    def interleaved(self) -> bool:
+        """Whether the sampler advances several chains in turns."""
+        return len(self.make_sampler().positions) > 1
+
+    @property
     def times(self) -> tuple[str, ...]:
         """Names of the levels of time."""
         return () if self.time_levels == "no" else tuple(self.time_levels.split(","))
@@ -199,12 +174,14 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             Levels of the ratings, where there are any.
         """
         noisy = heteroscedastic_factors(self.noise, transposed) if self.law.has_noise else ()
-        used = used_factors(self.features, features, transposed)
-        implicit = implicit_quantities(chosen_factors(self.implicit_features, transposed))
+        means, others = (
+            [quantity for part in parts for quantity in part.quantities_of(self, transposed, features)]
+            for parts in (PRIOR_MEANS, [part for part in PARTS if part not in PRIOR_MEANS])
+        )
         return collected(
             common_quantities(self.prior, noisy),
             self.quantities_of_law(transposed),
-            (*implicit, *feature_quantities(used)),
-            TimePrecision.about(()) if self.times else (),
-            sizes_of(self.dimension, levels, len(self.times), {factor: features[factor] for factor in used}),
+            means,
+            others,
+            sizes_of(self.dimension, levels, len(self.times), features),
         )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.priors.base import NO_TERMS, PrecisionTerms
+from dsgmcmc.model.parts.base import NO_TERMS, PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Float64

@@ -20,7 +20,7 @@ from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.base import State
-from dsgmcmc.model.time.effects import TimeEffects
+from dsgmcmc.model.parts.time import TimeEffects
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import Draw

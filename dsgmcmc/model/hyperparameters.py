@@ -3,7 +3,7 @@ r"""Priors and noise of the factorisation, and the draws of their parameters.
 x_ij ~ N(mu + a_i + b_j + W_i . H_j, 1 / tau) on the observed (i, j). mu is the training mean and is not
 sampled. A row theta_i of a factor has D = K + 1 columns, the last is the bias, or D = K without biases;
 theta_i ~ N(m, Lambda^-1), the bias with m = 0, or of counts with half the logarithm of their mean; what its mean has
-besides is in `dsgmcmc.model.priors`.
+besides is in `dsgmcmc.model.parts`.
 
 Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
 
@@ -40,7 +40,7 @@ from dsgmcmc.model.conjugate import (
     with_mean_variance,
 )
 from dsgmcmc.model.noise import NU_START, draw_noise_scales, draw_nu, nu_log_density
-from dsgmcmc.model.priors.base import NO_TERMS, PrecisionTerms, Terms
+from dsgmcmc.model.parts.base import NO_TERMS, PrecisionTerms, Terms
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.targets.state import ParameterBlock, Stream

@@ -19,11 +19,11 @@ from dsgmcmc.model.heldout import HeldOut
 from dsgmcmc.model.hyperparameters import HyperparameterModel, Hyperparameters
 from dsgmcmc.model.information import fisher_information, own_squares, second_moments
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.priors import PriorMean
-from dsgmcmc.model.priors.base import Conditions
+from dsgmcmc.model.parts import PriorMean
+from dsgmcmc.model.parts.base import Conditions
+from dsgmcmc.model.parts.time import TimeEffects
 from dsgmcmc.model.quantity import SHIFT, THETA, Sampled, collected, sizes_of
 from dsgmcmc.model.statistics import keep_errors, row_statistics
-from dsgmcmc.model.time.effects import TimeEffects
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key

@@ -16,10 +16,10 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.outer import statistics_width
-from dsgmcmc.model.priors.design import gram_width
-from dsgmcmc.model.priors.features import featured_factors
+from dsgmcmc.model.parts.design import gram_width
+from dsgmcmc.model.parts.features import featured_factors
+from dsgmcmc.model.parts.time_levels import costs_of, levels_of
 from dsgmcmc.model.quantity import Quantities
-from dsgmcmc.model.time.levels import costs_of, levels_of
 from dsgmcmc.parallel.partition import block_bounds, owner
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import Layout

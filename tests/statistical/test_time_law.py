@@ -13,7 +13,7 @@ from time_gibbs import gibbs
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Times, open_ratings, write_ratings
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.time.levels import levels_of, read_groups
+from dsgmcmc.model.parts.time_levels import levels_of, read_groups
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import make_factorisation
 from dsgmcmc.targets.base import Draw

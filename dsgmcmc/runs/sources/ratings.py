@@ -24,14 +24,15 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.noise import NOISE_EVERY, heteroscedastic_factors
-from dsgmcmc.model.priors.base import chosen_factors
-from dsgmcmc.model.priors.design import Design
-from dsgmcmc.model.priors.features import FeatureEffects, check_features, featured_factors
-from dsgmcmc.model.priors.implicit import ImplicitFeatures
+from dsgmcmc.model.parts import PARTS
+from dsgmcmc.model.parts.base import chosen_factors
+from dsgmcmc.model.parts.design import Design
+from dsgmcmc.model.parts.features import FeatureEffects, featured_factors
+from dsgmcmc.model.parts.implicit import ImplicitFeatures
+from dsgmcmc.model.parts.time import TimeEffects
+from dsgmcmc.model.parts.time_levels import TimeGroups, levels_of, read_groups
 from dsgmcmc.model.start import take_start
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.model.time.effects import TimeEffects
-from dsgmcmc.model.time.levels import TimeGroups, levels_of, no_times, read_groups
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_parts
@@ -111,9 +112,8 @@ class RatingsSource:
     def check(self, config: ResolvedConfig, processes: int) -> None:
         """See `Source.check`."""
         with self._ratings() as ratings:
-            check_features(config.features, ratings, len(config.make_sampler().positions))
-            if config.time_levels != "no" and ratings.times is None:
-                raise no_times(self.path)
+            for part in PARTS:
+                part.check_ratings(config, ratings)
             if config.grid > ratings.n_cols:
                 raise InputError(
                     f"{named('grid')} {config.grid} is more than the {ratings.n_cols} columns of {self.path}"

@@ -15,7 +15,7 @@ from support import sample, write_planted
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.model.hyperparameters import MEAN, PRECISION, TAU, HyperparameterModel
-from dsgmcmc.model.priors.implicit import ImplicitParameters
+from dsgmcmc.model.parts.implicit import ImplicitParameters
 from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.export import export

@@ -12,8 +12,8 @@ from support import factor_target, write_planted
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.hyperparameters import HyperparameterModel
-from dsgmcmc.model.priors.base import Conditions
-from dsgmcmc.model.priors.implicit import ImplicitFeatures
+from dsgmcmc.model.parts.base import Conditions
+from dsgmcmc.model.parts.implicit import ImplicitFeatures
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.types import Factor
 

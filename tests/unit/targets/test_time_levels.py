@@ -16,8 +16,8 @@ from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.time.effects import draw_precision
-from dsgmcmc.model.time.levels import levels_of, read_groups
+from dsgmcmc.model.parts.time import draw_precision
+from dsgmcmc.model.parts.time_levels import levels_of, read_groups
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import RatingsSource
 

@@ -21,17 +21,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.priors.base import DESCRIBED, Conditions, PrecisionTerms
-from dsgmcmc.model.priors.design import MAX_DENSE, Design
+from dsgmcmc.model.parts.base import DESCRIBED, Conditions, FeatureSizes, PrecisionTerms, PriorMean
+from dsgmcmc.model.parts.design import MAX_DENSE, Design
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of
-from dsgmcmc.settings import named
+from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, FeaturesName, Float64, Int64, Purpose
 
@@ -59,29 +60,6 @@ def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, 
     if features in ("user", "item") and not used:
         raise InputError(f"{ratings.path} has no features of {features}s: give them to `dsgmcmc prepare`")
     return used
-
-
-def check_features(features: FeaturesName, ratings: Ratings, subchains: int) -> None:
-    """Refuse features that cannot be used; before anything is allocated.
-
-    Raises
-    ------
-    InputError
-        If they are not there, are too many, or the sampler interleaves several chains.
-    """
-    for factor in featured_factors(features, ratings):
-        number = len(ratings.features[SIDES[factor]].names)
-        if number > MAX_DENSE:
-            raise InputError(
-                f"{ratings.path} has {number:,} features of a side, more than the {MAX_DENSE:,} that can be sampled: "
-                "leave columns out with `dsgmcmc prepare --feature-kinds COLUMN=skip`, or sample with "
-                f"{named('features')} no"
-            )
-        if subchains > 1:
-            raise InputError(
-                "hamcmc interleaves several chains, and features serve one: use another sampler, or "
-                f"{named('features')} no"
-            )
 
 
 @dataclass
@@ -114,8 +92,14 @@ def feature_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
     return (DESCRIBED, *FeatureParameters.about(factors)) if factors else ()
 
 
-class FeatureEffects:
-    """Features of the rows of one factor or both; a `dsgmcmc.model.priors.PriorMean`.
+class FeatureSettings(BaseModel):
+    """Settings of features."""
+
+    features: FeaturesName = setting("Which features of the ratings file shift the rows' prior means.", "yes")
+
+
+class FeatureEffects(PriorMean):
+    """Features of the rows of one factor or both.
 
     Parameters
     ----------
@@ -125,12 +109,37 @@ class FeatureEffects:
         Columns D of a factor.
     """
 
+    Settings = FeatureSettings
+    parameters: FeatureParameters
+
     def __init__(self, designs: Mapping[Factor, Design], dimension: int) -> None:
         self.designs, self._dimension = dict(designs), dimension
         self.quantities = feature_quantities(tuple(self.designs))
         self._grams: dict[Factor, Float64] = {}
         self.parameters = FeatureParameters({}, {}, {})
         self.start(())
+
+    @classmethod
+    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+        """See `Part.check_ratings`: features may be not there, or too many; interleaved chains have none."""
+        for factor in featured_factors(config.features, ratings):
+            number = len(ratings.features[SIDES[factor]].names)
+            if number > MAX_DENSE:
+                raise InputError(
+                    f"{ratings.path} has {number:,} features of a side, more than the {MAX_DENSE:,} that can be "
+                    "sampled: leave columns out with `dsgmcmc prepare --feature-kinds COLUMN=skip`, or sample with "
+                    f"{named('features')} no"
+                )
+            if config.interleaved:
+                raise InputError(
+                    f"{config.sampler.name} interleaves several chains, and features serve one: use another "
+                    f"{named('sampler')}, or {named('features')} no"
+                )
+
+    @classmethod
+    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+        """See `Part.quantities_of`."""
+        return feature_quantities(used_factors(config.features, features, transposed))
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """See `PriorMean.start`."""

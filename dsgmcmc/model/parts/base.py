@@ -1,21 +1,30 @@
-"""The contract of a part of the rows' prior means: theta_i ~ N(m + shift_i, Lambda^-1).
+"""The contract of a part of the model: its settings, what it cannot go with, what it keeps, and how it is drawn.
 
-The parts add up to field ``shift`` of a block, which the gradient of the prior and the draws of (m, Lambda) know of. A
-part draws its own parameters from their conditional given everything else, and then moves the shift by their change.
+A part is a class in a file of this folder and a name in `PARTS`. Its settings are fields of the run's configuration,
+its quantities are saved, read, shown and counted like all others. Those that are made of it for a chain draw their
+parameters from the conditional given everything else.
+
+Parts of the rows' prior means, theta_i ~ N(m + shift_i, Lambda^-1), add up to field ``shift`` of a block, which the
+gradient of the prior and the draws of (m, Lambda) know of; each moves the shift by what it changes.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+from pydantic import BaseModel
 
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock, Stream
 from dsgmcmc.types import Factor, Float64, ImplicitName, ThresholdsName
+
+if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
 
 #: The part of the shift that follows from features of the rows.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
@@ -69,26 +78,78 @@ NO_TERMS = PrecisionTerms()
 Terms = Mapping[Factor, PrecisionTerms]
 
 
-class PriorMean(Protocol):
-    """A part of the rows' prior means.
+#: Features, and groups of features, of the rows of a factor that has some.
+FeatureSizes = Mapping[Factor, tuple[int, int]]
+
+
+class Part(ABC):
+    """A part of the model that a run may have.
+
+    Attributes
+    ----------
+    Settings : type of BaseModel
+        Its settings, by `dsgmcmc.settings.setting`; a base of `dsgmcmc.config.run.ModelConfig`.
+    """
+
+    Settings: ClassVar[type[BaseModel]]
+
+    @classmethod  # noqa: B027 (some go with everything)
+    def check(cls, config: Any) -> None:
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that it cannot go with.
+
+        Raises
+        ------
+        InputError
+            Saying with what, and which setting helps.
+        """
+
+    @classmethod  # noqa: B027 (likewise)
+    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+        """Refuse a file of ratings that it cannot be sampled from; before anything is allocated.
+
+        Raises
+        ------
+        InputError
+            Saying what is missing.
+        """
+
+    @classmethod
+    @abstractmethod
+    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+        """What it keeps; nothing where the run does not have it.
+
+        Parameters
+        ----------
+        config : ResolvedConfig
+        transposed : bool
+            Whether the rows of W are items.
+        features : dict of Factor to (int, int)
+            What the ratings have.
+        """
+
+
+class PriorMean(Part):
+    """A part of the rows' prior means, as a chain has it.
 
     Attributes
     ----------
     quantities : tuple of Quantity
         What it keeps with a block, and what else it samples.
+    parameters : Sampled
+        What all rows share of it.
     """
 
     quantities: tuple[Quantity, ...]
+    parameters: Sampled
 
-    @property
-    def parameters(self) -> Sampled:
-        """What all rows share of it."""
-
+    @abstractmethod
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set its fields and parameters as they are before the first iteration; it shifts nothing then."""
 
+    @abstractmethod
     def draw(self, given: Conditions, turn: int) -> None:
         """Draw its parameters, in every so many turns from the first on, and move the shift of all rows. Collective."""
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
         """What its parameters say of Lambda, where their prior knows of it; of a factor one part at most."""
+        return {}

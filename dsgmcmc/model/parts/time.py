@@ -1,6 +1,6 @@
 r"""Effects of levels of time: what the ratings of a user, or an item, that were given together have in common.
 
-With l the levels, g_l(ij) the group of rating ij at level l (`dsgmcmc.model.time.levels`),
+With l the levels, g_l(ij) the group of rating ij at level l (`dsgmcmc.model.parts.time_levels`),
 
     x_ij ~ N(eta_ij + sum_l d_{l, g_l(ij)}, 1 / (tau g_i g'_j))
     d_lg ~ N(0, 1 / lambda_l),      lambda_l ~ Gamma(1, rate RATE)
@@ -29,23 +29,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, field_validator
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.groups import add_to_groups, residual_kernel, subtract_groups, weigh_ratings
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.priors.base import Conditions
+from dsgmcmc.model.parts.base import Conditions, FeatureSizes, Part
+from dsgmcmc.model.parts.time_levels import NO_GROUPS, TimeGroups, canonical, no_times
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.model.time.levels import NO_GROUPS, TimeGroups
+from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
 if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 #: Sweeps between draws: one costs about as much as the gradients of three sweeps.
@@ -74,7 +78,22 @@ class TimePrecision(Sampled):
     precision: Float64 | None = None
 
 
-class TimeEffects:
+class TimeSettings(BaseModel):
+    """Settings of effects of time."""
+
+    time_levels: str = setting(
+        "Which ratings of a user (item) share an effect: those of one second (page), or so many in a row.",
+        "no",
+        metavar="user|user:page,user:8,...",
+    )
+
+    @field_validator("time_levels")
+    @classmethod
+    def _levels(cls, value: str) -> str:
+        return canonical(value)
+
+
+class TimeEffects(Part):
     """The effects of all levels of time, and the ratings without them.
 
     Parameters
@@ -94,6 +113,8 @@ class TimeEffects:
         What effects add to the predictors of the test ratings of a row block.
     """
 
+    Settings = TimeSettings
+
     def __init__(self, groups: TimeGroups | None, ratings: RatingBlocks, ring: Ring) -> None:
         self.groups, self.ring, self._given = groups or NO_GROUPS, ring, ratings.train
         self.levels = self.groups.levels
@@ -105,6 +126,33 @@ class TimeEffects:
         ]
         self.test: dict[int, Float32] = {}
         self.start()
+
+    @classmethod
+    def check(cls, config: Any) -> None:
+        """See `Part.check`: effects are drawn from normal laws, and change the ratings."""
+        if config.time_levels == "no":
+            return
+        if not (config.law.is_sum_over_ratings() and config.law.is_conditionally_gaussian()):
+            raise InputError(
+                f"effects of time are drawn from normal laws, which they do not have with the {config.likelihood} "
+                "likelihood: leave out time_levels"
+            )
+        if config.interleaved or config.sampler.kind.estimator(config.sampler.config).fixed_likelihood:
+            raise InputError(
+                f"effects of time change the ratings that {config.sampler.name} remembers gradients of: use another "
+                f"{named('sampler')} or sampler.gradient, or {named('time_levels')} no"
+            )
+
+    @classmethod
+    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+        """See `Part.check_ratings`."""
+        if config.time_levels != "no" and ratings.times is None:
+            raise no_times(ratings.path)
+
+    @classmethod
+    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+        """See `Part.quantities_of`."""
+        return () if config.time_levels == "no" else TimePrecision.about(())
 
     def start(self) -> None:
         """Set effects and precisions as they are before the first draw."""

@@ -26,12 +26,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import BaseModel
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.priors.base import DESCRIBED, Conditions, PrecisionTerms
+from dsgmcmc.model.parts.base import DESCRIBED, Conditions, FeatureSizes, PriorMean, chosen_factors
 from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Factor, Float64, Purpose
+from dsgmcmc.types import Factor, Float64, ImplicitName, Purpose
 
 #: Sweeps between draws: one costs about as much as the gradients of ten sweeps.
 EVERY = 10
@@ -130,8 +133,14 @@ def implicit_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
     return (of_rows, *ImplicitParameters.about(factors))
 
 
-class ImplicitFeatures:
-    """Implicit features of the users, the items, or both; a `dsgmcmc.model.priors.PriorMean`.
+class ImplicitSettings(BaseModel):
+    """Settings of implicit features."""
+
+    implicit_features: ImplicitName = setting("Whose prior means follow from what they rated.", "no")
+
+
+class ImplicitFeatures(PriorMean):
+    """Implicit features of the users, the items, or both.
 
     Field ``implicit`` of a block has the y of its rows, which shift the means of the other factor's.
 
@@ -145,11 +154,32 @@ class ImplicitFeatures:
         First value of all beta.
     """
 
+    Settings = ImplicitSettings
+    parameters: ImplicitParameters
+
     def __init__(self, factors: tuple[Factor, ...], dimension: int, start: float) -> None:
         self.factors, self._dimension, self._start = factors, dimension, start
         self.quantities = implicit_quantities(factors)
         self.parameters = ImplicitParameters({}, {}, {})
         self.start(())
+
+    @classmethod
+    def check(cls, config: Any) -> None:
+        """See `Part.check`."""
+        if config.implicit_features == "no":
+            return
+        if config.prior == "normal-wishart":
+            raise InputError(f"implicit features need a diagonal prior: {named('prior')} normal-gamma or fixed")
+        if config.interleaved:
+            raise InputError(
+                f"implicit features are not drawn for the interleaved sub-chains of {config.sampler.name}: use "
+                f"another {named('sampler')}, or {named('implicit_features')} no"
+            )
+
+    @classmethod
+    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+        """See `Part.quantities_of`."""
+        return implicit_quantities(chosen_factors(config.implicit_features, transposed))
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """See `PriorMean.start`."""
@@ -159,10 +189,6 @@ class ImplicitFeatures:
         self.parameters.precision = dict.fromkeys(self.factors, zeros + self._start)
         self.parameters.average = {factor: zeros.copy() for factor in self.factors}
         self.parameters.variance = {factor: zeros.copy() for factor in self.factors}
-
-    def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """See `PriorMean.precision_terms`: y's prior does not know of Lambda."""
-        return {}
 
     def draw(self, given: Conditions, turn: int) -> None:
         """See `PriorMean.draw`."""
