@@ -12,6 +12,7 @@ import numpy as np
 from dsgmcmc.types import Float32, Float64
 
 KINDS = ("user", "item")
+MOMENTS = ("mean", "variance")
 
 KEPT_BYTES = 2 << 30  # of draws that are kept in memory
 KEPT_FROM = 3  # the read from which on a draw is kept
@@ -35,14 +36,6 @@ def priors_of(small: Mapping[str, Float64], kind: str) -> tuple[Prior, Prior]:
         return prior, prior
     shifted = mean + small[f"{kind}.implicit.mean"]
     return prior, Prior(shifted, covariance + np.diag(small[f"{kind}.implicit.variance"]))
-
-
-def average_prior(trace: Mapping[str, Float64], share: Float64, kind: str) -> Prior:
-    """Prior of one that nothing is known of, averaged over draws that have these shares, (draws, 1)."""
-    mean, variance = trace[f"{kind}.mean"], 1 / trace[f"{kind}.precision"]
-    if f"{kind}.implicit.mean" in trace:
-        mean, variance = mean + trace[f"{kind}.implicit.mean"], variance + trace[f"{kind}.implicit.variance"]
-    return Prior((share * mean).sum(axis=0), np.diag((share * variance).sum(axis=0)))
 
 
 @dataclass(frozen=True)
@@ -182,25 +175,7 @@ class Moments:
     ----------
     mean, variance : dict of kind to (n, D) float32
         Of every element of the factors over all draws of the chain.
-    noise_scale : dict of kind to (n,) float32
-        Posterior mean of the noise scales g.
-    noise_variance : float
-        Posterior mean of 1 / tau.
-    prior : dict of kind to Prior
-        Of a row never seen: the posterior mean of its prior's mean, and of its prior's variances.
-    thresholds : (R - 1,) float64 or None
-        Posterior mean of the thresholds between levels, where ratings are of levels.
-    own_thresholds : (users, R - 1) float32 or None
-        Those of every user, where they have their own.
-    time_variance : float
-        Posterior mean of that of the effects of all levels of time together.
     """
 
     mean: dict[str, Float32]
     variance: dict[str, Float32]
-    noise_scale: dict[str, Float32]
-    noise_variance: float
-    prior: dict[str, Prior]
-    thresholds: Float64 | None = None
-    time_variance: float = 0.0
-    own_thresholds: Float32 | None = None

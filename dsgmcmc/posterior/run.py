@@ -15,13 +15,15 @@ import numpy.typing as npt
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods.base import WEIGHT
+from dsgmcmc.model.likelihoods.gaps import CUTS
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.posterior.draws import (
     KINDS,
+    MOMENTS,
     Draw,
     KeptDraws,
     Moments,
-    average_prior,
     effects_of,
     priors_of,
     time_variance,
@@ -176,15 +178,11 @@ class Run:
             return np.zeros(0, np.int64), [np.zeros((len(trace["weight"]), 0), np.float32) for trace in self.traces], []
         return followed(self._states, self._expected.grid)
 
-    def _scales(self, snapshot: Snapshot, thing: str, field: str, theta: dict[str, Float32]) -> dict[str, Float32]:
+    def _scales(self, draw: Snapshot, theta: dict[str, Float32]) -> dict[str, Float32]:
         """Read the noise scales of users and items; 1 where rows have none of their own."""
-        if not any(key.field == field for key in snapshot.names()):
+        if WEIGHT not in self.quantities.all:
             return {kind: np.ones(len(theta[kind]), np.float32) for kind in KINDS}
-        return {kind: snapshot.whole(thing, self._factor[kind], field)[:, 0] for kind in KINDS}
-
-    def _own_thresholds(self, snapshot: Snapshot, thing: str, field: str) -> Float32 | None:
-        """Read the thresholds of every user; None where all have the same."""
-        return None if self.config.thresholds == "shared" else snapshot.whole(thing, self._factor["user"], field)
+        return {kind: draw.whole("draw", self._factor[kind], WEIGHT.name)[:, 0] for kind in KINDS}
 
     @cached_property
     def moments(self) -> list[Moments]:
@@ -194,21 +192,10 @@ class Run:
         """
         if self.unfinished:
             raise not_yet(self.directory, "moments", ". Its saved draws can be used now (export: --draws)")
-        return [self._read_moments(snapshot, trace) for snapshot, trace in zip(self._states, self.traces, strict=True)]
-
-    def _read_moments(self, snapshot: Snapshot, trace: dict[str, Float64]) -> Moments:
-        share = trace["weight"] / trace["weight"].sum()
-        mean = {kind: snapshot.whole("moments", self._factor[kind], "mean") for kind in KINDS}
-        return Moments(
-            mean=mean,
-            variance={kind: snapshot.whole("moments", self._factor[kind], "variance") for kind in KINDS},
-            noise_scale=self._scales(snapshot, "moments", "weight_mean", mean),
-            noise_variance=float((share / trace["tau"]).sum()),
-            prior={kind: average_prior(trace, share, kind) for kind in KINDS},
-            thresholds=(share * trace["thresholds"]).sum(axis=0) if "thresholds" in trace else None,
-            own_thresholds=self._own_thresholds(snapshot, "moments", "cuts_mean"),
-            time_variance=float((share[:, 0] * time_variance(trace)).sum()),
-        )
+        return [
+            Moments(*({kind: state.whole("moments", self._factor[kind], name) for kind in KINDS} for name in MOMENTS))
+            for state in self._states
+        ]
 
     # ------------------------------------------------------------------ draws
 
@@ -278,7 +265,7 @@ class Run:
             iteration=iteration,
             theta=theta,
             tau=float(state["tau"]),
-            noise_scale=self._scales(snapshot, "draw", "weight", theta),
+            noise_scale=self._scales(snapshot, theta),
             prior=dict(zip(KINDS, prior, strict=True)),
             unseen=dict(zip(KINDS, unseen, strict=True)),
             implicit={
@@ -290,7 +277,9 @@ class Run:
             features=effects_of(state),
             scale_precision={kind: state[f"{kind}.scales"].item() for kind in KINDS if f"{kind}.scales" in state},
             thresholds=state.get("thresholds"),
-            own_thresholds=self._own_thresholds(snapshot, "draw", "cuts"),
+            own_thresholds=None
+            if self.config.thresholds == "shared"
+            else snapshot.whole("draw", self._factor["user"], CUTS),
             gap_precision=state.get("thresholds.precision"),
             time_variance=float(time_variance(state)),
         )

@@ -17,6 +17,7 @@ from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.recommend import recommend
 from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.traces import scalar_traces
+from dsgmcmc.storage.series import steps
 
 LEVELS = np.arange(1, 6)
 USERS, ITEMS = np.int32([0, 4, 7]), np.int32([2, 5, 1])
@@ -111,9 +112,11 @@ def test_thresholds_of_users_are_exported_and_followed(made: Made, tmp_path: Pat
     with h5py.File(tmp_path / "run.h5") as file:
         np.testing.assert_array_equal(file["draws/user_thresholds"][3], run.draw(3).own_thresholds)
     assert {"gap_sd_1", "gap_sd_2", "gap_sd_3"} <= set(scalar_traces(run))
-    (moments,) = run.moments
+    (iteration,) = steps(run.directory.series("posterior", 0))
+    posterior = run.directory.open_snapshot("posterior", 0, iteration, run.facts)
+    mean = posterior.whole("moments", run.index.factors["user"], "cuts_mean")
     draws = np.array([run.draw(number).own_thresholds for number in range(len(run.draws))])
-    np.testing.assert_allclose(moments.own_thresholds, np.tensordot(run.draw_weights, draws, 1), atol=1e-4)
+    np.testing.assert_allclose(mean, np.tensordot(run.draw_weights, draws, 1), atol=1e-4)
     users = np.array([4, -1, 4], np.int32)
     found = Predictor(run, Options()).draws(users, np.int32([2, 2, 5]))
     own = found.thresholds[3][found.owner]
