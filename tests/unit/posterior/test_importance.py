@@ -75,7 +75,7 @@ def test_features_are_refused_where_they_cannot_be_used(data, tmp_path):
     """In a line, before anything is sampled."""
     for more, what in (
         ({"features": "item"}, "has no features of items"),
-        ({"sampler": "hamcmc"}, "use another sampler, or --features no"),
+        ({"sampler": "hamcmc"}, "use another --sampler, or --features no"),
     ):
         with pytest.raises(InputError, match=what):
             sample(MPI.COMM_SELF, data, tmp_path / "run", **{**SETTINGS, **more})
