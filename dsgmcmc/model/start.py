@@ -55,6 +55,6 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
             # one set of what all rows have in common, for every interleaved sub-chain
             part.take({n: np.broadcast_to(small[n], arrays[n].shape).copy() for n in small.keys() & arrays.keys()})
         for block in target.blocks():
-            target.likelihood.settle(block)
+            target.likelihood.refresh_derived_fields(block)
     except (ValueError, IndexError) as error:
         raise InputError(f"{start.path} is of another shape than the model: {error}") from error

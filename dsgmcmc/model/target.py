@@ -20,7 +20,7 @@ from dsgmcmc.model.hyperparameters import HyperparameterModel, Hyperparameters
 from dsgmcmc.model.information import fisher_information, own_squares, second_moments
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PriorMean
-from dsgmcmc.model.parts.base import Conditions
+from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.parts.time import TimeEffects
 from dsgmcmc.model.quantity import SHIFT, THETA, Sampled, collected, sizes_of
 from dsgmcmc.model.statistics import keep_errors, row_statistics
@@ -84,7 +84,7 @@ class FactorTarget:
         frozen: frozenset[Factor] = frozenset(),
     ) -> None:
         self.ring, self.time = ring, time or TimeEffects(None, ratings, ring)
-        self.metric_follows = schedule is None
+        self.metric_uses_current_hyperparameters = schedule is None
         self.ratings = ratings = self.time.ratings
         self.model, self.likelihood, self.stream = model, likelihood, stream
         self.prior_means = tuple(prior_means)
@@ -101,7 +101,7 @@ class FactorTarget:
         self.quantities = collected(model.quantities, likelihood.quantities, means, self.time.quantities, sizes)
         of_rows = (quantity.field(sizes) for quantity in self.quantities.of_rows)
         self.layout = layout = Layout((*fields, *of_rows), self.dimension)
-        common: Any = {"dimension": self.dimension, "tamed": likelihood.bounds_kicks}
+        common: Any = {"dimension": self.dimension, "clip_kicks": likelihood.clips_kicks}
         common["origin"] = model.origin.astype(np.float32) if model.bias_mean else None
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
@@ -109,7 +109,7 @@ class FactorTarget:
 
         factors = LocalFactors(make, ratings, ring.blocks, layout, scratch, self.dimension)
         self.circulation = Circulation(ring, ratings, schedule, factors)
-        self._given = Conditions(self.circulation, self._prior, positions[0], stream)
+        self._context = DrawContext(self.circulation, self._prior, positions[0], stream)
 
     # ------------------------------------------------------------------ what samplers use
 
@@ -183,7 +183,7 @@ class FactorTarget:
     def _draw_time(self) -> None:
         """Draw the effects of time, if it is their turn. Collective."""
         if self._is_turn_of_time:
-            self.time.draw(self._given, self.likelihood, self.noise_precision)
+            self.time.draw(self._context, self.likelihood, self.noise_precision)
 
     @property
     def _sweeps(self) -> int:
@@ -193,7 +193,7 @@ class FactorTarget:
     def _draw_priors(self, turn: int) -> None:
         """Draw what the rows' priors have besides m and Lambda. Collective."""
         for part in self.prior_means:
-            part.draw(self._given, turn)
+            part.draw(self._context, turn)
 
     def draw_hyperparameters(self) -> None:
         """Draw them given the state as it is. Collective."""

@@ -17,7 +17,7 @@ from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.live import renewing
-from dsgmcmc.posterior.new_ratings import Told, fold_in, tell
+from dsgmcmc.posterior.new_ratings import PendingRatings, fold_in, tell
 from dsgmcmc.posterior.portable import Packed, pack, unpack
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.rated import Rated
@@ -53,7 +53,7 @@ class FittedModel:
         self.run_: Run = run
         self._data = None if data is None else Path(data)
         self._rated: Rated | None = None
-        self._told: Told | None = None
+        self._told: PendingRatings | None = None
         self._newcomers: FoldIn | None = None
         self._predictors: dict[Options, Predictor] = {}
         self.n_features_in_ = 2
@@ -245,7 +245,7 @@ class FittedModel:
         told, notes = tell(self._fitted(), X, y, kind, features, self._data)
         return [*notes, *self._take_in(told if self._told is None else self._told.updated(told))]
 
-    def _take_in(self, told: Told | None) -> list[str]:
+    def _take_in(self, told: PendingRatings | None) -> list[str]:
         newcomers, notes = None, list[str]()
         if told is not None:
             newcomers, notes = fold_in(self._fitted(), *told[:4], described=told.described, data=self._data)

@@ -28,7 +28,7 @@ from dsgmcmc.types import Array
 _OTHER = {"user": "item", "item": "user"}
 
 
-class Told(NamedTuple):
+class PendingRatings(NamedTuple):
     """New ratings and features, from Python.
 
     Attributes
@@ -47,7 +47,7 @@ class Told(NamedTuple):
     values: Array
     described: Described | None = None
 
-    def updated(self, later: Told) -> Told:
+    def updated(self, later: PendingRatings) -> PendingRatings:
         """Both, one after the other; raises InputError if they are of different kinds."""
         if self.kind != later.kind:
             raise InputError(
@@ -57,10 +57,12 @@ class Told(NamedTuple):
         described = self.described or later.described
         if self.described is not None and later.described is not None:
             described = self.described.updated(later.described)
-        return Told(self.kind, names, others, values, described)
+        return PendingRatings(self.kind, names, others, values, described)
 
 
-def tell(run: Run, X: Any, y: Any, kind: str, features: Any, data: Path | None = None) -> tuple[Told, list[str]]:
+def tell(
+    run: Run, X: Any, y: Any, kind: str, features: Any, data: Path | None = None
+) -> tuple[PendingRatings, list[str]]:
     """Read news as `dsgmcmc.posterior.fitted.FittedModel.foldin` is given them; what of the features is left out.
 
     Raises
@@ -68,11 +70,11 @@ def tell(run: Run, X: Any, y: Any, kind: str, features: Any, data: Path | None =
     InputError
         If nothing is given, or it is wrong.
     """
-    told, notes = Told(kind, *(np.zeros(0, object),) * 2, np.zeros(0)), list[str]()
+    told, notes = PendingRatings(kind, *(np.zeros(0, object),) * 2, np.zeros(0)), list[str]()
     if X is not None:
         given = read_triples(X, y)
         sides = (given.users, given.items) if kind == "user" else (given.items, given.users)
-        told = Told(kind, *sides, given.ratings)
+        told = PendingRatings(kind, *sides, given.ratings)
     elif features is None:
         raise InputError("nothing to fold in: give ratings, features, or both")
     if features is not None:

@@ -6,7 +6,7 @@ from os import PathLike
 from typing import Any
 
 from dsgmcmc.posterior.fitted import FittedModel
-from dsgmcmc.posterior.new_ratings import Told
+from dsgmcmc.posterior.new_ratings import PendingRatings
 from dsgmcmc.posterior.portable import Packed, unpack
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.scratch import Scratch
@@ -26,7 +26,7 @@ class FittedRun(FittedModel, Run):
         return _unpacked, (self._packed(), self._told)
 
 
-def _unpacked(packed: Packed, told: Told | None) -> FittedRun:
+def _unpacked(packed: Packed, told: PendingRatings | None) -> FittedRun:
     """Make a pickled run again."""
     scratch = Scratch()
     run = FittedRun(*unpack(packed, scratch.path))

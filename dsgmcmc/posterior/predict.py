@@ -184,7 +184,7 @@ class Predictor:
     # ------------------------------------------------------------------ draws of the predictors
 
     def _unseen(self, users: Int32, items: Int32) -> tuple[npt.NDArray[np.intp], Int32, Int32]:
-        """Pairs with a side that was not seen in training, and both sides with index 0 in the stead of such."""
+        """Pairs with a side that was not seen in training, and both sides with unknown ids replaced by 0."""
         new_user = (users < 0) | (users >= len(self.run.users))
         new_item = (items < 0) | (items >= len(self.run.items))
         which = np.flatnonzero(new_user | new_item)

@@ -37,9 +37,9 @@ from dsgmcmc.runs.logs import LogErrors, start_logs
 from dsgmcmc.runs.progress import Progress
 from dsgmcmc.runs.rehearsal import rehearse
 from dsgmcmc.runs.resolve import Changes, Resolution, resolve
+from dsgmcmc.runs.scheduler import ChainScheduler
 from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.runs.summary import Times, saved_result, write_summary
-from dsgmcmc.runs.turns import Turns
 from dsgmcmc.runs.until import Limit, Until
 from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.lock import Lock
@@ -217,7 +217,9 @@ class Job:
 
         with Progress(config.iterations, n_data / config.sweep_length, self.source.unit) as progress:
             end = Until(config, comm, control, progress) if config.until else Limit(config.iterations)
-            turns = Turns(open_chain, range(group, config.chains, groups), end, control, progress, self._note_job)
+            turns = ChainScheduler(
+                open_chain, range(group, config.chains, groups), end, control, progress, self._note_job
+            )
             turns.run()
             sampling = turns.seconds
         watchdog.stop()  # other chains may take their time

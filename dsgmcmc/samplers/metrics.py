@@ -124,10 +124,11 @@ class Fisher(Metric):
     the bias), lambda_k the prior's precision. h_i = h / sqrt(l_i), where l_i bounds the curvature that the factors give
     each other: `dsgmcmc.targets.information.curvature_bound`.
 
-    c_k, and what others say in n_i, are of the last refresh. Where the target's metric follows
-    (`dsgmcmc.targets.base.Target.metric_follows`) so are tau, lambda_k and the row's own noise scale; n_i is kept less
-    that scale, lambda_k less the prior's precision. Once the chain has settled h_i does not rise there, for l_i is made
-    of all that was drawn.
+    c_k, and what the other factor contributes to n_i, are those of the last refresh. tau, lambda_k and the row's own noise
+    scale are current where the target asks for it
+    (`dsgmcmc.targets.base.Target.metric_uses_current_hyperparameters`): n_i is then kept without that scale, lambda_k
+    without the prior's precision. Once the chain has settled h_i does not rise there, for l_i is made of all that was
+    drawn.
     """
 
     saved_as: ClassVar[dict[str, str]] = {
@@ -158,7 +159,7 @@ p = information / precision
         for block in target.blocks():
             block.row("n")[:] = found.n[block]
             h_i = None if found.bound is None else 1 / np.sqrt(found.bound[block])
-            if target.metric_follows:
+            if target.metric_uses_current_hyperparameters:
                 self.lambda_[block.factor] = found.lambda_[block.factor] - _diagonal(block.prior(block))
                 if (own := target.own_scale(block)) is not None:
                     block.row("n")[:] /= own
@@ -170,7 +171,7 @@ p = information / precision
     def now(self, target: Target, block: ParameterBlock, prior: RowPrior) -> tuple[float, Float64, Array]:
         """Tau, lambda (D,) and n (n,) of an update."""
         tau, lambda_, n = float(self.tau[0]), self.lambda_[block.factor], block.row("n")
-        if not target.metric_follows:
+        if not target.metric_uses_current_hyperparameters:
             return tau, lambda_, n
         own = target.own_scale(block)
         return target.noise_precision, lambda_ + _diagonal(prior), n if own is None else n * own

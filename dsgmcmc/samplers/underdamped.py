@@ -41,16 +41,16 @@ class Underdamped(Sampler[C, Target]):
         """Make the formulas of an update of these lines: as a whole, and with the halves of its kick apart."""
         kicks = {False: KICK, True: TAMED}
         make = self.metric.formula
-        self.first_half = {tamed: make(f"r = r - 0.5 * {kick}\n") for tamed, kick in kicks.items()}
+        self.first_half = {clip_kicks: make(f"r = r - 0.5 * {kick}\n") for clip_kicks, kick in kicks.items()}
         self.updates = {
-            (tamed, half): make(lines.replace(KICK, f"0.5 * {kick}" if half else kick))
-            for tamed, kick in kicks.items()
+            (clip_kicks, half): make(lines.replace(KICK, f"0.5 * {kick}" if half else kick))
+            for clip_kicks, kick in kicks.items()
             for half in (False, True)
         }
 
     def update_of(self, block: ParameterBlock, half: bool) -> Formula:
         """Return the update of a block, with a whole kick or with its second half alone."""
-        return self.updates[block.tamed, half]
+        return self.updates[block.clip_kicks, half]
 
     def halves(self, target: Target) -> bool:
         """Whether the halves of the kick are taken apart."""
@@ -59,7 +59,7 @@ class Underdamped(Sampler[C, Target]):
     def end_step(self, target: Target, h: float, block: ParameterBlock) -> None:
         """Take the half of the kick that ends the step before, if it is taken apart."""
         if self.halves(target):
-            self.metric.kick(target, block, self.first_half[block.tamed], h)
+            self.metric.kick(target, block, self.first_half[block.clip_kicks], h)
 
     @property
     def remedy(self) -> str:

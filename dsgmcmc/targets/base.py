@@ -86,7 +86,7 @@ class Target(Protocol):
     curvature_bound : float
         Largest number of data of any row in one iteration, as often as it stands for the whole: the energy's
         curvature in units of tau times the mean square of what multiplies a parameter.
-    metric_follows : bool
+    metric_uses_current_hyperparameters : bool
         Whether a metric has what is drawn as it is now, and not as it was when it was refreshed.
     """
 
@@ -95,7 +95,7 @@ class Target(Protocol):
     sweep_length: int
     n_data: int
     curvature_bound: float
-    metric_follows: bool
+    metric_uses_current_hyperparameters: bool
 
     @property
     def renews_data(self) -> bool:

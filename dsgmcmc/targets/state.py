@@ -106,7 +106,7 @@ class ParameterBlock:
         What travels.
     origin : (D,) array or None
         About which its rows start, where that is not 0.
-    tamed : bool
+    clip_kicks : bool
         Whether the curvature of its energy has no bound, so that kicks need one.
     frozen : bool
         Whether it stays as it is.
@@ -127,7 +127,7 @@ class ParameterBlock:
     arrays: dict[str, Array]
     buffer: Array = field(repr=False)
     origin: Array | None = None
-    tamed: bool = False
+    clip_kicks: bool = False
     frozen: bool = False
     gradient: Gradient | None = None
     conditional: Conditional | None = None

@@ -212,7 +212,7 @@ def test_a_stopped_process_ends_the_job_with_the_stacks_of_the_others(data: Path
         result = running.wait(100)
     assert result.code not in (0, 75)
     assert "process 0 of 2" in result.err
-    assert "has not got on for 3 s" in result.err
+    assert "has made no progress for 3 s" in result.err
     assert "most recent call first" in result.err
     assert "dsgmcmc/runs/chain.py" in result.err
     expect_same(data, out, tmp_path)

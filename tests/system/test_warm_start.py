@@ -13,7 +13,7 @@ from dsgmcmc import BPMF
 from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.names import Index
-from dsgmcmc.runs.sources.start import Earlier
+from dsgmcmc.runs.sources.start import WarmStart
 from dsgmcmc.storage.rundir import RunDirectory
 
 MODEL = {"rank": 2, "noise": "by-user", "grid": 2, "burn_in": 5, "thin": 2}
@@ -50,7 +50,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def state(path: Path, kind: str, field: str) -> dict[str, np.ndarray]:
     """Rows of a field in a run's newest checkpoint, by name."""
-    run = Earlier(path)
+    run = WarmStart(path)
     index = Index(run.directory, run.directory.read_settings()[1])
     rows = run.checkpoints[0].whole("state", index.factors[kind], field)
     return dict(zip(map(str, index.vocabulary(kind).ids.tolist()), rows, strict=True))
@@ -69,7 +69,7 @@ def test_rows_are_found_by_their_names(earlier, tmp_path):
                 np.testing.assert_allclose([now[name] for name in before], list(before.values()), atol=1e-4)
                 fresh = np.array([now[name] for name in now.keys() - before.keys()])
                 assert 0.01 < fresh.std() < 0.5
-    before, now = (Earlier(path).checkpoints[0].manifest.state for path in (earlier, tmp_path / "new"))
+    before, now = (WarmStart(path).checkpoints[0].manifest.state for path in (earlier, tmp_path / "new"))
     assert (now["W.precision"], now["tau"]) == (before["H.precision"], before["tau"])  # no sweep is over
 
 

@@ -98,7 +98,7 @@ class VectorTarget(Generic[D]):
         self.n_data = density.n_data
         self.sweep_length = schedule.grid if schedule else 1
         self.curvature = np.asarray(density.curvature, np.float64)
-        self.curvature_bound, self.metric_follows = float(np.max(self.curvature)), False
+        self.curvature_bound, self.metric_uses_current_hyperparameters = float(np.max(self.curvature)), False
         prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
         self.layout = Layout((*fields, *(StateField(name) for name in scratch)), density.dimension)
         self._kept = tuple(field.name for field in fields)

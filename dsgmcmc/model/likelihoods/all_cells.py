@@ -59,8 +59,8 @@ class AllCells(Gaussian):
             )
 
     @classmethod
-    def cautions(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """See `Law.cautions`."""
+    def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
+        """See `Law.warnings_for_data`."""
         if (ratings.minimum, ratings.maximum) != (1.0, 1.0):
             yield (
                 f"ratings are from {ratings.minimum:g} to {ratings.maximum:g}, and --likelihood {likelihood} takes "

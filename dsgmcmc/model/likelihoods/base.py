@@ -106,7 +106,7 @@ class Law(ABC):
     #: Width of the priors of predictors, in the unit of the link.
     width: ClassVar[float] = 1.0
     #: Whether the curvature in the predictor has no bound, so that kicks need one.
-    bounds_kicks: ClassVar[bool] = False
+    clips_kicks: ClassVar[bool] = False
     #: Levels that ratings have, whose probabilities are kept of held-out ratings.
     n_levels: int = 0
     #: Settings of the run that suit this likelihood, where they are not those of all.
@@ -192,7 +192,7 @@ class Law(ABC):
         """Refuse new ratings that are none of this law; raises InputError."""
 
     @classmethod
-    def cautions(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
+    def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
         """Say what may be wrong with this law for the values of a file of ratings, though it is no error."""
         if ratings.minimum == ratings.maximum:
             yield (
@@ -247,7 +247,7 @@ class Law(ABC):
     def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (most have none)
         """Set what rows bring as it is before the first iteration."""
 
-    def settle(self, block: ParameterBlock) -> None:  # noqa: B027 (likewise)
+    def refresh_derived_fields(self, block: ParameterBlock) -> None:  # noqa: B027 (likewise)
         """Set the fields of a block that follow from others, and from `replicated`, which were set from outside."""
 
     def reset_errors(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (likewise)

@@ -46,9 +46,9 @@ class Gaussian(Normal, Likelihood):
         return True
 
     @classmethod
-    def cautions(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """See `Law.cautions`: of ratings 0 and 1, the first of them standing for all."""
-        yield from super().cautions(ratings, likelihood)
+    def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
+        """See `Law.warnings_for_data`: of ratings 0 and 1, the first of them standing for all."""
+        yield from super().warnings_for_data(ratings, likelihood)
         if (ratings.minimum, ratings.maximum) != (0.0, 1.0):
             return
         start, stop = next(row_slabs(ratings.row_indptr, SLAB))

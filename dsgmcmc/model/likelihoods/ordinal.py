@@ -156,9 +156,9 @@ class Ordinal(Law):
             )
 
     @classmethod
-    def cautions(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """See `Law.cautions`."""
-        yield from super().cautions(ratings, likelihood)
+    def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
+        """See `Law.warnings_for_data`."""
+        yield from super().warnings_for_data(ratings, likelihood)
         if scale_of(ratings) is None:
             yield (
                 f"most training ratings occur once, and --likelihood {likelihood} takes each for a level: if they are "
@@ -186,10 +186,10 @@ class Ordinal(Law):
         for block in blocks:
             for name in names:
                 block[name].fill(begin[name])
-            self.settle(block)
+            self.refresh_derived_fields(block)
 
-    def settle(self, block: ParameterBlock) -> None:
-        """See `Law.settle`: thresholds of rows follow from their gaps."""
+    def refresh_derived_fields(self, block: ParameterBlock) -> None:
+        """See `Law.refresh_derived_fields`: thresholds of rows follow from their gaps."""
         if block.factor == self.own_thresholds:
             set_cuts(block, self.thresholds.position)
 
@@ -252,7 +252,7 @@ class Ordinal(Law):
             assert earlier is not None
             assert self.gaps.precision is not None
             move_gaps(block, slope, self._gap_information, earlier, self.gaps.precision)
-            self.settle(block)
+            self.refresh_derived_fields(block)
 
     def _finish(self, stream: Stream, rows: dict[Factor, int], sums: dict[str, Float64]) -> dict[str, Float64]:
         """Thresholds and precisions from the sums over all blocks; runs at the root."""

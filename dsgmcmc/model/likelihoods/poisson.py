@@ -45,7 +45,7 @@ class Poisson(Likelihood):
     has_noise = False
     in_place_of_mean = "biases"
     width = LINK_WIDTH
-    bounds_kicks = True
+    clips_kicks = True
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
     @staticmethod

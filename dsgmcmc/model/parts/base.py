@@ -36,7 +36,7 @@ def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tu
     return {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[whose]
 
 
-class Conditions(NamedTuple):
+class DrawContext(NamedTuple):
     """What the parameters of a part are drawn given.
 
     Attributes
@@ -147,7 +147,7 @@ class PriorMean(Part):
         """Set its fields and parameters as they are before the first iteration; it shifts nothing then."""
 
     @abstractmethod
-    def draw(self, given: Conditions, turn: int) -> None:
+    def draw(self, context: DrawContext, turn: int) -> None:
         """Draw its parameters, in every so many turns from the first on, and move the shift of all rows. Collective."""
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:

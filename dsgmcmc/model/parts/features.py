@@ -28,7 +28,7 @@ from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.parts.base import DESCRIBED, Conditions, FeatureSizes, PrecisionTerms, PriorMean
+from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, PrecisionTerms, PriorMean
 from dsgmcmc.model.parts.design import MAX_DENSE, Design
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of
@@ -159,49 +159,49 @@ class FeatureEffects(PriorMean):
             found[factor] = PrecisionTerms(design.size, effects.T @ (beta[:, None] * effects))
         return found
 
-    def draw(self, given: Conditions, turn: int) -> None:
+    def draw(self, context: DrawContext, turn: int) -> None:
         """See `PriorMean.draw`."""
         if turn % EVERY != 1:  # among them the first, so that it is rehearsed
             return
-        precision = {block.factor: given.prior(block).precision for block in given.circulation.blocks()}
-        moments = self._moments(given)
+        precision = {block.factor: context.prior(block).precision for block in context.circulation.blocks()}
+        moments = self._moments(context)
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
-            return self._draw_all(sums, precision, given)
+            return self._draw_all(sums, precision, context)
 
-        self.parameters.take(given.circulation.ring.sum(moments, draw, shapes_of(self.parameters.arrays())))
+        self.parameters.take(context.circulation.ring.sum(moments, draw, shapes_of(self.parameters.arrays())))
         fields = (SHIFT.name, DESCRIBED.name)
-        for block in given.circulation.home(fields, returning=fields):
+        for block in context.circulation.home(fields, returning=fields):
             if block.factor in self.designs:
                 shift, own = (block[name] for name in fields)
                 new = self.designs[block.factor].product(block.index, self.parameters.effects[block.factor])
                 shift += new - own
                 own[:] = new
 
-    def _moments(self, given: Conditions) -> list[list[dict[str, Float64]]]:
+    def _moments(self, context: DrawContext) -> list[list[dict[str, Float64]]]:
         """X^T (theta - m - the other parts), by block, and the Gram matrices where they are not known. Collective."""
         partials: dict[int, dict[str, Float64]] = {}
-        for block in given.circulation.home((given.position, SHIFT.name, DESCRIBED.name)):
+        for block in context.circulation.home((context.position, SHIFT.name, DESCRIBED.name)):
             if block.factor not in self.designs:
                 continue
-            prior = given.prior(block)
+            prior = context.prior(block)
             theta, shift, own = (
-                block[name].astype(np.float64) for name in (given.position, SHIFT.name, DESCRIBED.name)
+                block[name].astype(np.float64) for name in (context.position, SHIFT.name, DESCRIBED.name)
             )
             residual = theta - prior.mean - (shift - own)
             moment = self.designs[block.factor].moment(block.index, residual)
             partials.setdefault(block.index, {})[f"{block.factor.name}.moment"] = moment
-        ring = given.circulation.ring
+        ring = context.circulation.ring
         for factor, design in self.designs.items():
             if factor not in self._grams:
                 self._grams[factor] = design.gram(ring)
         return [[partials[b]] for b in ring.blocks]
 
     def _draw_all(
-        self, sums: dict[str, Float64], precision: dict[Factor, Float64], given: Conditions
+        self, sums: dict[str, Float64], precision: dict[Factor, Float64], context: DrawContext
     ) -> dict[str, Float64]:
         """Draw beta and B of all factors; runs at the root."""
-        rng = given.stream.generator(Purpose.HYPERPARAMETERS, part=2)
+        rng = context.stream.generator(Purpose.HYPERPARAMETERS, part=2)
         drawn = FeatureParameters({}, {}, {})
         for factor, design in self.designs.items():
             lambda_ = precision[factor].astype(np.float64)

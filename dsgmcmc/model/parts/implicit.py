@@ -30,7 +30,7 @@ from pydantic import BaseModel
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.parts.base import DESCRIBED, Conditions, FeatureSizes, PriorMean, chosen_factors
+from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, PriorMean, chosen_factors
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
@@ -190,10 +190,10 @@ class ImplicitFeatures(PriorMean):
         self.parameters.average = {factor: zeros.copy() for factor in self.factors}
         self.parameters.variance = {factor: zeros.copy() for factor in self.factors}
 
-    def draw(self, given: Conditions, turn: int) -> None:
+    def draw(self, context: DrawContext, turn: int) -> None:
         """See `PriorMean.draw`."""
         if turn % EVERY == 1:  # among them the first, so that it is rehearsed
-            _Draw(self.factors, self.parameters, given).run()
+            _Draw(self.factors, self.parameters, context).run()
 
 
 class _Draw:
@@ -204,12 +204,12 @@ class _Draw:
     other.
     """
 
-    def __init__(self, factors: tuple[Factor, ...], parameters: ImplicitParameters, given: Conditions) -> None:
-        self.factors, self.parameters, self.given = factors, parameters, given
-        self.circulation = given.circulation
+    def __init__(self, factors: tuple[Factor, ...], parameters: ImplicitParameters, context: DrawContext) -> None:
+        self.factors, self.parameters, self.context = factors, parameters, context
+        self.circulation = context.circulation
         self.columns: dict[Factor, dict[str, Any]] = {}
         for block, factor in self._rows():
-            prior = given.prior(block)
+            prior = context.prior(block)
             ratio = (parameters.precision[factor] / prior.precision).astype(block.dtype)
             self.columns[factor] = {"ratio": ratio, "lambda_": prior.precision, "mean": prior.mean}
 
@@ -249,7 +249,7 @@ class _Draw:
             "known": (n > 0).astype(block.dtype),
             "diagonal": block.row(DIAGONAL),
         }
-        return block.update(formula, purpose, **given, **SCRATCH, theta=self.given.position)
+        return block.update(formula, purpose, **given, **SCRATCH, theta=self.context.position)
 
     # ------------------------------------------------------------------ the systems of equations
 
@@ -329,7 +329,7 @@ class _Draw:
 
     def _draw_parameters(self, sums: dict[str, Float64]) -> dict[str, Float64]:
         """Draw beta given y, and take the moments of the shifts; runs at the root."""
-        rng = self.given.stream.generator(Purpose.HYPERPARAMETERS, part=1)
+        rng = self.context.stream.generator(Purpose.HYPERPARAMETERS, part=1)
         found = ImplicitParameters({}, {}, {})
         for factor in self.factors:
             rows, coefficients = sums[f"{factor.name}.sizes"]

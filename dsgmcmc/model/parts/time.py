@@ -40,7 +40,7 @@ from dsgmcmc.kernels.groups import add_to_groups, residual_kernel, subtract_grou
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.parts.base import Conditions, FeatureSizes, Part
+from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part
 from dsgmcmc.model.parts.time_levels import NO_GROUPS, TimeGroups, canonical, no_times
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import named, setting
@@ -213,27 +213,27 @@ class TimeEffects(Part):
         """Whether effects are drawn after so many sweeps."""
         return bool(self.levels) and sweeps % EVERY == 1  # among them the first, so that it is rehearsed
 
-    def draw(self, given: Conditions, likelihood: Law, tau: float) -> None:
+    def draw(self, context: DrawContext, likelihood: Law, tau: float) -> None:
         """Draw all effects and their precisions. Collective."""
-        residuals, weights = self._residuals(given, likelihood, tau)
+        residuals, weights = self._residuals(context, likelihood, tau)
         for number in range(len(self.levels)):
             sums = {b: np.zeros(2 * len(effects), np.float32) for b, effects in self._effects[number].items()}
             for cell, buffer in self._round(number, sums, returning=True):
                 add_to_groups(self.groups.train[number][cell], residuals[cell], weights[cell], buffer.reshape(-1, 2))
-            change = self._draw_level(number, sums, given.stream)
+            change = self._draw_level(number, sums, context.stream)
             for cell, effects in self._round(number, change):
                 subtract_groups(self.groups.train[number][cell], effects, residuals[cell])
         self._apply()
 
-    def _residuals(self, given: Conditions, likelihood: Law, tau: float) -> tuple[Cells, Cells]:
+    def _residuals(self, context: DrawContext, likelihood: Law, tau: float) -> tuple[Cells, Cells]:
         """Residuals of the training ratings, and how precise each is. Collective."""
         kernel = residual_kernel(likelihood.rank, likelihood.biases)
         residuals = {cell: np.empty_like(block.values) for cell, block in self._given.items()}
         weights = {cell: np.full_like(block.values, tau) for cell, block in self._given.items()}
-        for row, column, ratings in given.circulation.tour((given.position, *likelihood.drawn)):
+        for row, column, ratings in context.circulation.tour((context.position, *likelihood.drawn)):
             cell = row.index, column.index
             place = (ratings.indptr, ratings.indices)
-            kernel(*place, ratings.values, row[given.position], column[given.position], residuals[cell])
+            kernel(*place, ratings.values, row[context.position], column[context.position], residuals[cell])
             if likelihood.heteroscedastic:
                 weigh_ratings(*place, np.float32(tau) * row.row("weight"), column.row("weight"), weights[cell])
         return residuals, weights

@@ -16,9 +16,9 @@ from dsgmcmc.model.likelihoods.ordinal import scale_of
 MAX_NUMBERS_PER_RATING = 3
 
 
-def cautions(config: ResolvedConfig, ratings: Ratings) -> list[str]:
+def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
     """Say what may be wrong with a run on these ratings, though it is no error; nothing, mostly."""
-    return [*_of_small_data(config, ratings), *config.law.cautions(ratings, config.likelihood)]
+    return [*_of_small_data(config, ratings), *config.law.warnings_for_data(ratings, config.likelihood)]
 
 
 def _of_small_data(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:

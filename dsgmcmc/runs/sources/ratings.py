@@ -41,8 +41,8 @@ from dsgmcmc.posterior.run import open_run
 from dsgmcmc.runs.plan import Costs, check_limits
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
-from dsgmcmc.runs.sources.fitness import cautions, check_values, levels_of_scale
-from dsgmcmc.runs.sources.start import Earlier, start_digest
+from dsgmcmc.runs.sources.fitness import check_values, levels_of_scale, warnings_for_data
+from dsgmcmc.runs.sources.start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, made_with
@@ -72,7 +72,7 @@ class RatingsSource:
 
     def __init__(self, path: Path, checksums: bool = True, start: Path | None = None) -> None:
         self.path, self._checksums, self._start = path, checksums, start
-        self._earlier: Earlier | None = None
+        self._earlier: WarmStart | None = None
 
     def _ratings(self) -> Ratings:
         return open_ratings(self.path, self._checksums)
@@ -90,7 +90,7 @@ class RatingsSource:
     def build(self, *layers: Mapping[str, Any]) -> RunConfig:
         """See `Source.build`; what is not given is suited to the ratings, or that of the run that it starts from."""
         if self._start is not None and not layers[0]:
-            self._earlier = Earlier(self._start)
+            self._earlier = WarmStart(self._start)
             layers = (self._earlier.model(), *layers)
         asked = build(*layers)
         with self._ratings() as ratings:
@@ -128,7 +128,7 @@ class RatingsSource:
                     f"until {config.until} is of predictions of test ratings, and {self.path} has none: give "
                     f"{named('until')} none, or prepare it with {named('test_fraction')} 0.1"
                 )
-            for text in cautions(config, ratings):
+            for text in warnings_for_data(config, ratings):
                 log.warning("%s", text)
         if processes > config.grid:
             raise InputError(
@@ -156,7 +156,7 @@ class RatingsSource:
                 **({} if levels is None else {"levels": levels}),
                 "ratings": ratings.nnz,
                 "test_ratings": ratings.nnz_test,
-                **({"cautions": said} if (said := cautions(config, ratings)) else {}),
+                **({"cautions": said} if (said := warnings_for_data(config, ratings)) else {}),
                 **({"baselines": known or baselines(ratings)} if scored else {}),
             }
             write_index(run, ratings, config.hash(), made_with(facts), comm)

@@ -41,7 +41,7 @@ from dsgmcmc.types import Array, Comm, Factor, Float64, Int32
 _WHEN = ("hyper_start", "hyper_every")
 
 
-class Earlier:
+class WarmStart:
     """The run that another one starts from.
 
     Parameters

@@ -142,7 +142,7 @@ def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follo
 
     Those of older states would make posteriors too narrow.
     """
-    target.metric_follows = follows
+    target.metric_uses_current_hyperparameters = follows
     metric, state = Fisher(), target.hyperparameters
     metric.take_from(target)
     tau, lambdas = target.noise_precision, {factor: state.precision[factor][0].copy() for factor in Factor}

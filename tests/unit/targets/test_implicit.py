@@ -12,7 +12,7 @@ from support import factor_target, write_planted
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.hyperparameters import HyperparameterModel
-from dsgmcmc.model.parts.base import Conditions
+from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.parts.implicit import ImplicitFeatures
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.types import Factor
@@ -45,8 +45,8 @@ def rows_of(target: FactorTarget, factor: Factor, name: str) -> np.ndarray:
 def draw(target: FactorTarget, iteration: int) -> None:
     """Draw all implicit features once."""
     target.stream.iteration = iteration
-    given = Conditions(target.circulation, target._prior, "theta", target.stream)
-    target.prior_means[0].draw(given, 1)
+    context = DrawContext(target.circulation, target._prior, "theta", target.stream)
+    target.prior_means[0].draw(context, 1)
 
 
 def test_y_has_its_conditional_law(tmp_path: Path) -> None:

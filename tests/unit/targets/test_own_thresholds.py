@@ -52,7 +52,7 @@ def target_of(data: Path, name: str, factor: Factor, scaled: bool) -> FactorTarg
             block.row("weight")[:] = np.exp(rng.normal(0, 0.3, len(block.counts)))
         if block.factor == factor:
             block[GAPS][:] = rng.normal(0, 0.3, block[GAPS].shape)
-        law.settle(block)
+        law.refresh_derived_fields(block)
     return target
 
 

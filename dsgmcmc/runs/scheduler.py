@@ -14,7 +14,7 @@ from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.until import Limit
 
 
-class Turns:
+class ChainScheduler:
     """Samples chains; one at a time iterates.
 
     Where they end together, all of them are in memory, and go on from look to look.
