@@ -124,8 +124,8 @@ class Fisher(Metric):
     the bias), lambda_k the prior's precision. h_i = h / sqrt(l_i), where l_i bounds the curvature that the factors give
     each other: `dsgmcmc.targets.information.curvature_bound`.
 
-    c_k, and what the other factor contributes to n_i, are those of the last refresh. tau, lambda_k and the row's own noise
-    scale are current where the target asks for it
+    c_k, and what the other factor contributes to n_i, are those of the last refresh. tau, lambda_k and the row's own
+    noise scale are current where the target asks for it
     (`dsgmcmc.targets.base.Target.metric_uses_current_hyperparameters`): n_i is then kept without that scale, lambda_k
     without the prior's precision. Once the chain has settled h_i does not rise there, for l_i is made of all that was
     drawn.
