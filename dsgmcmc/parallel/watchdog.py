@@ -62,7 +62,8 @@ class Watchdog:
     def _end_job(self) -> None:
         say(
             f"dsgmcmc: {self._who} has made no progress for {self._seconds:g} s and ends the job. It waits for "
-            "a process or a disk that does not answer; the last checkpoint is intact, go on with --resume. Its threads are at:",
+            "a process or a disk that does not answer; the last checkpoint is intact, go on with --resume. Its threads "
+            "are at:",
             file=sys.stderr,
         )
         faulthandler.dump_traceback(sys.stderr.fileno(), all_threads=True)
