@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -25,6 +25,8 @@ from dsgmcmc.types import Factor, Float64, ImplicitName, ThresholdsName
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.model.blocks import RatingBlocks
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 #: The part of the shift that follows from features of the rows.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
@@ -141,6 +143,22 @@ class PriorMean(Part):
 
     quantities: tuple[Quantity, ...]
     parameters: Sampled
+
+    @classmethod
+    @abstractmethod
+    def of(cls, config: Any, transposed: bool, ratings: RatingBlocks, ring: Ring) -> Self | None:
+        """Make what a chain has of it; None where its run does not have it.
+
+        Parameters
+        ----------
+        config : ResolvedConfig
+        transposed : bool
+            Whether the rows of W are items.
+        ratings : RatingBlocks
+            This process's ratings, and the features of its rows.
+        ring : Ring
+            The processes of the chain.
+        """
 
     @abstractmethod
     def start(self, blocks: Iterable[ParameterBlock]) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -35,6 +35,10 @@ from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, FeaturesName, Float64, Int64, Purpose
+
+if TYPE_CHECKING:
+    from dsgmcmc.model.blocks import RatingBlocks
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 #: Sweeps between draws.
 EVERY = 10
@@ -140,6 +144,12 @@ class FeatureEffects(PriorMean):
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
         """See `Part.quantities_of`."""
         return feature_quantities(used_factors(config.features, features, transposed))
+
+    @classmethod
+    def of(cls, config: Any, transposed: bool, ratings: RatingBlocks, ring: Ring) -> Self | None:
+        """See `PriorMean.of`."""
+        designs = {factor: Design(blocks, ring) for factor, blocks in ratings.features.items()}
+        return cls(designs, config.dimension) if designs else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """See `PriorMean.start`."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -35,6 +35,10 @@ from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, ImplicitName, Purpose
+
+if TYPE_CHECKING:
+    from dsgmcmc.model.blocks import RatingBlocks
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 #: Sweeps between draws: one costs about as much as the gradients of ten sweeps.
 EVERY = 10
@@ -180,6 +184,12 @@ class ImplicitFeatures(PriorMean):
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
         """See `Part.quantities_of`."""
         return implicit_quantities(chosen_factors(config.implicit_features, transposed))
+
+    @classmethod
+    def of(cls, config: Any, transposed: bool, ratings: RatingBlocks, ring: Ring) -> Self | None:
+        """See `PriorMean.of`."""
+        factors = chosen_factors(config.implicit_features, transposed)
+        return cls(factors, config.dimension, config.prior_precision) if factors else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """See `PriorMean.start`."""

@@ -24,11 +24,9 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.noise import NOISE_EVERY, heteroscedastic_factors
-from dsgmcmc.model.parts import PARTS
+from dsgmcmc.model.parts import PARTS, PRIOR_MEANS
 from dsgmcmc.model.parts.base import chosen_factors
-from dsgmcmc.model.parts.design import Design
-from dsgmcmc.model.parts.features import FeatureEffects, featured_factors
-from dsgmcmc.model.parts.implicit import ImplicitFeatures
+from dsgmcmc.model.parts.features import featured_factors
 from dsgmcmc.model.parts.time import TimeEffects
 from dsgmcmc.model.parts.time_levels import TimeGroups, levels_of, read_groups
 from dsgmcmc.model.start import take_start
@@ -300,17 +298,15 @@ def make_factorisation(
         width=config.law.width,
         bias_mean=bias_mean,
     )
-    shifted, cut = (chosen_factors(each, transposed) for each in (config.implicit_features, config.thresholds))
-    implicit = [ImplicitFeatures(shifted, config.dimension, config.prior_precision)] if shifted else []
-    designs = {factor: Design(blocks, ring) for factor, blocks in ratings.features.items()}
-    effects = [FeatureEffects(designs, config.dimension)] if designs else []
+    cut = chosen_factors(config.thresholds, transposed)
+    means = (part.of(config, transposed, ratings, ring) for part in PRIOR_MEANS)
     return FactorTarget(
         ring,
         ratings,
         Schedule(config.schedule, ratings.part_sizes.tolist(), config.seed, chain) if by_parts else None,
         model,
         config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight, *cut),
-        [*implicit, *effects],
+        [part for part in means if part is not None],
         time=TimeEffects(groups, ratings, ring) if groups else None,
         fields=sampler.kept,
         scratch=sampler.working,
