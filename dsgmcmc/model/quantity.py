@@ -1,8 +1,9 @@
-"""What a model keeps, said once: every quantity's name on disk, its shape, its unit, and what becomes of it.
+"""Declarations of what a model keeps: every quantity's name on disk, its shape, its unit, and where it is used.
 
-A quantity belongs to the rows of the factors, of which every row has one, or is one small array that all processes
-share. From the list of a model's quantities follow the layout of blocks, what a reader of snapshots expects, saved
-draws, moments and traces, the ratings' own unit, warm starts, exports, diagnostics, and what a run costs.
+There are two kinds of quantity: every row of a factor has one of its own, or one small array is shared by all
+processes. All else that depends on what a model keeps is derived from the list of its quantities: the layout of blocks,
+what a reader of snapshots expects, saved draws, moments and traces, the conversion to the ratings' own unit, warm
+starts, exports, diagnostics, and what a run costs.
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ class Quantity:
     Attributes
     ----------
     name : str
-        On disk. ``{}`` stands for a factor, where each has an array of its own.
+        Its name on disk. ``{}`` stands for the factor, if each factor has an array of its own.
     dims : tuple of str
-        Names of its axes, whose lengths are in `Sizes`; of a row's quantity those of one row. None: it is a number.
+        Names of its axes, whose lengths are in `Sizes`; for a quantity of rows, the axes of one row. Empty for a
+        scalar.
     of_rows : bool
         Whether every row of a factor has one.
     columns, rating : int
-        Power of the unit of a row's columns, and of a rating, by which it is multiplied to be in the ratings' own unit.
+        Power of the unit of a row's columns, or of a rating. Multiplying by it converts to the ratings' own unit.
     kept : bool
-        Whether a checkpoint has it; else it follows from others.
+        Whether it is saved in checkpoints; else it is computed from others.
     drawn : bool
-        Whether it belongs to a draw. Of rows' quantities that are drawn there are posterior moments, too.
+        Whether it belongs to a draw. A quantity of rows that is drawn has posterior moments, too.
     traced : bool
-        Whether a shared one that is drawn is part of the trace of every draw; of a matrix the diagonal is.
+        Whether a shared quantity that is drawn is in the trace of every draw; of a matrix, only the diagonal is.
     started : bool
         Whether a warm start takes it from the earlier run.
     positive : bool
@@ -48,18 +50,18 @@ class Quantity:
     per_chain : bool
         Whether there is one for each interleaved sub-chain.
     diagnosed : str
-        What chains are compared by: its name in diagnostics, if it can be compared between chains. ``{kind}`` stands
-        for user or item, ``{number}`` for 1, 2, ... and ``{label}`` for what an element is called.
+        Its name in diagnostics; empty if it cannot be compared between chains. ``{kind}`` stands for user or item,
+        ``{number}`` for 1, 2, ... and ``{label}`` for the name of an element.
     as_sd : bool
-        Whether the standard deviation of a precision is what is diagnosed.
+        Whether diagnostics show a precision as a standard deviation.
     exported : str
-        Its name in exports, if that is another one.
+        Its name in exports, if that differs from `name`.
     label : str
-        What people read that it is; ``{kind}`` as above.
+        Its name for people; ``{kind}`` as above.
     factor : Factor or None
-        The factor that it is about, if it is about one.
+        The factor that it belongs to, if it belongs to one.
     general : Quantity or None
-        What it then was made of: the one that may be about any factor.
+        If so, the quantity with ``{}`` in its name that it was made from by `of`.
     """
 
     name: str
@@ -81,7 +83,7 @@ class Quantity:
     general: Quantity | None = None
 
     def of(self, factor: Factor) -> Quantity:
-        """The one that is about this factor; also given the one about the other."""
+        """The same quantity for this factor; also if this one is already that of the other factor."""
         general = self.general or self
         dims = tuple(dim.format(factor.name) for dim in general.dims)
         return replace(general, name=general.name.format(factor.name), dims=dims, factor=factor, general=general)
@@ -95,7 +97,7 @@ class Quantity:
         return prod(self.shape(sizes))
 
     def field(self, sizes: Sizes) -> StateField:
-        """Array of a block that has it."""
+        """The field of a block that holds it."""
         return StateField(self.name, self.width(sizes))
 
     def in_rating_unit(self, value: Array, columns: Array, rating: float) -> Array:
@@ -104,9 +106,9 @@ class Quantity:
         Parameters
         ----------
         value : array
-            Of standardised ratings; the last axis, and of a matrix both, are the columns of a row.
+            Its value for standardised ratings. The last axis runs over the columns of a row; both axes of a matrix do.
         columns : (D,) array
-            By what a row of a factor is multiplied.
+            Factors that convert the columns of a row of a factor.
         rating : float
             What ratings were divided by.
         """
@@ -137,7 +139,7 @@ class Sampled(Replicated):
 
     @classmethod
     def about(cls, factors: Sequence[Factor], without: Sequence[str] = ()) -> tuple[Quantity, ...]:
-        """Its quantities where each factor's are about these `factors`, but for some attributes."""
+        """Its quantities, except those of attributes in `without`; one per factor for those that each factor has."""
         chosen = [quantity for attribute, quantity in cls.quantities.items() if attribute not in without]
         return tuple(each for q in chosen for each in ([q.of(factor) for factor in factors] if "{}" in q.name else [q]))
 
@@ -179,7 +181,7 @@ class Quantities:
 
     @property
     def shared(self) -> tuple[Quantity, ...]:
-        """What of a draw all rows share."""
+        """The quantities of a draw that all rows share."""
         return tuple(quantity for quantity in self.all if quantity.drawn and not quantity.of_rows)
 
     @property
@@ -188,7 +190,7 @@ class Quantities:
         return tuple(quantity for quantity in self.shared if quantity.traced)
 
     def width_of_rows(self, drawn: bool = False) -> int:
-        """Numbers of a row that blocks keep besides the sampler's; or, `drawn`, those that a draw has."""
+        """How many numbers a block keeps for a row besides the sampler's fields; if `drawn`, how many a draw has."""
         return sum(quantity.width(self.sizes) for quantity in (self.drawn_of_rows if drawn else self.of_rows))
 
 

@@ -1,6 +1,6 @@
-"""What the others see of a target: the sampler, the chain, and what is recorded of it.
+"""The interfaces of a target: to samplers (`Target`), to chains (`RunTarget`), and to what records it (`Recorder`).
 
-Two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the ring, and
+There are two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the ring, and
 `dsgmcmc.densities.targets.vector.VectorTarget`, any density on a plain vector. Samplers and runs know neither.
 """
 
@@ -40,10 +40,10 @@ class Cell(Protocol):
 
 
 class Information(NamedTuple):
-    """Fisher information of every row given the other factor, on the average, and how curved its energy is in it.
+    """Average Fisher information of every row given the other factor, and a bound on the energy's curvature.
 
     The precision of row i and column k is P_ik = tau n_i c_k + lambda_k. In the coordinates in which P is the
-    identity, l_i bounds the curvature that the factors give each other.
+    identity, l_i bounds the curvature that is due to the interaction of the two factors.
 
     Attributes
     ----------
@@ -54,11 +54,12 @@ class Information(NamedTuple):
     tau : float
         Precision of the noise.
     n, squares : dict of ParameterBlock to (n,) array
-        Sums over every row's data of how much each counts: 1, or the product of its noise scales; and of its square.
+        For every row, sums over its data of their weights and of the squared weights. A weight is 1, or the product of
+        the noise scales.
     bound : dict of ParameterBlock to (n,) float64, or None
-        l_i, if they were asked for or cost nothing. They are of the diagonal metric.
+        l_i for the diagonal metric, if they were asked for or cost nothing.
     common : dict of Factor to (D,) or (D, D) float64
-        The whole of what `lambda_` is the diagonal of.
+        The matrix of which `lambda_` is the diagonal, or `lambda_` itself.
     """
 
     c: dict[Factor, Float64]
@@ -84,10 +85,11 @@ class Target(Protocol):
     n_data : int
         Number of data.
     curvature_bound : float
-        Largest number of data of any row in one iteration, as often as it stands for the whole: the energy's
-        curvature in units of tau times the mean square of what multiplies a parameter.
+        Largest number of data of any row in one iteration, scaled up to all data: a bound on the energy's curvature, in
+        units of tau times the mean square of what multiplies a parameter.
     metric_uses_current_hyperparameters : bool
-        Whether a metric has what is drawn as it is now, and not as it was when it was refreshed.
+        Whether a metric uses the current values of what is drawn (tau, the prior's precision, the rows' noise scales);
+        else those of its last refresh.
     """
 
     stream: Stream
@@ -128,10 +130,10 @@ class Target(Protocol):
         """Draw what is sampled from the data besides the blocks, if it is its turn; once a sweep. Collective."""
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
-        """Blocks of a factor, with the laws of their rows given everything else. Collective.
+        """Blocks of a factor, with the conditionals of their rows given everything else. Collective.
 
-        What is sampled besides the blocks is drawn on the way, given the state as it is, if it is its turn: with W what
-        all have in common, and with each factor what its rows bring besides `position`.
+        What is sampled besides the blocks is drawn on the way, if it is its turn, given the current state: shared
+        parameters in the call for W, and the rows' parameters besides `position` in the call for their factor.
 
         Parameters
         ----------
@@ -152,7 +154,7 @@ class Target(Protocol):
         """
 
     def information(self, position: str, bound: bool = True) -> Information:
-        """Fisher information at field `position`; without `bound`, l_i only where they cost no tour. Collective."""
+        """Fisher information at field `position`; without `bound`, l_i only if they need no tour. Collective."""
 
     def second_moments(
         self,
@@ -170,9 +172,10 @@ class Target(Protocol):
         counts : dict of ParameterBlock to (n,) array
             `Information.n`.
         finish : callable
-            Maps them, (D, D) for each factor, to the result; runs at the root only, so that unlike processors agree.
+            Maps the moments, (D, D) for each factor, to the result. Runs on the root only, so that all processes get
+            the same bits even if their processors differ.
         result : shapes by name
-            Of what `finish` returns, and all get.
+            Shapes of what `finish` returns, which is sent to all processes.
         """
 
     def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
@@ -185,7 +188,7 @@ class Target(Protocol):
         axes : dict of Factor to (D, D) float64
             In columns.
         out : str
-            Scratch to put them in, (n, D); each datum counts as it does in `Information.n`.
+            Scratch to put them in, (n, D); data have the same weights as in `Information.n`.
         """
 
     def sum(
@@ -194,7 +197,7 @@ class Target(Protocol):
         finish: Callable[[dict[str, Float64]], Named],
         result: Shapes,
     ) -> dict[str, Float64]:
-        """Add named partials of all blocks, in block order; all get what the root makes of the sums. Collective."""
+        """Add named partial sums of all blocks in block order; all get `finish` of the totals. Collective."""
 
 
 class Draw(NamedTuple):
@@ -205,7 +208,7 @@ class Draw(NamedTuple):
     iteration : int
         Iterations made.
     weight : float
-        In averages.
+        Its weight in averages.
     share : float
         `weight` over the weight of all draws so far, this one included.
     """
@@ -222,10 +225,10 @@ class Recorder(Protocol):
         """Look at the state in field `position`, and count it if it is a draw. Collective."""
 
     def metrics(self) -> dict[str, float | None]:
-        """What it adds to a line of metrics, of the state last looked at and of all draws. Collective."""
+        """Its entries of a line of metrics, about the state last recorded and about all draws. Collective."""
 
     def followed(self) -> dict[int, Array]:
-        """Numbers of every draw, (draws, m) by block here, by which a chain's accuracy is told; none if it has none."""
+        """Values at every draw from which accuracy is computed, (draws, m) for each block on this process; or none."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Accumulators of this process, for a checkpoint."""
@@ -244,7 +247,7 @@ class RunTarget(Target, Protocol):
     """The target as a chain sees it: what it takes to iterate, record, save, resume and stop it."""
 
     def reset(self) -> None:
-        """Set everything but the sampler's fields as it is before the first iteration."""
+        """Set everything but the sampler's fields to its initial value."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """State of this process, for a checkpoint."""
@@ -259,19 +262,19 @@ class RunTarget(Target, Protocol):
         """Blocks with these fields, each on the process that keeps its accumulators, wherever they rest. Collective."""
 
     def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
-        """Zeros in the shape of a draw's fields, by their names in it, for every block that `home` yields."""
+        """Zero arrays shaped like a draw's fields, by their names in the draw, for every block that `home` yields."""
 
     def drawn_fields(self, position: str) -> dict[str, str]:
         """Fields that make a draw, and what they are called in it."""
 
     def unit(self, field: str) -> Array | float:
-        """Numbers by which a draw's field is multiplied to be in the unit of the data, for all or (D,)."""
+        """Factors that convert a draw's field to the unit of the data: one number, or (D,)."""
 
     def parameters(self) -> dict[str, Float64]:
-        """What else makes a draw: the small parameters, of the current sub-chain, in the unit of the data."""
+        """The rest of a draw: the small parameters of the current sub-chain, in the unit of the data."""
 
     def is_traced(self, parameter: str) -> bool:
-        """Whether one of `parameters` is kept of every draw; else saved draws alone have it."""
+        """Whether one of `parameters` is recorded at every draw; else it is kept in saved draws only."""
 
     def find_divergence(self, position: str) -> str:
         """Say where the state is not finite or has exploded; empty if all is sane. Collective."""

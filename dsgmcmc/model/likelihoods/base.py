@@ -1,12 +1,12 @@
-"""What every likelihood is: the law of a rating x given its linear predictor eta = a_i + b_j + W_i . H_j.
+"""The contract of likelihoods: the law (distribution) of a rating x given its predictor eta = a_i + b_j + W_i . H_j.
 
-A likelihood is one file. It says how the log density changes with eta, in the language of formulas, and the kernels are
-compiled with that; held-out ratings, predictions, calibration and synthetic ratings ask it for the rest. Ratings and
-predictors are less the training mean where the configuration subtracts it.
+A likelihood is one file. It gives the derivative of the log density with respect to eta as a formula, with which the
+kernels are compiled. Its other methods serve held-out ratings, predictions, calibration and synthetic ratings. If the
+configuration says so, the training mean is subtracted from ratings and predictors.
 
-`Law` is what the chain asks of any of them, and what anybody else does: what settings and ratings it takes, what it
-predicts. A `Likelihood` is a law that mean and variance tell; one of ordered levels has probabilities
-(`dsgmcmc.model.likelihoods.ordinal`).
+`Law` is the interface of all likelihoods, to the chain and to everything else: which settings and ratings they take,
+and what they predict. A `Likelihood` is a law that its mean and variance determine. A law of ordered levels has
+probabilities of levels instead (`dsgmcmc.model.likelihoods.ordinal`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class State(NamedTuple):
     ----------
     mean : (q,) float32
     variance : (q,) float32, or float
-        Of the ratings about it; one number where it serves all.
+        Of the ratings about their means; one number if it is the same for all.
     probability : (q, R) float32
         Of the levels; R is `Law.n_levels`.
     """
@@ -99,17 +99,17 @@ class Law(ABC):
     noise_quantities: ClassVar[tuple[Quantity, ...]] = ()
     #: Whether there is noise, whose precision tau is sampled.
     has_noise: ClassVar[bool] = True
-    #: What takes the place of the training mean, where it is not subtracted from ratings.
+    #: If the training mean is never subtracted from ratings: the parameters that take its place.
     in_place_of_mean: ClassVar[str | None] = None
     #: Settings that only this law has.
     own_settings: ClassVar[tuple[str, ...]] = ()
     #: Width of the priors of predictors, in the unit of the link.
     width: ClassVar[float] = 1.0
-    #: Whether the curvature in the predictor has no bound, so that kicks need one.
+    #: Whether the energy's curvature in the predictor is unbounded, so that kicks are clipped.
     clips_kicks: ClassVar[bool] = False
     #: Levels that ratings have, whose probabilities are kept of held-out ratings.
     n_levels: int = 0
-    #: Settings of the run that suit this likelihood, where they are not those of all.
+    #: Default settings of a run with this likelihood, where they differ from the general ones.
     defaults: ClassVar[dict[str, Any]] = {}
 
     def __init__(
@@ -127,7 +127,7 @@ class Law(ABC):
         self.factors = factors if heteroscedastic else ()
         self.quantities = self.quantities_of(self.factors, own_thresholds)
         of_rows = [quantity for quantity in self.quantities if quantity.of_rows]
-        #: Names of what a row brings besides theta, and of what of it belongs to a draw.
+        #: Names of a row's quantities besides theta, and of those among them that belong to a draw.
         self.fields = tuple(quantity.name for quantity in of_rows)
         self.drawn = tuple(quantity.name for quantity in of_rows if quantity.drawn)
         #: Parameters of the law that are sampled besides, the same on all processes.
@@ -135,7 +135,7 @@ class Law(ABC):
 
     @classmethod
     def quantities_of(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """What is sampled of it, where rows of these factors have noise, or thresholds, of their own."""
+        """The quantities that it samples, if rows of these factors have noise, or thresholds, of their own."""
         return cls.noise_quantities if factors else ()
 
     @classmethod
@@ -145,14 +145,14 @@ class Law(ABC):
 
     @staticmethod
     def bias_mean(mean: float) -> float:
-        """Prior mean of a bias, where the mean of the training ratings is not subtracted but there to be explained."""
+        """Prior mean of a bias, if the biases have to account for the training mean because it is not subtracted."""
         return 0.0
 
     # ------------------------------------------------------------------ of settings, and of files of ratings
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """Refuse settings of the model (`dsgmcmc.config.run.ModelConfig`) that this law does not have, or cannot lack.
+        """Refuse settings of the model (`dsgmcmc.config.run.ModelConfig`) that do not work with this law.
 
         Raises
         ------
@@ -185,11 +185,11 @@ class Law(ABC):
 
     @classmethod  # noqa: B027 (most take any)
     def check_ratings(cls, ratings: Ratings, config: Any) -> None:
-        """Refuse a file of ratings that are none of this law, with the settings of the model; raises InputError."""
+        """Refuse a file of ratings that cannot come from this law, given the model's settings; raises InputError."""
 
     @classmethod  # noqa: B027 (likewise)
     def check_new(cls, values: Array) -> None:
-        """Refuse new ratings that are none of this law; raises InputError."""
+        """Refuse new ratings that cannot come from this law; raises InputError."""
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
@@ -207,34 +207,34 @@ class Law(ABC):
 
     @classmethod
     def has_proper_priors(cls, n_data: int) -> bool:
-        """Whether so many training ratings are too few for the published priors, whatever the settings say."""
+        """Whether `n_data` training ratings are too few for the published priors, whatever the settings say."""
         return False
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """Ratings as the law has them: of levels the number of the level next to each, of clicks 1."""
+        """Ratings as this law encodes them: for levels, the number of the nearest level; for clicks, 1."""
         return values
 
     # ------------------------------------------------------------------ what it is
 
     @classmethod
     def is_conditionally_gaussian(cls) -> bool:
-        """Whether rows have normal laws given the other factor: those that give `statistics` do."""
+        """Whether rows are normal given the other factor: true for laws that override `statistics`."""
         return cls.statistics is not Law.statistics
 
     @classmethod
     def has_parameters(cls) -> bool:
-        """Whether it has parameters of its own that are drawn or moved: those that see all data do."""
+        """Whether it has parameters of its own that are drawn or moved: true for laws that override `all_data_seen`."""
         return cls.all_data_seen is not Law.all_data_seen
 
     @classmethod
     def is_sum_over_ratings(cls) -> bool:
-        """Whether its energy is a sum over the ratings, of which a part says something of the whole."""
+        """Whether its energy is a sum over the ratings, so that it can be estimated from some of them."""
         return True
 
     @classmethod
     def can_be_evaluated(cls) -> bool:
-        """Whether predictions are ratings, that ratings can be compared with; else they are scores, for the order."""
+        """Whether predictions can be compared with ratings; else they are scores, of which only the order matters."""
         return True
 
     @classmethod
@@ -245,10 +245,10 @@ class Law(ABC):
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (most have none)
-        """Set what rows bring as it is before the first iteration."""
+        """Set the law's own fields of all rows to their initial values."""
 
     def refresh_derived_fields(self, block: ParameterBlock) -> None:  # noqa: B027 (likewise)
-        """Set the fields of a block that follow from others, and from `replicated`, which were set from outside."""
+        """Recompute fields of a block that depend on others or on `replicated`, after these were set from outside."""
 
     def reset_errors(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (likewise)
         """Begin to gather the squared errors of a new sweep."""
@@ -273,7 +273,7 @@ class Law(ABC):
         scale : float
             tau / p_t.
         share : float
-            What the squared scores count for in the rows' own; 0 if they do not.
+            Weight of the squared scores in the sums that each row keeps; 0 if they are not to be added.
 
         Returns
         -------
@@ -292,16 +292,16 @@ class Law(ABC):
         """Take the squared errors of a block's rows: (n,), sums over their ratings times the other factor's g."""
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """Sums over every row's ratings of how much each counts in the information, and of the squares. Collective.
+        """For every row, sums over its ratings of their weights in the information, and of the squares. Collective.
 
-        Where each counts 1, both are the number of ratings, (n,) float32.
+        If all weights are 1, both are the number of ratings, (n,) float32.
         """
         n = {block: block.counts.astype(block.dtype) for block in circulation.blocks()}
         return n, n
 
     @staticmethod
     def weighted_counts(circulation: Circulation, power: int = 1) -> tuple[Counts, Counts]:
-        """The same where each counts w_ij, the product of the rows' ``weight`` to a power. Collective."""
+        """The same with weights w_ij, the product of both rows' ``weight``, raised to a power. Collective."""
         blocks = list(circulation.blocks())
         for block in blocks:
             block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
@@ -315,7 +315,7 @@ class Law(ABC):
 
     @staticmethod
     def statistics(features: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64] | None:
-        """Sufficient statistics of a row's ratings given the other factor; None where its law is not Gaussian then.
+        """Sufficient statistics of a row's ratings given the other factor; None if the row is not Gaussian then.
 
         Parameters
         ----------
@@ -339,7 +339,7 @@ class Law(ABC):
     def log_likelihood_of_predictors(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64, where it is not Gaussian, but concave.
+        """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave but not Gaussian.
 
         Parameters
         ----------
@@ -358,12 +358,12 @@ class Law(ABC):
 
     @property
     def noise_varies(self) -> bool:
-        """Whether ratings differ in the variance of their noise; else one serves all."""
+        """Whether the noise variance differs between ratings; else all have the same."""
         return True
 
     @abstractmethod
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
-        """What is said of ratings at a state, given their predictors: of (q,) local rows and columns of a cell."""
+        """The law of ratings at one state, given their predictors, for (q,) local rows and columns of a cell."""
 
     @abstractmethod
     def log_likelihood(self, x: Float32, found: State) -> float:
@@ -393,15 +393,15 @@ class Law(ABC):
     def predictive_of_moments(
         cls, mean: Float64, variance: Float64, probability: Float64 | None = None, levels: Float64 | None = None
     ) -> Predictive:
-        """Predictive distributions of which these are known: moments, (q,), and of levels probabilities (q, R)."""
+        """Predictive distributions from their moments, (q,), and, for levels, their probabilities, (q, R)."""
 
 
 class Likelihood(Law):
-    """Law of a rating that mean and variance tell; see `Law`."""
+    """Law of a rating that is determined by its mean and variance; see `Law`."""
 
     #: d log density / d eta at noise precision 1, in the language of formulas, of x and eta.
     score: ClassVar[str]
-    #: What mixtures over draws are.
+    #: Class of the predictive distributions, which are mixtures over draws.
     mixture: ClassVar[type[Mixture]] = Mixture
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:

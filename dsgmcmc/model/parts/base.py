@@ -1,8 +1,8 @@
-"""The contract of a part of the model: its settings, what it cannot go with, what it keeps, and how it is drawn.
+"""The contract of a part of the model: its settings, what it cannot be combined with, what it keeps, how it is drawn.
 
-A part is a class in a file of this folder and a name in `PARTS`. Its settings are fields of the run's configuration,
-its quantities are saved, read, shown and counted like all others. Those that are made of it for a chain draw their
-parameters from the conditional given everything else.
+A part is a class in a file of this folder and a name in `PARTS`. Its settings are fields of the run's configuration;
+its quantities are saved, read, shown and counted like all others. The object that a chain makes of a part draws the
+part's parameters from their conditional given everything else.
 
 Parts of the rows' prior means, theta_i ~ N(m + shift_i, Lambda^-1), add up to field ``shift`` of a block, which the
 gradient of the prior and the draws of (m, Lambda) know of; each moves the shift by what it changes.
@@ -39,7 +39,7 @@ def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tu
 
 
 class DrawContext(NamedTuple):
-    """What the parameters of a part are drawn given.
+    """What a part needs to draw its parameters.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class DrawContext(NamedTuple):
 
 
 class PrecisionTerms(NamedTuple):
-    """What the parameters of a part say of Lambda: so many draws from N(0, Lambda^-1), and the sum of their squares.
+    """Statistics for the draw of Lambda: a number of draws from N(0, Lambda^-1), and the sum of their squares.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Part(ABC):
 
     @classmethod  # noqa: B027 (some go with everything)
     def check(cls, config: Any) -> None:
-        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that it cannot go with.
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that it cannot be combined with.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class Part(ABC):
 
     @classmethod  # noqa: B027 (likewise)
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        """Refuse a file of ratings that it cannot be sampled from; before anything is allocated.
+        """Refuse a ratings file that lacks what the part needs. Called before anything is allocated.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class Part(ABC):
     @classmethod
     @abstractmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """What it keeps; nothing where the run does not have it.
+        """The quantities that it keeps; none if the run does not use it.
 
         Parameters
         ----------
@@ -162,12 +162,12 @@ class PriorMean(Part):
 
     @abstractmethod
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set its fields and parameters as they are before the first iteration; it shifts nothing then."""
+        """Set its fields and parameters to their initial values, with which it shifts nothing."""
 
     @abstractmethod
     def draw(self, context: DrawContext, turn: int) -> None:
-        """Draw its parameters, in every so many turns from the first on, and move the shift of all rows. Collective."""
+        """Draw its parameters and move the shift of all rows, at the first turn and then periodically. Collective."""
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """What its parameters say of Lambda, where their prior knows of it; of a factor one part at most."""
+        """Terms for the draw of Lambda, if the prior of its parameters depends on it; at most one part per factor."""
         return {}

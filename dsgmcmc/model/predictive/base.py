@@ -1,7 +1,7 @@
-r"""The contract of predictive distributions: of a batch of ratings, over the draws of their predictors.
+r"""The contract of predictive distributions, for a batch of ratings and draws of their predictors.
 
-A predictive distribution is a mixture: sum_d w_d p(x | eta_d, ...), one component for every draw d. Whoever writes one
-says its mean, sd, distribution function F and density; quantiles, probabilities of levels, samples and scores follow.
+A predictive distribution is a mixture: sum_d w_d p(x | eta_d, ...), one component for every draw d. A subclass defines
+its mean, sd, distribution function F and density; quantiles, probabilities of levels, samples and scores follow.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class PredictorDraws(NamedTuple):
     weights : (draws,) float64
         They sum to 1.
     thresholds : (draws, m, R - 1) float64 or None
-        Between levels: of m users, or those of all.
+        Thresholds between levels: of m users, or shared by all.
     owner : (q,) int32 or None
-        Whose thresholds each has.
+        Index of the user whose thresholds apply to each rating.
     """
 
     eta: Float32
@@ -59,7 +59,7 @@ class PredictorDraws(NamedTuple):
         return self._replace(eta=eta, noise=noise, spread=spread, owner=owner)
 
     def by_certainty(self) -> Iterator[tuple[npt.NDArray[np.intp], PredictorDraws]]:
-        """Ratings whose predictors are known at each draw, and, few at a time, the others: their places, and draws."""
+        """Split off the ratings with known predictors, and the others in small batches: indices, and their draws."""
         unsure = np.any(self.spread > 0, axis=1)
         if not unsure.any():
             yield np.arange(len(unsure)), self
@@ -70,7 +70,7 @@ class PredictorDraws(NamedTuple):
                 yield rows, self.at(rows)
 
     def known(self) -> PredictorDraws:
-        """The same with more draws of known predictors: the nodes of a quadrature over every one's own normal law."""
+        """Replace every draw of an uncertain predictor by quadrature nodes of its normal distribution."""
         if not np.any(self.spread > 0):
             return self
         sd, nodes = np.sqrt(self.spread), _NODES.astype(np.float32)
@@ -84,7 +84,7 @@ class PredictorDraws(NamedTuple):
         )
 
     def apart(self) -> PredictorDraws:
-        """Every draw of every rating as a rating of its own, with one draw: (q draws, 1), the draws of one together."""
+        """Every draw of every rating as a separate rating with one draw, (q draws, 1), ordered by rating."""
         draws, thresholds, owner = self.eta.shape[1], self.thresholds, self.owner
         if thresholds is not None and owner is not None:
             owner = (owner[:, None] + thresholds.shape[1] * np.arange(draws, dtype=np.int32)).ravel()
@@ -105,7 +105,7 @@ class Prediction(NamedTuple):
 class Predictive(ABC):
     """Predictive distributions of q ratings, in the ratings' own unit.
 
-    What is asked at a rating takes one for all, or (q,), and gives (q,) float64.
+    Methods that take a rating take one for all distributions, or (q,), and return (q,) float64.
 
     Attributes
     ----------
@@ -133,14 +133,14 @@ class Predictive(ABC):
 
     @abstractmethod
     def log_density(self, x: Array | float) -> Float64:
-        """Log density of the rating `x`, in nats; of ratings that are not all different, log probability."""
+        """Log density of the rating `x`, in nats; for discrete ratings, its log probability."""
 
     def below(self, x: Array | float) -> Float64:
         """F(x-): probability of a rating below `x`."""
         return self.cdf(np.ceil(x) - 1 if self.whole else x)
 
     def quantile(self, p: Array | float) -> Float64:
-        """Rating up to which there is the probability `p`; the smallest one where ratings are not all different."""
+        """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p."""
         return solve(self, np.asarray(p, np.float64))
 
     def sample(self, rng: np.random.Generator) -> Float64:
@@ -167,12 +167,12 @@ class Predictive(ABC):
         return self.levels
 
     def _ends(self) -> Float64:
-        """From where to where what lies between levels is rounded to each, (R + 1,)."""
+        """Ends of the intervals of values that are rounded to each level, (R + 1,)."""
         levels = self.known_levels()
         return np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
 
     def probabilities(self) -> Float64:
-        """Probability of every level, (q, R) float64: of all that is rounded to it."""
+        """Probability of every level, (q, R) float64: of all values that are rounded to it."""
         inside = np.stack([np.broadcast_to(self.below(end), self.mean.shape) for end in self._ends()[1:-1]], axis=1)
         return np.diff(inside, axis=1, prepend=0.0, append=1.0)
 
@@ -183,7 +183,7 @@ class Predictive(ABC):
         return np.log(np.maximum(inside, SMALLEST))
 
     def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; of one that is rounded to such, where there are levels."""
+        """Probability of a rating of at least `bound`; with levels, of one that is rounded to such a level."""
         if self.levels is not None:
             bound = float(self._ends()[(self.levels < bound - 1e-9).sum()])
         return 1.0 - self.below(bound)
@@ -195,7 +195,7 @@ class Predictive(ABC):
         return self.below(x), self.cdf(x)
 
     def residuals(self, x: Array) -> Float64 | None:
-        """Errors over the sds; None where they are no measure of the fit, as of levels."""
+        """Errors divided by the sds; None if they do not measure the fit, as for levels."""
         return (x - self.mean) / self.sd
 
     def log_scores(self, x: Array) -> dict[str, float | None]:
