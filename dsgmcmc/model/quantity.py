@@ -112,12 +112,11 @@ class Quantity:
         rating : float
             What ratings were divided by.
         """
-        factor: Array | float = rating ** abs(self.rating)
-        if self.columns:
-            factor = columns ** abs(self.columns)
-            if self.dims.count("column") > 1:
-                factor = np.outer(columns, columns)
-        found: Array = value / factor if self.columns + self.rating < 0 else value * factor
+        of_columns = np.outer(columns, columns) if self.dims.count("column") > 1 else columns ** abs(self.columns)
+        found = value
+        for power, unit in ((self.columns, of_columns), (self.rating, rating ** abs(self.rating))):
+            if power:
+                found = found * unit if power > 0 else found / unit
         return found
 
 
