@@ -196,8 +196,8 @@ class RatingsSource:
             ``tau`` (posterior mean; null where there is no noise), ``rank``, ``draws`` (of all chains), ``rmse_mean``,
             ``mae_mean`` and the other scores of the ``test_ratings`` (`dsgmcmc.diagnostics.calibration`), ``baselines``
             (`dsgmcmc.diagnostics.baselines`) and ``agreement`` (of chains, `dsgmcmc.diagnostics.convergence`); the
-            scores are null without test ratings, and of clicks, which have ``rankings`` instead
-            (`dsgmcmc.diagnostics.clicks`).
+            scores are null without test ratings, and of clicks, which have ``rankings`` instead,
+            by their saved draws (`dsgmcmc.diagnostics.clicks`).
         """
         taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
@@ -207,9 +207,10 @@ class RatingsSource:
             if not (clicks := sum(len(part.rating) for part in test_parts(run))):
                 return {**nothing, **common}
             opened = open_run(run.path)
-            with open_ratings(self.path) as ratings:
-                common |= {"rankings": click_scores(opened, ratings), "agreement": agreement(opened)}
-            return {**nothing, "test_ratings": clicks, **common}
+            if opened.draws:  # of which rankings are made
+                with open_ratings(self.path) as ratings:
+                    common["rankings"] = click_scores(opened, ratings)
+            return {**nothing, "test_ratings": clicks, **common, "agreement": agreement(opened)}
         levels = run.read_settings()[1].get("levels")
         found = held_out_scores(test_parts(run), config.law, None if levels is None else np.array(levels, np.float64))
         if found is None:
