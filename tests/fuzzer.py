@@ -84,7 +84,9 @@ def said(*arguments: str) -> str:
 
 def _predictions(path: Path) -> Any:
     run, both = open_run(path), np.arange(5, dtype=np.int32)
-    return Predictor(run, Options(clip=True))(both, both).mean.tolist(), [m.noise_variance for m in run.moments]
+    return Predictor(run, Options(clip=True))(both, both).mean.tolist(), [
+        float(m.variance["user"].sum()) for m in run.moments
+    ]
 
 
 def _ranking(path: Path) -> str:
