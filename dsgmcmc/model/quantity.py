@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import ClassVar
 
@@ -168,22 +169,22 @@ class Quantities:
     all: tuple[Quantity, ...]
     sizes: Sizes
 
-    @property
+    @cached_property
     def of_rows(self) -> tuple[Quantity, ...]:
         """What a block keeps for every row besides the sampler's fields."""
         return tuple(quantity for quantity in self.all if quantity.of_rows)
 
-    @property
+    @cached_property
     def drawn_of_rows(self) -> tuple[Quantity, ...]:
         """What every row has in a draw."""
         return (THETA, *(quantity for quantity in self.of_rows if quantity.drawn))
 
-    @property
+    @cached_property
     def shared(self) -> tuple[Quantity, ...]:
         """The quantities of a draw that all rows share."""
         return tuple(quantity for quantity in self.all if quantity.drawn and not quantity.of_rows)
 
-    @property
+    @cached_property
     def traced(self) -> tuple[Quantity, ...]:
         """What every draw has in the trace."""
         return tuple(quantity for quantity in self.shared if quantity.traced)

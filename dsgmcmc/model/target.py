@@ -316,7 +316,7 @@ class FactorTarget:
 
     def is_traced(self, parameter: str) -> bool:
         """See `RunTarget.is_traced`."""
-        return parameter in {quantity.name for quantity in self.quantities.traced}
+        return any(quantity.name == parameter for quantity in self.quantities.traced)
 
     def find_divergence(self, position: str) -> str:
         """See `RunTarget.find_divergence`."""
