@@ -242,7 +242,7 @@ class FittedModel:
 
     @renewing
     def _learn(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
-        told, notes = tell(self._fitted(), X, y, kind, features, self._data)
+        told, notes = tell(self._fitted(), X, y, kind, features)
         return [*notes, *self._take_in(told if self._told is None else self._told.updated(told))]
 
     def _take_in(self, told: PendingRatings | None) -> list[str]:

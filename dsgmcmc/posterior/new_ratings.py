@@ -60,9 +60,7 @@ class PendingRatings(NamedTuple):
         return PendingRatings(self.kind, names, others, values, described)
 
 
-def tell(
-    run: Run, X: Any, y: Any, kind: str, features: Any, data: Path | None = None
-) -> tuple[PendingRatings, list[str]]:
+def tell(run: Run, X: Any, y: Any, kind: str, features: Any) -> tuple[PendingRatings, list[str]]:
     """Read news as `dsgmcmc.posterior.fitted.FittedModel.foldin` is given them; what of the features is left out.
 
     Raises

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +171,21 @@ class Ratings:
             raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
         return int(self._indptr[part][start]), int(self._indptr[part][stop])
 
+    @cached_property
+    def _levels(self) -> dict[int, Float64 | None]:
+        """What `levels` has found, by `most`."""
+        return {}
+
     def levels(self, most: int) -> Float64 | None:
-        """Training ratings that there are, (R,) float64 in ascending order; None if there are more than `most`."""
+        """Training ratings that there are, (R,) float64 in ascending order; None if there are more than `most`.
+
+        All ratings are read, once.
+        """
+        if most not in self._levels:
+            self._levels[most] = self._find_levels(most)
+        return self._levels[most]
+
+    def _find_levels(self, most: int) -> Float64 | None:
         found = np.zeros(0, np.float32)
         for first in range(0, self.nnz, _SLAB):
             rest = self._read("train/values", first, min(first + _SLAB, self.nnz))

@@ -28,7 +28,7 @@ from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, PrecisionTerms, PriorMean
+from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, PrecisionTerms, PriorMean, chosen_factors
 from dsgmcmc.model.parts.design import MAX_DENSE, Design
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of
@@ -46,8 +46,7 @@ EVERY = 10
 
 def used_factors(features: FeaturesName, there: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
     """Factors whose features are used, of those that have some; `transposed` says that the rows of W are items."""
-    users, items = Factor(transposed), Factor(not transposed)
-    wanted = {"no": (), "yes": (users, items), "user": (users,), "item": (items,)}[features]
+    wanted = chosen_factors("both" if features == "yes" else features, transposed)
     return tuple(factor for factor in sorted(there) if factor in wanted)
 
 
