@@ -132,6 +132,10 @@ class Law(ABC):
         self.drawn = tuple(quantity.name for quantity in of_rows if quantity.drawn)
         #: Parameters of the law that are sampled besides, the same on all processes.
         self.replicated: tuple[Sampled, ...] = ()
+        self._set_up(levels)
+
+    def _set_up(self, levels: Levels | None) -> None:  # noqa: B027 (most need nothing else)
+        """Make what else the law needs, given the levels of the ratings where they have some."""
 
     @classmethod
     def quantities_of(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:

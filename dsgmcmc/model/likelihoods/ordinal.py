@@ -94,21 +94,12 @@ class Ordinal(Law):
     noise_quantities = SCALE_QUANTITIES
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
-    def __init__(
-        self,
-        rank: int,
-        biases: bool,
-        heteroscedastic: bool = False,
-        levels: Levels | None = None,
-        factors: tuple[Factor, ...] = tuple(Factor),
-        background: float | None = None,
-        own_thresholds: Factor | None = None,
-    ) -> None:
+    def _set_up(self, levels: Levels | None) -> None:
+        """See `Law`: the law of the thresholds, and what a rating says of its predictor."""
         assert levels is not None
-        super().__init__(rank, biases, heteroscedastic, levels, factors, background, own_thresholds)
         self.values, self.n_levels = levels.values, len(levels.values)
         self.model = ThresholdModel(self.link, levels.counts)
-        if own_thresholds is not None:
+        if self.own_thresholds is not None:
             self._gap_information = gap_information(self.model)
         self._begin()
         two = len(levels.values) == 2 and self.link == "logit"
