@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -26,10 +26,10 @@ from dsgmcmc.cli.app import main
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.ratings import SIDES, Features, Side, Times, open_ratings, write_ratings
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.model.likelihoods import Law, Levels
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.parts import PriorMean
+from dsgmcmc.model.model import FactorModel
+from dsgmcmc.model.parts import Noise, Part, RowPriors
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
@@ -43,7 +43,7 @@ from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.targets.state import Stream
-from dsgmcmc.types import Factor, ScheduleName
+from dsgmcmc.types import Factor, PriorName, ScheduleName
 
 #: Generous: the machine may be busy, and the first run compiles its kernels.
 TIMEOUT = 240.0
@@ -159,8 +159,39 @@ def write_synthetic(path: Path, n_users: int, n_items: int, n: int) -> int:
 STEPPING = [name for name, sampler in SAMPLERS.items() if issubclass(sampler.Config, StepSize)]
 OF_ANY_TARGET = [name for name, sampler in SAMPLERS.items() if not sampler.draws_conditionals]
 
+
 #: Two latent dimensions and biases; everything is drawn.
-MODEL = HyperparameterModel(rank=2, biases=True, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
+@dataclass(frozen=True)
+class Model:
+    """Priors and noise of a factorisation, by the arguments of `RowPriors`, `Noise` and `FactorModel`."""
+
+    rank: int = 2
+    biases: bool = True
+    prior: PriorName = "normal-gamma"
+    prior_precision: float = 1.0
+    noise_precision: float | None = None
+    heteroscedastic: tuple[Factor, ...] = ()
+    first: int = 1
+    every: int = 1
+    noise_every: int = 1
+    scale: float = 1.0
+    standardised: bool = False
+    width: float = 1.0
+    bias_mean: float = 0.0
+
+    def rows(self, subchains: int = 1) -> RowPriors:
+        """Priors of the rows."""
+        own = (self.rank, self.biases, self.prior, self.prior_precision)
+        unit = {"scale": self.scale, "standardised": self.standardised, "width": self.width}
+        return RowPriors(*own, subchains=subchains, bias_mean=self.bias_mean, **unit)
+
+    def noise(self, row_blocks: range = range(1), subchains: int = 1) -> Noise:
+        """The noise."""
+        own = (self.noise_precision, self.heteroscedastic)
+        return Noise(row_blocks, *own, every=self.noise_every, scale=self.scale, subchains=subchains)
+
+
+MODEL = Model()
 
 
 def factor_target(
@@ -168,11 +199,11 @@ def factor_target(
     path: Path,
     grid: int = 4,
     schedule: ScheduleName = "shuffled",
-    model: HyperparameterModel = MODEL,
+    model: Model = MODEL,
     sampler: Sampler[Any, Any] | None = None,
     *,
     likelihood: type[Law] = Gaussian,
-    prior_means: Sequence[PriorMean] = (),
+    parts: Sequence[Part] = (),
     seed: int = 0,
     frozen: frozenset[Factor] = frozenset(),
     background: float | None = None,
@@ -193,28 +224,25 @@ def factor_target(
         blocks = RatingBlocks(ratings, ring, centre, codes=partial(likelihood.codes, levels=found))
     levels = None if found is None else Levels(found, blocks.level_counts(ring, len(found)))
     order = Schedule(schedule, blocks.part_sizes.tolist(), seed, 0) if sampler.gradient.by_parts else None
-    target = FactorTarget(
-        ring,
-        blocks,
-        order,
-        model,
-        likelihood(
-            model.rank,
-            model.biases,
-            bool(model.heteroscedastic),
-            levels,
-            background=background,
-            own_thresholds=own_thresholds,
-        ),
-        prior_means,
-        fields=sampler.kept,
-        scratch=sampler.working,
-        positions=sampler.positions,
-        stream=Stream(seed, 0),
-        frozen=frozen,
+    law = likelihood(
+        model.rank,
+        model.biases,
+        model.heteroscedastic,
+        levels,
+        background=background,
+        own_thresholds=own_thresholds,
     )
+    m = len(sampler.positions)
+    turns = {"first": model.first, "every": model.every}
+    whole = FactorModel(law, model.noise(ring.blocks, m), model.rows(m), *parts, **turns)
+    target = FactorTarget(ring, blocks, order, whole, sampler, Stream(seed, 0), frozen)
     target.reset()
     return target
+
+
+def draw_shared(target: FactorTarget) -> None:
+    """Draw what all rows share, whatever the iteration. Collective."""
+    target.model.draw_shared(replace(target.context(), turn=1, terms=target.model.precision_terms()))
 
 
 def sample(

@@ -11,17 +11,18 @@ from dsgmcmc.config.accuracy import ESS_PER_CHAIN, format_accuracy
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.hyperparameters import common_quantities
 from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS, Law
-from dsgmcmc.model.noise import heteroscedastic_factors
-from dsgmcmc.model.parts import PARTS, PRIOR_MEANS
-from dsgmcmc.model.parts.base import chosen_factors
+from dsgmcmc.model.likelihoods.all_cells import ClickSettings
+from dsgmcmc.model.likelihoods.gaps import ThresholdSettings
+from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.features import FeatureSettings
 from dsgmcmc.model.parts.implicit import ImplicitSettings
+from dsgmcmc.model.parts.noise import NoiseSettings
+from dsgmcmc.model.parts.rows import RowSettings
 from dsgmcmc.model.parts.time import TimeSettings
-from dsgmcmc.model.quantity import Quantities, Quantity, collected, sizes_of
+from dsgmcmc.model.quantity import Quantities, sizes_of
 from dsgmcmc.settings import named, setting
-from dsgmcmc.types import Factor, NoiseName, PriorName, ThresholdsName
+from dsgmcmc.types import Factor
 
 Rank = Annotated[int, Field(ge=1, le=512)]
 
@@ -35,43 +36,18 @@ def automatic_rank(ratings: int, rows_and_columns: int) -> int:
 
 
 class FactorConfig(BaseModel):
-    """What every model has: rank, priors, likelihood and noise."""
+    """What every model has: rank, likelihood, and when its parameters are drawn."""
 
     of_densities: ClassVar[bool] = False
 
     rank: Rank | Literal["auto"] = setting(
         "Number K of latent dimensions.", "auto", shown="auto, from the counts", metavar="K|auto", short="-K"
     )
-    prior: PriorName = setting("Prior of the rows of both factors.", "normal-gamma")
-    prior_precision: float = setting(
-        "Precision of a fixed prior, in the ratings' own unit; start of another.",
-        1.0,
-        shown="10; 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
-        gt=0,
-        allow_inf_nan=False,
-    )
     likelihood: str = setting(
         "Law of a rating; poisson is of counts, all-cells of clicks.", "gaussian", metavar="|".join(LIKELIHOODS)
     )
-    noise: NoiseName = setting("Whose noise differs.", "shared")
-    noise_precision: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["sampled"] = setting(
-        "Precision of the noise, or sampled.",
-        "sampled",
-        shown="sampled; 1 with --prior fixed, 30 of clicks",
-        metavar="TAU|sampled",
-    )
-    thresholds: ThresholdsName = setting("Whose thresholds between levels differ.", "shared")
-    zero_weight: float | None = setting(
-        "Of clicks, what every zero counts beside a click.", None, shown="0.1 with all-cells", gt=0, allow_inf_nan=False
-    )
     biases: bool = setting("User and item biases.", True)
     center: bool = setting("Subtract the training mean.", True)
-    standardise: bool = setting(
-        "Priors in units of the ratings' sd, or as published.",
-        True,
-        shown="yes; no with --prior fixed",
-        metavar="yes|no",
-    )
     hyper_start: int = setting("Sweeps before the first draw of the hyperparameters.", 1, offered=False, ge=0)
     hyper_every: int = setting("Sweeps between draws of the hyperparameters.", 1, offered=False, ge=1)
 
@@ -89,8 +65,17 @@ class FactorConfig(BaseModel):
         return LIKELIHOODS[self.likelihood]
 
 
-class ModelConfig(TimeSettings, FeatureSettings, ImplicitSettings, FactorConfig):
-    """The model, with the settings of its parts; those of the last base come first."""
+class ModelConfig(
+    TimeSettings,
+    FeatureSettings,
+    ImplicitSettings,
+    ClickSettings,
+    ThresholdSettings,
+    NoiseSettings,
+    RowSettings,
+    FactorConfig,
+):
+    """The model, with the settings of its likelihoods and parts; those of the last base come first."""
 
 
 class RunConfig(ModelConfig, ChainConfig):
@@ -156,11 +141,6 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         """Names of the levels of time."""
         return () if self.time_levels == "no" else tuple(self.time_levels.split(","))
 
-    def quantities_of_law(self, transposed: bool) -> tuple[Quantity, ...]:
-        """What is sampled of the likelihood."""
-        own = chosen_factors(self.thresholds, transposed)
-        return self.law.quantities_of(heteroscedastic_factors(self.noise, transposed), *own)
-
     def quantities(self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int) -> Quantities:
         """Everything that the model keeps.
 
@@ -173,15 +153,6 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         levels : int
             Levels of the ratings, where there are any.
         """
-        noisy = heteroscedastic_factors(self.noise, transposed) if self.law.has_noise else ()
-        means, others = (
-            [quantity for part in parts for quantity in part.quantities_of(self, transposed, features)]
-            for parts in (PRIOR_MEANS, [part for part in PARTS if part not in PRIOR_MEANS])
-        )
-        return collected(
-            common_quantities(self.prior, noisy),
-            self.quantities_of_law(transposed),
-            means,
-            others,
-            sizes_of(self.dimension, levels, len(self.times), features),
-        )
+        parts = (self.law, *PARTS)
+        found = dict.fromkeys(each for part in parts for each in part.quantities_of(self, transposed, features))
+        return Quantities(tuple(found), sizes_of(self.dimension, levels, len(self.times), features))

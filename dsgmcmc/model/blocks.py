@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dsgmcmc.data.ratings import SIDES, Features, Ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.csr import split_columns
@@ -81,8 +81,6 @@ class RatingBlocks:
         Subtracted from every rating (the training mean, or 0).
     standardise : bool
         Whether ratings are then divided by the root of their mean square.
-    features : tuple of Factor
-        Factors whose features are read, too.
     codes : callable, optional
         Gives what `train` has in the place of ratings, such as the numbers of levels.
 
@@ -100,8 +98,6 @@ class RatingBlocks:
         Training ratings in every part.
     part_peaks : (B,) int64
         Most training ratings of any one row or column within a part.
-    features : dict of Factor to dict of int to Features
-        Of the row blocks of this process, and of the column blocks of the same numbers, whose home this is.
     """
 
     def __init__(
@@ -110,7 +106,6 @@ class RatingBlocks:
         ring: Ring,
         centre: float,
         standardise: bool = False,
-        features: tuple[Factor, ...] = (),
         codes: Callable[[Float32], Array] | None = None,
     ) -> None:
         grid = ring.grid
@@ -129,7 +124,6 @@ class RatingBlocks:
         }
         self.train: dict[tuple[int, int], RatingsBlock] = {}
         self.test: dict[int, TestRows] = {}
-        self.features: dict[Factor, dict[int, Features]] = {factor: {} for factor in features}
         ring.agree(partial(self._read, ratings, ring), "reading ratings")
         self.part_sizes, self.part_peaks = self._count(ring)
         self.scale = self._standardise(ring) if standardise else 1.0
@@ -168,8 +162,6 @@ class RatingBlocks:
             for c, block in enumerate(self._read_train(ratings, start, stop)):
                 self.train[b, c] = block
             self.test[b] = self._cut_test(*ratings.slab("test", start, stop))
-            for factor, blocks in self.features.items():
-                blocks[b] = ratings.feature_slab(SIDES[factor], *self.bounds(factor, b))
 
     def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[RatingsBlock]:
         """Read a range of rows in small slabs, so that little more memory is needed than what is kept."""

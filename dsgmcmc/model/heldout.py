@@ -20,7 +20,7 @@ from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.base import State
-from dsgmcmc.model.parts.time import TimeEffects
+from dsgmcmc.model.parts import Effects
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import Draw
@@ -41,7 +41,7 @@ class HeldOut:
         Law of a rating.
     noise_precision : callable
         Gives tau as it is now.
-    time : TimeEffects, optional
+    effects : Effects, optional
         What is added to the predictors of the test ratings.
     """
 
@@ -50,9 +50,9 @@ class HeldOut:
         circulation: Circulation,
         likelihood: Law,
         noise_precision: Callable[[], float],
-        time: TimeEffects | None = None,
+        effects: Effects | None = None,
     ) -> None:
-        self._time = time
+        self._effects = effects
         self._circulation, self._ring, self._noise_precision = circulation, circulation.ring, noise_precision
         self._drawn, self._ratings, self._has_noise = likelihood.drawn, circulation.ratings, likelihood.has_noise
         self._has_errors = circulation.ratings.n_test > 0 and likelihood.can_be_evaluated()
@@ -66,7 +66,7 @@ class HeldOut:
         if self._ratings.n_test:
             tau = self._noise_precision()
             for cell in self._circulation.tour((position, *self._drawn)):
-                shift = self._time.test.get(cell.row.index) if self._time else None
+                shift = self._effects.test.get(cell.row.index) if self._effects else None
                 self._rows[cell.row.index].predict(self._predict, position, cell, tau, shift)
         if draw is not None:
             self._has_draws = True

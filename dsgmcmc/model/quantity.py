@@ -125,6 +125,10 @@ class Quantity:
 THETA = Quantity("theta", ("column",), of_rows=True, columns=1, started=True)
 
 
+#: Scale of a row's noise.
+WEIGHT = Quantity("weight", of_rows=True, started=True)
+
+
 #: What the means of rows have besides m.
 SHIFT = Quantity("shift", ("column",), of_rows=True, drawn=False)
 
@@ -161,7 +165,7 @@ class Quantities:
     Attributes
     ----------
     all : tuple of Quantity
-        In the order in which a block has its fields.
+        In the order in which a block has its fields, each once.
     sizes : Sizes
         Lengths of their axes.
     """
@@ -192,31 +196,6 @@ class Quantities:
     def width_of_rows(self, drawn: bool = False) -> int:
         """How many numbers a block keeps for a row besides the sampler's fields; if `drawn`, how many a draw has."""
         return sum(quantity.width(self.sizes) for quantity in (self.drawn_of_rows if drawn else self.of_rows))
-
-
-def collected(
-    common: Sequence[Quantity],
-    law: Sequence[Quantity],
-    means: Sequence[Quantity],
-    others: Sequence[Quantity],
-    sizes: Sizes,
-) -> Quantities:
-    """All quantities of a model, in the order in which a block has their fields.
-
-    Parameters
-    ----------
-    common : sequence of Quantity
-        Of the priors and the noise.
-    law : sequence of Quantity
-        Of the likelihood.
-    means : sequence of Quantity
-        Of the parts of the rows' prior means, which add up to `SHIFT`.
-    others : sequence of Quantity
-        Of what else there is.
-    sizes : Sizes
-        Lengths of their axes.
-    """
-    return Quantities((*common, *law, *([SHIFT] if means else []), *means, *others), sizes)
 
 
 def sizes_of(

@@ -50,7 +50,7 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
             for name, stored in names:
                 block[name][known] = read(stored)[known]
         small = {name: value.array() for name, value in start.manifest.state.items()}
-        for part in target.replicated:
+        for part in target.model.replicated:
             arrays = part.arrays()
             # one set of what all rows have in common, for every interleaved sub-chain
             part.take({n: np.broadcast_to(small[n], arrays[n].shape).copy() for n in small.keys() & arrays.keys()})

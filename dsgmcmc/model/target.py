@@ -16,19 +16,16 @@ from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.divergence import find_divergence
 from dsgmcmc.model.factors import LocalFactors
 from dsgmcmc.model.heldout import HeldOut
-from dsgmcmc.model.hyperparameters import HyperparameterModel, Hyperparameters
 from dsgmcmc.model.information import fisher_information, own_squares, second_moments
-from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.parts import PriorMean
+from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
-from dsgmcmc.model.parts.time import TimeEffects
-from dsgmcmc.model.quantity import SHIFT, THETA, Sampled, collected, sizes_of
+from dsgmcmc.model.quantity import SHIFT, THETA
 from dsgmcmc.model.statistics import keep_errors, row_statistics
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.base import Information
-from dsgmcmc.targets.state import Conditional, Layout, ParameterBlock, StateField, Stream
+from dsgmcmc.targets.state import Conditional, Keeps, Layout, ParameterBlock, Stream
 from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
@@ -47,20 +44,10 @@ class FactorTarget:
         The ratings of this process's rows.
     schedule : Schedule or None
         Which part each iteration visits; None where an iteration uses all the data, with the column blocks at home.
-    model : HyperparameterModel
-        Rank, biases, priors and noise.
-    likelihood : Law
-        Law of a rating.
-    prior_means : sequence of PriorMean
-        What the rows' prior means have besides m.
-    time : TimeEffects, optional
-        Effects of levels of time.
-    fields : sequence of StateField
-        State that travels with a block.
-    scratch : sequence of str
-        Arrays of the same shape that do not.
-    positions : sequence of str
-        The field that holds the state of each interleaved sub-chain.
+    model : FactorModel
+        The likelihood, and the other parts.
+    sampler : Keeps
+        What the sampler keeps with a block.
     stream : Stream
         Seed and chain.
     frozen : frozenset of Factor
@@ -72,68 +59,46 @@ class FactorTarget:
         ring: Ring,
         ratings: RatingBlocks,
         schedule: Schedule | None,
-        model: HyperparameterModel,
-        likelihood: Law,
-        prior_means: Sequence[PriorMean] = (),
-        *,
-        time: TimeEffects | None = None,
-        fields: Sequence[StateField],
-        scratch: tuple[str, ...],
-        positions: tuple[str, ...],
+        model: FactorModel,
+        sampler: Keeps,
         stream: Stream,
         frozen: frozenset[Factor] = frozenset(),
     ) -> None:
-        self.ring, self.time = ring, time or TimeEffects(None, ratings, ring)
+        self.ring, self.model, self.stream = ring, model, stream
+        self.ratings = ratings = model.effects.ratings if model.effects else ratings
+        self.likelihood, self.quantities = model.likelihood, model.quantities
         self.metric_uses_current_hyperparameters = schedule is None
-        self.ratings = ratings = self.time.ratings
-        self.model, self.likelihood, self.stream = model, likelihood, stream
-        self.prior_means = tuple(prior_means)
         self.timers, self.grid = ring.phases, ring.grid
-        self.dimension, self.n_data, self.positions = model.dimension, ratings.n_data, positions
-        self.subchain, self._align_in = 0, scratch[0] if scratch else None
+        self.dimension, self.n_data, self.positions = model.rows.dimension, ratings.n_data, sampler.positions
+        self.subchain, self._align_in = 0, sampler.working[0] if sampler.working else None
         self.sweep_length = self.grid if schedule else 1
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
-        self.curvature_bound += (likelihood.background or 0.0) * max(ratings.shape)
-        self.hyperparameters = model.start(len(positions))
-        self.squared_error = np.zeros((len(ring.blocks), 1))
-        sizes = sizes_of(self.dimension, likelihood.n_levels)
-        means = [quantity for part in prior_means for quantity in part.quantities]
-        self.quantities = collected(model.quantities, likelihood.quantities, means, self.time.quantities, sizes)
-        of_rows = (quantity.field(sizes) for quantity in self.quantities.of_rows)
-        self.layout = layout = Layout((*fields, *of_rows), self.dimension)
-        common: Any = {"dimension": self.dimension, "clip_kicks": likelihood.clips_kicks}
-        common["origin"] = model.origin.astype(np.float32) if model.bias_mean else None
+        self.curvature_bound += (self.likelihood.background or 0.0) * max(ratings.shape)
+        of_rows = (quantity.field(self.quantities.sizes) for quantity in self.quantities.of_rows)
+        self.layout = layout = Layout((*sampler.kept, *of_rows), self.dimension)
+        common: Any = {"dimension": self.dimension, "clip_kicks": self.likelihood.clips_kicks}
+        common["origin"] = model.rows.origin.astype(np.float32) if model.rows.bias_mean else None
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
             return ParameterBlock(stream, ring.phases, self._prior, factor, frozen=factor in frozen, **common, **place)
 
-        factors = LocalFactors(make, ratings, ring.blocks, layout, scratch, self.dimension)
+        factors = LocalFactors(make, ratings, ring.blocks, layout, sampler.working, self.dimension)
         self.circulation = Circulation(ring, ratings, schedule, factors)
-        self._context = DrawContext(self.circulation, self._prior, positions[0], stream)
 
     # ------------------------------------------------------------------ what samplers use
 
     @property
     def noise_precision(self) -> float:
         """See `Target`; of the current sub-chain."""
-        return float(self.hyperparameters.tau[self.subchain])
+        return float(self.model.noise.parameters.tau[self.subchain])
 
     def own_scale(self, block: ParameterBlock) -> Array | None:
         """See `Target.own_scale`."""
-        return self.likelihood.noise_scale(block) if self.model.heteroscedastic else None
-
-    @property
-    def replicated(self) -> tuple[Sampled, ...]:
-        """Small parameters, the same on all processes."""
-        means = (part.parameters for part in self.prior_means)
-        return (self.hyperparameters, *means, self.time.parameters, *self.likelihood.replicated)
+        return self.likelihood.noise_scale(block) if self.model.noise.factors else None
 
     def _prior(self, block: ParameterBlock) -> RowPrior:
-        """Prior of a block's rows; of the current sub-chain, in their dtype."""
-        state, m = self.hyperparameters, self.subchain
-        mean, precision = state.mean[block.factor][m], state.precision[block.factor][m]
-        shift = block.arrays.get(SHIFT.name)
-        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), shift)
+        """Prior of a block's rows; of the current sub-chain."""
+        return self.model.prior(block, self.subchain)
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """See `Target.blocks`: rows in block order, then the columns that meet them."""
@@ -158,60 +123,39 @@ class FactorTarget:
         """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks; see `Law`."""
         begin = self.timers.enter()
         error = self.likelihood.add_gradient(cell, position, out, scale, share)
-        self.squared_error[cell.row.index - self.ring.blocks.start, 0] += error * share
+        self.model.noise.add_error(cell.row.index, error * share)
         self.timers.leave("gradient", begin)
 
     def all_data_seen(self) -> None:
-        """See `Target.all_data_seen`: moves the likelihood's own parameters, and draws the hyperparameters."""
-        self.likelihood.all_data_seen(self.circulation, self.stream)
-        if turn := self.model.turn(self._sweeps):
-            self.draw_hyperparameters()
-            self._draw_priors(turn)
-        if self.model.is_turn_of_noise(self._sweeps):
-            self.model.draw_noise_in_turn(self.hyperparameters, self.circulation, self.stream)
-        self._draw_time()
+        """See `Target.all_data_seen`."""
+        context = self.context()
+        self.model.draw(context)
+        self.model.draw_effects(context)
 
     @property
     def renews_data(self) -> bool:
-        """See `Target.renews_data`: where noise scales are drawn, or effects of time."""
-        return self._is_turn_of_time or (self.model.noise_every > 1 and self.model.is_turn_of_noise(self._sweeps))
+        """See `Target.renews_data`."""
+        return self.model.renews_data(self._turn)
 
     @property
-    def _is_turn_of_time(self) -> bool:
-        return self._sweeps >= self.model.first and self.time.is_turn(self._sweeps)
+    def _turn(self) -> int:
+        """The turn of the parameters of priors and noise, after the sweep that ends with this iteration."""
+        return self.model.turn((self.stream.iteration + 1) // self.sweep_length)
 
-    def _draw_time(self) -> None:
-        """Draw the effects of time, if it is their turn. Collective."""
-        if self._is_turn_of_time:
-            self.time.draw(self._context, self.likelihood, self.noise_precision)
-
-    @property
-    def _sweeps(self) -> int:
-        """Sweeps made, with the one that ends with this iteration."""
-        return (self.stream.iteration + 1) // self.sweep_length
-
-    def _draw_priors(self, turn: int) -> None:
-        """Draw what the rows' priors have besides m and Lambda. Collective."""
-        for part in self.prior_means:
-            part.draw(self._context, turn)
-
-    def draw_hyperparameters(self) -> None:
-        """Draw them given the state as it is. Collective."""
-        terms = {factor: term for part in self.prior_means for factor, term in part.precision_terms().items()}
-        self.model.draw(self.hyperparameters, self.circulation, self.stream, self.positions, self.squared_error, terms)
+    def context(self, factor: Factor | None = None) -> DrawContext:
+        """What parts draw their parameters with, before the rows of a factor are drawn or after all have moved."""
+        turn, terms = self._turn, self.model.precision_terms()
+        place = (self.circulation, self._prior, self.positions, self.stream)
+        return DrawContext(*place, lambda: self.noise_precision, turn, factor, terms if turn else {})
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
         """See `Target.conditionals`. The columns must be at home."""
-        if factor == Factor.W:
-            self._draw_time()
+        context = self.context(factor)
+        self.model.draw_effects(context)
         likelihood, statistics = self.likelihood, row_statistics(self.circulation, self.likelihood, factor, position)
         with self.timers("gradient"):
-            self.squared_error[:, 0] = keep_errors(statistics, likelihood, position)
-        if turn := self.model.turn(self._sweeps):
-            if factor == Factor.W:
-                self.draw_hyperparameters()
-                self._draw_priors(turn)
-            self.model.draw_noise(self.hyperparameters, factor, self.circulation, self.stream)
+            self.model.noise.squared_error[:, 0] = keep_errors(statistics, likelihood, position)
+        self.model.draw(context)
         for block, sums in statistics.items():
             scale = self.noise_precision * likelihood.noise_scale(block).astype(np.float64)
             block.conditional = Conditional(sums, scale)
@@ -221,7 +165,7 @@ class FactorTarget:
 
     def information(self, position: str, bound: bool = True) -> Information:
         """See `Target.information`."""
-        at = (self._prior, position, self.noise_precision, self.model.biases)
+        at = (self._prior, position, self.noise_precision, self.model.rows.biases)
         return fisher_information(self.circulation, self.likelihood, *at, self._align_in, bound)
 
     def second_moments(
@@ -232,11 +176,11 @@ class FactorTarget:
         result: Shapes,
     ) -> dict[str, Float64]:
         """See `Target.second_moments`; of (H_j, 1) for the rows of W, and the other way round."""
-        return second_moments(self.circulation, position, counts, self.model.biases, finish, result)
+        return second_moments(self.circulation, position, counts, self.model.rows.biases, finish, result)
 
     def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
         """See `Target.own_squares`; of (H_j, 1) for the rows of W, and the other way round."""
-        own_squares(self.circulation, self.likelihood, position, axes, self.model.biases, out)
+        own_squares(self.circulation, self.likelihood, position, axes, self.model.rows.biases, out)
 
     def sum(
         self, partials: Mapping[ParameterBlock, Named], finish: Callable[[dict[str, Float64]], Named], result: Shapes
@@ -249,17 +193,12 @@ class FactorTarget:
     def begin(self, iteration: int) -> None:
         """See `Target.begin`."""
         self.stream.iteration = iteration
-        if iteration % self.sweep_length == 0:  # tau is drawn from the errors of one sweep, however rarely
-            self.squared_error[:] = 0.0
-            self.likelihood.reset_errors(self.blocks())
-        self.time.prepare()
+        for part in self.model.parts:
+            part.begin(self.blocks(), iteration % self.sweep_length == 0)
 
     def reset(self) -> None:
         """See `RunTarget.reset`."""
-        self.hyperparameters = self.model.start(len(self.positions))
-        self.likelihood.start(self.blocks())
-        self.time.start()
-        for part in self.prior_means:
+        for part in self.model.parts:
             part.start(self.blocks())
         for shift in (block[SHIFT.name] for block in self.blocks() if SHIFT.name in block.arrays):
             shift.fill(0.0)
@@ -273,24 +212,23 @@ class FactorTarget:
         for block in self.blocks():
             for name in self.layout.names:
                 yield Key("state", block.factor.name, block.index, name), block[name]
-        for local, b in enumerate(self.ring.blocks):
-            yield Key("state", "W", b, "squared_error"), self.squared_error[local]
-        yield from self.likelihood.saved(self.ring.blocks)
-        yield from self.time.saved()
+        for part in self.model.parts:
+            yield from part.saved(self.ring.blocks)
 
     def small(self) -> dict[str, Float64]:
         """See `RunTarget.small`."""
-        return {name: value for part in self.replicated for name, value in part.arrays().items()}
+        return {name: value for part in self.model.replicated for name, value in part.arrays().items()}
 
     def load(self, snapshot: Snapshot) -> None:
         """See `RunTarget.load`."""
         self.circulation.place(snapshot.manifest.iteration)
         for key, array in self.saved():
             array[:] = snapshot.read(key)
-        self.hyperparameters = Hyperparameters.empty()
-        for part in self.replicated:
-            part.take({name: value.array() for name, value in snapshot.manifest.state.items()})
-        self.time.loaded()
+        small = {name: value.array() for name, value in snapshot.manifest.state.items()}
+        for each in self.model.replicated:
+            each.take(small)
+        for part in self.model.parts:
+            part.loaded()
 
     def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
         """See `RunTarget.accumulators`."""
@@ -305,14 +243,11 @@ class FactorTarget:
 
     def unit(self, field: str) -> Array | float:
         """See `RunTarget.unit`."""
-        (quantity,) = (quantity for quantity in self.quantities.drawn_of_rows if quantity.name == field)
-        return self.model.unit.astype(np.float32) if quantity.columns else 1.0
+        return self.model.unit(field)
 
     def parameters(self) -> dict[str, Float64]:
         """See `RunTarget.parameters`."""
-        unit, scale = self.model.unit, self.model.scale
-        drawn = (each for part in self.replicated for each in part.drawn(self.subchain))
-        return {quantity.name: quantity.in_rating_unit(value, unit, scale) for quantity, value in drawn}
+        return self.model.parameters(self.subchain)
 
     def is_traced(self, parameter: str) -> bool:
         """See `RunTarget.is_traced`."""
@@ -324,7 +259,7 @@ class FactorTarget:
 
     def recorders(self) -> Sequence[HeldOut]:
         """See `RunTarget.recorders`: predictions of the test ratings."""
-        return [HeldOut(self.circulation, self.likelihood, lambda: self.noise_precision, self.time)]
+        return [HeldOut(self.circulation, self.likelihood, lambda: self.noise_precision, self.model.effects)]
 
 
 @dataclass

@@ -15,9 +15,8 @@ import numpy.typing as npt
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.base import WEIGHT
 from dsgmcmc.model.likelihoods.gaps import CUTS
-from dsgmcmc.model.quantity import Quantities
+from dsgmcmc.model.quantity import WEIGHT, Quantities
 from dsgmcmc.posterior.draws import (
     KINDS,
     MOMENTS,

@@ -24,11 +24,10 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import Part
-from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.machine import cpu_name
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.forecast import Counts, column_bytes
-from dsgmcmc.runs.sources.ratings import make_factorisation
+from dsgmcmc.runs.sources.ratings import targets_of
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.rundir import now
 from dsgmcmc.types import Float32, Float64, Int32, Int64
@@ -105,8 +104,7 @@ class Chain:
 
     def __init__(self, config: ResolvedConfig, ratings: Ratings, ring: CountingRing) -> None:
         self.ring, self.sampler = ring, config.make_sampler()
-        blocks = RatingBlocks(ratings, ring, ratings.mean, config.standardise)
-        self.target = make_factorisation(config, blocks, ring, False, 0, self.sampler)
+        self.target = targets_of(config, ratings, ring)(0, self.sampler)
         self.target.reset()
         self.sampler.start(self.target, config.initial_sd)
         self.sweep = self.tours = 0

@@ -209,7 +209,7 @@ class _Tour(NamedTuple):
 
 def _tours(config: ResolvedConfig, quantities: Quantities) -> list[_Tour]:
     """Tours of an iteration that uses all the data."""
-    of_law = [quantity for quantity in config.quantities_of_law(False) if quantity.of_rows]
+    of_law = [quantity for quantity in config.law.quantities_of(config, False, {}) if quantity.of_rows]
     d, noise = config.dimension, sum(quantity.width(quantities.sizes) for quantity in of_law)
     if config.sampler.kind.draws_conditionals:  # positions and noise scales to the rows; then the columns' sums
         return [_Tour(d + min(noise, 1), False), _Tour(statistics_width(d), True)]

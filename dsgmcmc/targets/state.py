@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,6 +26,29 @@ class StateField(NamedTuple):
 
     name: str
     width: int = 0
+
+
+class Keeps(Protocol):
+    """What a sampler keeps with every block, as `dsgmcmc.samplers.base.Sampler` says it.
+
+    Attributes
+    ----------
+    kept : sequence of StateField
+        State that travels with a block.
+    working : tuple of str
+        Arrays of the same shape that do not.
+    positions : tuple of str
+        The field that holds the state of each interleaved sub-chain.
+    """
+
+    @property
+    def kept(self) -> Sequence[StateField]: ...  # noqa: D102
+
+    @property
+    def working(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def positions(self) -> tuple[str, ...]: ...  # noqa: D102
 
 
 class Conditional(NamedTuple):

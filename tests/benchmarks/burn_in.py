@@ -22,9 +22,8 @@ from mpi4py import MPI
 
 from dsgmcmc.config.layers import build, parse_assignments
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import make_factorisation
+from dsgmcmc.runs.sources.ratings import targets_of
 from dsgmcmc.types import Float32
 
 EVERY = 2
@@ -46,9 +45,9 @@ def sample(data: Path, settings: dict[str, Any], seed: int, sweeps: int) -> Draw
     config = build({"rank": 32, "seed": seed, "sampler": {"name": "baoab"}}, settings).resolved()
     ring = Ring(MPI.COMM_SELF, config.grid)
     with open_ratings(data) as ratings:
-        blocks = RatingBlocks(ratings, ring, ratings.mean, standardise=True)
+        make = targets_of(config, ratings, ring)
     sampler = config.make_sampler()
-    target = make_factorisation(config, blocks, ring, False, 0, sampler)
+    target = make(0, sampler)
     target.reset()
     sampler.start(target, config.initial_sd)
     (held,) = target.recorders()
@@ -61,7 +60,7 @@ def sample(data: Path, settings: dict[str, Any], seed: int, sweeps: int) -> Draw
         noise = [each.noise for each in rows]
         noises.append(noise[0] if config.noise == "shared" else np.concatenate(noise))
     x = np.concatenate([each.rows.values for each in rows])
-    return Draws(np.array(predictions), np.array(noises), x, blocks.scale)
+    return Draws(np.array(predictions), np.array(noises), x, target.ratings.scale)
 
 
 def score(draws: Draws, begin: int, end: int, sd: float) -> tuple[float, float, float, float]:

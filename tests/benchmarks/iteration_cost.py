@@ -24,12 +24,11 @@ from mpi4py import MPI
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import make_factorisation
+from dsgmcmc.runs.sources.ratings import targets_of
 
 CASES: dict[str, dict[str, Any]] = {
     "sgld": {"name": "sgld"},
@@ -46,9 +45,9 @@ WARM_UP = 30  # iterations before the first turn: kernels are compiled, HAMCMC h
 class Run:
     """A chain that only iterates: nothing is evaluated or saved."""
 
-    def __init__(self, config: ResolvedConfig, ratings: RatingBlocks, ring: Ring) -> None:
+    def __init__(self, config: ResolvedConfig, ratings: Ratings, ring: Ring) -> None:
         self.sampler = config.make_sampler()
-        self.target = make_factorisation(config, ratings, ring, False, 0, self.sampler)
+        self.target = targets_of(config, ratings, ring)(0, self.sampler)
         self.target.reset()
         self.sampler.start(self.target, config.initial_sd)
         self.iteration = 0
@@ -119,9 +118,8 @@ def measure(data: Path, settings: dict[str, Any], turns: int, count: int) -> tup
     first = next(iter(configs.values()))
     ring = Ring(MPI.COMM_SELF, first.grid)
     with open_ratings(data) as ratings:
-        blocks = RatingBlocks(ratings, ring, ratings.mean)
-    runs = {name: Run(config, blocks, ring) for name, config in configs.items()}
-    kernels = Kernels(Run(first, blocks, ring))
+        runs = {name: Run(config, ratings, ring) for name, config in configs.items()}
+        kernels = Kernels(Run(first, ratings, ring))
     for run in runs.values():
         run.iterate(WARM_UP)
     for _ in range(turns):

@@ -26,10 +26,13 @@ from matplotlib import pyplot as plt
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.model import FactorModel
+from dsgmcmc.model.parts import RowPriors
+from dsgmcmc.model.parts.base import Place
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import make_factorisation
+from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, RANK, PAIRS = 40, 30, 3, 5
@@ -41,7 +44,7 @@ class Truth:
     """Parameters from the prior: predictors of all pairs, the noise's precision of each, tau."""
 
     def __init__(self, rng: np.random.Generator, noise: str) -> None:
-        model = HyperparameterModel(RANK, True, "normal-gamma", 1.0, None, standardised=True)
+        model = RowPriors(RANK, standardised=True)
         factors = []
         for n in (ROWS, COLUMNS):
             precision = rng.gamma(model.precision_prior.shape, 1 / model.precision_prior.rate, RANK)
@@ -100,7 +103,11 @@ def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> np.ndarr
         with open_ratings(path) as ratings:
             blocks = RatingBlocks(ratings, ring, 0.0)  # as they are: the prior is that of ratings in their own unit
             maker = resolved.make_sampler()
-            target = make_factorisation(resolved, blocks, ring, ratings.transposed, 0, maker)
+            model = FactorModel.of(
+                Place(resolved, ratings.transposed, blocks, ring), FactorModel.read(resolved, ratings, blocks, ring)
+            )
+            schedule = Schedule(resolved.schedule, blocks.part_sizes.tolist(), seed, 0)
+            target = FactorTarget(ring, blocks, schedule, model, maker, Stream(seed, 0))
     target.reset()
     maker.start(target, resolved.initial_sd)
     found = []
@@ -109,7 +116,7 @@ def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> np.ndarr
         maker.step(target, iteration)
         if iteration >= BURN_IN and (iteration - BURN_IN) % THIN == THIN - 1:
             eta = predictor(target)
-            found.append([*eta[tuple(pairs.T)], (eta**2).mean(), float(target.hyperparameters.tau[0])])
+            found.append([*eta[tuple(pairs.T)], (eta**2).mean(), float(target.model.noise.parameters.tau[0])])
             if not np.isfinite(found[-1]).all():
                 return None
     true = [*truth.predictor[tuple(pairs.T)], (truth.predictor**2).mean(), truth.tau]

@@ -182,7 +182,7 @@ def test_full_gradients_and_information_have_the_bits_of_one_process(
             for block in target.blocks()
         }
         everywhere = [information.c[f] for f in Factor] + [information.lambda_[f] for f in Factor]
-        errors = dict(zip(target.ring.blocks, target.squared_error[:, 0].tolist(), strict=True))
+        errors = dict(zip(target.ring.blocks, target.model.noise.squared_error[:, 0].tolist(), strict=True))
         found.append((blocks, everywhere, errors))
     with together():
         (many, c, errors), (one, c_of_one, errors_of_one) = found

@@ -13,9 +13,8 @@ from support import csr
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Features, open_ratings, write_ratings
-from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import make_factorisation
+from dsgmcmc.runs.sources.ratings import targets_of
 from dsgmcmc.types import Factor
 
 pytestmark = pytest.mark.statistical
@@ -99,8 +98,7 @@ def ours(path: Path) -> dict[str, np.ndarray]:
     config = RunConfig.of(settings).resolved()
     sampler, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
     with open_ratings(path) as ratings:
-        blocks = RatingBlocks(ratings, ring, ratings.mean, features=tuple(Factor))
-    target = make_factorisation(config, blocks, ring, False, 0, sampler)
+        target = targets_of(config, ratings, ring)(0, sampler)
     target.reset()
     sampler.start(target, 0.1)
     kept = []

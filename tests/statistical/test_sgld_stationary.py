@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import csr, factor_target
+from support import Model, csr, factor_target
 
 from dsgmcmc.data.ratings import write_ratings
-from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
@@ -76,11 +75,11 @@ class Problem:
         self.prior_precision = np.array([1.0, 3.0, 2.0])
 
     def target(self, grid: int, schedule: ScheduleName, sampler: Sampler[Any, Any]) -> FactorTarget:
-        model = HyperparameterModel(RANK, True, "fixed", 1.0, TAU)
+        model = Model(RANK, True, "fixed", 1.0, TAU)
         frozen = frozenset({Factor.H})
         target = factor_target(MPI.COMM_SELF, self.path, grid, schedule, model, sampler, frozen=frozen)
-        target.hyperparameters.mean[Factor.W][0] = self.prior_mean
-        target.hyperparameters.precision[Factor.W][0] = self.prior_precision
+        target.model.rows.parameters.mean[Factor.W][0] = self.prior_mean
+        target.model.rows.parameters.precision[Factor.W][0] = self.prior_precision
         self.hold(target)
         return target
 

@@ -12,10 +12,8 @@ from time_gibbs import gibbs
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Times, open_ratings, write_ratings
-from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.parts.time_levels import levels_of, read_groups
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import make_factorisation
+from dsgmcmc.runs.sources.ratings import targets_of
 from dsgmcmc.targets.base import Draw
 
 pytestmark = pytest.mark.statistical
@@ -81,9 +79,7 @@ def ours(path: Path, sampler: dict) -> tuple[tuple[np.ndarray, np.ndarray], ...]
     config = RunConfig.of(settings).resolved()
     made, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
     with open_ratings(path) as ratings:
-        blocks = RatingBlocks(ratings, ring, ratings.mean)
-        groups = read_groups(levels_of(LEVELS, False), ratings, blocks, ring)
-    target = make_factorisation(config, blocks, ring, False, 0, made, groups=groups)
+        target = targets_of(config, ratings, ring)(0, made)
     (recorder,) = target.recorders()
     target.reset()
     made.start(target, 0.1)

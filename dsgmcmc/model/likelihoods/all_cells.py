@@ -18,14 +18,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from pydantic import BaseModel
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
+from dsgmcmc.settings import setting
 from dsgmcmc.types import Array, Float64
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
+
+
+class ClickSettings(BaseModel):
+    """Settings of clicks."""
+
+    zero_weight: float | None = setting(
+        "Of clicks, what every zero counts beside a click.", None, shown="0.1 with all-cells", gt=0, allow_inf_nan=False
+    )
 
 
 class AllCells(Gaussian):
@@ -33,7 +43,7 @@ class AllCells(Gaussian):
 
     has_noise = False
     noise_quantities = ()
-    own_settings = ("zero_weight",)
+    Settings = ClickSettings
     # the diagonal metric is slow where factors have a common mean, as they have without biases
     defaults: ClassVar[dict[str, Any]] = {
         "noise_precision": 30.0,

@@ -11,30 +11,29 @@ probabilities of levels instead (`dsgmcmc.model.likelihoods.ordinal`).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from pydantic import BaseModel
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.parts.base import FeatureSizes, Part, Place, chosen_factors
+from dsgmcmc.model.parts.noise import heteroscedastic_factors
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import Mixture
 from dsgmcmc.model.predictive.scores import Scores
-from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.settings import named
-from dsgmcmc.targets.state import ParameterBlock, Stream
+from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
-    from dsgmcmc.storage.manifest import Key
-
-#: Scale of a row's noise.
-WEIGHT = Quantity("weight", of_rows=True, started=True)
 
 Counts = dict[ParameterBlock, Array]
 
@@ -74,7 +73,11 @@ class State(NamedTuple):
     probability: Float32
 
 
-class Law(ABC):
+class NoSettings(BaseModel):
+    """No settings."""
+
+
+class Law(Part):
     """Law of a rating, as a chain sees it.
 
     Parameters
@@ -83,12 +86,10 @@ class Law(ABC):
         Number K of latent dimensions.
     biases : bool
         Whether the last column of a factor is the bias.
-    heteroscedastic : bool
-        Whether users or items have noise of their own.
+    factors : tuple of Factor
+        Those whose rows have noise of their own.
     levels : Levels, optional
         What ratings can be, where they have levels.
-    factors : tuple of Factor
-        Those whose rows have noise of their own, if any.
     background : float, optional
         Weight a0 of the squared predictors of all cells, where these count.
     own_thresholds : Factor, optional
@@ -102,7 +103,7 @@ class Law(ABC):
     #: If the training mean is never subtracted from ratings: the parameters that take its place.
     in_place_of_mean: ClassVar[str | None] = None
     #: Settings that only this law has.
-    own_settings: ClassVar[tuple[str, ...]] = ()
+    Settings: ClassVar[type[BaseModel]] = NoSettings
     #: Width of the priors of predictors, in the unit of the link.
     width: ClassVar[float] = 1.0
     #: Whether the energy's curvature in the predictor is unbounded, so that kicks are clipped.
@@ -116,31 +117,41 @@ class Law(ABC):
         self,
         rank: int,
         biases: bool,
-        heteroscedastic: bool = False,
+        factors: tuple[Factor, ...] = (),
         levels: Levels | None = None,
-        factors: tuple[Factor, ...] = tuple(Factor),
         background: float | None = None,
         own_thresholds: Factor | None = None,
     ) -> None:
         self.background, self.own_thresholds = background, own_thresholds
-        self.rank, self.biases, self.heteroscedastic = rank, biases, heteroscedastic
-        self.factors = factors if heteroscedastic else ()
-        self.quantities = self.quantities_of(self.factors, own_thresholds)
+        self.rank, self.biases, self.factors, self.heteroscedastic = rank, biases, factors, bool(factors)
+        self.quantities = self.quantities_with(factors, own_thresholds)
         of_rows = [quantity for quantity in self.quantities if quantity.of_rows]
         #: Names of a row's quantities besides theta, and of those among them that belong to a draw.
         self.fields = tuple(quantity.name for quantity in of_rows)
         self.drawn = tuple(quantity.name for quantity in of_rows if quantity.drawn)
-        #: Parameters of the law that are sampled besides, the same on all processes.
-        self.replicated: tuple[Sampled, ...] = ()
         self._set_up(levels)
 
-    def _set_up(self, levels: Levels | None) -> None:  # noqa: B027 (most need nothing else)
+    def _set_up(self, levels: Levels | None) -> None:
         """Make what else the law needs, given the levels of the ratings where they have some."""
 
     @classmethod
-    def quantities_of(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities that it samples, if rows of these factors have noise, or thresholds, of their own."""
+    def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
+        """The quantities that it keeps, if rows of these factors have noise, or thresholds, of their own."""
         return cls.noise_quantities if factors else ()
+
+    @classmethod
+    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+        """See `Part.quantities_of`."""
+        own = chosen_factors(config.thresholds, transposed)
+        return cls.quantities_with(heteroscedastic_factors(config.noise, transposed), *own)
+
+    @classmethod
+    def of(cls, place: Place, data: Levels | None) -> Self:
+        """See `Part.of`."""
+        config, transposed = place.config, place.transposed
+        factors = heteroscedastic_factors(config.noise, transposed)
+        own = chosen_factors(config.thresholds, transposed)
+        return cls(config.rank, config.biases, factors, data, config.zero_weight, *own)
 
     @classmethod
     def is_centred(cls) -> bool:
@@ -156,17 +167,11 @@ class Law(ABC):
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """Refuse settings of the model (`dsgmcmc.config.run.ModelConfig`) that do not work with this law.
-
-        Raises
-        ------
-        InputError
-            If one is wrong.
-        """
+        """See `Part.check`."""
         cls._check_scale(config)
         if not cls.noise_quantities and config.noise != "shared":
             raise InputError(f"the {config.likelihood} likelihood has no noise: leave out noise")
-        if config.thresholds != "shared" and "thresholds" not in cls.own_settings:
+        if config.thresholds != "shared" and "thresholds" not in cls.Settings.model_fields:
             raise InputError(f"the {config.likelihood} likelihood has no thresholds: leave out thresholds")
         if not (cls.is_centred() or config.center):
             raise InputError(
@@ -187,11 +192,7 @@ class Law(ABC):
                 f"the {config.likelihood} likelihood has no noise: leave out noise_precision and standardise"
             )
 
-    @classmethod  # noqa: B027 (most take any)
-    def check_ratings(cls, ratings: Ratings, config: Any) -> None:
-        """Refuse a file of ratings that cannot come from this law, given the model's settings; raises InputError."""
-
-    @classmethod  # noqa: B027 (likewise)
+    @classmethod
     def check_new(cls, values: Array) -> None:
         """Refuse new ratings that cannot come from this law; raises InputError."""
 
@@ -228,8 +229,8 @@ class Law(ABC):
 
     @classmethod
     def has_parameters(cls) -> bool:
-        """Whether it has parameters of its own that are drawn or moved: true for laws that override `all_data_seen`."""
-        return cls.all_data_seen is not Law.all_data_seen
+        """Whether it has parameters of its own that are drawn or moved: true for laws that override `draw`."""
+        return cls.draw is not Law.draw
 
     @classmethod
     def is_sum_over_ratings(cls) -> bool:
@@ -248,21 +249,8 @@ class Law(ABC):
 
     # ------------------------------------------------------------------ of training ratings
 
-    def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (most have none)
-        """Set the law's own fields of all rows to their initial values."""
-
-    def refresh_derived_fields(self, block: ParameterBlock) -> None:  # noqa: B027 (likewise)
+    def refresh_derived_fields(self, block: ParameterBlock) -> None:
         """Recompute fields of a block that depend on others or on `replicated`, after these were set from outside."""
-
-    def reset_errors(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (likewise)
-        """Begin to gather the squared errors of a new sweep."""
-
-    def all_data_seen(self, circulation: Circulation, stream: Stream) -> None:  # noqa: B027 (likewise)
-        """Draw or move `replicated`, once a sweep, from what `add_gradient` has gathered in it. Collective."""
-
-    def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """What is gathered over a sweep at these row blocks, for a checkpoint."""
-        yield from ()
 
     @abstractmethod
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
@@ -292,7 +280,7 @@ class Law(ABC):
         """
         return np.ones(len(block.counts), np.float32)
 
-    def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:  # noqa: B027 (most have no use for them)
+    def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:
         """Take the squared errors of a block's rows: (n,), sums over their ratings times the other factor's g."""
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:

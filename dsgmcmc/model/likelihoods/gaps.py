@@ -29,13 +29,15 @@ from math import sqrt
 from typing import ClassVar
 
 import numpy as np
+from pydantic import BaseModel
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.ordinal import END
 from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION, ThresholdModel, values_of
 from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.settings import setting
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Float32, Float64, Purpose
+from dsgmcmc.types import Float32, Float64, Purpose, ThresholdsName
 
 CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
 GAP_SLOPE = "gap_slope"  # while they are moved
@@ -57,6 +59,12 @@ gaps = gaps + after * (kicked + gap_drift)
     rows=("n",),
     columns=("information", "earlier", "precision"),
 )
+
+
+class ThresholdSettings(BaseModel):
+    """Settings of thresholds."""
+
+    thresholds: ThresholdsName = setting("Whose thresholds between levels differ.", "shared")
 
 
 #: What rows with thresholds of their own have, where ratings have at least `LEAST_LEVELS` levels.

@@ -19,11 +19,11 @@ from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.likelihoods.base import WEIGHT, Counts, Likelihood, State
+from dsgmcmc.model.likelihoods.base import Counts, Likelihood, State
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.model.predictive.normal_mixture import Normal, NormalMixture
 from dsgmcmc.model.predictive.scores import Scores
-from dsgmcmc.model.quantity import Quantity
+from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
@@ -65,9 +65,9 @@ class Gaussian(Normal, Likelihood):
         for block in blocks if self.heteroscedastic else ():
             block["weight"].fill(1.0)
 
-    def reset_errors(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Law.reset_errors`."""
-        for block in blocks if self.heteroscedastic else ():
+    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
+        """See `Part.begin`: the errors of rows are of one sweep."""
+        for block in blocks if self.heteroscedastic and first else ():
             block["row_error"].fill(0.0)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:

@@ -23,6 +23,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.levels import level_moments, level_probabilities
 from dsgmcmc.kernels.ordinal import Link, Side, level_tables, ordinal_kernel
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Law, Levels, State
@@ -34,6 +35,7 @@ from dsgmcmc.model.likelihoods.gaps import (
     GAPS,
     LEAST_LEVELS,
     GapPrecision,
+    ThresholdSettings,
     cut_table,
     draw_gap_precision,
     gap_information,
@@ -53,10 +55,11 @@ from dsgmcmc.model.likelihoods.scales import (
     start_scales,
 )
 from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, Thresholds
+from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws, nearest_level
 from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
 from dsgmcmc.model.predictive.scores import Scores
-from dsgmcmc.model.quantity import Quantity
+from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.settings import named
 from dsgmcmc.storage.manifest import Key
@@ -65,6 +68,7 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 #: More are no levels but measurements.
 MAX_LEVELS = 100
@@ -89,7 +93,7 @@ class Ordinal(Law):
     largest_curvature: ClassVar[float]
     has_noise = False
     in_place_of_mean = "thresholds"
-    own_settings = ("thresholds",)
+    Settings = ThresholdSettings
     width = LINK_WIDTH
     noise_quantities = SCALE_QUANTITIES
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
@@ -107,18 +111,29 @@ class Ordinal(Law):
         self._sums: dict[int, Float64] = {}  # of the scores, by level, over the sweep, by row block
 
     @classmethod
-    def quantities_of(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """See `Law.quantities_of`."""
+    def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
+        """See `Law.quantities_with`."""
         own = () if own_thresholds is None else tuple(quantity.of(own_thresholds) for quantity in GAP_QUANTITIES)
         gaps = GapPrecision.about(()) if own else ()
         shared = (*Thresholds.about(()), *ScalePrecision.about(factors), *gaps)
-        return (*super().quantities_of(factors), *own, *shared)
+        return (*super().quantities_with(factors), *own, *shared)
 
     def _begin(self) -> None:
         self.thresholds, self.scales = self.model.start(), start_scales(self.factors)
         own = self.own_thresholds is not None
         self.gaps = GapPrecision(np.full(len(self.values) - 2, GAP_START) if own else None)
-        self.replicated = (self.thresholds, self.scales, self.gaps)
+
+    @property
+    def replicated(self) -> tuple[Sampled, ...]:
+        """See `Part.replicated`."""
+        return (self.thresholds, self.scales, self.gaps)
+
+    @classmethod
+    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
+        """See `Part.read`: the levels, and how many training ratings have each."""
+        values = cls.levels_of(ratings)
+        assert values is not None
+        return Levels(values, blocks.level_counts(ring, len(values)))
 
     # ------------------------------------------------------------------ of settings, and of files of ratings
 
@@ -128,7 +143,7 @@ class Ordinal(Law):
         return ratings.levels(MAX_LEVELS)
 
     @classmethod
-    def check_ratings(cls, ratings: Ratings, config: Any) -> None:
+    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
         """Refuse ratings of one level, or of so many that they are none; and of two, where their gaps are to differ."""
         levels, likelihood = cls.levels_of(ratings), config.likelihood
         if levels is None:
@@ -170,7 +185,7 @@ class Ordinal(Law):
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Law.start`: all scales are 1, and all thresholds the same, at rest."""
+        """See `Part.start`: all scales are 1, and all thresholds the same, at rest."""
         self._begin()
         begin = {"weight": 1.0, "drift": 0.0, GAPS: 0.0, GAP_DRIFT: 0.0}
         names = [name for name in self.fields if name in begin]
@@ -184,8 +199,10 @@ class Ordinal(Law):
         if block.factor == self.own_thresholds:
             set_cuts(block, self.thresholds.position)
 
-    def reset_errors(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Law.reset_errors`: of the scores' sums by level and by row."""
+    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
+        """See `Part.begin`: the scores' sums by level and by row are of one sweep."""
+        if not first:
+            return
         for sums in self._sums.values():
             sums[:] = 0.0
         gathered = [name for name in self.fields if name in ("slope", CUT_SLOPE)]
@@ -219,12 +236,12 @@ class Ordinal(Law):
         """Scales s of a block's rows, (n,)."""
         return block.row("weight") if self.heteroscedastic else np.ones(len(block.counts), np.float32)
 
-    def all_data_seen(self, circulation: Circulation, stream: Stream) -> None:
-        """See `Law.all_data_seen`: moves the thresholds, then scales and gaps, given their precisions, which are drawn.
+    def draw(self, context: DrawContext) -> None:
+        """See `Part.draw`: moves the thresholds, then scales and gaps, given their precisions, which are drawn.
 
-        From the gradient at one state, all of them.
+        Once a sweep, all of them from the gradient at one state.
         """
-        own, earlier, partials = self.own_thresholds, self.gaps.precision, []
+        circulation, own, earlier, partials = context.circulation, self.own_thresholds, self.gaps.precision, []
         slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == own}
         for pair in circulation.pairs():
             sums = {f"{b.factor.name}.scales": square_sum(b) for b in pair if b.factor in self.factors}
@@ -235,7 +252,7 @@ class Ordinal(Law):
             partials.append([sums])
         rows = dict(zip(Factor, circulation.ratings.shape, strict=True))
         shapes = shapes_of({name: array for each in self.replicated for name, array in each.arrays().items()})
-        found = circulation.ring.sum(partials, partial(self._finish, stream, rows), shapes)
+        found = circulation.ring.sum(partials, partial(self._finish, context.stream, rows), shapes)
         for replicated in self.replicated:
             replicated.take(found)
         move_scales(circulation.blocks(), self.link, self.scales)
@@ -260,7 +277,7 @@ class Ordinal(Law):
         return found
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """See `Law.saved`."""
+        """See `Part.saved`."""
         for b in row_blocks if self.own_thresholds is None else ():
             yield Key("state", "W", b, "level_sums"), self._sums_of(b)
 

@@ -63,7 +63,7 @@ class Poisson(Likelihood):
             raise InputError(f"the biases of {config.likelihood} take the mean's place: leave out {named('no_biases')}")
 
     @classmethod
-    def check_ratings(cls, ratings: Ratings, config: Any) -> None:
+    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
         """Refuse ratings that are not whole numbers from 0 on, or are all 0."""
         parts: tuple[tuple[Literal["train", "test"], Int64], ...]
         parts = (("train", ratings.row_indptr), ("test", ratings.test_indptr))

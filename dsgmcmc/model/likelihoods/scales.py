@@ -19,9 +19,8 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.ordinal import Link
-from dsgmcmc.model.likelihoods.base import WEIGHT
 from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION
-from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, Purpose
 

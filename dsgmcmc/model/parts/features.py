@@ -26,9 +26,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from pydantic import BaseModel
 
-from dsgmcmc.data.ratings import SIDES, Ratings
+from dsgmcmc.data.ratings import SIDES, Features, Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, PrecisionTerms, PriorMean, chosen_factors
+from dsgmcmc.model.parts.base import (
+    DESCRIBED,
+    DrawContext,
+    FeatureSizes,
+    Place,
+    PrecisionTerms,
+    PriorMean,
+    chosen_factors,
+)
 from dsgmcmc.model.parts.design import MAX_DENSE, Design
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of
@@ -92,7 +100,7 @@ class FeatureParameters(Sampled):
 
 def feature_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
     """What there is where features of these factors' rows are used."""
-    return (DESCRIBED, *FeatureParameters.about(factors)) if factors else ()
+    return PriorMean.shifting((DESCRIBED, *FeatureParameters.about(factors))) if factors else ()
 
 
 class FeatureSettings(BaseModel):
@@ -145,13 +153,24 @@ class FeatureEffects(PriorMean):
         return feature_quantities(used_factors(config.features, features, transposed))
 
     @classmethod
-    def of(cls, config: Any, transposed: bool, ratings: RatingBlocks, ring: Ring) -> Self | None:
-        """See `PriorMean.of`."""
-        designs = {factor: Design(blocks, ring) for factor, blocks in ratings.features.items()}
-        return cls(designs, config.dimension) if designs else None
+    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> dict[Factor, Design]:
+        """See `Part.read`: of row blocks of this process, and of the column blocks whose home it is."""
+
+        def slabs() -> dict[Factor, dict[int, Features]]:
+            return {
+                factor: {b: ratings.feature_slab(SIDES[factor], *blocks.bounds(factor, b)) for b in ring.blocks}
+                for factor in featured_factors(config.features, ratings)
+            }
+
+        return {factor: Design(each, ring) for factor, each in ring.agree(slabs, "reading features").items()}
+
+    @classmethod
+    def of(cls, place: Place, data: Mapping[Factor, Design]) -> Self | None:
+        """See `Part.of`."""
+        return cls(data, place.config.dimension) if data else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `PriorMean.start`."""
+        """See `Part.start`."""
         for block in blocks:
             block[DESCRIBED.name].fill(0.0)
         for factor, design in self.designs.items():
@@ -168,9 +187,9 @@ class FeatureEffects(PriorMean):
             found[factor] = PrecisionTerms(design.size, effects.T @ (beta[:, None] * effects))
         return found
 
-    def draw(self, context: DrawContext, turn: int) -> None:
-        """See `PriorMean.draw`."""
-        if turn % EVERY != 1:  # among them the first, so that it is rehearsed
+    def draw(self, context: DrawContext) -> None:
+        """See `Part.draw`."""
+        if not context.is_turn(EVERY):
             return
         precision = {block.factor: context.prior(block).precision for block in context.circulation.blocks()}
         moments = self._moments(context)

@@ -23,22 +23,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, PriorMean, chosen_factors
+from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Place, PriorMean, chosen_factors
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, ImplicitName, Purpose
-
-if TYPE_CHECKING:
-    from dsgmcmc.model.blocks import RatingBlocks
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 #: Sweeps between draws: one costs about as much as the gradients of ten sweeps.
 EVERY = 10
@@ -134,7 +130,7 @@ def implicit_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
     if not factors:
         return ()
     of_rows = IMPLICIT if len(factors) > 1 else IMPLICIT.of(Factor(1 - factors[0]))
-    return (of_rows, *ImplicitParameters.about(factors))
+    return PriorMean.shifting((of_rows, *ImplicitParameters.about(factors)))
 
 
 class ImplicitSettings(BaseModel):
@@ -186,13 +182,13 @@ class ImplicitFeatures(PriorMean):
         return implicit_quantities(chosen_factors(config.implicit_features, transposed))
 
     @classmethod
-    def of(cls, config: Any, transposed: bool, ratings: RatingBlocks, ring: Ring) -> Self | None:
-        """See `PriorMean.of`."""
-        factors = chosen_factors(config.implicit_features, transposed)
-        return cls(factors, config.dimension, config.prior_precision) if factors else None
+    def of(cls, place: Place, data: None) -> Self | None:
+        """See `Part.of`."""
+        factors = chosen_factors(place.config.implicit_features, place.transposed)
+        return cls(factors, place.config.dimension, place.config.prior_precision) if factors else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `PriorMean.start`."""
+        """See `Part.start`."""
         for block in blocks:
             block[IMPLICIT.name].fill(0.0)
         zeros = np.zeros(self._dimension)
@@ -200,9 +196,9 @@ class ImplicitFeatures(PriorMean):
         self.parameters.average = {factor: zeros.copy() for factor in self.factors}
         self.parameters.variance = {factor: zeros.copy() for factor in self.factors}
 
-    def draw(self, context: DrawContext, turn: int) -> None:
-        """See `PriorMean.draw`."""
-        if turn % EVERY == 1:  # among them the first, so that it is rehearsed
+    def draw(self, context: DrawContext) -> None:
+        """See `Part.draw`."""
+        if context.is_turn(EVERY):
             _Draw(self.factors, self.parameters, context).run()
 
 

@@ -26,10 +26,10 @@ at home, from sums that go round the ring, and go round themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,14 +39,13 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.groups import add_to_groups, residual_kernel, subtract_groups, weigh_ratings
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part
-from dsgmcmc.model.parts.time_levels import NO_GROUPS, TimeGroups, canonical, no_times
-from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.model.parts.base import DrawContext, Effects, FeatureSizes, Place
+from dsgmcmc.model.parts.time_levels import TimeGroups, canonical, levels_of, no_times, read_groups
+from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.state import Stream
-from dsgmcmc.types import Factor, Float32, Float64, Purpose
+from dsgmcmc.targets.state import ParameterBlock, Stream
+from dsgmcmc.types import Array, Factor, Float32, Float64, Purpose
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
@@ -62,7 +61,7 @@ Cells = dict[tuple[int, int], Float32]
 
 @dataclass
 class TimePrecision(Sampled):
-    """Precisions lambda of the effects of all levels, (L,) float64, if there are any."""
+    """Precisions lambda of the effects of all levels, (L,) float64."""
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
         "precision": Quantity(
@@ -75,7 +74,7 @@ class TimePrecision(Sampled):
         )
     }
 
-    precision: Float64 | None = None
+    precision: Float64
 
 
 class TimeSettings(BaseModel):
@@ -93,39 +92,36 @@ class TimeSettings(BaseModel):
         return canonical(value)
 
 
-class TimeEffects(Part):
+class TimeEffects(Effects):
     """The effects of all levels of time, and the ratings without them.
 
     Parameters
     ----------
-    groups : TimeGroups or None
-        Which ratings are together; None without any levels.
+    groups : TimeGroups
+        Which ratings are together.
     ratings : RatingBlocks
         This process's ratings; they stay as they are.
     ring : Ring
         The processes of the chain.
-
-    Attributes
-    ----------
-    ratings : RatingBlocks
-        The ratings less their effects.
-    test : dict of int to (q,) float32
-        What effects add to the predictors of the test ratings of a row block.
+    rank : int
+        Number K of latent dimensions.
+    biases : bool
+        Whether the last column of a factor is the bias.
     """
 
     Settings = TimeSettings
 
-    def __init__(self, groups: TimeGroups | None, ratings: RatingBlocks, ring: Ring) -> None:
-        self.groups, self.ring, self._given = groups or NO_GROUPS, ring, ratings.train
-        self.levels = self.groups.levels
+    def __init__(self, groups: TimeGroups, ratings: RatingBlocks, ring: Ring, rank: int, biases: bool) -> None:
+        self.groups, self.ring, self._given = groups, ring, ratings.train
+        self.levels, self._residual_kernel = groups.levels, residual_kernel(rank, biases)
         self.ratings = copy(ratings)
-        self.parameters, self.quantities = TimePrecision(), TimePrecision.about(()) if self.levels else ()
+        self.parameters, self.quantities = TimePrecision(np.zeros(0)), TimePrecision.about(())
         self._effects = [
             {b: np.zeros(self.groups.size(number, b), np.float32) for b in ring.blocks}
             for number in range(len(self.levels))
         ]
         self.test: dict[int, Float32] = {}
-        self.start()
+        self.start(())
 
     @classmethod
     def check(cls, config: Any) -> None:
@@ -154,27 +150,45 @@ class TimeEffects(Part):
         """See `Part.quantities_of`."""
         return () if config.time_levels == "no" else TimePrecision.about(())
 
-    def start(self) -> None:
-        """Set effects and precisions as they are before the first draw."""
+    @classmethod
+    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> TimeGroups | None:
+        """See `Part.read`."""
+        names = levels_of(config.time_levels, ratings.transposed)
+        return read_groups(names, ratings, blocks, ring) if names else None
+
+    @classmethod
+    def of(cls, place: Place, data: TimeGroups | None) -> Self | None:
+        """See `Part.of`."""
+        if data is None:
+            return None
+        return cls(data, place.ratings, place.ring, place.config.rank, place.config.biases)
+
+    @property
+    def replicated(self) -> tuple[TimePrecision]:
+        """See `Part.replicated`."""
+        return (self.parameters,)
+
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """See `Part.start`."""
         for effects in (effects for blocks in self._effects for effects in blocks.values()):
             effects.fill(0.0)
-        self.parameters.precision = np.full(len(self.levels), START) if self.levels else None
-        self._applied = not self.levels
+        self.parameters.precision = np.full(len(self.levels), START)
+        self._applied = False
 
-    def saved(self) -> Iterator[tuple[Key, Float32]]:
-        """Effects of this process, for a checkpoint."""
+    def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
+        """See `Part.saved`: the effects."""
         for level, blocks in zip(self.levels, self._effects, strict=True):
             for b, effects in blocks.items():
                 yield Key("state", level.factor.name, b, f"time.{level.name.replace(':', '.')}"), effects
 
     def loaded(self) -> None:
-        """Say that effects were replaced by those of a checkpoint."""
-        self._applied = not self.levels
+        """See `Part.loaded`."""
+        self._applied = False
 
     # ------------------------------------------------------------------ the ratings without them
 
-    def prepare(self) -> None:
-        """Take the effects off the ratings, if they have changed. Collective."""
+    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
+        """See `Part.begin`: takes the effects off the ratings, if they were set from outside."""
         if not self._applied:
             self._apply()
 
@@ -209,13 +223,15 @@ class TimeEffects(Part):
 
     # ------------------------------------------------------------------ drawing
 
-    def is_turn(self, sweeps: int) -> bool:
-        """Whether effects are drawn after so many sweeps."""
-        return bool(self.levels) and sweeps % EVERY == 1  # among them the first, so that it is rehearsed
+    def renews_data(self, turn: int) -> bool:
+        """See `Part.renews_data`."""
+        return turn > 0 and turn % EVERY == 1
 
-    def draw(self, context: DrawContext, likelihood: Law, tau: float) -> None:
-        """Draw all effects and their precisions. Collective."""
-        residuals, weights = self._residuals(context, likelihood, tau)
+    def draw(self, context: DrawContext) -> None:
+        """See `Part.draw`: all effects and their precisions."""
+        if not context.is_turn(EVERY):
+            return
+        residuals, weights = self._residuals(context)
         for number in range(len(self.levels)):
             sums = {b: np.zeros(2 * len(effects), np.float32) for b, effects in self._effects[number].items()}
             for cell, buffer in self._round(number, sums, returning=True):
@@ -225,23 +241,26 @@ class TimeEffects(Part):
                 subtract_groups(self.groups.train[number][cell], effects, residuals[cell])
         self._apply()
 
-    def _residuals(self, context: DrawContext, likelihood: Law, tau: float) -> tuple[Cells, Cells]:
+    def _residuals(self, context: DrawContext) -> tuple[Cells, Cells]:
         """Residuals of the training ratings, and how precise each is. Collective."""
-        kernel = residual_kernel(likelihood.rank, likelihood.biases)
+        tau, held = context.tau(), next(context.circulation.blocks()).arrays
+        own = (WEIGHT.name,) if WEIGHT.name in held else ()
         residuals = {cell: np.empty_like(block.values) for cell, block in self._given.items()}
         weights = {cell: np.full_like(block.values, tau) for cell, block in self._given.items()}
-        for row, column, ratings in context.circulation.tour((context.position, *likelihood.drawn)):
+        for row, column, ratings in context.circulation.tour((context.position, *own)):
             cell = row.index, column.index
             place = (ratings.indptr, ratings.indices)
-            kernel(*place, ratings.values, row[context.position], column[context.position], residuals[cell])
-            if likelihood.heteroscedastic:
-                weigh_ratings(*place, np.float32(tau) * row.row("weight"), column.row("weight"), weights[cell])
+            self._residual_kernel(
+                *place, ratings.values, row[context.position], column[context.position], residuals[cell]
+            )
+            if own:
+                scales = (row.row(WEIGHT.name), column.row(WEIGHT.name))
+                weigh_ratings(*place, np.float32(tau) * scales[0], scales[1], weights[cell])
         return residuals, weights
 
     def _draw_level(self, number: int, sums: dict[int, Float32], stream: Stream) -> dict[int, Float32]:
         """Draw the effects of a level, given sums over its groups, and their precision; what they change by."""
         precisions, blocks = self.parameters.precision, self._effects[number]
-        assert precisions is not None
         before = float(precisions[number])
         draws = {b: self._draw_block(number, b, sums[b].reshape(-1, 2), before, stream) for b in blocks}
 

@@ -126,9 +126,6 @@ class TimeGroups(NamedTuple):
         return int(self.first[level][block + 1] - self.first[level][block])
 
 
-NO_GROUPS = TimeGroups((), [], [], [])
-
-
 def read_groups(levels: tuple[TimeLevel, ...], ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> TimeGroups:
     """Find the groups of the ratings that a process holds. Collective.
 

@@ -38,7 +38,7 @@ def _of_small_data(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:
 
 def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
     """Refuse ratings that the likelihood does not take, and those whose squares or variances leave float32."""
-    config.law.check_ratings(ratings, config)
+    config.law.check_ratings(config, ratings)
     low, high = ratings.minimum, ratings.maximum
     for start, stop in row_slabs(ratings.test_indptr, SLAB):
         x = ratings.slab("test", start, stop)[2]

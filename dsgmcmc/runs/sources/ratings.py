@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,9 @@ from dsgmcmc.diagnostics.clicks import click_scores
 from dsgmcmc.diagnostics.convergence import agreement
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.hyperparameters import HyperparameterModel
-from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.model.noise import NOISE_EVERY, heteroscedastic_factors
-from dsgmcmc.model.parts import PARTS, PRIOR_MEANS
-from dsgmcmc.model.parts.base import chosen_factors
-from dsgmcmc.model.parts.features import featured_factors
-from dsgmcmc.model.parts.time import TimeEffects
-from dsgmcmc.model.parts.time_levels import TimeGroups, levels_of, read_groups
+from dsgmcmc.model.model import FactorModel
+from dsgmcmc.model.parts import PARTS
+from dsgmcmc.model.parts.base import Place
 from dsgmcmc.model.start import take_start
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
@@ -47,7 +42,7 @@ from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.state import Stream
-from dsgmcmc.types import Comm, Float64
+from dsgmcmc.types import Comm
 
 log = logging.getLogger(__name__)
 
@@ -166,8 +161,7 @@ class RatingsSource:
         """See `Source.open`. Collective."""
         log.info("grid %d x %d", config.grid, config.grid)
         data = ring.agree(self._ratings)
-        levels = ring.agree(partial(config.law.levels_of, data))
-        return _targets(config, data, ring, levels), data.nnz
+        return targets_of(config, data, ring), data.nnz
 
     def begin(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
         """See `Source.begin`. Collective."""
@@ -178,9 +172,7 @@ class RatingsSource:
         """See `Source.miniature`."""
         small = config.model_copy(update={"grid": ring.grid, "hyper_start": 1, "hyper_every": 1})
         with self._ratings() as data:
-            few = FewRatings(data)
-            levels = config.law.levels_of(few)
-            return _targets(small, few, ring, levels)
+            return targets_of(small, FewRatings(data), ring)
 
     def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
         """See `Source.costs`."""
@@ -236,81 +228,19 @@ def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
     return ratings.mean if config.center and config.law.is_centred() else 0.0
 
 
-def _targets(config: ResolvedConfig, ratings: Ratings, ring: Ring, levels: Float64 | None) -> MakeTarget:
-    """Read the ratings, of these levels, if they have any, and say how a chain's target is made. Collective."""
-    featured = featured_factors(config.features, ratings)
-    centre = _centre(config, ratings)
-    blocks = RatingBlocks(ratings, ring, centre, config.standardise, featured, partial(config.law.codes, levels=levels))
-    counted = None if levels is None else Levels(levels, blocks.level_counts(ring, len(levels)))
-    names = levels_of(config.time_levels, ratings.transposed)
-    groups = read_groups(names, ratings, blocks, ring) if names else None
-    given, bias_mean = (config, blocks, ring, ratings.transposed), config.law.bias_mean(ratings.mean)
-    return partial(make_factorisation, *given, levels=counted, groups=groups, bias_mean=bias_mean)
+def targets_of(
+    config: ResolvedConfig, ratings: Ratings, ring: Ring
+) -> Callable[[int, Sampler[Any, Any]], FactorTarget]:
+    """Read the ratings, and say how the target of a chain is made, as it is before the first iteration. Collective."""
+    levels = ring.agree(partial(config.law.levels_of, ratings))
+    centre, codes = _centre(config, ratings), partial(config.law.codes, levels=levels)
+    blocks = RatingBlocks(ratings, ring, centre, config.standardise, codes)
+    data = FactorModel.read(config, ratings, blocks, ring)
 
+    def make(chain: int, sampler: Sampler[Any, Any]) -> FactorTarget:
+        by_parts = sampler.gradient.by_parts
+        place = Place(config, ratings.transposed, blocks, ring, len(sampler.positions), by_parts)
+        schedule = Schedule(config.schedule, blocks.part_sizes.tolist(), config.seed, chain) if by_parts else None
+        return FactorTarget(ring, blocks, schedule, FactorModel.of(place, data), sampler, Stream(config.seed, chain))
 
-def make_factorisation(
-    config: ResolvedConfig,
-    ratings: RatingBlocks,
-    ring: Ring,
-    transposed: bool,
-    chain: int,
-    sampler: Sampler[Any, Any],
-    levels: Levels | None = None,
-    groups: TimeGroups | None = None,
-    bias_mean: float = 0.0,
-) -> FactorTarget:
-    """Make the target of a chain, as it is before the first iteration.
-
-    Parameters
-    ----------
-    config : ResolvedConfig
-        Settings of the run.
-    ratings : RatingBlocks
-        This process's ratings.
-    ring : Ring
-        The processes of the chain.
-    transposed : bool
-        Whether the rows of W are items.
-    chain : int
-        Number of the chain.
-    sampler : Sampler
-        Says what is kept, and whether an iteration uses a part of the data or all.
-    levels : Levels, optional
-        Of the training ratings, where the likelihood is of levels.
-    groups : TimeGroups, optional
-        Which ratings are together in time.
-    bias_mean : float
-        Prior mean of the biases.
-    """
-    factors = heteroscedastic_factors(config.noise, transposed)
-    by_parts = sampler.gradient.by_parts
-    model = HyperparameterModel(
-        rank=config.rank,
-        biases=config.biases,
-        prior=config.prior,
-        prior_precision=config.prior_precision,
-        noise_precision=None if config.noise_precision == "sampled" else float(config.noise_precision),
-        heteroscedastic=factors if config.law.has_noise else (),
-        first=config.hyper_start,
-        every=config.hyper_every,
-        noise_every=1 if by_parts else NOISE_EVERY,
-        scale=ratings.scale,
-        standardised=config.standardise or config.law.has_proper_priors(ratings.n_data),
-        width=config.law.width,
-        bias_mean=bias_mean,
-    )
-    cut = chosen_factors(config.thresholds, transposed)
-    means = (part.of(config, transposed, ratings, ring) for part in PRIOR_MEANS)
-    return FactorTarget(
-        ring,
-        ratings,
-        Schedule(config.schedule, ratings.part_sizes.tolist(), config.seed, chain) if by_parts else None,
-        model,
-        config.law(config.rank, config.biases, bool(factors), levels, factors, config.zero_weight, *cut),
-        [part for part in means if part is not None],
-        time=TimeEffects(groups, ratings, ring) if groups else None,
-        fields=sampler.kept,
-        scratch=sampler.working,
-        positions=sampler.positions,
-        stream=Stream(config.seed, chain),
-    )
+    return make

@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import MODEL, factor_target, write_planted
+from support import MODEL, Model, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import Factor, ScheduleName
@@ -25,7 +24,7 @@ TAU = 2.5
 Arrays = dict[Factor, np.ndarray]
 
 
-def model(biases: bool, heteroscedastic: bool) -> HyperparameterModel:
+def model(biases: bool, heteroscedastic: bool) -> Model:
     """Three latent dimensions."""
     return replace(MODEL, rank=3, biases=biases, heteroscedastic=tuple(Factor) if heteroscedastic else ())
 
@@ -52,10 +51,10 @@ class Problem:
 
     def put(self, target: FactorTarget) -> None:
         """Set a target to this state."""
-        hyperparameters = target.hyperparameters
-        hyperparameters.tau[:] = TAU
-        hyperparameters.mean = {f: value[None] for f, value in self.mean.items()}
-        hyperparameters.precision = {f: value[None] for f, value in self.precision.items()}
+        target.model.noise.parameters.tau[:] = TAU
+        prior = target.model.rows.parameters
+        prior.mean = {f: value[None] for f, value in self.mean.items()}
+        prior.precision = {f: value[None] for f, value in self.precision.items()}
         for block in target.blocks():
             rows = slice(block.start, block.start + len(block.counts))
             block["theta"][:] = self.theta[block.factor][rows]
@@ -128,14 +127,14 @@ def test_the_mean_over_parts_is_the_full_gradient(
     squared_error = 0.0
     for part in parts(target):
         problem.put(target)
-        target.squared_error[:] = 0.0
+        target.model.noise.squared_error[:] = 0.0
         assert target.circulation.part_probability == target.circulation.schedule.probability[part]
         for cell in target.visit():
             cell.gradient("theta", "g", prior=prior != "without")
             for block in cell.blocks:
                 rows = slice(block.start, block.start + len(block.counts))
                 mean[block.factor][rows] += target.circulation.part_probability * block["g"]
-        squared_error += target.circulation.part_probability * target.squared_error.sum()
+        squared_error += target.circulation.part_probability * target.model.noise.squared_error.sum()
     full, size, expected = problem.gradient(path, biases, prior != "without")
     check(mean, full, size)
     # over a sweep each part's errors count 1 / (B p_t), so that their sum estimates that over all ratings
@@ -154,7 +153,7 @@ def test_the_full_gradient_of_a_frozen_state(path: Path, biases: bool, heterosce
     found = {f: np.concatenate([block["g"] for block in target.blocks() if block.factor == f]) for f in Factor}
     full, size, expected = problem.gradient(path, biases, prior=False)
     check({f: TAU * value for f, value in found.items()}, full, size)
-    assert target.squared_error.sum() == pytest.approx(expected, rel=1e-5)
+    assert target.model.noise.squared_error.sum() == pytest.approx(expected, rel=1e-5)
 
 
 def test_errors_count_for_the_sweep_in_which_they_were_made(path: Path) -> None:
@@ -167,7 +166,7 @@ def test_errors_count_for_the_sweep_in_which_they_were_made(path: Path) -> None:
         for cell in target.visit(send=True):
             cell.gradient("theta", "g", errors=iteration != 7)
         rows = sum(float((block["weight"] * block["row_error"]).sum()) for block in target.blocks() if not block.factor)
-        found.append(float(target.squared_error.sum()))
+        found.append(float(target.model.noise.squared_error.sum()))
         assert rows == pytest.approx(found[-1], rel=1e-5)
     assert (np.diff(found[:5]) > 0).all()
     assert found[5:7] == found[:2]

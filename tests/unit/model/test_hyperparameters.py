@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from scipy import stats
-from support import factor_target, write_planted
+from support import MODEL, Model, draw_shared, factor_target, write_planted
 
 from dsgmcmc.model.conjugate import draw_normal_gamma, draw_normal_wishart, draw_wishart
-from dsgmcmc.model.hyperparameters import HyperparameterModel
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.types import Factor, PriorName
@@ -22,14 +23,14 @@ DRAWS = 4000
 P_VALUE = 1e-7
 
 
-def target_of(tmp_path: Path, model: HyperparameterModel, seed: int = 0) -> FactorTarget:
+def target_of(tmp_path: Path, model: Model, seed: int = 0) -> FactorTarget:
     """Target with a random state at a fixed squared error of 80, spread over its blocks."""
     path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
     target = factor_target(MPI.COMM_SELF, path, model=model, seed=seed)
     rng = np.random.default_rng(1)
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
-    target.squared_error[:, 0] = [5.0, 15.0, 20.0, 40.0]
+    target.model.noise.squared_error[:, 0] = [5.0, 15.0, 20.0, 40.0]
     return target
 
 
@@ -38,7 +39,7 @@ def draws_of(target: FactorTarget) -> dict[str, np.ndarray]:
     drawn: dict[str, list[np.ndarray]] = {name: [] for name in target.parameters()}
     for iteration in range(DRAWS):
         target.stream.iteration = iteration
-        target.draw_hyperparameters()
+        draw_shared(target)
         for name, value in target.parameters().items():
             drawn[name].append(value)
     return {name: np.array(values) for name, values in drawn.items()}
@@ -57,12 +58,13 @@ def test_what_is_given_in_the_ratings_unit_comes_back_in_it() -> None:
 
     The predictor is W . H plus the biases, so that a factor's column takes the root of the scale and a bias all of it.
     """
-    model = HyperparameterModel(2, True, "fixed", 2.0, 5.0, scale=9.0, standardised=True)
-    inside = dict(model.start(1).drawn())
+    model = Model(2, True, "fixed", 2.0, 5.0, scale=9.0, standardised=True)
+    parts = (model.rows(), model.noise())
+    inside = {q: value for part in parts for each in part.replicated for q, value in each.drawn()}
     named = {quantity.name: value.tolist() for quantity, value in inside.items()}
     assert named["tau"] == 5.0 * 81
     assert named["W.precision"] == [18.0, 18.0, 162.0]
-    outside = {q.name: q.in_rating_unit(value, model.unit, model.scale).tolist() for q, value in inside.items()}
+    outside = {q.name: q.in_rating_unit(value, model.rows().unit, model.scale).tolist() for q, value in inside.items()}
     assert outside["tau"] == 5.0
     assert outside["W.precision"] == [2.0, 2.0, 2.0]
 
@@ -70,7 +72,7 @@ def test_what_is_given_in_the_ratings_unit_comes_back_in_it() -> None:
 @pytest.mark.parametrize("prior", ["normal-gamma", "normal-wishart", "fixed"])
 def test_noise_and_bias_precision_have_their_gamma_laws(tmp_path: Path, prior: PriorName) -> None:
     """Tau ~ Gamma(1 + N/2, 1 + SSE/2); the bias' precision ~ Gamma(1 + n/2, 5 + sum a^2 / 2), its mean stays 0."""
-    model = HyperparameterModel(rank=2, biases=True, prior=prior, prior_precision=2.0, noise_precision=None)
+    model = Model(rank=2, biases=True, prior=prior, prior_precision=2.0, noise_precision=None)
     target = target_of(tmp_path, model)
     drawn = draws_of(target)
     tau = stats.gamma(1 + target.n_data / 2, scale=1 / (1 + 80 / 2))
@@ -92,7 +94,7 @@ def test_noise_and_bias_precision_have_their_gamma_laws(tmp_path: Path, prior: P
 @pytest.mark.parametrize(("standardised", "shape", "rate"), [(False, 1, 5), (True, 4, 3 / 4 / np.sqrt(2))])
 def test_normal_gamma_has_its_conditional_law(tmp_path: Path, standardised: bool, shape: float, rate: float) -> None:
     """Precision and mean of every column, from all rows of the factor: the marginals are Gamma and Student's t."""
-    model = HyperparameterModel(2, False, "normal-gamma", 1.0, 3.0, standardised=standardised)
+    model = Model(2, False, "normal-gamma", 1.0, 3.0, standardised=standardised)
     target = target_of(tmp_path, model)
     drawn = draws_of(target)
     assert (drawn["tau"] == 3.0).all()
@@ -110,7 +112,7 @@ def test_normal_gamma_has_its_conditional_law(tmp_path: Path, standardised: bool
 
 def test_normal_wishart_has_its_conditional_moments(tmp_path: Path) -> None:
     """E[Lambda] = (K + n) W*, E[m] = n xbar / (2 + n) and Cov[m] for W0 = I, nu0 = K, beta0 = 2."""
-    model = HyperparameterModel(rank=2, biases=False, prior="normal-wishart", prior_precision=1.0, noise_precision=3.0)
+    model = Model(rank=2, biases=False, prior="normal-wishart", prior_precision=1.0, noise_precision=3.0)
     target = target_of(tmp_path, model)
     drawn = draws_of(target)
     for factor, n in ((Factor.W, ROWS), (Factor.H, COLUMNS)):
@@ -132,12 +134,12 @@ def check_mean(draws: np.ndarray, expected: np.ndarray) -> None:
 
 def test_draws_are_a_function_of_seed_and_iteration(tmp_path: Path) -> None:
     """The same iteration draws the same parameters; another iteration or seed others."""
-    model = HyperparameterModel(rank=2, biases=True, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
+    model = Model(rank=2, biases=True, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
     found = []
     for seed, iteration in ((0, 3), (0, 3), (0, 4), (1, 3)):
         target = target_of(tmp_path / f"{len(found)}", model, seed)
         target.stream.iteration = iteration
-        target.draw_hyperparameters()
+        draw_shared(target)
         found.append(target.noise_precision)
     assert found[0] == found[1]
     assert len(set(found)) == 3
@@ -145,14 +147,14 @@ def test_draws_are_a_function_of_seed_and_iteration(tmp_path: Path) -> None:
 
 def test_every_subchain_has_a_set_of_its_own(tmp_path: Path) -> None:
     """Interleaved sub-chains are conditioned each on its own state, with one tau's worth of errors each."""
-    model = HyperparameterModel(rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
+    model = Model(rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
     path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
     target = factor_target(MPI.COMM_SELF, path, model=model, sampler=HAMCMC(HAMCMCConfig(memory=2), 0))
     for block in target.blocks():
         block["theta0"][:], block["theta1"][:] = 0.1, 10.0
-    target.draw_hyperparameters()
-    assert target.hyperparameters.tau.shape == (2,)
-    for mean in target.hyperparameters.mean.values():
+    draw_shared(target)
+    assert target.model.noise.parameters.tau.shape == (2,)
+    for mean in target.model.rows.parameters.mean.values():
         assert (np.abs(mean[0] - 0.1) < 1).all()
         assert (np.abs(mean[1] - 10) < 2).all()
     found = []
@@ -165,7 +167,8 @@ def test_every_subchain_has_a_set_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("first", "every"), [(0, 1), (1, 1), (3, 2), (2, 5)])
 def test_turns_are_those_of_the_sweeps_that_are_asked_for(first: int, every: int) -> None:
     """From the first on, all multiples, and none is left out: what is drawn in every tenth turn would never be."""
-    model = HyperparameterModel(2, True, "fixed", 1.0, None, first=first, every=every)
+    law = Gaussian(2, True)
+    model = FactorModel(law, MODEL.noise(), MODEL.rows(), first=first, every=every)
     turns = {n: model.turn(n) for n in range(1, 20) if model.turn(n)}
     assert list(turns) == [n for n in range(max(first, 1), 20) if n % every == 0]
     numbers = list(turns.values())
@@ -174,10 +177,10 @@ def test_turns_are_those_of_the_sweeps_that_are_asked_for(first: int, every: int
 
 def test_nothing_is_drawn_where_all_is_given(tmp_path: Path) -> None:
     """A fixed prior and a known tau stay as they are given."""
-    model = HyperparameterModel(rank=2, biases=True, prior="fixed", prior_precision=2.0, noise_precision=3.0)
+    model = Model(rank=2, biases=True, prior="fixed", prior_precision=2.0, noise_precision=3.0)
     target = target_of(tmp_path, model)
     before = {name: value.copy() for name, value in target.small().items()}
-    target.draw_hyperparameters()
+    draw_shared(target)
     assert {name: value.tolist() for name, value in target.small().items()} == {
         name: value.tolist() for name, value in before.items()
     }

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import factor_target, write_planted
+from support import Model, factor_target, write_planted
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.hyperparameters import HyperparameterModel
-from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.parts.implicit import ImplicitFeatures
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, DRAWS = 29, 17, 1000
-MODEL = HyperparameterModel(rank=1, biases=True, prior="fixed", prior_precision=2.0, noise_precision=1.0)
+MODEL = Model(rank=1, biases=True, prior="fixed", prior_precision=2.0, noise_precision=1.0)
 
 
 def target_of(tmp_path: Path) -> tuple[FactorTarget, np.ndarray]:
     """A target at a random state, with implicit features of both sides, and its pattern, whose last column is empty."""
     path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
-    part = ImplicitFeatures((Factor.W, Factor.H), MODEL.dimension, 5.0)
-    target = factor_target(MPI.COMM_SELF, path, model=MODEL, prior_means=(part,))
+    part = ImplicitFeatures((Factor.W, Factor.H), 2, 5.0)
+    target = factor_target(MPI.COMM_SELF, path, model=MODEL, parts=(part,))
     rng = np.random.default_rng(1)
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
@@ -45,18 +44,17 @@ def rows_of(target: FactorTarget, factor: Factor, name: str) -> np.ndarray:
 def draw(target: FactorTarget, iteration: int) -> None:
     """Draw all implicit features once."""
     target.stream.iteration = iteration
-    context = DrawContext(target.circulation, target._prior, "theta", target.stream)
-    target.prior_means[0].draw(context, 1)
+    target.model.parts[-1].draw(replace(target.context(), turn=1))
 
 
 def test_y_has_its_conditional_law(tmp_path: Path) -> None:
     """Mean and variance of y | theta at fixed beta, over a chain of its own, which must leave that law invariant."""
     target, pattern = target_of(tmp_path)
-    part = target.prior_means[0]
+    part = target.model.parts[-1]
     assert isinstance(part, ImplicitFeatures)
     found = []
     for iteration in range(DRAWS):
-        part.parameters.precision = {factor: np.full(MODEL.dimension, 5.0) for factor in Factor}
+        part.parameters.precision = {factor: np.full(2, 5.0) for factor in Factor}
         draw(target, iteration)
         found.append(rows_of(target, Factor.H, "implicit"))
     x = pattern / np.sqrt(np.maximum(pattern.sum(axis=1), 1))[:, None]
@@ -91,7 +89,7 @@ def test_a_row_without_ratings_has_the_shifts_of_the_others(tmp_path: Path) -> N
     for iteration in range(DRAWS):
         draw(target, iteration)
         shifts.append(rows_of(target, Factor.H, "shift")[column])
-        parameters = target.prior_means[0].parameters.arrays()
+        parameters = target.model.parts[-1].parameters.arrays()
         mean, variance = parameters["H.implicit.mean"], parameters["H.implicit.variance"]
         precision = 1 / variance + 2.0
         theta = rows_of(target, Factor.H, "theta")[column]

@@ -116,7 +116,7 @@ class Conformance:
             expected = np.zeros_like(found[factor])
             np.add.at(expected, index, -e[:, None] * feature)
             np.testing.assert_allclose(found[factor], expected, rtol=1e-4, atol=1e-4)
-        assert target.squared_error.sum() == pytest.approx(e @ e, rel=1e-5)
+        assert target.model.noise.squared_error.sum() == pytest.approx(e @ e, rel=1e-5)
 
     def test_samples_have_the_mean_and_the_variance_that_were_said(self, name: str) -> None:
         """Within 5 standard errors of 200,000 samples, for several predictors and precisions of the noise."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
 from scipy import stats
 from scipy.special import logsumexp
-from support import factor_target, write_planted
+from support import Model, factor_target, write_planted
 
-from dsgmcmc.model.hyperparameters import HyperparameterModel
-from dsgmcmc.model.noise import NU_GRID
+from dsgmcmc.model.parts.noise import NU_GRID
 from dsgmcmc.samplers.gradients import FullGradient
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.types import Factor
@@ -32,7 +32,7 @@ def test_nu_and_then_the_scales_have_their_conditional_laws(tmp_path: Path) -> N
 
     Nu by chi^2 over the quarters of its law; the scales by their distribution function, which is uniform.
     """
-    model = HyperparameterModel(2, True, "fixed", 1.0, TAU, heteroscedastic=(Factor.W,))
+    model = Model(2, True, "fixed", 1.0, TAU, heteroscedastic=(Factor.W,))
     target = factor_target(MPI.COMM_SELF, write_planted(tmp_path / "r.h5", ROWS, COLUMNS), model=model)
     blocks = [block for block in target.blocks() if block.factor == Factor.W]
     n = np.concatenate([block.counts for block in blocks])
@@ -45,9 +45,8 @@ def test_nu_and_then_the_scales_have_their_conditional_laws(tmp_path: Path) -> N
         for block in blocks:
             rows = slice(block.start, block.start + len(block.counts))
             block.row("row_error")[:], block.row("weight")[:] = sse[rows], before[rows]
-        target.draw_hyperparameters()
-        target.model.draw_noise_in_turn(target.hyperparameters, target.circulation, target.stream)
-        nu = float(target.hyperparameters.nu[Factor.W][0])
+        target.model.draw(replace(target.context(), turn=1))
+        nu = float(target.model.noise.parameters.nu[Factor.W][0])
         g = np.concatenate([block.row("weight") for block in blocks])
         found.append(nu)
         uniform.append(stats.gamma.cdf(g, (nu + n) / 2, scale=2 / (nu + TAU * sse)))
@@ -63,7 +62,7 @@ def test_nu_and_then_the_scales_have_their_conditional_laws(tmp_path: Path) -> N
 
 def test_an_update_has_the_gradient_at_the_scales_that_were_drawn(tmp_path: Path) -> None:
     """One that followed scales drawn a state before made predictive sds and tau too small by 7 %, at any step."""
-    model = HyperparameterModel(2, True, "fixed", 1.0, TAU, heteroscedastic=tuple(Factor), noise_every=5)
+    model = Model(2, True, "fixed", 1.0, TAU, heteroscedastic=tuple(Factor), noise_every=5)
     sampler = BAOAB(BAOABConfig(), 0)
     target = factor_target(MPI.COMM_SELF, write_planted(tmp_path / "r.h5", ROWS, COLUMNS), model=model, sampler=sampler)
     target.reset()

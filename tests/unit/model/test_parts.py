@@ -6,18 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mpi4py import MPI
 from support import write_planted
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import FactorConfig, ModelConfig
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.parts import PARTS, Part
+from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
+from dsgmcmc.model.quantity import SHIFT
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.runs.sources.ratings import targets_of
 from dsgmcmc.settings import settings
 from dsgmcmc.types import Factor
 
 #: Settings with which a run has the part.
 WITH: dict[str, dict[str, Any]] = {
+    "Noise": {"noise": "both"},
+    "RowPriors": {"prior": "normal-wishart"},
     "ImplicitFeatures": {"implicit_features": "both"},
     "FeatureEffects": {"features": "yes"},
     "TimeEffects": {"time_levels": "user:page"},
@@ -41,18 +47,50 @@ def test_a_part_declares_its_settings_itself(part: type[Part]) -> None:
     assert names <= {each.name for each in settings()}
 
 
+def kept_by(part: type[Part], settings: dict[str, Any]) -> set[str]:
+    """Names of what a part keeps, but for the shift that several parts share."""
+    found = part.quantities_of(build({"features": "no"} | settings).resolved(), False, THERE)
+    return {quantity.name for quantity in found} - {SHIFT.name}
+
+
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
 def test_a_part_keeps_something_where_a_run_has_it(part: type[Part]) -> None:
     """Nothing else does: no two parts keep the same, and without it there is nothing."""
-    config = build(WITH[part.__name__]).resolved()
-    kept = {quantity.name for quantity in part.quantities_of(config, False, THERE)}
-    assert kept
+    settings = WITH[part.__name__]
+    assert kept_by(part, settings)
     for other in PARTS:
         if other != part:
-            other_config = build(WITH[other.__name__]).resolved()
-            assert not kept & {quantity.name for quantity in other.quantities_of(other_config, False, THERE)}
-    without = build({"features": "no"}).resolved()
-    assert part.quantities_of(without, False, THERE) == ()
+            assert not kept_by(part, settings) & kept_by(other, WITH[other.__name__])
+    assert (kept_by(part, {}) == set()) == (part not in (Noise, RowPriors))
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+@pytest.mark.parametrize("sampler", ["baoab", "gibbs"])
+def test_a_chain_has_what_a_part_says(tmp_path: Path, part: type[Part], sampler: str) -> None:
+    """It keeps these quantities, and draws all that belong to a draw at the first turn, with every kind of sampler."""
+    path = write_planted(tmp_path / "r.h5", stars=True, features=(4, 3), timed=True)
+    config = build(
+        {"rank": 2, "grid": 2, "sampler": sampler, "features": "no", "hyper_start": 1} | WITH[part.__name__]
+    ).resolved()
+    made, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
+    with open_ratings(path) as ratings:
+        target = targets_of(config, ratings, ring)(0, made)
+    (found,) = (each for each in target.model.parts if type(each) is part)
+    assert found.quantities == part.quantities_of(config, False, THERE)
+    target.reset()
+    made.start(target, 0.3)
+    states = []
+    for iteration in range(12):  # noise of two factors is drawn in turns
+        blocks = {f"{b.factor.name}.{b.index}.{name}": b[name] for b in target.blocks() for name in target.layout.names}
+        shared = {name: value for each in found.replicated for name, value in each.arrays().items()}
+        states.append({name: value.copy() for name, value in (blocks | shared).items()})
+        target.begin(iteration)
+        made.step(target, iteration)
+    for quantity in found.quantities:
+        names = [name for name in states[0] if name.endswith(quantity.name)]
+        assert names or not (quantity.kept and quantity.drawn)
+        if quantity.drawn:
+            assert any((states[0][name] != states[-1][name]).any() for name in names), quantity.name
 
 
 @pytest.mark.parametrize(("given", "named"), AGAINST)

@@ -14,8 +14,9 @@ from support import sample, write_planted
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.model.hyperparameters import MEAN, PRECISION, TAU, HyperparameterModel
 from dsgmcmc.model.parts.implicit import ImplicitParameters
+from dsgmcmc.model.parts.noise import TAU
+from dsgmcmc.model.parts.rows import MEAN, PRECISION, row_quantities
 from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.export import export
@@ -111,7 +112,7 @@ def test_values_have_the_ratings_own_unit() -> None:
     assert inside(TAU, np.array(405.0)) == 5.0
     assert inside(MEAN, np.ones(3)).tolist() == [3, 3, 9]
     assert inside(PRECISION, np.array([18.0, 18.0, 162.0])).tolist() == [2, 2, 2]
-    dense = HyperparameterModel(2, True, "normal-wishart", 1.0, None).quantities[3]
+    dense = row_quantities("normal-wishart")[2]
     assert dense.name == "W.precision"
     assert inside(dense, np.outer(columns, columns)).tolist() == np.ones((3, 3)).tolist()
     assert inside(ImplicitParameters.quantities["variance"].of(Factor.H), np.ones(3)).tolist() == [9, 9, 81]

@@ -19,11 +19,10 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.data.ratings.features import StoredFeatures
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.plan import MAX_COUNT, MAX_ITERATION, Costs, check_limits
 from dsgmcmc.runs.recorder import DrawRecorder
-from dsgmcmc.runs.sources.ratings import make_factorisation
+from dsgmcmc.runs.sources.ratings import targets_of
 from dsgmcmc.samplers import SAMPLERS
 
 SETTINGS: dict[str, Any] = {"rank": 8, "grid": 5, "save_draws": 3}
@@ -48,9 +47,9 @@ def allocate(data: Path, config: ResolvedConfig) -> list[int]:
     sampler = config.make_sampler()
     grown()
     with open_ratings(data) as ratings:
-        blocks = RatingBlocks(ratings, ring, ratings.mean)
+        make = targets_of(config, ratings, ring)
         taken = [grown()]
-        target = make_factorisation(config, blocks, ring, False, 0, sampler)
+        target = make(0, sampler)
         taken.append(grown())
         recorders = [DrawRecorder(target, True, config.save_draws), *target.recorders()]
         taken.append(grown())
@@ -82,7 +81,7 @@ def test_memory_of_a_sweep_is_what_was_said(data: Path) -> None:
     for _ in range(2):  # the first one compiles the kernels
         with open_ratings(data) as ratings:
             said = Costs.of(config, ratings, 1).sweeping_per_process
-            target = make_factorisation(config, RatingBlocks(ratings, ring, 0.0), ring, False, 0, sampler)
+            target = targets_of(config, ratings, ring)(0, sampler)
         sampler.start(target, 0.1)
         tracemalloc.start()
         try:

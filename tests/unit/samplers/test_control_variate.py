@@ -105,8 +105,8 @@ def test_it_is_unbiased_on_the_ring(data: Path) -> None:
     sampler.gradient.burn_in = -1
     for block in target.blocks():
         block["theta"][:] += 0.2 * np.sin(np.arange(block["theta"].size)).reshape(block["theta"].shape)
-    target.hyperparameters.tau[:] = 2.5
-    target.draw_hyperparameters = lambda: None
+    target.model.noise.parameters.tau[:] = 2.5
+    target.model.draw_shared = lambda context: None
     p = target.circulation.schedule.probability
     mean = np.average(gradients(target, sampler), 0, p)
     full = SGLD(SGLDConfig(gradient="full"), 0)
@@ -119,8 +119,9 @@ def like(data: Path, other: FactorTarget, sampler: Sampler[Any, Any]) -> FactorT
     target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
     for block, same in zip(whole(target), whole(other), strict=True):
         block["theta"][:] = same["theta"]
-    target.hyperparameters = other.hyperparameters
-    target.draw_hyperparameters = lambda: None
+    for part, same in zip(target.model.replicated, other.model.replicated, strict=True):
+        part.take(same.arrays())
+    target.model.draw_shared = lambda context: None
     return target
 
 
@@ -185,7 +186,7 @@ def test_tau_is_drawn_from_the_errors_of_the_state_alone(data: Path) -> None:
         sampler = SGLD(SGLDConfig(gradient=gradient, step_size=1e-12), 0)
         target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
         states(target, sampler, GRID)
-        errors.append(target.squared_error.sum())
+        errors.append(target.model.noise.squared_error.sum())
     assert errors[1] == pytest.approx(errors[0], rel=1e-6)
 
 

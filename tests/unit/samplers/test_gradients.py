@@ -15,6 +15,8 @@ from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.philox import normals
+from dsgmcmc.model.model import FactorModel
+from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import SAMPLERS, gradients
 from dsgmcmc.samplers.base import Sampler
@@ -71,8 +73,8 @@ def prior_gradient(target: FactorTarget, theta: Whole) -> Whole:
     """At the hyperparameters of this moment."""
     found = {}
     for factor, value in theta.items():
-        mean = target.hyperparameters.mean[factor][0]
-        precision = target.hyperparameters.precision[factor][0]
+        mean = target.model.rows.parameters.mean[factor][0]
+        precision = target.model.rows.parameters.precision[factor][0]
         found[factor] = (value - mean) @ precision if precision.ndim == 2 else (value - mean) * precision
     return found
 
@@ -131,19 +133,19 @@ def test_steps_of_psgld_along_the_full_gradient(data: Path) -> None:
 
 
 class Drawn:
-    """Stands for `draw_hyperparameters`: notes at which state it is asked, and sets tau to a number of its own."""
+    """Stands for `FactorModel.draw_shared`: notes at which state it is asked, and sets tau to a number of its own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at: list[int] = []
         self.states: list[Whole] = []
         self.errors: list[float] = []
-        monkeypatch.setattr(FactorTarget, "draw_hyperparameters", lambda target: self.note(target))
+        monkeypatch.setattr(FactorModel, "draw_shared", lambda model, context: self.note(model, context))
 
-    def note(self, target: FactorTarget) -> None:
-        self.at.append(target.stream.iteration)
-        self.states.append(whole(target, target.positions[-1]))
-        self.errors.append(float(target.squared_error.sum()))
-        target.hyperparameters.tau[:] = 1.0 + 0.1 * len(self.at)
+    def note(self, model: FactorModel, context: DrawContext) -> None:
+        self.at.append(context.stream.iteration)
+        self.states.append(whole(context.circulation, context.positions[-1]))
+        self.errors.append(float(model.noise.squared_error.sum()))
+        model.noise.parameters.tau[:] = 1.0 + 0.1 * len(self.at)
 
 
 def run(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> list[Whole]:

@@ -13,7 +13,7 @@ import pytest
 from arviz_stats.base import array_stats
 from mpi4py import MPI
 from runs import make_run
-from support import factor_target, metrics, sample, write_planted
+from support import Model, factor_target, metrics, sample, write_planted
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.densities.sample import sample as sample_vector
@@ -24,7 +24,6 @@ from dsgmcmc.diagnostics.convergence import diagnose, split_subchains
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.storage.manifest import Key
@@ -243,7 +242,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_blocks_move_as_one_vector(data: Path, memory: int) -> None:
     """One metric for all of W and H, from sums over blocks: the dense path of the flattened factors, in float32."""
     sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.2), 0)
-    model = HyperparameterModel(2, True, "fixed", 1.0, 2.0)
+    model = Model(2, True, "fixed", 1.0, 2.0)
     target = factor_target(MPI.COMM_SELF, data, model=model, sampler=sampler, seed=SEED)
     sampler.start(target, 0.5)
     rows, columns = target.ratings.shape
@@ -282,7 +281,7 @@ def test_blocks_move_as_one_vector(data: Path, memory: int) -> None:
         sampler.step(target, iteration)
         np.testing.assert_allclose(flat(sampler.position(iteration)), dense, rtol=0, atol=2e-4)
     # tau is drawn from the errors of a sweep's drift gradients; those of the pairs' second ones do not count
-    assert target.squared_error.sum() == pytest.approx(sum(squared_errors[::2][-target.grid :]), rel=1e-4)
+    assert target.model.noise.squared_error.sum() == pytest.approx(sum(squared_errors[::2][-target.grid :]), rel=1e-4)
 
 
 # ---------------------------------------------------------------------- sub-chains

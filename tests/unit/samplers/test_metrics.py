@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import MODEL, factor_target, write_planted
+from support import MODEL, Model, factor_target, write_planted
 
-from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.metrics import Fisher, Kronecker
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
@@ -18,8 +17,8 @@ from dsgmcmc.types import Factor
 
 MODELS = {
     "diagonal": MODEL,
-    "dense": HyperparameterModel(2, True, "normal-wishart", 1.0, None),
-    "no biases": HyperparameterModel(3, False, "fixed", 2.0, 1.5),
+    "dense": Model(2, True, "normal-wishart", 1.0, None),
+    "no biases": Model(3, False, "fixed", 2.0, 1.5),
 }
 
 
@@ -32,7 +31,7 @@ def target(tmp_path: Path, request: Any) -> FactorTarget:
     rng = np.random.default_rng(0)
     d = target.dimension
     for factor in Factor:
-        precision = target.hyperparameters.precision[factor]
+        precision = target.model.rows.parameters.precision[factor]
         root = rng.normal(size=(d, d))
         precision[0] = root @ root.T + np.eye(d) if precision.ndim == 3 else rng.uniform(0.5, 3, d)
     move(target, rng)
@@ -53,7 +52,7 @@ def information(target: FactorTarget) -> dict[Factor, np.ndarray]:
     counts: dict[Factor, list[np.ndarray]] = {factor: [] for factor in Factor}
     for block in target.blocks():
         rows = block["theta"].astype(np.float64)
-        if target.model.biases:
+        if target.model.rows.biases:
             rows[:, -1] = 1.0
         features[block.factor].append(rows)
         counts[block.factor].append(block.counts)
@@ -69,7 +68,7 @@ def features(target: FactorTarget) -> dict[Factor, np.ndarray]:
     found: dict[Factor, list[np.ndarray]] = {factor: [] for factor in Factor}
     for block in sorted(target.blocks(), key=lambda block: block.index):
         rows = block["theta"].astype(np.float64)
-        if target.model.biases:
+        if target.model.rows.biases:
             rows[:, -1] = 1.0
         found[block.factor].append(rows)
     return {factor: np.concatenate(rows) for factor, rows in found.items()}
@@ -111,7 +110,7 @@ def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
         block.begin_gradient("theta", "g", prior=True)
         block["g"][:] += np.random.default_rng(block.index).normal(size=block["g"].shape)
         before, gradient = block["theta"].astype(np.float64), block["g"].astype(np.float64)
-        precision = target.hyperparameters.precision[block.factor][0]
+        precision = target.model.rows.parameters.precision[block.factor][0]
         dense = precision if precision.ndim == 2 else np.diag(precision)
         h = 0.7 * block.row("h").astype(np.float64)
         metric.update(target, block, drift, 0.7)
@@ -143,10 +142,10 @@ def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follo
     Those of older states would make posteriors too narrow.
     """
     target.metric_uses_current_hyperparameters = follows
-    metric, state = Fisher(), target.hyperparameters
+    metric, state = Fisher(), target.model.rows.parameters
     metric.take_from(target)
     tau, lambdas = target.noise_precision, {factor: state.precision[factor][0].copy() for factor in Factor}
-    state.tau[0] *= 1.7
+    target.model.noise.parameters.tau[0] *= 1.7
     for factor in Factor:
         state.precision[factor][0] *= 0.6
     for block in target.blocks():

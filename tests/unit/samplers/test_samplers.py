@@ -159,7 +159,7 @@ class TestConformance:
         copy = self.target(data, new)
         copy.circulation.place(11)
         saved = small(target, old)
-        for replicated in (copy.hyperparameters, *new.replicated):
+        for replicated in (*copy.model.replicated, *new.replicated):
             replicated.take({key: value.copy() for key, value in saved.items()})
         arrays = {key: array.copy() for key, array in target.saved()}
         for key, array in copy.saved():

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import factor_target, write_planted
+from support import Model, factor_target, write_planted
 
-from dsgmcmc.model.hyperparameters import HyperparameterModel
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
@@ -31,7 +30,7 @@ def test_halves_of_a_kick_make_a_whole(
 ) -> None:
     """Taken apart on either side of draws that change nothing, they move as when joined: none is lost, none twice."""
     path = write_planted(tmp_path / "r.h5", 12, 9)
-    model = HyperparameterModel(2, True, "fixed", 1.0, 2.0, first=100)
+    model = Model(2, True, "fixed", 1.0, 2.0, first=100)
     found = []
     for apart in (False, True):
         monkeypatch.setattr(FactorTarget, "renews_data", apart)

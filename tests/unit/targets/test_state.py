@@ -7,10 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from support import Model
 
 from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.model.hyperparameters import HyperparameterModel, Hyperparameters
+from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.hamcmc import PairProducts
@@ -79,7 +80,7 @@ def test_what_is_not_there_stays_as_it_is() -> None:
     assert found.things[Factor.H].tolist() == [0.0, 0.0, 0.0]
 
 
-MODEL = HyperparameterModel(2, True, "normal-gamma", 1.0, None, heteroscedastic=(Factor.H,))
+MODEL = Model(heteroscedastic=(Factor.H,))
 METRIC = Fisher({f: np.ones(D) for f in Factor}, {f: np.ones(D) for f in Factor}, np.ones(1))
 ONE = np.zeros((1, 1))
 
@@ -87,7 +88,8 @@ ONE = np.zeros((1, 1))
 @pytest.mark.parametrize(
     ("replicated", "names"),
     [
-        (MODEL.start(2), {"tau", "W.mean", "H.mean", "W.precision", "H.precision", "H.nu"}),
+        (MODEL.rows(2).parameters, {"W.mean", "H.mean", "W.precision", "H.precision"}),
+        (MODEL.noise(subchains=2).parameters, {"tau", "H.nu"}),
         (METRIC, {"metric.W.c", "metric.H.c", "metric.W.lambda", "metric.H.lambda", "metric.tau"}),
         (PairProducts(ONE, ONE, ONE, np.zeros(1)), {"pairs.sy", "pairs.yhy", "pairs.sbs", "skipped_pairs"}),
     ],
@@ -100,21 +102,14 @@ def test_names_on_disk_are_those_of_format_1(replicated: Replicated, names: set[
 
 def test_hyperparameters_of_one_subchain() -> None:
     """What is drawn, of the sub-chain that is asked for; the turn of the noise is nobody's parameter."""
-    found = MODEL.start(3)
+    found = MODEL.noise(subchains=3).parameters
     found.tau[:] = [1.0, 2.0, 3.0]
     found.turn = np.zeros(1)
     assert "noise.turn" in found.arrays()
     drawn = {quantity.name: value for quantity, value in found.drawn(1)}
-    assert {name: value.shape for name, value in drawn.items()} == {
-        "tau": (),
-        "W.mean": (D,),
-        "H.mean": (D,),
-        "W.precision": (D,),
-        "H.precision": (D,),
-        "H.nu": (),
-    }
+    assert {name: value.shape for name, value in drawn.items()} == {"tau": (), "H.nu": ()}
     assert drawn["tau"] == 2.0
-    fresh = Hyperparameters.empty()
+    fresh = NoiseParameters(np.zeros(0), {})
     fresh.take(found.arrays())
     assert all(value.tobytes() == fresh.arrays()[name].tobytes() for name, value in found.arrays().items())
 

@@ -1,0 +1,140 @@
+"""The model of a chain: a likelihood and the parts that go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.parts import PARTS, Effects, Noise, Part, PriorMean, RowPriors
+from dsgmcmc.model.parts.base import DrawContext, Place, PrecisionTerms
+from dsgmcmc.model.quantity import Quantities, Sampled, sizes_of
+from dsgmcmc.parallel.named import shapes_of
+from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.types import Array, Factor, Float64, Purpose
+
+if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.model.blocks import RatingBlocks
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+
+
+class FactorModel:
+    """A likelihood and parts, as a chain has them.
+
+    Parameters
+    ----------
+    likelihood : Law
+        Law of a rating.
+    noise : Noise
+        Its precision.
+    rows : RowPriors
+        Priors of the rows of both factors.
+    others : sequence of Part
+        What else there is, in the order in which it is drawn.
+    first, every : int
+        Sweeps before the first draw of the parameters of priors and noise, and between draws.
+    """
+
+    def __init__(
+        self, likelihood: Law, noise: Noise, rows: RowPriors, *others: Part, first: int = 1, every: int = 1
+    ) -> None:
+        self.likelihood, self.noise, self.rows = likelihood, noise, rows
+        self.parts: tuple[Part, ...] = (likelihood, noise, rows, *others)
+        self.effects = next((part for part in others if isinstance(part, Effects)), None)
+        self._means = [part for part in others if isinstance(part, PriorMean)]
+        self._first, self._every = first, every
+        quantities = dict.fromkeys(quantity for part in self.parts for quantity in part.quantities)
+        self.quantities = Quantities(tuple(quantities), sizes_of(rows.dimension, likelihood.n_levels))
+
+    @staticmethod
+    def read(config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> list[Any]:
+        """Read from the ratings file what the parts need, once for all chains of a run. Collective."""
+        return [part.read(config, ratings, blocks, ring) for part in (config.law, *PARTS)]
+
+    @classmethod
+    def of(cls, place: Place, data: list[Any]) -> FactorModel:
+        """Make the model of a chain from what `read` has returned. Collective."""
+        config = place.config
+        made = [part.of(place, each) for part, each in zip((config.law, *PARTS), data, strict=True)]
+        return cls(*(part for part in made if part), first=config.hyper_start, every=config.hyper_every)
+
+    @property
+    def replicated(self) -> Iterator[Sampled]:
+        """Small parameters, the same on all processes."""
+        return (each for part in self.parts for each in part.replicated)
+
+    def prior(self, block: ParameterBlock, subchain: int = 0) -> RowPrior:
+        """Prior of a block's rows, in their dtype."""
+        return self.rows.of_block(block, subchain)
+
+    def turn(self, sweeps: int) -> int:
+        """Which draw the parameters of priors and noise have after so many sweeps; 0 if none."""
+        return 0 if sweeps < self._first or sweeps % self._every else sweeps // self._every
+
+    def renews_data(self, turn: int) -> bool:
+        """Whether a draw changes what gradients of the likelihood are made of."""
+        return any(part.renews_data(turn) for part in self.parts)
+
+    # ------------------------------------------------------------------ drawing its parameters
+
+    def precision_terms(self) -> dict[Factor, PrecisionTerms]:
+        """What parameters of the rows' means say of Lambda."""
+        return {factor: term for part in self._means for factor, term in part.precision_terms().items()}
+
+    def draw(self, context: DrawContext) -> None:
+        """Draw the parameters of all parts whose turn it is, but for effects on ratings. Collective."""
+        if context.is_turn():
+            self.draw_shared(context)
+        for part in self.parts:
+            if part is not self.effects:
+                part.draw(context)
+
+    def draw_effects(self, context: DrawContext) -> None:
+        """Draw the effects on single ratings, which all else is drawn without. Collective."""
+        if self.effects is not None:
+            self.effects.draw(context)
+
+    def draw_shared(self, context: DrawContext) -> None:
+        """Draw what all rows share from sums over all blocks, which are added in one message. Collective."""
+        circulation = context.circulation
+        pairs = [
+            [(part, part.sums(row, column, context)) for part in self.parts] for row, column in circulation.pairs()
+        ]
+        drawn = [part for part, sums in pairs[0] if sums]
+        if not drawn:
+            return
+
+        def arrays() -> dict[str, Float64]:
+            return {name: array for part in drawn for each in part.replicated for name, array in each.arrays().items()}
+
+        def take(arrays: dict[str, Float64]) -> None:
+            for each in (each for part in drawn for each in part.replicated):
+                each.take(arrays)
+
+        def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
+            take({name: array.copy() for name, array in arrays().items()})
+            rng = context.stream.generator(Purpose.HYPERPARAMETERS)
+            for subchain in range(len(context.positions)):
+                for part in drawn:
+                    part.draw_shared(subchain, sums, context, rng)
+            return arrays()
+
+        partials = [[{k: v for _, sums in pair for k, v in (sums or {}).items()}] for pair in pairs]
+        take(circulation.ring.sum(partials, draw, shapes_of(arrays())))
+
+    # ------------------------------------------------------------------ what belongs to a draw
+
+    def parameters(self, subchain: int) -> dict[str, Float64]:
+        """The small parameters of a draw, in the ratings' own unit."""
+        unit, scale = self.rows.unit, self.rows.scale
+        drawn = (each for sampled in self.replicated for each in sampled.drawn(subchain))
+        return {quantity.name: quantity.in_rating_unit(value, unit, scale) for quantity, value in drawn}
+
+    def unit(self, name: str) -> Array | float:
+        """By what a quantity of rows is multiplied to be in the ratings' own unit: one number, or (D,)."""
+        (quantity,) = (quantity for quantity in self.quantities.drawn_of_rows if quantity.name == name)
+        return self.rows.unit.astype(np.float32) if quantity.columns else 1.0

@@ -1,0 +1,277 @@
+r"""Noise: x_ij ~ N(eta_ij, 1 / tau), or with noise of its own for users, items, or both, 1 / (tau g_i g'_j).
+
+    tau ~ Gamma(1 + N / 2, rate 1 + SSE / 2)
+
+where SSE is summed over the iterations of the last sweep from the gradients that moved the chain. The state moved
+meanwhile, so this is an approximation: exact in the limit of small steps, and exact for samplers that take the full
+gradient at one state.
+
+g_i ~ Gamma(nu / 2, nu / 2) makes the ratings of a user marginally Student's t. The conditional draws, with SSE_i the
+squared errors of row i's n_i ratings times the other side's g':
+
+    nu  | rest, with g integrated out: on a grid, uniform in log nu, where row i has the log density
+          lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2) - ((nu + n_i) / 2) log((nu + tau SSE_i) / 2)
+    g_i | nu, rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
+
+SSE_i is that of the last sweep's gradients. Where both sides have noise of their own they are drawn in turns, a sweep
+each: drawn at once, each given the other's old values, they would not leave the posterior invariant. A new g counts
+from the next gradient on. nu is not drawn given g: where nu is large and rows have few ratings that chain hardly moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from dsgmcmc.kernels.gamma import gammas
+from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place
+from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.settings import setting
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.targets.state import ParameterBlock, Stream
+from dsgmcmc.types import Array, Factor, Float64, NoiseName, Purpose
+
+if TYPE_CHECKING:
+    from dsgmcmc.parallel.named import Named
+
+NU_START = 12.0
+#: Sweeps between draws of noise scales where the gradient is of all the data, and has to be taken again.
+NOISE_EVERY = 5
+NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4 on 1 / g has a variance
+
+TAU = Quantity(
+    "tau",
+    rating=-2,
+    positive=True,
+    started=True,
+    per_chain=True,
+    diagnosed="tau",
+    label="tau, the precision of the noise",
+)
+NU = Quantity(
+    "{}.nu",
+    positive=True,
+    started=True,
+    per_chain=True,
+    diagnosed="{kind}_nu",
+    label="nu, degrees of freedom of the {kind}s' noise",
+)
+TURN = Quantity("noise.turn", ("one",), drawn=False)
+
+
+def heteroscedastic_factors(noise: NoiseName, transposed: bool) -> tuple[Factor, ...]:
+    """Factors whose rows have noise of their own; `transposed` says that the rows of W are items."""
+    users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
+    return {"shared": (), "by-user": (users,), "by-item": (items,), "both": (users, items)}[noise]
+
+
+def noise_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
+    """What is sampled of noise, of which these factors' rows have their own."""
+    return (TAU, *(NU.of(factor) for factor in factors), *((TURN,) if factors else ()))
+
+
+@dataclass
+class NoiseParameters(Sampled):
+    """What all rows share of the noise, for each of M sub-chains, float64.
+
+    Attributes
+    ----------
+    tau : (M,)
+        Precision of the noise.
+    nu : dict of Factor to (M,)
+        Degrees of freedom, for factors whose rows have noise of their own.
+    turn : (1,) or None
+        Number of times that their noise was drawn in turn.
+    """
+
+    quantities: ClassVar[Mapping[str, Quantity]] = {"tau": TAU, "nu": NU, "turn": TURN}
+
+    tau: Float64
+    nu: dict[Factor, Float64]
+    turn: Float64 | None = None
+
+
+class NoiseSettings(BaseModel):
+    """Settings of the noise."""
+
+    noise: NoiseName = setting("Whose noise differs.", "shared")
+    noise_precision: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["sampled"] = setting(
+        "Precision of the noise, or sampled.",
+        "sampled",
+        shown="sampled; 1 with --prior fixed, 30 of clicks",
+        metavar="TAU|sampled",
+    )
+
+
+class Noise(Part):
+    """Precision of the noise, and noise of the rows' own.
+
+    Parameters
+    ----------
+    row_blocks : range
+        Row blocks of this process.
+    precision : float or None
+        tau in the ratings' own unit, or None to draw it.
+    factors : tuple of Factor
+        Factors whose rows have noise of their own.
+    every : int
+        Turns between draws of it; if more than one, the gradient is then to be taken again.
+    scale : float
+        What ratings were divided by.
+    subchains : int
+        Number M of interleaved sub-chains.
+
+    Attributes
+    ----------
+    squared_error : (blocks here, 1) float64
+        Sum of the squared errors of the sweep, by row block.
+    """
+
+    Settings = NoiseSettings
+
+    def __init__(
+        self,
+        row_blocks: range,
+        precision: float | None = None,
+        factors: tuple[Factor, ...] = (),
+        *,
+        every: int = 1,
+        scale: float = 1.0,
+        subchains: int = 1,
+    ) -> None:
+        self.precision, self.factors, self.every = precision, factors, every
+        self._scale, self._subchains, self._first = scale, subchains, row_blocks.start
+        self.quantities = noise_quantities(factors)
+        self.squared_error = np.zeros((len(row_blocks), 1))
+        self.parameters = NoiseParameters(np.zeros(0), {})
+        self.start(())
+
+    @classmethod
+    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+        """See `Part.quantities_of`."""
+        return noise_quantities(heteroscedastic_factors(config.noise, transposed) if config.law.has_noise else ())
+
+    @classmethod
+    def of(cls, place: Place, data: None) -> Self:
+        """See `Part.of`."""
+        config = place.config
+        return cls(
+            place.ring.blocks,
+            None if config.noise_precision == "sampled" else float(config.noise_precision),
+            heteroscedastic_factors(config.noise, place.transposed) if config.law.has_noise else (),
+            every=1 if place.by_parts else NOISE_EVERY,
+            scale=place.ratings.scale,
+            subchains=place.subchains,
+        )
+
+    @property
+    def replicated(self) -> tuple[NoiseParameters]:
+        """See `Part.replicated`."""
+        return (self.parameters,)
+
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """See `Part.start`; rows start with the scales that their likelihood gives them."""
+        tau = 1.0 if self.precision is None else self.precision * self._scale**2
+        self.parameters.tau = np.full(self._subchains, tau)
+        self.parameters.nu = {factor: np.full(self._subchains, NU_START) for factor in self.factors}
+        self.parameters.turn = None
+
+    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
+        """See `Part.begin`: tau is drawn from the errors of one sweep, however rarely."""
+        if first:
+            self.squared_error[:] = 0.0
+
+    def add_error(self, row_block: int, squares: float) -> None:
+        """Count squared errors of ratings of a row block."""
+        self.squared_error[row_block - self._first, 0] += squares
+
+    def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
+        """See `Part.saved`."""
+        for b in row_blocks:
+            yield Key("state", "W", b, "squared_error"), self.squared_error[b - self._first]
+
+    # ------------------------------------------------------------------ drawing it
+
+    def sums(self, row: ParameterBlock, column: ParameterBlock, context: DrawContext) -> Named | None:
+        """See `Part.sums`."""
+        return {"squared_error": self.squared_error[row.index - self._first]} if self.precision is None else None
+
+    def draw_shared(
+        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
+    ) -> None:
+        """See `Part.draw_shared`: tau."""
+        rate = 1.0 + sums["squared_error"][0] / 2
+        self.parameters.tau[subchain] = rng.gamma(1.0 + context.circulation.ratings.n_data / 2) / rate
+
+    def renews_data(self, turn: int) -> bool:
+        """See `Part.renews_data`: where the gradient is not taken anew anyway."""
+        return self.every > 1 and self._is_turn(turn)
+
+    def _is_turn(self, turn: int) -> bool:
+        return bool(self.factors) and turn > 0 and turn % self.every == 1 % self.every
+
+    def draw(self, context: DrawContext) -> None:
+        """See `Part.draw`: noise of rows, of one factor at a time, because their errors are of one state."""
+        if context.factor is not None:
+            if context.turn and context.factor in self.factors:
+                self._draw_scales(context.factor, context)
+        elif self._is_turn(context.turn):
+            turn = np.zeros(1) if self.parameters.turn is None else self.parameters.turn
+            self._draw_scales(self.factors[int(turn[0]) % len(self.factors)], context)
+            self.parameters.turn = turn + 1
+
+    def _draw_scales(self, factor: Factor, context: DrawContext) -> None:
+        """Draw nu of a factor with the noise scales integrated out, and then these. Collective."""
+        tau, state = float(self.parameters.tau[0]), self.parameters
+        blocks = [block for pair in context.circulation.pairs() for block in pair if block.factor == factor]
+
+        def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
+            return {"nu": np.array([draw_nu(sums["log_density"], context.stream.generator(Purpose.NU))])}
+
+        partials = [[{"log_density": nu_log_density(block, tau)}] for block in blocks]
+        found = context.circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"]
+        state.nu[factor] = np.full_like(state.nu[factor], found)
+        draw_noise_scales(blocks, float(found[0]), tau, context.stream)
+
+
+def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
+    """Log density of nu at every value of the grid given a block's squared errors alone, up to a constant, (65,)."""
+    # logarithms in float32, which take a sixth of the time: the sum over 10,000 rows is right to 0.01
+    errors = (tau * block.row("row_error").astype(np.float64)).astype(np.float32)
+    logs = errors / NU_GRID.astype(np.float32)[:, None]
+    logs += 1
+    np.log(logs, out=logs)
+    totals = logs.sum(axis=1, dtype=np.float64)
+    logs *= (block.counts / 2).astype(np.float32)
+    powers = NU_GRID / 2 * totals + logs.sum(axis=1, dtype=np.float64)
+    density: Float64 = _nu_log_normaliser(block.counts.tobytes()) - powers
+    return density
+
+
+@lru_cache(maxsize=4096)
+def _nu_log_normaliser(counts: bytes) -> Float64:
+    """Part of the log density of nu that depends on the rows' counts alone, (65,): the same in every sweep."""
+    from scipy.special import gammaln
+
+    n, rows = np.unique(np.frombuffer(counts, np.int64), return_counts=True)
+    half = NU_GRID[:, None] / 2
+    density: Float64 = (gammaln(half + n / 2) - gammaln(half) - n / 2 * np.log(half)) @ rows
+    return density
+
+
+def draw_nu(log_density: Float64, rng: np.random.Generator) -> float:
+    """Draw nu from the grid, given its log density there, up to a constant."""
+    weights = np.exp(log_density - log_density.max())
+    return float(rng.choice(NU_GRID, p=weights / weights.sum()))
+
+
+def draw_noise_scales(blocks: Iterable[ParameterBlock], nu: float, tau: float, stream: Stream) -> None:
+    """Draw the g of all rows of a factor's blocks given their squared errors of the last sweep."""
+    for block in blocks:
+        drawn = gammas((nu + block.counts) / 2, stream.key(Purpose.NOISE_SCALE, block.factor, block.start))
+        block.row("weight")[:] = drawn / ((nu + tau * block.row("row_error").astype(np.float64)) / 2)

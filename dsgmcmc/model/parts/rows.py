@@ -1,0 +1,243 @@
+r"""Priors of the rows of both factors, theta_i ~ N(m, Lambda^-1), and the draws of (m, Lambda).
+
+A row theta_i has D = K + 1 columns, the last is the bias, or D = K without biases. The bias has m = 0, or of counts
+half the logarithm of their mean; what the prior means have besides m is said by other parts
+(`dsgmcmc.model.parts.base.PriorMean`).
+
+Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
+
+- ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is self.parameters.
+- ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5), m_k | lambda_k ~ N(0, 1 / lambda_k)
+  [Nemeth 2021, 6.3]. Where ratings are standardised it is lambda_k ~ Gamma(4, rate 3 b), so that E[1 / lambda_k] = b.
+  Then E[W_ik^2] = 2 b, that of m included, and b = 1 / (4 sqrt K) makes E[(W_i . H_j)^2] = 4 K b^2 a quarter of the
+  ratings' variance. For the biases b = 1/8: a_i and b_j together claim another quarter.
+- ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008, eq. 5-7]; the
+  bias keeps its normal-gamma prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from pydantic import BaseModel
+
+from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.model.conjugate import (
+    PUBLISHED,
+    GammaPrior,
+    draw_normal_gamma,
+    draw_normal_wishart,
+    sums_of_rows,
+    with_mean_variance,
+)
+from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms
+from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
+from dsgmcmc.settings import setting
+from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.types import Factor, Float64, PriorName
+
+if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.model.blocks import RatingBlocks
+    from dsgmcmc.parallel.named import Named
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+
+MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_chain=True)
+PRECISION = Quantity("{}.precision", ("column",), columns=-2, positive=True, started=True, per_chain=True)
+DENSE_PRECISION = replace(PRECISION, dims=("column", "column"))
+
+
+def row_quantities(prior: PriorName) -> tuple[Quantity, ...]:
+    """What is sampled of the priors of both factors."""
+    precision = DENSE_PRECISION if prior == "normal-wishart" else PRECISION
+    return tuple(quantity.of(factor) for quantity in (MEAN, precision) for factor in Factor)
+
+
+@dataclass
+class RowParameters(Sampled):
+    """Mean and precision of the rows of both factors, for each of M sub-chains, float64.
+
+    Attributes
+    ----------
+    mean : dict of Factor to (M, D)
+    precision : dict of Factor to (M, D), or (M, D, D) for ``normal-wishart``
+    """
+
+    quantities: ClassVar[Mapping[str, Quantity]] = {"mean": MEAN, "precision": PRECISION}
+
+    mean: dict[Factor, Float64]
+    precision: dict[Factor, Float64]
+
+
+class RowSettings(BaseModel):
+    """Settings of the rows' priors."""
+
+    prior: PriorName = setting("Prior of the rows of both factors.", "normal-gamma")
+    prior_precision: float = setting(
+        "Precision of a fixed prior, in the ratings' own unit; start of another.",
+        1.0,
+        shown="10; 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
+        gt=0,
+        allow_inf_nan=False,
+    )
+    standardise: bool = setting(
+        "Priors in units of the ratings' sd, or as published.",
+        True,
+        shown="yes; no with --prior fixed",
+        metavar="yes|no",
+    )
+
+
+class RowPriors(Part):
+    """Priors of the rows of both factors.
+
+    Parameters
+    ----------
+    rank : int
+        Number K of latent dimensions.
+    biases : bool
+        Whether there is a bias column.
+    prior : {"fixed", "normal-gamma", "normal-wishart"}
+    prior_precision : float
+        lambda if `prior` is fixed, in the ratings' own unit; else its value until it is first self.parameters.
+    subchains : int
+        Number M of interleaved sub-chains.
+    scale : float
+        What ratings were divided by.
+    standardised : bool
+        Whether that is their standard deviation: the priors are those in its unit, and not the published ones.
+    width : float
+        How much wider these are: where the predictor is not in the unit of the ratings.
+    bias_mean : float
+        Prior mean of the biases.
+    """
+
+    Settings = RowSettings
+
+    def __init__(
+        self,
+        rank: int,
+        biases: bool = True,
+        prior: PriorName = "normal-gamma",
+        prior_precision: float = 1.0,
+        *,
+        subchains: int = 1,
+        scale: float = 1.0,
+        standardised: bool = False,
+        width: float = 1.0,
+        bias_mean: float = 0.0,
+    ) -> None:
+        self.rank, self.biases, self.prior = rank, biases, prior
+        self.dimension, self._start, self._subchains = rank + int(biases), prior_precision, subchains
+        self.scale, self.bias_mean = scale, bias_mean
+        self.precision_prior = with_mean_variance(width * 0.25 / np.sqrt(rank)) if standardised else PUBLISHED
+        self.bias_prior: GammaPrior = with_mean_variance(width * 0.125) if standardised else PUBLISHED
+        self.quantities = row_quantities(prior)
+        self.parameters = RowParameters({}, {})
+        self.start(())
+
+    @classmethod
+    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+        """See `Part.quantities_of`."""
+        return row_quantities(config.prior)
+
+    @classmethod
+    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> float:
+        """See `Part.read`: the prior mean of the biases."""
+        return float(config.law.bias_mean(ratings.mean))
+
+    @classmethod
+    def of(cls, place: Place, data: float) -> Self:
+        """See `Part.of`."""
+        config, ratings = place.config, place.ratings
+        return cls(
+            config.rank,
+            config.biases,
+            config.prior,
+            config.prior_precision,
+            subchains=place.subchains,
+            scale=ratings.scale,
+            standardised=config.standardise or config.law.has_proper_priors(ratings.n_data),
+            width=config.law.width,
+            bias_mean=data,
+        )
+
+    @property
+    def replicated(self) -> tuple[RowParameters]:
+        """See `Part.replicated`."""
+        return (self.parameters,)
+
+    @property
+    def unit(self) -> Float64:
+        """By what a row of a factor is multiplied to be in the ratings' own unit, (D,)."""
+        unit = np.full(self.dimension, np.sqrt(self.scale))
+        unit[self.rank :] = self.scale
+        return unit
+
+    @property
+    def origin(self) -> Float64:
+        """Prior mean of a row before the first draw, (D,)."""
+        origin = np.zeros(self.dimension)
+        origin[self.rank :] = self.bias_mean
+        return origin
+
+    def of_block(self, block: ParameterBlock, subchain: int) -> RowPrior:
+        """Prior of a block's rows, in their dtype."""
+        mean, precision = (each[block.factor][subchain] for each in (self.parameters.mean, self.parameters.precision))
+        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), block.arrays.get(SHIFT.name))
+
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """See `Part.start`."""
+        precision = np.full(self.dimension, self._start)
+        if self.prior == "fixed":
+            precision = precision * self.unit**2
+        if self.prior == "normal-wishart":
+            precision = np.diag(precision)
+        m = self._subchains
+        self.parameters.mean = {factor: np.repeat(self.origin[None], m, axis=0) for factor in Factor}
+        self.parameters.precision = {factor: np.repeat(precision[None], m, axis=0) for factor in Factor}
+
+    def sums(self, row: ParameterBlock, column: ParameterBlock, context: DrawContext) -> Named | None:
+        """See `Part.sums`: for every sub-chain total and products of `sums_of_rows`."""
+        if self.prior == "fixed":
+            return None
+        return {block.factor.name: self._sums(block, context.positions) for block in (row, column)}
+
+    def _sums(self, block: ParameterBlock, positions: tuple[str, ...]) -> Float64:
+        found = [sums_of_rows(block, position, self.prior == "normal-wishart") for position in positions]
+        return np.array([np.concatenate((total, products.ravel())) for total, products in found])
+
+    def draw_shared(
+        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
+    ) -> None:
+        """See `Part.draw_shared`."""
+        for factor, n in zip(Factor, context.circulation.ratings.shape, strict=True):
+            found = self._draw_prior(sums[factor.name][subchain], n, context.terms.get(factor, NO_TERMS), rng)
+            self.parameters.mean[factor][subchain], self.parameters.precision[factor][subchain] = found
+
+    def _draw_prior(
+        self, sums: Float64, n: int, more: PrecisionTerms, rng: np.random.Generator
+    ) -> tuple[Float64, Float64]:
+        """Draw (m, Lambda) of a factor of n rows."""
+        d, k = self.dimension, self.rank
+        average, products = sums[:d] / n, sums[d:]
+        mean = self.origin
+        if self.prior == "normal-gamma":
+            precision, squares = np.empty(d), products
+            found = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more)
+            mean[:k], precision[:k] = found
+        else:
+            products = products.reshape(d, d)
+            precision, squares = np.zeros((d, d)), np.diag(products)
+            found = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more)
+            mean[:k], precision[:k, :k] = found
+        if self.biases:
+            b = self.bias_mean  # the squares of the biases about it are those about 0, and
+            from_mean = n * b * (b - 2 * average[k])
+            square = squares[k] + from_mean + more.of(d)[k, k]
+            shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
+            precision[(k,) * precision.ndim] = rng.gamma(shape, 1 / (rate + square / 2))
+        return mean, precision
