@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, field_validator
 from dsgmcmc.config.accuracy import ESS_PER_CHAIN, format_accuracy
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER
+from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS, Law
 from dsgmcmc.model.likelihoods.all_cells import ClickSettings
@@ -140,6 +141,15 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
     def times(self) -> tuple[str, ...]:
         """Names of the levels of time."""
         return () if self.time_levels == "no" else tuple(self.time_levels.split(","))
+
+    def quantities_for(self, ratings: Ratings) -> Quantities:
+        """Everything that the model of these ratings keeps."""
+        levels = self.law.levels_of(ratings)
+        features = {
+            Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
+            for side, stored in ratings.features.items()
+        }
+        return self.quantities(ratings.transposed, features, 0 if levels is None else len(levels))
 
     def quantities(self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int) -> Quantities:
         """Everything that the model keeps.

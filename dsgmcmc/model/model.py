@@ -11,7 +11,7 @@ from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS, Effects, Noise, Part, PriorMean, RowPriors
 from dsgmcmc.model.parts.base import DrawContext, Place, PrecisionTerms
-from dsgmcmc.model.quantity import Quantities, Sampled, sizes_of
+from dsgmcmc.model.quantity import Quantities, Sampled, Sizes, sizes_of
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float64, Purpose
@@ -35,12 +35,21 @@ class FactorModel:
         Priors of the rows of both factors.
     others : sequence of Part
         What else there is, in the order in which it is drawn.
+    sizes : Sizes, optional
+        Lengths of the axes of their quantities; by default those that every model has.
     first, every : int
         Sweeps before the first draw of the parameters of priors and noise, and between draws.
     """
 
     def __init__(
-        self, likelihood: Law, noise: Noise, rows: RowPriors, *others: Part, first: int = 1, every: int = 1
+        self,
+        likelihood: Law,
+        noise: Noise,
+        rows: RowPriors,
+        *others: Part,
+        sizes: Sizes | None = None,
+        first: int = 1,
+        every: int = 1,
     ) -> None:
         self.likelihood, self.noise, self.rows = likelihood, noise, rows
         self.parts: tuple[Part, ...] = (likelihood, noise, rows, *others)
@@ -48,7 +57,7 @@ class FactorModel:
         self._means = [part for part in others if isinstance(part, PriorMean)]
         self._first, self._every = first, every
         quantities = dict.fromkeys(quantity for part in self.parts for quantity in part.quantities)
-        self.quantities = Quantities(tuple(quantities), sizes_of(rows.dimension, likelihood.n_levels))
+        self.quantities = Quantities(tuple(quantities), sizes or sizes_of(rows.dimension, likelihood.n_levels))
 
     @staticmethod
     def read(config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> list[Any]:
@@ -60,7 +69,8 @@ class FactorModel:
         """Make the model of a chain from what `read` has returned. Collective."""
         config = place.config
         made = [part.of(place, each) for part, each in zip((config.law, *PARTS), data, strict=True)]
-        return cls(*(part for part in made if part), first=config.hyper_start, every=config.hyper_every)
+        turns = {"first": config.hyper_start, "every": config.hyper_every}
+        return cls(*(part for part in made if part), sizes=place.sizes, **turns)
 
     @property
     def replicated(self) -> Iterator[Sampled]:

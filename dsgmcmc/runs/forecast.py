@@ -38,7 +38,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.shelf import LARGEST
-from dsgmcmc.runs.plan import Costs, Moves, moves, quantities_of
+from dsgmcmc.runs.plan import Costs, Moves, moves
 from dsgmcmc.types import Float64
 
 INTERPRETER = 200_000_000  # bytes of Python and its libraries
@@ -247,7 +247,7 @@ class Forecast:
 
 def _traffic(config: ResolvedConfig, ratings: Ratings, work: Work, processes: int) -> Iterator[tuple[Moves, float]]:
     """What is sent, and how often in a sweep; of a metric that needs tours of its own positions and sums travel."""
-    regular = moves(config, processes, quantities_of(config, ratings))
+    regular = moves(config, processes, config.quantities_for(ratings))
     if config.sweep_length == 1:
         yield from ((move, work.tours / len(regular)) for move in regular)
         return

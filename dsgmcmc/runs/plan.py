@@ -23,7 +23,7 @@ from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import block_bounds, owner
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import Layout
-from dsgmcmc.types import Factor, Int64
+from dsgmcmc.types import Int64
 
 MAX_COUNT = 2**31 - 1  # elements of a message; positions in int32
 MAX_ITERATION = 2**48 - 1  # of the counter of random numbers (`dsgmcmc.kernels.philox`)
@@ -78,7 +78,7 @@ class Costs:
         share = -(-grid // size) / grid
         open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
         heteroscedastic = config.noise != "shared"
-        quantities = quantities_of(config, ratings)
+        quantities = config.quantities_for(ratings)
         width, drawn = _width(config, quantities), quantities.width_of_rows(drawn=True)
         state = (rows + columns) * (width + d * len(config.make_sampler().working)) * 4
         moments = (rows + columns) * drawn * MOMENTS * 4
@@ -140,7 +140,7 @@ def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
         )
     featured = featured_factors(config.features, ratings)
     features = [len(ratings.features[SIDES[factor]].names) for factor in featured]
-    _check_blocks(config, ratings.column_counts, quantities_of(config, ratings))
+    _check_blocks(config, ratings.column_counts, config.quantities_for(ratings))
     _check_sums(config, features)
     bounds = block_bounds(ratings.row_indptr, config.grid)
     tested = int(np.diff(ratings.test_indptr[bounds]).max())
@@ -183,16 +183,6 @@ def _check_sums(config: ResolvedConfig, features: Sequence[int]) -> None:
                 f"the sums over {grid} blocks would be a message of {grid * width:,} numbers, more than MPI counts "
                 f"({MAX_COUNT:,}): use a smaller {named('grid')} or {remedy}"
             )
-
-
-def quantities_of(config: ResolvedConfig, ratings: Ratings) -> Quantities:
-    """Everything that the model of these ratings keeps."""
-    levels = config.law.levels_of(ratings)
-    features = {
-        Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
-        for side, stored in ratings.features.items()
-    }
-    return config.quantities(ratings.transposed, features, 0 if levels is None else len(levels))
 
 
 def _width(config: ResolvedConfig, quantities: Quantities) -> int:

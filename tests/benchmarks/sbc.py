@@ -103,8 +103,10 @@ def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> np.ndarr
         with open_ratings(path) as ratings:
             blocks = RatingBlocks(ratings, ring, 0.0)  # as they are: the prior is that of ratings in their own unit
             maker = resolved.make_sampler()
+            sizes = resolved.quantities_for(ratings).sizes
             model = FactorModel.of(
-                Place(resolved, ratings.transposed, blocks, ring), FactorModel.read(resolved, ratings, blocks, ring)
+                Place(resolved, ratings.transposed, blocks, ring, sizes),
+                FactorModel.read(resolved, ratings, blocks, ring),
             )
             schedule = Schedule(resolved.schedule, blocks.part_sizes.tolist(), seed, 0)
             target = FactorTarget(ring, blocks, schedule, model, maker, Stream(seed, 0))

@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
+from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, Sizes
 from dsgmcmc.targets.state import ParameterBlock, Stream
 from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, ThresholdsName
 
@@ -124,6 +124,8 @@ class Place(NamedTuple):
         This process's ratings.
     ring : Ring
         The processes of the chain.
+    sizes : Sizes
+        Lengths of the axes of the model's quantities.
     subchains : int
         How many states the sampler interleaves.
     by_parts : bool
@@ -134,6 +136,7 @@ class Place(NamedTuple):
     transposed: bool
     ratings: RatingBlocks
     ring: Ring
+    sizes: Sizes
     subchains: int = 1
     by_parts: bool = True
 

@@ -235,11 +235,11 @@ def targets_of(
     levels = ring.agree(partial(config.law.levels_of, ratings))
     centre, codes = _centre(config, ratings), partial(config.law.codes, levels=levels)
     blocks = RatingBlocks(ratings, ring, centre, config.standardise, codes)
-    data = FactorModel.read(config, ratings, blocks, ring)
+    data, sizes = FactorModel.read(config, ratings, blocks, ring), config.quantities_for(ratings).sizes
 
     def make(chain: int, sampler: Sampler[Any, Any]) -> FactorTarget:
         by_parts = sampler.gradient.by_parts
-        place = Place(config, ratings.transposed, blocks, ring, len(sampler.positions), by_parts)
+        place = Place(config, ratings.transposed, blocks, ring, sizes, len(sampler.positions), by_parts)
         schedule = Schedule(config.schedule, blocks.part_sizes.tolist(), config.seed, chain) if by_parts else None
         return FactorTarget(ring, blocks, schedule, FactorModel.of(place, data), sampler, Stream(config.seed, chain))
 

@@ -22,7 +22,6 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.export import export
 from dsgmcmc.posterior.run import open_run
 from dsgmcmc.posterior.traces import labels, scalar_traces
-from dsgmcmc.runs.plan import quantities_of
 from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.types import Factor
 
@@ -50,7 +49,7 @@ def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
     source, ring = RatingsSource(data), Ring(MPI.COMM_SELF, config.grid)
     sampler = config.make_sampler()
     with open_ratings(data) as ratings:
-        said = quantities_of(config, ratings)
+        said = config.quantities_for(ratings)
     target = source.open(config, ring)[0](0, sampler)
     target.reset()
     assert target.layout.names == (*(field.name for field in sampler.kept), *(q.name for q in said.of_rows))
