@@ -28,10 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.ratings import SIDES, Ratings
+from dsgmcmc.data.ratings import SIDES, Ratings, Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.centre import feature_means
 from dsgmcmc.storage.facts import MADE_WITH, Facts
 from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.provenance import versions
@@ -40,6 +39,7 @@ from dsgmcmc.storage.writer import is_whole, write_snapshot
 from dsgmcmc.types import Array, Comm, Factor, Float64, Int32, Int64
 
 _SPARSE = 16  # a direct table may have so many entries a name
+_STEP = 1 << 20  # rows whose features are read at a time
 
 
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Facts, comm: Comm) -> None:
@@ -91,6 +91,16 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
     blocks[Key("test", "W", 0, "rows")] = rows
     blocks[Key("test", "W", 0, "columns")] = columns.astype(np.int32)
     return blocks
+
+
+def feature_means(ratings: Ratings, side: Side) -> Float64:
+    """Mean of each feature over the rows (or columns) that have any, (F,) float64: what they are centred by."""
+    stored = ratings.features[side]
+    total, n = np.zeros(len(stored.names)), len(stored.indptr) - 1
+    for start in range(0, n, _STEP):
+        part = ratings.feature_slab(side, start, min(start + _STEP, n))
+        total += np.bincount(part.indices, part.values.astype(np.float64), minlength=len(total))
+    return total / max(int((np.diff(stored.indptr) > 0).sum()), 1)
 
 
 def _texts(thing: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:

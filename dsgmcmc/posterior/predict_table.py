@@ -20,10 +20,10 @@ from dsgmcmc.data.tables import append_results, output_format, write_query
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.newcomers import Newcomers
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Comm, Float32, Int32
 
 Unknown = Literal["refuse", "prior", "nan"]
@@ -32,14 +32,14 @@ _QUERY = "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results"
 
 
 def predict_table(
-    run: Run,
+    run: SavedRun,
     pairs: str,
     out: Path | None,
     options: Options,
     *,
     unknown: Unknown = "refuse",
     columns: PairColumns | None = None,
-    newcomers: Newcomers | None = None,
+    newcomers: FoldIn | None = None,
     comm: Comm | None = None,
 ) -> dict[str, Any]:
     """Predict a file of pairs. Collective, if `comm` is given.
@@ -56,7 +56,7 @@ def predict_table(
         Users and items that the run does not know: an error that names five, predictions from the prior, or empty.
     columns : PairColumns, optional
         Those of the users and the items; detected by default.
-    newcomers : Newcomers, optional
+    newcomers : FoldIn, optional
         Users or items that were folded in.
     comm : MPI.Comm, optional
         Processes that share the work; all see the same files.
@@ -92,13 +92,13 @@ def predict_table(
 
 def _predict_together(
     comm: Comm,
-    run: Run,
+    run: SavedRun,
     pairs: str,
     out: Path | None,
     options: Options,
     unknown: Unknown,
     columns: PairColumns,
-    newcomers: Newcomers | None,
+    newcomers: FoldIn | None,
 ) -> dict[str, Any]:
     """Predict with several processes, chunk by chunk in turns; process 0 writes. Collective."""
     at_root = comm.rank == 0

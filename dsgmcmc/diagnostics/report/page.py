@@ -20,7 +20,7 @@ from dsgmcmc.diagnostics.report.tables import configuration_section, phases_sect
 from dsgmcmc.diagnostics.verdict import in_units, started, written
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.run import Run, open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels
 from dsgmcmc.storage.files import write_whole
 
@@ -57,7 +57,7 @@ def write_report(paths: Sequence[Path], out: Path) -> None:
         raise InputError(f"{out}: a report is an HTML page; name it FILE.html")
     if out.is_dir():
         raise InputError(f"{out} is a folder; name the page, {out / 'report.html'}")
-    runs = [gather(open_run(path), name) for path, name in zip(paths, names_of(list(paths)), strict=True)]
+    runs = [gather(Run(path), name) for path, name in zip(paths, names_of(list(paths)), strict=True)]
     page = render(runs)
     with writing(out):
         write_whole(out, page)
