@@ -12,9 +12,10 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest.columns import NAMES
+from dsgmcmc.data.ingest.columns import find_column
 from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.session import literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64
 
@@ -33,7 +34,7 @@ class Triples:
         columns: dict[str, Array] = {"user": self.users, "item": self.items, "rating": self.ratings}
         with duckdb.connect() as db:
             db.register("triples", columns if self.times is None else columns | {"timestamp": self.times})
-            db.execute(f"COPY (SELECT * FROM triples) TO '{str(path).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
+            db.execute(f"COPY (SELECT * FROM triples) TO {literal(str(path))} (FORMAT parquet)")
 
 
 def read_triples(X: Any, y: Any = None, timed: bool = False) -> Triples:
@@ -121,8 +122,7 @@ def _columns(X: Any, roles: tuple[str, ...]) -> list[Array]:
     names = getattr(X, "columns", None)
     if names is not None:
         labels = [str(name) for name in names]
-        plain = [label.lower().replace("_", "").replace(" ", "") for label in labels]
-        found = [next((k for k, name in enumerate(plain) if name in NAMES[role]), None) for role in roles]
+        found = [find_column(labels, role) for role in roles]
         if None in found:
             if len(labels) < len(roles):
                 raise InputError(f"expected columns {', '.join(roles)}; the data frame has {', '.join(labels)}")

@@ -6,7 +6,7 @@ import csv
 import re
 from pathlib import Path
 
-from dsgmcmc.data.ingest.columns import NAMES
+from dsgmcmc.data.ingest.columns import find_column, plain
 from dsgmcmc.data.ingest.sources import refuse_utf16
 from dsgmcmc.errors import InputError
 
@@ -93,7 +93,8 @@ def _text(path: Path) -> str:
 
 def _columns(header: list[str]) -> tuple[int | None, int | None]:
     """Columns of the id and of the title, by their names in a header."""
-    plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in header]
-    identifier = next((k for k, name in enumerate(plain) if name in (*NAMES["item"], "id")), None)
-    title = next((k for k, name in enumerate(plain) if name in _TITLES), None)
-    return identifier, title
+    names = [plain(name) for name in header]
+    identifier = find_column(names, "item")
+    if identifier is None and "id" in names:
+        identifier = names.index("id")
+    return identifier, next((k for k, name in enumerate(names) if name in _TITLES), None)

@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.ingest.pipes import is_pipe
 from dsgmcmc.data.pairs import PairColumns, PairsTable, chunk_count, chunks, load_pairs
 from dsgmcmc.data.session import MINIMUM, default_memory, open_session
 from dsgmcmc.data.tables import append_results, output_format, write_query
@@ -33,7 +34,7 @@ _QUERY = "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results"
 
 def predict_table(
     run: SavedRun,
-    pairs: str,
+    pairs: Path,
     out: Path | None,
     options: Options,
     *,
@@ -47,8 +48,8 @@ def predict_table(
     Parameters
     ----------
     run : Run
-    pairs : str
-        CSV or Parquet; ``-`` reads standard input.
+    pairs : Path
+        CSV or Parquet.
     out : Path or None
         CSV or Parquet, by the suffix; None writes CSV to standard output.
     options : Options
@@ -81,7 +82,7 @@ def predict_table(
         open_session(folder, default_memory()) as (db, _),
         tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder) as scratch,
     ):
-        table = load_pairs(db, pairs, columns, Path(scratch))
+        table = load_pairs(db, pairs, columns)
         number = unseen = 0
         for _, values, missing in _predictions(db, table, predictor, unknown, (0, 1)):
             append_results(db, values)
@@ -93,7 +94,7 @@ def predict_table(
 def _predict_together(
     comm: Comm,
     run: SavedRun,
-    pairs: str,
+    pairs: Path,
     out: Path | None,
     options: Options,
     unknown: Unknown,
@@ -106,7 +107,7 @@ def _predict_together(
 
     def begin() -> str:
         output_format(out)
-        if pairs == "-":
+        if is_pipe(str(pairs)):
             raise InputError("several processes cannot share standard input: give a file")
         return tempfile.mkdtemp(prefix=_PREFIX, dir=folder) if at_root else ""
 
@@ -119,7 +120,7 @@ def _predict_together(
             predictor = Predictor(run, options, newcomers)
             memory = max(default_memory() // comm.size, MINIMUM)
             db, _ = stack.enter_context(open_session(folder, memory, 1))
-            table = load_pairs(db, pairs, columns, scratch)
+            table = load_pairs(db, pairs, columns)
             number = unseen = 0
             for k, values, missing in _predictions(db, table, predictor, unknown, (comm.rank, comm.size)):
                 np.save(scratch / f"{k}.npy", np.stack(list(values.values())), allow_pickle=False)

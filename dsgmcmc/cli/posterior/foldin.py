@@ -163,7 +163,7 @@ def foldin(
             say(f"warning: {pipes.named(note)}", file=sys.stderr)
         if pairs is not None:
             options = Options(of_mean, interval, clip, at_least, probabilities)
-            of = str(pipes.of(pairs))
+            of = pipes.of(pairs)
             predict_table(opened, of, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
             return
         ranking = Ranking(top, by.value, z, seed)
