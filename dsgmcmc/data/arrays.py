@@ -40,17 +40,14 @@ class Triples:
 def read_triples(X: Any, y: Any = None, timed: bool = False) -> Triples:
     """Read ratings.
 
+    Raises InputError if it is anything else, or a value is missing or not finite.
+
     Parameters
     ----------
     X : SciPy sparse matrix; data frame or array (n, 3); with `y`, data frame or array (n, 2)
     y : (n,) array, optional
     timed : bool
         Whether there is one more column, with times in seconds.
-
-    Raises
-    ------
-    InputError
-        If it is none of these, or a value is missing or not finite.
     """
     if timed:
         return _read_timed(X, y)
@@ -109,10 +106,7 @@ def _checked(users: Array, items: Array, ratings: Any) -> Triples:
 def read_pairs(X: Any) -> tuple[Array, Array]:
     """Read users and items, (n,) each, of an (n, 2) array or a data frame.
 
-    Raises
-    ------
-    InputError
-        If it is neither, or a name is missing.
+    Raises InputError if it is neither, or a name is missing.
     """
     users, items = _columns(X, ("user", "item"))
     return users, items
@@ -180,14 +174,14 @@ def prepare_data(
 ) -> Path:
     """Write ratings to a ratings file, unless they are one.
 
+    Raises InputError if ratings or features are wrong.
+
     Parameters
     ----------
     X, y
         As of `BPMF.fit`.
     path : Path
         Where to write it; replaced if it is there.
-    test_fraction : float
-    seed : int
     described : dict of str to Description
         Features of "user", "item" or both.
     timed : bool
@@ -201,11 +195,6 @@ def prepare_data(
     -------
     Path
         The ratings file.
-
-    Raises
-    ------
-    InputError
-        If ratings or features are wrong.
     """
     options: dict[str, Any] = {"test_fraction": test_fraction, "seed": seed % 2**31, "force": True}
     options |= {"described": described, "timestamps": timed, "duplicates": duplicates}

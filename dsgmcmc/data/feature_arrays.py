@@ -20,6 +20,8 @@ from dsgmcmc.types import Array
 def write_features(given: Any, entity: str, folder: Path, separator: str = "|") -> Description:
     """Write features to a file.
 
+    Raises InputError if it is anything else.
+
     Parameters
     ----------
     given : one of
@@ -32,11 +34,6 @@ def write_features(given: Any, entity: str, folder: Path, separator: str = "|") 
         Where to write it.
     separator : str
         Between the values of a list.
-
-    Raises
-    ------
-    InputError
-        If it is none of these.
     """
     import scipy.sparse  # takes its time to import
 

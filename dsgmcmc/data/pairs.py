@@ -97,19 +97,15 @@ def parse_pair_columns(text: str | None, option: str = "--columns") -> PairColum
 def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
     """Read a file of pairs into the table ``pairs``.
 
+    Raises InputError if it is not there, empty, or not such a file, or has lines with a wrong number of columns.
+
     Parameters
     ----------
-    db : DuckDB connection
     path : Path
         CSV (or any delimited text) or Parquet.
     columns : PairColumns
         By default a header tells which columns are user and item, by the names that
         ``prepare`` knows, too; a file without such a header has them as its first two columns.
-
-    Raises
-    ------
-    InputError
-        If it is not there, empty, or not such a file, or has lines with a wrong number of columns.
     """
     if not path.is_file():
         raise InputError(f"{path} is not a file" if path.exists() else f"{path} does not exist")

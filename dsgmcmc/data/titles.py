@@ -17,6 +17,8 @@ _DELIMITERS = ("::", "\t", "|", ",", ";")
 def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     """Read what items are called.
 
+    Raises InputError if it cannot be read, or has one column.
+
     Parameters
     ----------
     path : Path
@@ -29,11 +31,6 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     -------
     dict
         From the item's id, as it is written there, to its title.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or has one column.
     """
     text = _text(path)
     lines = [line for line in text.splitlines() if line.strip()]
@@ -65,13 +62,7 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
 
 
 def read_names(path: Path) -> list[str]:
-    """Read names, one a line.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or is empty.
-    """
+    """Read names, one a line. Raises InputError if it cannot be read, or is empty."""
     names = [line.strip() for line in _text(path).splitlines() if line.strip()]
     if not names:
         raise InputError(f"{path} is empty: expected a name on every line")

@@ -49,9 +49,10 @@ class Described:
 def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[Described, list[str]]:
     """Encode features that a run is to fold in.
 
+    Raises InputError if the run has no such features, it is not known how they were made, or the file is wrong.
+
     Parameters
     ----------
-    run : Run
     kind : {"user", "item"}
     given : Description, or what `dsgmcmc.data.feature_arrays.write_features` takes
         Of a Description kinds and separator do not count: columns are what they were for the run.
@@ -61,11 +62,6 @@ def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[Described, list[
     Described
     notes : list of str
         What looks wrong.
-
-    Raises
-    ------
-    InputError
-        If the run has no such features, it is not known how they were made, or the file is wrong.
     """
     if not feature_names(run, kind)[0]:
         raise InputError(
@@ -105,7 +101,6 @@ def shifts_of(
 
     Parameters
     ----------
-    run : Run
     kind : {"user", "item"}
     names : (n,) array
         Of the rows.

@@ -50,10 +50,7 @@ class TestPredictions:
 def posteriors(run: RunDirectory) -> list[Snapshot]:
     """Newest posterior of every chain that has made draws.
 
-    Raises
-    ------
-    InputError
-        If one is damaged, or was not made with what ``run.toml`` says.
+    Raises InputError if one is damaged, or was not made with what ``run.toml`` says.
     """
     _, facts = run.read_settings()
     return [

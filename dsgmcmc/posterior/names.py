@@ -218,6 +218,8 @@ def unknown_names(kind: str, names: list[Any]) -> InputError:
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
     """Read what items are called; see `dsgmcmc.data.titles`.
 
+    Raises InputError if it cannot be read, or names no item of the run.
+
     Parameters
     ----------
     items : Vocabulary
@@ -231,11 +233,6 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
     -------
     dict
         From the item's row to its title; items that the file does not have are left out.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or names no item of the run.
     """
     titles = read_titles(path, matching)
     if items.integers:
@@ -252,16 +249,12 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
 class Index:
     """The index of a run, read lazily.
 
+    Raises InputError if the run has none, or it is damaged.
+
     Parameters
     ----------
-    run : RunDirectory
     facts : dict
         What its ``run.toml`` says besides the settings, among them whether the rows of W are items.
-
-    Raises
-    ------
-    InputError
-        If the run has none, or it is damaged.
     """
 
     def __init__(self, run: RunDirectory, facts: Facts) -> None:
@@ -315,10 +308,7 @@ class Index:
     def lengths(self) -> tuple[dict[str, int], int]:
         """Rows of each factor and number of the test ratings, by the manifest.
 
-        Raises
-        ------
-        InputError
-            If anything is missing, or lengths contradict each other.
+        Raises InputError if anything is missing, or lengths contradict each other.
         """
         shapes = {entry.key: entry.shape for entry in self._snapshot.manifest.blocks}
         rows = {}

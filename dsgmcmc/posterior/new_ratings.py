@@ -63,10 +63,7 @@ class PendingRatings(NamedTuple):
 def tell(run: SavedRun, X: Any, y: Any, kind: str, features: Any) -> tuple[PendingRatings, list[str]]:
     """Read news as `dsgmcmc.posterior.fitted.FittedModel.foldin` is given them; what of the features is left out.
 
-    Raises
-    ------
-    InputError
-        If nothing is given, or it is wrong.
+    Raises InputError if nothing is given, or it is wrong.
     """
     told, notes = PendingRatings(kind, *(np.zeros(0, object),) * 2, np.zeros(0)), list[str]()
     if X is not None:
@@ -214,9 +211,10 @@ def fold_in_file(
 ) -> tuple[FoldIn, list[str]]:
     """Fold in a file of ratings, a file of features, or both; see `fold_in`.
 
+    Raises InputError if a file is wrong, a pair is there twice, or nothing is left to fold in.
+
     Parameters
     ----------
-    run : Run
     path : Path or None
         Ratings in any of the formats that ``prepare`` reads, by original names.
     kind : {"user", "item"}
@@ -226,12 +224,6 @@ def fold_in_file(
         Features of the users (items), with the columns that those of the run were made of.
     data : Path, optional
         Where the run's ratings file is, if it was moved.
-    seed : int
-
-    Raises
-    ------
-    InputError
-        If a file is wrong, a pair is there twice, or nothing is left to fold in.
     """
     nothing = np.zeros(0, object)
     ratings = (nothing, nothing, np.zeros(0)) if path is None else _read(run, path, kind, columns)

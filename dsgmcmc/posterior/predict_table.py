@@ -45,14 +45,14 @@ def predict_table(
 ) -> dict[str, Any]:
     """Predict a file of pairs. Collective, if `comm` is given.
 
+    Raises InputError if anything given is wrong; then nothing is written.
+
     Parameters
     ----------
-    run : Run
     pairs : Path
         CSV or Parquet.
     out : Path or None
         CSV or Parquet, by the suffix; None writes CSV to standard output.
-    options : Options
     unknown : {"refuse", "prior", "nan"}
         Users and items that the run does not know: an error that names five, predictions from the prior, or empty.
     columns : PairColumns, optional
@@ -66,11 +66,6 @@ def predict_table(
     -------
     dict
         ``pairs``, ``unknown`` (pairs with an unknown side).
-
-    Raises
-    ------
-    InputError
-        If anything given is wrong; then nothing is written.
     """
     columns = columns or PairColumns()
     if comm is not None and comm.size > 1:

@@ -84,10 +84,7 @@ def recommend(
 def those_among(run: SavedRun, candidates: Any = None, exclude: Any = None) -> Mask | None:
     """Which items may be recommended, (items,) bool: of `candidates` (default all) those not in `exclude`, by name.
 
-    Raises
-    ------
-    InputError
-        If the run knows none of the candidates; others that it does not know are passed over.
+    Raises InputError if the run knows none of the candidates; others that it does not know are passed over.
     """
     if candidates is None and exclude is None:
         return None

@@ -99,8 +99,6 @@ class Scorer:
 
     Parameters
     ----------
-    run : Run
-    ranking : Ranking
     newcomers : FoldIn, optional
         Users that were folded in, whose numbers follow those of the run's.
 

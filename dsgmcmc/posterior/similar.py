@@ -31,7 +31,6 @@ def similarities(run: SavedRun, kind: str, row: int) -> Float32:
     run : Run
         With saved draws.
     kind : {"user", "item"}
-    row : int
     """
     run.need_draws()
     other = {"user": "item", "item": "user"}[kind]

@@ -35,11 +35,8 @@ def scalar(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
 def load(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> None:
     """Append a file's ratings to ``raw``, in their order.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, holds no ratings, or has rows with missing, non-numeric, infinite or NaN
-        values: their number and the first five with line numbers.
+    Raises InputError if the file cannot be read, holds no ratings, or has rows with missing, non-numeric, infinite or
+    NaN values: their number and the first five with line numbers.
     """
     before = scalar(connection, "SELECT count(*) FROM raw")
     with reading(source.path, partial(explain_text, source)):

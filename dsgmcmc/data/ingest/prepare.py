@@ -83,12 +83,11 @@ def prepare_ratings(
 ) -> Summary:
     """Make a ratings file from other people's files.
 
+    Raises InputError if anything that was given is wrong; then nothing is written.
+
     Parameters
     ----------
-    inputs : files, folders or globs
-    out : path of the ratings file
     format : key of `sources.FORMATS`, default detected
-    columns : ``user=U,item=I[,rating=R][,timestamp=T]``, default detected; without a rating all are 1
     test_fraction : float
         Share of the ratings, in [0, 1), that become test ratings; default 0.1.
     seed : int
@@ -113,11 +112,6 @@ def prepare_ratings(
         Replace `out`.
     report : callable(stage, fraction done)
         Called as work proceeds.
-
-    Raises
-    ------
-    InputError
-        If anything that was given is wrong; then nothing is written.
     """
     if test is not None and (test_fraction is not None or split == "temporal"):
         raise InputError("--test names the test ratings: --test-fraction and --split have no meaning with it")

@@ -115,10 +115,8 @@ def unpacked(path: Path, packed: str) -> IO[bytes]:
 def blocks(path: Path, packed: str) -> Iterator[bytes]:
     """Yield the content of a compressed file, a megabyte at a time, up to where it holds nothing or is damaged.
 
-    Raises
-    ------
-    InputError
-        If it is damaged, a few bytes of it stand for megabytes of white space, or its last line is too long.
+    Raises InputError if it is damaged, a few bytes of it stand for megabytes of white space, or its last line is too
+    long.
     """
     end = b""
     try:
@@ -138,7 +136,6 @@ def refuse_long_end(path: Path, end: bytes | None = None) -> None:
 
     Parameters
     ----------
-    path : Path
     end : bytes, optional
         Of the content, where it is not that of the file.
     """
@@ -153,20 +150,16 @@ def refuse_long_end(path: Path, end: bytes | None = None) -> None:
 def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: bool) -> Source:
     """Find out how a file is written.
 
+    Raises InputError if the file is empty, of no known format, or without the columns that are needed.
+
     Parameters
     ----------
-    path : Path
     wanted : str or None
         Value of ``--format``; None detects the format by suffix and content.
     columns : dict
         From `parse_columns`.
     timestamp : bool
         Whether a column with times is needed.
-
-    Raises
-    ------
-    InputError
-        If the file is empty, of no known format, or without the columns that are needed.
     """
     if not path.is_file():
         pipe = ": what comes through a pipe has to be written to one first" if path.is_fifo() else ""

@@ -110,7 +110,6 @@ def generate(
     out : Path
         ``NAME.csv`` or ``NAME.parquet`` with columns userId, movieId, rating, timestamp (seconds); by user.
         The truth goes to `truth_path`.
-    options : Options
     force : bool
         Replace `out` if it exists.
     progress : callable
@@ -169,7 +168,6 @@ def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[
 
     Parameters
     ----------
-    truth : Truth
     rows, cols : (n,) int
         Users and items from 0.
 

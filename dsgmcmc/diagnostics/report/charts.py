@@ -146,7 +146,6 @@ def line_chart(
 
     Parameters
     ----------
-    title, x_label, y_label : str
     series : sequence of Series
         What is not finite is left out.
     y_range, x_range : pair of float, optional
@@ -232,8 +231,6 @@ def bar_chart(title: str, bars: Sequence[Bar], x_label: str, entries: Sequence[t
 
     Parameters
     ----------
-    title, x_label : str
-    bars : sequence of Bar
     entries : sequence of (label, colour)
         Legend.
     """

@@ -76,9 +76,10 @@ class Table:
 def read_table(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str) -> Table:
     """Read a file of features.
 
+    Raises InputError if it cannot be read, has no such column, or names nobody in some rows.
+
     Parameters
     ----------
-    db : DuckDB connection
     path : Path
         Text with a header, one of MovieLens' own files, or Parquet.
     entity : {"user", "item"}
@@ -86,11 +87,6 @@ def read_table(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
         The column that names the users or items; by default one that is called so, or else the first.
     separator : str
         Between the values of a list; Parquet's own lists are joined by it.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, has no such column, or names nobody in some rows.
     """
     read = _read_parquet if read_head(path)[:4] == b"PAR1" else _read_text
     with reading(path):
