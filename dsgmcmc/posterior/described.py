@@ -15,7 +15,7 @@ import numpy as np
 
 from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.data.ingest.features import Description, Encoding, encode_new
-from dsgmcmc.data.ratings import SIDES, Features, Ratings, Side
+from dsgmcmc.data.ratings import SIDES, Features
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.features import feature_names
 from dsgmcmc.posterior.foldin import Shifts
@@ -118,18 +118,12 @@ def shifts_of(
     rows = [given.get(name, (np.zeros(0, np.int32), np.zeros(0))) for name in names.tolist()]
     old = [k for k, name in enumerate(names.tolist()) if known[k] >= 0 and name not in given]
     if old:
+        side = SIDES["WH".index(run.index.factors[kind])]
         with run.open_ratings(data) as ratings:
             for k in old:
-                rows[k] = _stored(ratings, _side(run, kind), int(known[k]))
+                row = int(known[k])
+                rows[k] = _rows_of(ratings.feature_slab(side, row, row + 1))[0]
     return Shifts(rows, centre)
-
-
-def _side(run: SavedRun, kind: str) -> Side:
-    return SIDES["WH".index(run.index.factors[kind])]
-
-
-def _stored(ratings: Ratings, side: Side, row: int) -> Row:
-    return _rows_of(ratings.feature_slab(side, row, row + 1))[0]
 
 
 def _rows_of(features: Features) -> list[Row]:

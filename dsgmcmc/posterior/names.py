@@ -161,15 +161,15 @@ class Vocabulary:
         InputError
             If names are integers and `wanted` holds anything else, or if unknown ones are refused: the first five.
         """
-        index = self._find_integers(wanted) if self.integers else self._find_text(wanted)
+        if self.integers:
+            index = self._find_integers(wanted)
+        else:
+            values = wanted.tolist() if isinstance(wanted, np.ndarray) else wanted
+            index = np.array([self._rows.get(str(name), -1) for name in values], np.int32)
         if refuse and (index < 0).any():
             unknown = dict.fromkeys(name for name, row in zip(wanted, index.tolist(), strict=True) if row < 0)
             raise unknown_names(self.kind, list(unknown))
         return index
-
-    def _find_text(self, wanted: Sequence[Any] | Array) -> Int32:
-        values = wanted.tolist() if isinstance(wanted, np.ndarray) else list(wanted)
-        return np.array([self._rows.get(str(name), -1) for name in values], np.int32)
 
     def _find_integers(self, wanted: Sequence[Any] | Array) -> Int32:
         numbers = self._numbers(wanted)

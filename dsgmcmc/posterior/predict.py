@@ -124,23 +124,22 @@ class Predictor:
         Prediction
             In units of the ratings.
         """
-        result = Prediction(*(np.empty(len(users), np.float32) for _ in Prediction._fields))
-        for rows, found in self.distributions(users, items):
-            self._take(result, rows, found)
-        return result
+        return self._predict(users, items, with_probabilities=False)[0]
 
-    def _take(self, result: Prediction, rows: npt.NDArray[np.intp], found: Predictive) -> None:
-        """Note what was found of some pairs."""
-        for whole, values in zip(result, found.summary(*self.options.levels), strict=True):
-            whole[rows] = np.clip(values, *self._range) if self._clip and whole is not result.sd else values
-
-    def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
-        """Predict pairs, as of calling this, with the probabilities that are asked for; (q,) float32 by `names`."""
+    def _predict(self, users: Int32, items: Int32, with_probabilities: bool) -> tuple[Prediction, Float32]:
+        """Summaries of pairs, and the probabilities that are asked for, (m, q)."""
         result = Prediction(*(np.empty(len(users), np.float32) for _ in Prediction._fields))
         more = np.empty((len(self.names) - len(result), len(users)), np.float32)
         for rows, found in self.distributions(users, items):
-            self._take(result, rows, found)
-            more[:, rows] = self._probabilities(found).T
+            for whole, values in zip(result, found.summary(*self.options.levels), strict=True):
+                whole[rows] = np.clip(values, *self._range) if self._clip and whole is not result.sd else values
+            if with_probabilities:
+                more[:, rows] = self._probabilities(found).T
+        return result, more
+
+    def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
+        """Predict pairs, as of calling this, with the probabilities that are asked for; (q,) float32 by `names`."""
+        result, more = self._predict(users, items, with_probabilities=True)
         return dict(zip(self.names, [*result, *more], strict=True))
 
     @property

@@ -77,7 +77,7 @@ class SavedRun:
         self.unfinished = unfinished(self._states)
         if self.unfinished:
             _ = self.traces  # read before a later checkpoint takes the place of this one
-        self._kept = KeptDraws(lambda number: self._read_draw(*self.draws[number]))
+        self._kept = KeptDraws(self._read_draw)
 
     def __repr__(self) -> str:
         config = self.config
@@ -162,12 +162,6 @@ class SavedRun:
             return np.zeros(0, np.int64), [np.zeros((len(trace["weight"]), 0), np.float32) for trace in self.traces], []
         return followed(self._states, self._expected.grid)
 
-    def _scales(self, draw: Snapshot, theta: dict[str, Float32]) -> dict[str, Float32]:
-        """Read the noise scales of users and items; 1 where rows have none of their own."""
-        if WEIGHT not in self.quantities.all:
-            return {kind: np.ones(len(theta[kind]), np.float32) for kind in KINDS}
-        return {kind: draw.whole("draw", self._factor[kind], WEIGHT.name)[:, 0] for kind in KINDS}
-
     @cached_property
     def moments(self) -> list[Moments]:
         """Moments of every chain. Chains differ by rotations of the latent dimensions: never average their factors.
@@ -227,9 +221,7 @@ class SavedRun:
 
     def open_draw(self, number: int) -> Snapshot:
         """Open the file of a saved draw, at this position in `draws`, checked for what must be in it."""
-        return self._open_draw(*self.draws[number])
-
-    def _open_draw(self, chain: int, iteration: int) -> Snapshot:
+        chain, iteration = self.draws[number]
         snapshot = self.directory.open_snapshot("draws", chain, iteration, self.facts)
         check_draw(snapshot, self._expected)
         return snapshot
@@ -237,19 +229,22 @@ class SavedRun:
     def effects(self, kind: str) -> Float64:
         """B of all saved draws, (draws, F, D): what features of users or items do, without reading the factors."""
         name = f"{self._factor[kind]}.features.effects"
-        return np.array([self._open_draw(*draw).manifest.state[name].array() for draw in self.draws])
+        return np.array([self.open_draw(number).manifest.state[name].array() for number in range(len(self.draws))])
 
-    def _read_draw(self, chain: int, iteration: int) -> Draw:
-        snapshot = self._open_draw(chain, iteration)
+    def _read_draw(self, number: int) -> Draw:
+        snapshot, (chain, iteration) = self.open_draw(number), self.draws[number]
         state = {self.name_of(name): value.array() for name, value in snapshot.manifest.state.items()}
         theta = {kind: snapshot.whole("draw", self._factor[kind], "theta") for kind in KINDS}
+        noise_scale = {kind: np.ones(len(theta[kind]), np.float32) for kind in KINDS}
+        if WEIGHT in self.quantities.all:
+            noise_scale = {kind: snapshot.whole("draw", self._factor[kind], WEIGHT.name)[:, 0] for kind in KINDS}
         prior, unseen = zip(*(priors_of(state, kind) for kind in KINDS), strict=True)
         return Draw(
             chain=chain,
             iteration=iteration,
             theta=theta,
             tau=float(state["tau"]),
-            noise_scale=self._scales(snapshot, theta),
+            noise_scale=noise_scale,
             prior=dict(zip(KINDS, prior, strict=True)),
             unseen=dict(zip(KINDS, unseen, strict=True)),
             implicit={

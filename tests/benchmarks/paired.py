@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
-from dsgmcmc.posterior.heldout import test_predictions
 from dsgmcmc.posterior.run import Run
 
 SYNTHETIC = {
@@ -39,8 +38,7 @@ def scores(data: Path, out: Path, options: list[str]) -> tuple[float, np.ndarray
     """RMSE, and the log density of every test rating."""
     quietly("sample", data, "--out", out, "--save-draws=0", *options)
     run = Run(out)
-    test = test_predictions(run.directory)
-    assert test is not None
+    test = run.test
     density = test.predictive(run.config.law, run.levels).log_density(test.rating)
     return float(np.sqrt(np.mean((test.rating - test.mean) ** 2))), density
 

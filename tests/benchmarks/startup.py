@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dsgmcmc.cluster.probes import Failure, attempt, probe_startup_with_mpi
+from dsgmcmc.cluster.probes import Failure, attempt, probe_startup
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 from dsgmcmc.posterior.run import Run
 
@@ -89,7 +89,7 @@ def measure(data: Path, processes: int, repeats: int) -> dict[str, list[float]]:
             note("sample, cold", first_iteration(data, folder / f"cold-{number}", processes, **fresh))
             for name, line in commands.items():
                 note(name, {"wall": command(*line)})
-            parts = attempt(probe_startup_with_mpi)
+            parts = attempt(probe_startup, True)
             if isinstance(parts, Failure):
                 raise SystemExit(parts.reason)
             note("a process", parts)

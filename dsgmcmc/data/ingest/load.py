@@ -65,10 +65,23 @@ def whole_names(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, source: Source, path: Path, test: bool) -> None:
-    selection = {"text": _text, "json": _json, "parquet": _parquet, "mtx": _matrix_market}[source.kind](source)
+    if source.kind == "mtx":
+        selection = _matrix_market(source)
+    elif source.kind == "text":
+        names = [f"c{k}" for k in range(source.width)]
+        table = read_csv(names, source.delimiter, source.skip, source.packed)
+        selection = f"SELECT {_columns(source, names)} FROM {table}"
+    else:
+        table, names = "read_parquet(?)", list(source.names)
+        if source.kind == "json":
+            wanted = [names[k] for k in source.columns.values()]
+            table = f"read_json(?, format = 'newline_delimited', {_texts(wanted, source.packed)})"
+        selection = f"SELECT {_columns(source, names)} FROM {table}"
+    time = "NULL"
+    if "timestamp" in source.columns:
+        time = "coalesce(try_cast(time AS DOUBLE), epoch(try_cast(time AS TIMESTAMPTZ)))"
     connection.execute(
-        "INSERT INTO raw SELECT user_id, item_id, try_cast(rating AS FLOAT), "
-        f"{_time(source)}, {test} FROM ({selection})",
+        f"INSERT INTO raw SELECT user_id, item_id, try_cast(rating AS FLOAT), {time}, {test} FROM ({selection})",
         [glob.escape(str(path.absolute()))],
     )
 
@@ -93,14 +106,6 @@ def readable(path: Path, packed: str) -> Iterator[Path]:
         yield Path(file.name)
 
 
-def _json(source: Source) -> str:
-    names = [source.names[k] for k in source.columns.values()]
-    return (
-        f"SELECT {_columns(source, list(source.names))} FROM read_json(?, format = 'newline_delimited', "
-        f"{_texts(names, source.packed)})"
-    )
-
-
 def _texts(names: Iterable[str], packed: str) -> str:
     """Options of DuckDB's readers: these columns, as text; and how it unpacks, see `readable`."""
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
@@ -119,26 +124,11 @@ def read_csv(names: Iterable[str], delimiter: str, skip: int, packed: str, more:
     )
 
 
-def _time(source: Source) -> str:
-    if "timestamp" not in source.columns:
-        return "NULL"
-    return "coalesce(try_cast(time AS DOUBLE), epoch(try_cast(time AS TIMESTAMPTZ)))"
-
-
 def _columns(source: Source, names: list[str]) -> str:
     """Return the select list that gives the columns `names` of a file their roles."""
     roles = {"user": "user_id", "item": "item_id", "rating": "rating", "timestamp": "time"}
     found = [f"{identifier(names[k])}::VARCHAR AS {roles[role]}" for role, k in source.columns.items()]
     return ", ".join(found if "rating" in source.columns else [*found, "1 AS rating"])
-
-
-def _text(source: Source) -> str:
-    names = [f"c{k}" for k in range(source.width)]
-    return f"SELECT {_columns(source, names)} FROM {read_csv(names, source.delimiter, source.skip, source.packed)}"
-
-
-def _parquet(source: Source) -> str:
-    return f"SELECT {_columns(source, list(source.names))} FROM read_parquet(?)"
 
 
 def _matrix_market(source: Source) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,10 +56,6 @@ class Summary:
     columns: str
     features: dict[str, dict[str, Any]] = field(default_factory=dict)
     timestamps: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return asdict(self)
 
 
 def prepare_ratings(
@@ -200,7 +196,9 @@ def _write(
             _write_ids(db, writer, side, entity, dtype)
         for start, stop in row_slabs(indptr, _SLAB):
             watch.stage(f"writing {out.name}", *(0.8 + 0.2 * row / len(indptr) for row in (start, stop)))
-            cells = arrange.read_rows(db, start, stop)
+            cells = db.execute(
+                f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col"
+            ).fetchnumpy()
             row, col = cells["row"], cells["col"]
             if ((row[1:] == row[:-1]) & (col[1:] == col[:-1])).any():
                 raise arrange.complain_of_duplicates(db, *sides, test_file)
