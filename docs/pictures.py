@@ -26,8 +26,7 @@ import matplotlib.pyplot as plt
 
 from dsgmcmc.diagnostics.scores import coverage, pit
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.posterior.heldout import test_predictions
-from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.posterior.run import Run
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 OURS, OTHERS, GREY = "#2563eb", "#d97706", "#9ca3af"
@@ -68,8 +67,7 @@ def draw_rivals(out: Path) -> None:
 
 def draw_calibration(run: Path, out: Path) -> None:
     """Share of held-out ratings inside intervals, by their level."""
-    found = test_predictions(RunDirectory(run))
-    assert found is not None
+    found = Run(run).test
     variances = found.variance + found.noise_variance, found.variance
     laws = (Gaussian.predictive_of_moments(found.mean, variance) for variance in variances)
     inside, point = (coverage(pit(law, found.rating), LEVELS.tolist()) for law in laws)

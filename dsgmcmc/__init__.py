@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from dsgmcmc.bpmf import BPMF
     from dsgmcmc.densities.run import DensityRun
     from dsgmcmc.densities.source import sample_density
-    from dsgmcmc.posterior.opened import open_run
+    from dsgmcmc.posterior.fitted import open_run
 
 __all__ = ["BPMF", "DensityRun", "__version__", "open_run", "sample_density"]
 
 _HOMES = {
     "BPMF": "bpmf",
     "DensityRun": "densities.run",
-    "open_run": "posterior.opened",
+    "open_run": "posterior.fitted",
     "sample_density": "densities.source",
 }
 

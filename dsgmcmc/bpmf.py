@@ -18,7 +18,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.mpirun import sample_apart
 from dsgmcmc.posterior.fitted import FittedModel
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.progress import notebook_line
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.scratch import Scratch
@@ -216,7 +216,7 @@ class BPMF(FittedModel, Estimator):
             source = RatingsSource(Path(data), start=begin)
             Job(self.comm, source, out, Layers(settings), self.warm_start, command=command).run()
         del earlier
-        return self._adopt(open_run(out))
+        return self._adopt(Run(out))
 
     @classmethod
     def load(cls, run: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None) -> Self:
@@ -234,7 +234,7 @@ class BPMF(FittedModel, Estimator):
         InputError
             If it is not a run of ratings, or has no draws yet.
         """
-        found = open_run(run)
+        found = Run(run)
         config = found.config
         model = cls(
             rank=config.rank,

@@ -31,7 +31,7 @@ from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.summary import save_summary
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.logs import sealed
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.snapshot import Snapshot
@@ -83,7 +83,7 @@ def said(*arguments: str) -> str:
 
 
 def _predictions(path: Path) -> Any:
-    run, both = open_run(path), np.arange(5, dtype=np.int32)
+    run, both = Run(path), np.arange(5, dtype=np.int32)
     return Predictor(run, Options(clip=True))(both, both).mean.tolist(), [
         float(m.variance["user"].sum()) for m in run.moments
     ]

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from support import planted, sample
 
 from dsgmcmc.data.ingest.prepare import prepare_ratings
-from dsgmcmc.posterior.run import Run, open_run
+from dsgmcmc.posterior.run import Run
 
 SETTINGS: dict[str, Any] = {
     "sampler": {"name": "baoab"},
@@ -37,7 +37,7 @@ class Made:
 
     def open(self) -> Run:
         """Open it afresh."""
-        return open_run(self.path)
+        return Run(self.path)
 
 
 def make_run(

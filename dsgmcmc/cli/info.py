@@ -85,9 +85,9 @@ def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
     from dsgmcmc.diagnostics.calibration import calibration
     from dsgmcmc.diagnostics.convergence import diagnose
-    from dsgmcmc.posterior.run import open_run
+    from dsgmcmc.posterior.run import Run
 
-    run = open_run(path)
+    run = Run(path)
     found = diagnose(run)
     scores = calibration(run) if len(run.test_pairs()[0]) and run.config.law.can_be_evaluated() else None
     if as_json:
@@ -206,14 +206,14 @@ def _describe_features(path: Path) -> dict[str, Any]:
     """Which features matter in a run, once it has draws."""
     from dsgmcmc.posterior.features import importance
     from dsgmcmc.posterior.live import newest_states
-    from dsgmcmc.posterior.run import open_run
+    from dsgmcmc.posterior.run import Run
     from dsgmcmc.storage.rundir import RunDirectory
 
     run = RunDirectory(path)
     _, about = run.read_settings()
     if "target" in about or not newest_states(run, about, "draws"):
         return {}
-    found = {kind: asdict(each) for kind, each in importance(open_run(path)).items()}
+    found = {kind: asdict(each) for kind, each in importance(Run(path)).items()}
     return {"features": found} if found else {}
 
 

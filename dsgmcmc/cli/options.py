@@ -76,10 +76,7 @@ ItemsOption = Annotated[
 def kind_of(path: Path) -> str:
     """Which of the three a `PathArgument` is: ``ratings file``, ``run`` or ``snapshot``.
 
-    Raises
-    ------
-    InputError
-        If it is none of them.
+    Raises InputError if it is none of them.
     """
     if path.is_file():
         return "ratings file"

@@ -140,10 +140,7 @@ class Machine(_Table):
     def work_of(self, sampler: str, noise: str, rank: int) -> Work:
         """What a sampler costs at a rank: linear between those that were measured, and beyond them.
 
-        Raises
-        ------
-        InputError
-            If this sampler was not measured.
+        Raises InputError if this sampler was not measured.
         """
         known = [work for work in self.work if (work.sampler, work.noise) == (sampler, noise)]
         if not known:
@@ -186,13 +183,7 @@ def builtin() -> Machine:
 
 
 def read_machine(path: Path) -> Machine:
-    """Read a machine file.
-
-    Raises
-    ------
-    InputError
-        If there is none, or it is damaged.
-    """
+    """Read a machine file. Raises InputError if there is none, or it is damaged."""
     try:
         return Machine.model_validate(read_toml(path))
     except ValidationError as error:
@@ -202,12 +193,6 @@ def read_machine(path: Path) -> Machine:
 
 
 def write_machine(path: Path, machine: Machine) -> None:
-    """Write a machine file, in place of an older one.
-
-    Raises
-    ------
-    InputError
-        If it cannot be written.
-    """
+    """Write a machine file, in place of an older one. Raises InputError if it cannot be written."""
     with writing(path):
         write_whole(path, tomli_w.dumps(machine.model_dump()))

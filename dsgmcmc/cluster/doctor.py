@@ -20,9 +20,7 @@ from dsgmcmc.cluster.probes import (
     probe_files,
     probe_kernels,
     probe_mpi,
-    probe_single_copy,
     probe_startup,
-    probe_startup_with_mpi,
     probe_two,
 )
 from dsgmcmc.parallel import machine
@@ -80,7 +78,7 @@ def examine(launch: bool = True) -> list[Finding]:
     """
     return [
         *(_python(), *_mpi(launch), _launcher_variables()),
-        *(_communication(), _shared_memory(), _single_copy()),
+        *(_communication(), _shared_memory()),
         *(_files(), *_kernels(), *_startup(launch), _threads(), _cores(), _memory()),
     ]
 
@@ -180,16 +178,6 @@ def _shared_memory() -> Finding:
     return Finding("Shared memory", "ok", found)
 
 
-def _single_copy() -> Finding:
-    """Whether long messages between the processes of a host are copied once or twice; they arrive in any case."""
-    answer = attempt(probe_single_copy)
-    if isinstance(answer, Failure):
-        advice = "if MPI reports errors of process_vm_readv: export OMPI_MCA_smsc=^cma (Open MPI)"
-        found = f"a process may not read another's memory (CMA: {answer.reason}); messages are copied twice"
-        return Finding("Single copy", "warning", found, advice)
-    return Finding("Single copy", "ok", "processes may read each other's memory (CMA): messages are copied once")
-
-
 # ---------------------------------------------------------------------- everything else
 
 
@@ -239,7 +227,7 @@ def _kernels() -> Iterator[Finding]:
 
 def _startup(launch: bool) -> Iterator[Finding]:
     """What takes its time before a process samples; after the kernels, so that the first one is in the cache."""
-    seconds = attempt(probe_startup_with_mpi if launch else probe_startup)
+    seconds = attempt(probe_startup, launch)
     if isinstance(seconds, Failure):
         return  # what failed was said above
     total = sum(seconds.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -23,7 +22,6 @@ from dsgmcmc.parallel import machine
 from dsgmcmc.parallel.launch import library, world_comm
 
 TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system takes a while
-PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, ctypes.c_ulong(-1)  # of linux/prctl.h
 #: Vector instructions that the kernels profit from, widest first.
 VECTOR_FEATURES = ("avx512f", "avx2", "avx", "sve", "neon")
 
@@ -60,13 +58,14 @@ class Failure:
 
 
 def attempt(
-    probe: Callable[[], None],
+    probe: Callable[..., None],
+    *arguments: object,
     launcher: Sequence[str] = (),
     environment: dict[str, str] | None = None,
     seconds: float = TIMEOUT,
 ) -> Any | Failure:
-    """Run a probe in a process group of its own; return the JSON that it prints, or why it failed."""
-    code = f"from {__name__} import {probe.__name__} as probe; probe()"
+    """Run a probe in a process group of its own, with plain arguments; return the JSON that it prints, or a failure."""
+    code = f"from {__name__} import {probe.__name__} as probe; probe(*{arguments!r})"
     process = subprocess.Popen(
         [*launcher, sys.executable, "-c", code],
         stdin=subprocess.DEVNULL,
@@ -126,19 +125,10 @@ def probe_alone() -> None:
     print("{}")
 
 
-def probe_startup() -> None:
-    """Go through what a process does before it samples, but for MPI, and print the seconds."""
-    _print_startup(None)
-
-
-def probe_startup_with_mpi() -> None:
-    """Go through what a process does before it samples, and print the seconds. Collective."""
-    _print_startup(world_comm)
-
-
-def _print_startup(mpi: Callable[[], Any] | None) -> None:
+def probe_startup(mpi: bool) -> None:
+    """Go through what a process does before it samples, with MPI or without, and print the seconds."""
     seconds = {"Python": machine.seconds_since_start()}
-    for name, work in {**({"MPI": mpi} if mpi else {}), **STARTUP}.items():
+    for name, work in {**({"MPI": world_comm} if mpi else {}), **STARTUP}.items():
         begin = perf_counter()
         work()
         seconds[name] = perf_counter() - begin
@@ -158,32 +148,6 @@ def probe_two() -> None:
         raise InputError("a message arrived damaged")
     if comm.rank == 0:
         print(json.dumps({"bytes": sent.nbytes}))
-
-
-def probe_single_copy() -> None:
-    """Read a sibling's memory by process_vm_readv, which the sibling has allowed, as MPI libraries do."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    secret = ctypes.create_string_buffer(b"dsgmcmc", 8)  # fork gives both children the same address
-    ready, allowed = os.pipe()
-    sibling = os.fork()
-    if sibling == 0:
-        libc.prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0)
-        secret.value = b"shared"
-        os.write(allowed, b"!")
-        signal.pause()
-    os.read(ready, 1)
-    reader = os.fork()
-    if reader == 0:
-        copy = ctypes.create_string_buffer(8)
-        pieces = [(ctypes.c_size_t * 2)(ctypes.addressof(buffer), 8) for buffer in (copy, secret)]
-        size = libc.process_vm_readv(sibling, pieces[0], 1, pieces[1], 1, 0)
-        os._exit(0 if size == 8 and copy.value == b"shared" else ctypes.get_errno() or 1)
-    status = os.waitstatus_to_exitcode(os.waitpid(reader, 0)[1])
-    os.kill(sibling, signal.SIGKILL)
-    os.waitpid(sibling, 0)
-    if status != 0:
-        raise InputError(os.strerror(status))
-    print("{}")
 
 
 def probe_files() -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest.columns import NAMES
+from dsgmcmc.data.ingest.columns import find_column
 from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.session import literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64
 
@@ -33,11 +34,13 @@ class Triples:
         columns: dict[str, Array] = {"user": self.users, "item": self.items, "rating": self.ratings}
         with duckdb.connect() as db:
             db.register("triples", columns if self.times is None else columns | {"timestamp": self.times})
-            db.execute(f"COPY (SELECT * FROM triples) TO '{str(path).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
+            db.execute(f"COPY (SELECT * FROM triples) TO {literal(str(path))} (FORMAT parquet)")
 
 
 def read_triples(X: Any, y: Any = None, timed: bool = False) -> Triples:
     """Read ratings.
+
+    Raises InputError if it is anything else, or a value is missing or not finite.
 
     Parameters
     ----------
@@ -45,11 +48,6 @@ def read_triples(X: Any, y: Any = None, timed: bool = False) -> Triples:
     y : (n,) array, optional
     timed : bool
         Whether there is one more column, with times in seconds.
-
-    Raises
-    ------
-    InputError
-        If it is none of these, or a value is missing or not finite.
     """
     if timed:
         return _read_timed(X, y)
@@ -108,10 +106,7 @@ def _checked(users: Array, items: Array, ratings: Any) -> Triples:
 def read_pairs(X: Any) -> tuple[Array, Array]:
     """Read users and items, (n,) each, of an (n, 2) array or a data frame.
 
-    Raises
-    ------
-    InputError
-        If it is neither, or a name is missing.
+    Raises InputError if it is neither, or a name is missing.
     """
     users, items = _columns(X, ("user", "item"))
     return users, items
@@ -121,8 +116,7 @@ def _columns(X: Any, roles: tuple[str, ...]) -> list[Array]:
     names = getattr(X, "columns", None)
     if names is not None:
         labels = [str(name) for name in names]
-        plain = [label.lower().replace("_", "").replace(" ", "") for label in labels]
-        found = [next((k for k, name in enumerate(plain) if name in NAMES[role]), None) for role in roles]
+        found = [find_column(labels, role) for role in roles]
         if None in found:
             if len(labels) < len(roles):
                 raise InputError(f"expected columns {', '.join(roles)}; the data frame has {', '.join(labels)}")
@@ -180,14 +174,14 @@ def prepare_data(
 ) -> Path:
     """Write ratings to a ratings file, unless they are one.
 
+    Raises InputError if ratings or features are wrong.
+
     Parameters
     ----------
     X, y
         As of `BPMF.fit`.
     path : Path
         Where to write it; replaced if it is there.
-    test_fraction : float
-    seed : int
     described : dict of str to Description
         Features of "user", "item" or both.
     timed : bool
@@ -201,11 +195,6 @@ def prepare_data(
     -------
     Path
         The ratings file.
-
-    Raises
-    ------
-    InputError
-        If ratings or features are wrong.
     """
     options: dict[str, Any] = {"test_fraction": test_fraction, "seed": seed % 2**31, "force": True}
     options |= {"described": described, "timestamps": timed, "duplicates": duplicates}

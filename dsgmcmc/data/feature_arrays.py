@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.arrays import names_of
-from dsgmcmc.data.ingest.columns import NAMES
+from dsgmcmc.data.ingest.columns import find_column
 from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
@@ -19,6 +19,8 @@ from dsgmcmc.types import Array
 
 def write_features(given: Any, entity: str, folder: Path, separator: str = "|") -> Description:
     """Write features to a file.
+
+    Raises InputError if it is anything else.
 
     Parameters
     ----------
@@ -32,11 +34,6 @@ def write_features(given: Any, entity: str, folder: Path, separator: str = "|") 
         Where to write it.
     separator : str
         Between the values of a list.
-
-    Raises
-    ------
-    InputError
-        If it is none of these.
     """
     import scipy.sparse  # takes its time to import
 
@@ -69,9 +66,9 @@ def _columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
         if array.ndim != 2 or array.shape[1] < 2:
             raise InputError(f"{entity}_features: expected an array (n, 1 + F), names first; found {array.shape}")
         return names_of(array[:, 0], entity), {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
-    plain = {label: "".join(c for c in str(label).lower() if c.isalnum()) for label in labels}
-    called = next((label for label in labels if plain[label] in NAMES[entity]), None)
-    if called is not None:
+    place = find_column(labels, entity)
+    called = None if place is None else labels[place]
+    if place is not None:
         names = np.asarray(given[called])
     else:
         names = np.asarray(given.index) if hasattr(given, "index") else np.arange(len(given))

@@ -11,19 +11,23 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest import pipes
-from dsgmcmc.data.ingest.columns import NAMES
-from dsgmcmc.data.ingest.load import compression, readable, scalar
-from dsgmcmc.data.ingest.pipes import copy_pipe, is_pipe
-from dsgmcmc.data.ingest.sources import decode_head, packed_how, read_head, split_line
-from dsgmcmc.data.session import identifier, literal, reading
+from dsgmcmc.data.ingest.columns import find_column, position_of
+from dsgmcmc.data.ingest.load import read_csv, readable, scalar
+from dsgmcmc.data.ingest.sources import (
+    decode_head,
+    detect_delimiter,
+    packed_how,
+    read_head,
+    split_line,
+    whole_lines,
+)
+from dsgmcmc.data.session import identifier, reading
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
 
 CHUNK = 1_000_000  # pairs in NumPy arrays at a time
 SHOWN = 5
 ROLES = ("user", "item")
-_DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,8 @@ class PairsTable:
 
     Attributes
     ----------
-    path : str
-        What it was read from, for messages.
+    path : Path
+        What it was read from.
     user, item : str
         The columns with the names of users and items.
     columns : list of str
@@ -44,7 +48,7 @@ class PairsTable:
         The option of the command line that names the columns, for messages.
     """
 
-    path: str
+    path: Path
     user: str
     item: str
     columns: list[str]
@@ -90,118 +94,75 @@ def parse_pair_columns(text: str | None, option: str = "--columns") -> PairColum
     return PairColumns(pairs["user"], pairs["item"], option)
 
 
-def load_pairs(db: duckdb.DuckDBPyConnection, path: str, columns: PairColumns, scratch: Path) -> PairsTable:
+def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
     """Read a file of pairs into the table ``pairs``.
+
+    Raises InputError if it is not there, empty, or not such a file, or has lines with a wrong number of columns.
 
     Parameters
     ----------
-    db : DuckDB connection
-    path : str
-        CSV (or any delimited text) or Parquet; ``-`` reads standard input; a pipe will do.
+    path : Path
+        CSV (or any delimited text) or Parquet.
     columns : PairColumns
         By default a header tells which columns are user and item, by the names that
         ``prepare`` knows, too; a file without such a header has them as its first two columns.
-    scratch : Path
-        Folder for a copy of standard input.
-
-    Raises
-    ------
-    InputError
-        If it is not there, empty, or not such a file, or has lines with a wrong number of columns.
     """
-    shown = path
-    if is_pipe(path):
-        shown, path = pipes.shown(path), str(copy_pipe(path, scratch))
-    source = Path(path)
-    if not source.is_file():
-        raise InputError(f"{shown} is not a file" if source.exists() else f"{shown} does not exist")
-    with source.open("rb") as file:
-        head = file.read(1 << 16)
-    if not head.strip():
-        raise InputError(f"{shown} is empty")
-    with reading(shown):
-        table = (_load_parquet if head[:4] == b"PAR1" else _load_text)(db, source, shown, columns)
+    if not path.is_file():
+        raise InputError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
+    load = _load_parquet if read_head(path)[:4] == b"PAR1" else _load_text
+    with reading(path):
+        table = load(db, path, columns)
     if scalar(db, "SELECT count(*) FROM pairs") == 0:
-        raise InputError(f"{shown} has no pairs")
+        raise InputError(f"{path} has no pairs")
     return table
 
 
-def _load_parquet(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: PairColumns) -> PairsTable:
-    escaped = glob.escape(str(source.absolute()))
+def _load_parquet(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
+    escaped = glob.escape(str(path.absolute()))
     names = db.read_parquet(escaped).columns
-    user, item = _assign(shown, names, columns)
+    user, item = _assign(path, names, columns)
     db.execute("CREATE TABLE pairs AS SELECT * FROM read_parquet(?)", [escaped])
-    return PairsTable(shown, names[user], names[item], names, 0, columns.option)
+    return PairsTable(path, names[user], names[item], names, 0, columns.option)
 
 
-def _load_text(db: duckdb.DuckDBPyConnection, source: Path, shown: str, columns: PairColumns) -> PairsTable:
-    head = read_head(source)
+def _load_text(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
+    head = read_head(path)
     packed = packed_how(head)
-    text = decode_head(source, head, packed)
-    lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
-    if len(lines) > 1 and not text.endswith("\n"):
-        lines.pop()  # may be cut by the sample
-    delimiter = _detect(lines[:50], shown)
+    lines = whole_lines(decode_head(path, head, packed))
+    delimiter = detect_delimiter(lines, 2)
     first = [field.strip() for field in split_line(lines[0], delimiter)]
-    header = {columns.user, columns.item} <= set(first) or None not in _known(first)
+    if len(first) < 2:
+        raise InputError(f"{path} has one column: expected a user and an item in every line")
+    header = {columns.user, columns.item} <= set(first) or None not in [find_column(first, role) for role in ROLES]
     names = first if header else ["user", "item", *(f"column{k}" for k in range(3, len(first) + 1))]
-    user, item = _assign(shown, names, columns)
+    user, item = _assign(path, names, columns)
     if len({name.lower() for name in names}) < len(names):
-        raise InputError(f"{shown}: two columns have the same name ({', '.join(names)})")
-    kinds = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
-    quote = "" if delimiter == "::" else '"'
-    with readable(source, packed) as plain:
-        db.execute(
-            "CREATE TABLE pairs AS SELECT * FROM read_csv(?, auto_detect = false, header = false, "
-            f"skip = {int(header)}, columns = {{{kinds}}}, delim = {literal(delimiter)}, quote = '{quote}', "
-            f"escape = '{quote}', store_rejects = true, compression = '{compression(packed)}')",
-            [glob.escape(str(plain.absolute()))],
-        )
+        raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
+    table = read_csv(names, delimiter, int(header), packed, ", store_rejects = true")
+    with readable(path, packed) as plain:
+        db.execute(f"CREATE TABLE pairs AS SELECT * FROM {table}", [glob.escape(str(plain.absolute()))])
     bad = db.execute("SELECT line, any_value(csv_line) FROM reject_errors GROUP BY line ORDER BY line").fetchall()
     if bad:
         shown_lines = "\n  ".join(f"line {line}: {str(content).strip()[:80]!r}" for line, content in bad[:SHOWN])
         raise InputError(
-            f"{shown}: {len(bad)} line(s) do not have the {len(names)} columns of the first; correct or remove "
+            f"{path}: {len(bad)} line(s) do not have the {len(names)} columns of the first; correct or remove "
             f"them\n  {shown_lines}"
         )
-    return PairsTable(shown, names[user], names[item], names, 1 + int(header), columns.option)
+    return PairsTable(path, names[user], names[item], names, 1 + int(header), columns.option)
 
 
-def _detect(lines: list[str], shown: str) -> str:
-    """Return the first delimiter that cuts all lines into the same number, at least 2, of fields."""
-    for delimiter in _DELIMITERS:
-        counts = {len(split_line(line, delimiter)) for line in lines}
-        if len(counts) == 1 and min(counts) >= 2:
-            return delimiter
-    for delimiter in _DELIMITERS:  # some lines are bad; the first tells
-        if len(split_line(lines[0], delimiter)) >= 2:
-            return delimiter
-    raise InputError(f"{shown} has one column: expected a user and an item in every line")
-
-
-def _known(names: list[str]) -> list[int | None]:
-    """Positions of the columns that are known to name users and items, or None."""
-    plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
-    return [next((k for known in NAMES[role] for k, n in enumerate(plain) if n == known), None) for role in ROLES]
-
-
-def _assign(shown: str, names: list[str], columns: PairColumns) -> tuple[int, int]:
+def _assign(path: Path, names: list[str], columns: PairColumns) -> tuple[int, int]:
     found: list[int | None] = []
     wanted = (columns.user, columns.item)
-    for role, name, known in zip(ROLES, wanted, _known(names), strict=True):
-        if name is None:
-            found.append(known)
-        elif name in names:
-            found.append(names.index(name))
-        elif name.isdecimal() and 1 <= int(name) <= len(names):
-            found.append(int(name) - 1)
-        else:
+    for role, name in zip(ROLES, wanted, strict=True):
+        found.append(find_column(names, role) if name is None else position_of(name, names, len(names)))
+        if name is not None and found[-1] is None:
             have = ", ".join(names)
-            raise InputError(f"{shown} has columns {have}, and no {name!r} that {columns.option} names as {role}")
+            raise InputError(f"{path} has columns {have}, and no {name!r} that {columns.option} names as {role}")
     user, item = found
     if user is None or item is None or user == item:
         raise InputError(
-            f"{shown}: user and item cannot be told among its columns ({', '.join(names)}); name them with "
+            f"{path}: user and item cannot be told among its columns ({', '.join(names)}); name them with "
             f"{columns.option} user=NAME,item=NAME"
         )
     return user, item

@@ -50,21 +50,15 @@ def open_session(
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Watch]]:
     """Open DuckDB in memory, spilling to a folder in `parent` that is removed at the end.
 
+    Raises InputError if the memory or the disk does not suffice, also later, within the context, and KeyboardInterrupt
+    if a signal interrupts a query within the context.
+
     Parameters
     ----------
-    parent : Path
     memory : int
         Bytes that the whole process should stay within.
     threads : int or None
         Default: what the process may run on, or fewer where the memory is small.
-    report : see `Watch`
-
-    Raises
-    ------
-    InputError
-        If the memory or the disk does not suffice, also later, within the context.
-    KeyboardInterrupt
-        If a signal interrupts a query within the context.
     """
     if memory < MINIMUM:
         raise InputError(
@@ -98,17 +92,14 @@ def open_session(
 def reading(shown: str | Path, explain: Callable[[str], str] = str) -> Iterator[None]:
     """Say in one line, with the file's name, what DuckDB finds wrong with a file that is read within.
 
+    Raises InputError unless it is spilling that failed: see `open_session`.
+
     Parameters
     ----------
     shown : str or Path
         What the file is called.
     explain : callable(str), optional
         Makes something better of what DuckDB says.
-
-    Raises
-    ------
-    InputError
-        Unless it is spilling that failed: see `open_session`.
     """
     try:
         yield
@@ -129,7 +120,6 @@ class Watch:
 
     Parameters
     ----------
-    connection : duckdb.DuckDBPyConnection
     report : callable(stage, fraction of the whole that is done)
     """
 

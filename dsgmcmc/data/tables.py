@@ -33,8 +33,6 @@ def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None, scr
 
     Parameters
     ----------
-    db : DuckDB connection
-    query : str
     out : Path or None
         ``.csv``, ``.parquet`` or ``.pq``; None for standard output.
     scratch : Path
@@ -79,13 +77,7 @@ def _read_back(db: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
 
 
 def output_format(out: Path | None) -> str:
-    """``csv`` or ``parquet``, by the suffix.
-
-    Raises
-    ------
-    InputError
-        If it is another, or the folder does not exist.
-    """
+    """``csv`` or ``parquet``, by the suffix. Raises InputError if it is another, or the folder does not exist."""
     if out is None:
         return "csv"
     if out.suffix.lower() not in _FORMATS:

@@ -6,7 +6,7 @@ import csv
 import re
 from pathlib import Path
 
-from dsgmcmc.data.ingest.columns import NAMES
+from dsgmcmc.data.ingest.columns import find_column, plain
 from dsgmcmc.data.ingest.sources import refuse_utf16
 from dsgmcmc.errors import InputError
 
@@ -16,6 +16,8 @@ _DELIMITERS = ("::", "\t", "|", ",", ";")
 
 def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     """Read what items are called.
+
+    Raises InputError if it cannot be read, or has one column.
 
     Parameters
     ----------
@@ -29,11 +31,6 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     -------
     dict
         From the item's id, as it is written there, to its title.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or has one column.
     """
     text = _text(path)
     lines = [line for line in text.splitlines() if line.strip()]
@@ -65,13 +62,7 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
 
 
 def read_names(path: Path) -> list[str]:
-    """Read names, one a line.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or is empty.
-    """
+    """Read names, one a line. Raises InputError if it cannot be read, or is empty."""
     names = [line.strip() for line in _text(path).splitlines() if line.strip()]
     if not names:
         raise InputError(f"{path} is empty: expected a name on every line")
@@ -93,7 +84,8 @@ def _text(path: Path) -> str:
 
 def _columns(header: list[str]) -> tuple[int | None, int | None]:
     """Columns of the id and of the title, by their names in a header."""
-    plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in header]
-    identifier = next((k for k, name in enumerate(plain) if name in (*NAMES["item"], "id")), None)
-    title = next((k for k, name in enumerate(plain) if name in _TITLES), None)
-    return identifier, title
+    names = [plain(name) for name in header]
+    identifier = find_column(names, "item")
+    if identifier is None and "id" in names:
+        identifier = names.index("id")
+    return identifier, next((k for k, name in enumerate(names) if name in _TITLES), None)

@@ -45,13 +45,7 @@ def config_of(run: RunDirectory) -> tuple[ResolvedChain, Facts]:
 
 
 def audit(run: RunDirectory) -> Audit:
-    """Check every file of a run.
-
-    Raises
-    ------
-    InputError
-        Naming the first file that is wrong.
-    """
+    """Check every file of a run. Raises InputError naming the first file that is wrong."""
     config, facts = config_of(run)
     digest = verify_run(run)
     files = [Path(folder) / name for folder, _, names in os.walk(run.path) for name in names]

@@ -108,15 +108,7 @@ def save_summary(path: Path, summary: Summary) -> None:
 
 
 def read_summary(path: Path) -> Summary:
-    """Read a summary.
-
-    Raises
-    ------
-    InputError
-        If it is damaged, or no summary.
-    FileNotFoundError
-        If there is none.
-    """
+    """Read a summary. Raises InputError if it is damaged, or no summary, and FileNotFoundError if there is none."""
     try:
         with open_plain(path, MAX_SUMMARY_BYTES) as file:
             text = file.read().decode()

@@ -92,13 +92,7 @@ def _pointwise(run: Run, users: Int32, items: Int32, index: Int64) -> tuple[dict
 def datatree(
     groups: dict[str, dict[str, Any]], coords: dict[str, Any], dims: dict[str, list[str]], sampler: str
 ) -> Any:
-    """Make ArviZ's tree of groups of arrays.
-
-    Raises
-    ------
-    InputError
-        If arviz-base is not installed.
-    """
+    """Make ArviZ's tree of groups of arrays. Raises InputError if arviz-base is not installed."""
     require(TO_ARVIZ)
     import arviz_base
 

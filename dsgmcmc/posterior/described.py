@@ -15,10 +15,11 @@ import numpy as np
 
 from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.data.ingest.features import Description, Encoding, encode_new
-from dsgmcmc.data.ratings import SIDES, Features, Ratings, Side
+from dsgmcmc.data.ratings import SIDES, Features
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.features import feature_names
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.foldin import Shifts
+from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Array, Float64, Int32
 
 Row = tuple[Int32, Float64]  # features that a row has, and their values
@@ -45,37 +46,13 @@ class Described:
         return Described(np.array(list(found), self.names.dtype), list(found.values()))
 
 
-class Shifts:
-    """What features do to the prior means of rows.
-
-    Parameters
-    ----------
-    rows : list of Row
-        An empty one is taken to be average.
-    centre : (F,) float64
-        What the run's features are centred by.
-    """
-
-    def __init__(self, rows: list[Row], centre: Float64) -> None:
-        from scipy.sparse import csr_matrix  # takes its time to import
-
-        ends = np.append(0, np.cumsum([len(features) for features, _ in rows]))
-        features, values = (np.concatenate(each) for each in zip(*rows, strict=True))
-        self._x = csr_matrix((values, features, ends), (len(rows), len(centre)))
-        self._known, self._centre = np.diff(ends) > 0, centre
-
-    def at(self, effects: Float64) -> Float64:
-        """(n, D) float64: B^T (x - centre) of every row, for B (F, D)."""
-        found: Float64 = self._x @ effects - np.outer(self._known, self._centre @ effects)
-        return found
-
-
-def describe_new(run: Run, kind: str, given: Any) -> tuple[Described, list[str]]:
+def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[Described, list[str]]:
     """Encode features that a run is to fold in.
 
+    Raises InputError if the run has no such features, it is not known how they were made, or the file is wrong.
+
     Parameters
     ----------
-    run : Run
     kind : {"user", "item"}
     given : Description, or what `dsgmcmc.data.feature_arrays.write_features` takes
         Of a Description kinds and separator do not count: columns are what they were for the run.
@@ -85,11 +62,6 @@ def describe_new(run: Run, kind: str, given: Any) -> tuple[Described, list[str]]
     Described
     notes : list of str
         What looks wrong.
-
-    Raises
-    ------
-    InputError
-        If the run has no such features, it is not known how they were made, or the file is wrong.
     """
     if not feature_names(run, kind)[0]:
         raise InputError(
@@ -105,7 +77,7 @@ def describe_new(run: Run, kind: str, given: Any) -> tuple[Described, list[str]]
     return Described(names, _rows_of(found.features)), found.notes
 
 
-def _encoding(run: Run, kind: str) -> Encoding:
+def _encoding(run: SavedRun, kind: str) -> Encoding:
     """How the run's features were made."""
     text, _ = run.index.encoding(kind)
     if not text:
@@ -123,13 +95,12 @@ def _encoding(run: Run, kind: str) -> Encoding:
 
 
 def shifts_of(
-    run: Run, kind: str, names: Array, described: Described | None, known: Int32, data: Path | None
+    run: SavedRun, kind: str, names: Array, described: Described | None, known: Int32, data: Path | None
 ) -> Shifts | None:
     """What features do to the prior means of rows; None in a run without.
 
     Parameters
     ----------
-    run : Run
     kind : {"user", "item"}
     names : (n,) array
         Of the rows.
@@ -147,18 +118,12 @@ def shifts_of(
     rows = [given.get(name, (np.zeros(0, np.int32), np.zeros(0))) for name in names.tolist()]
     old = [k for k, name in enumerate(names.tolist()) if known[k] >= 0 and name not in given]
     if old:
+        side = SIDES["WH".index(run.index.factors[kind])]
         with run.open_ratings(data) as ratings:
             for k in old:
-                rows[k] = _stored(ratings, _side(run, kind), int(known[k]))
+                row = int(known[k])
+                rows[k] = _rows_of(ratings.feature_slab(side, row, row + 1))[0]
     return Shifts(rows, centre)
-
-
-def _side(run: Run, kind: str) -> Side:
-    return SIDES["WH".index(run.index.factors[kind])]
-
-
-def _stored(ratings: Ratings, side: Side, row: int) -> Row:
-    return _rows_of(ratings.feature_slab(side, row, row + 1))[0]
 
 
 def _rows_of(features: Features) -> list[Row]:

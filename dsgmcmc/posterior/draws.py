@@ -39,6 +39,26 @@ def priors_of(small: Mapping[str, Float64], kind: str) -> tuple[Prior, Prior]:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Rows of one side at one draw: known up to a covariance.
+
+    Attributes
+    ----------
+    mean : (q, D) float64
+    covariance : (q, D, D) float64
+    noise : (q,) float64
+        1 / g of each; where ratings are of levels, 1 / s of its scale.
+    cuts : (q, R - 1) float64 or None
+        Thresholds of each, where users have their own.
+    """
+
+    mean: Float64
+    covariance: Float64
+    noise: Float64
+    cuts: Float64 | None = None
+
+
+@dataclass(frozen=True)
 class Effects:
     """What features do to the prior means of a factor's rows.
 

@@ -84,13 +84,10 @@ def draw_row(
     ----------
     law : type of Law
         One whose rows have no normal law.
-    row : Row
     others : (n,) float64
         Scales of what its ratings are of; 1 where these have none.
     thresholds : (R - 1,) or (n, R - 1) float, or None
         Between levels: those of all, or of every rating.
-    spread : Spread
-    rng : Generator
 
     Returns
     -------

@@ -33,10 +33,7 @@ def lacking(*whats: str) -> str:
 def require(what: str) -> None:
     """Raise unless all that one of `NEEDS` needs is installed.
 
-    Raises
-    ------
-    InputError
-        With the command that installs the rest.
+    Raises InputError with the command that installs the rest.
     """
     if text := lacking(what):
         raise InputError(text)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float64
 
 LEVEL = 0.9
@@ -45,14 +45,14 @@ class Importance:
     effects: list[Estimate]
 
 
-def feature_names(run: Run, kind: str) -> tuple[list[str], list[str]]:
+def feature_names(run: SavedRun, kind: str) -> tuple[list[str], list[str]]:
     """Names of the features of the users or of the items, and their groups; none where the run used none."""
     if f"{kind}.features.strength" not in run.traces[0]:
         return [], []
     return run.index.features(kind)
 
 
-def importance(run: Run) -> dict[str, Importance]:
+def importance(run: SavedRun) -> dict[str, Importance]:
     """What features do, by "user" and "item" where they have any."""
     found = {}
     for kind in KINDS:

@@ -1,4 +1,4 @@
-"""What a finished run can do, in the conventions of scikit-learn: predict, recommend, take in new ratings."""
+"""What a run can do, in the conventions of scikit-learn: predict, recommend, take in new ratings; and `open_run`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.live import renewing
 from dsgmcmc.posterior.new_ratings import PendingRatings, fold_in, tell
-from dsgmcmc.posterior.portable import Packed, pack, unpack
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.recommend import recommendations, those_among
@@ -29,6 +28,8 @@ from dsgmcmc.storage.scratch import Scratch
 from dsgmcmc.types import Array, Float64, Int32
 
 Names = Sequence[Any] | npt.NDArray[Any]
+
+RUN, RATINGS = "run", "ratings.h5"  # where a pickled model is unpacked
 
 
 class FittedModel:
@@ -100,25 +101,36 @@ class FittedModel:
 
     # ------------------------------------------------------------------ pickling
 
-    def _packed(self) -> Packed:
-        run = self._fitted()
-        return pack(run, self._data or Path(str(run.facts.get("data", ""))))
-
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_told")
-        state = {name: value for name, value in vars(self).items() if name not in left_out}
+        """Parameters, what was told, and the content of all files of the run and its ratings, by their path."""
+        state = self._parameters()
         if hasattr(self, "run_"):
-            state["_packed"] = self._packed(), self._told
+            run = self.run_
+            ratings = self._data or Path(str(run.facts.get("data", "")))
+            files = [path for path in sorted(run.path.rglob("*")) if path.is_file() and path != run.directory.lock_file]
+            packed = {f"{RUN}/{path.relative_to(run.path)}": path.read_bytes() for path in files}
+            state["_packed"] = packed | ({RATINGS: ratings.read_bytes()} if ratings.is_file() else {}), self._told
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        packed, told = state.pop("_packed", (None, None))
+        files, told = state.pop("_packed", ({}, None))
         vars(self).update(state)
-        if packed is not None:
-            self._scratch = Scratch()
-            run, data = unpack(packed, self._scratch.path)
-            self._adopt(Run(run), data)
+        if files:
+            scratch = Scratch()
+            for name, content in files.items():
+                (scratch.path / name).parent.mkdir(parents=True, exist_ok=True)
+                (scratch.path / name).write_bytes(content)
+            self._reopen(scratch.path / RUN, scratch.path / RATINGS if RATINGS in files else None)
+            self._scratch = scratch
             self._take_in(told)
+
+    def _parameters(self) -> dict[str, Any]:
+        """What makes a model besides its run."""
+        of_run = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_told")
+        return {name: value for name, value in vars(self).items() if name not in of_run}
+
+    def _reopen(self, path: Path, data: Path | None) -> None:
+        self._adopt(Run(path), data)
 
     # ------------------------------------------------------------------ predictions
 
@@ -327,3 +339,44 @@ class FittedModel:
         from dsgmcmc.posterior.arviz import to_datatree
 
         return to_datatree(self._fitted())
+
+
+class FittedRun(FittedModel, Run):
+    """A run directory that predicts; see `dsgmcmc.open_run`. All of `Run` besides: moments, draws and traces."""
+
+    clip = True
+    unknown = "prior"
+
+    def __init__(self, path: str | PathLike[str], data: str | PathLike[str] | None = None) -> None:
+        Run.__init__(self, path)
+        self._adopt(self, data)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {}
+
+    _reopen = __init__
+
+
+def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedRun:
+    """Open a run directory, whoever sampled it: ``dsgmcmc sample``, or `BPMF.fit` with `out`.
+
+    Of a run that is being sampled, or was killed, the draws saved by its newest checkpoint serve; moments, and
+    predictions that were followed, are there when it has ended.
+
+    Parameters
+    ----------
+    path : path of a run directory
+    data : path, optional
+        Its ratings file, if that was moved; only `FittedModel.recommend` and new ratings of known users need it.
+
+    Returns
+    -------
+    FittedRun
+        What `BPMF.load` gives can do, and moments, draws and traces, read when they are first used.
+
+    Raises
+    ------
+    InputError
+        If it is not a run, or has no draws yet, or is damaged.
+    """
+    return FittedRun(path, data)

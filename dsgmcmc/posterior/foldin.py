@@ -28,16 +28,39 @@ import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.posterior.described import Shifts
-from dsgmcmc.posterior.draws import Draw
+from dsgmcmc.posterior.draws import Draw, Rows
 from dsgmcmc.posterior.elliptical import Row, Spread, draw_row
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.newcomers import Rows
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Array, Float64, Int32
 
 GIBBS = 10
 _OTHER = {"user": "item", "item": "user"}
+
+
+class Shifts:
+    """What features do to the prior means of rows.
+
+    Parameters
+    ----------
+    rows : list of (features, values)
+        Those that each has; one without any is taken to be average.
+    centre : (F,) float64
+        What the run's features are centred by.
+    """
+
+    def __init__(self, rows: list[tuple[Int32, Float64]], centre: Float64) -> None:
+        from scipy.sparse import csr_matrix  # takes its time to import
+
+        ends = np.append(0, np.cumsum([len(features) for features, _ in rows]))
+        features, values = (np.concatenate(each) for each in zip(*rows, strict=True))
+        self._x = csr_matrix((values, features, ends), (len(rows), len(centre)))
+        self._known, self._centre = np.diff(ends) > 0, centre
+
+    def at(self, effects: Float64) -> Float64:
+        """(n, D) float64: B^T (x - centre) of every row, for B (F, D)."""
+        found: Float64 = self._x @ effects - np.outer(self._known, self._centre @ effects)
+        return found
 
 
 class FoldIn:
@@ -71,7 +94,7 @@ class FoldIn:
 
     def __init__(
         self,
-        run: Run,
+        run: SavedRun,
         kind: str,
         vocabulary: Vocabulary,
         rows: npt.NDArray[np.integer],

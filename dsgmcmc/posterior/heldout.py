@@ -50,10 +50,7 @@ class TestPredictions:
 def posteriors(run: RunDirectory) -> list[Snapshot]:
     """Newest posterior of every chain that has made draws.
 
-    Raises
-    ------
-    InputError
-        If one is damaged, or was not made with what ``run.toml`` says.
+    Raises InputError if one is damaged, or was not made with what ``run.toml`` says.
     """
     _, facts = run.read_settings()
     return [
@@ -63,16 +60,8 @@ def posteriors(run: RunDirectory) -> list[Snapshot]:
     ]
 
 
-def test_predictions(run: RunDirectory) -> TestPredictions | None:
-    """Predictions of the test ratings, pooled over chains; None if the run had no test ratings, or has no draws."""
-    found = posteriors(run)
-    if not found or not len(found[0].whole("test", "W", "rating")):
-        return None
-    return pooled(found)
-
-
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
-    """What `test_predictions` has, `PART` test ratings at a time at most: of hundreds of millions, too."""
+    """Predictions of the test ratings, pooled over chains, `PART` at a time at most: of hundreds of millions, too."""
     found = posteriors(run)
     for block in sorted({key.block for each in found for key in each.names() if key.object == "test"}):
         fields = _fields(found)

@@ -70,10 +70,7 @@ class Blocks:
     def shape(self, key: Key, *wanted: int | None, kind: str = "f") -> tuple[int, ...]:
         """Shape of an array of floats, or of integers, which must be the one that is wanted; None is any number.
 
-        Raises
-        ------
-        InputError
-            If there is no such array.
+        Raises InputError if there is no such array.
         """
         entry = self._entries.get(key)
         if entry is None:
@@ -111,10 +108,7 @@ class Blocks:
 def check_posteriors(snapshots: list[Snapshot], expected: Expected) -> None:
     """Check the posteriors of all chains; of checkpoints, which have no posterior, the traces alone.
 
-    Raises
-    ------
-    InputError
-        Naming what is missing, or of another shape.
+    Raises InputError naming what is missing, or of another shape.
     """
     for snapshot in snapshots:
         draws = _check_traces(snapshot, expected)

@@ -28,10 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.ratings import SIDES, Ratings
+from dsgmcmc.data.ratings import SIDES, Ratings, Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.centre import feature_means
 from dsgmcmc.storage.facts import MADE_WITH, Facts
 from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.provenance import versions
@@ -40,6 +39,7 @@ from dsgmcmc.storage.writer import is_whole, write_snapshot
 from dsgmcmc.types import Array, Comm, Factor, Float64, Int32, Int64
 
 _SPARSE = 16  # a direct table may have so many entries a name
+_STEP = 1 << 20  # rows whose features are read at a time
 
 
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Facts, comm: Comm) -> None:
@@ -91,6 +91,16 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
     blocks[Key("test", "W", 0, "rows")] = rows
     blocks[Key("test", "W", 0, "columns")] = columns.astype(np.int32)
     return blocks
+
+
+def feature_means(ratings: Ratings, side: Side) -> Float64:
+    """Mean of each feature over the rows (or columns) that have any, (F,) float64: what they are centred by."""
+    stored = ratings.features[side]
+    total, n = np.zeros(len(stored.names)), len(stored.indptr) - 1
+    for start in range(0, n, _STEP):
+        part = ratings.feature_slab(side, start, min(start + _STEP, n))
+        total += np.bincount(part.indices, part.values.astype(np.float64), minlength=len(total))
+    return total / max(int((np.diff(stored.indptr) > 0).sum()), 1)
 
 
 def _texts(thing: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:
@@ -151,15 +161,15 @@ class Vocabulary:
         InputError
             If names are integers and `wanted` holds anything else, or if unknown ones are refused: the first five.
         """
-        index = self._find_integers(wanted) if self.integers else self._find_text(wanted)
+        if self.integers:
+            index = self._find_integers(wanted)
+        else:
+            values = wanted.tolist() if isinstance(wanted, np.ndarray) else wanted
+            index = np.array([self._rows.get(str(name), -1) for name in values], np.int32)
         if refuse and (index < 0).any():
             unknown = dict.fromkeys(name for name, row in zip(wanted, index.tolist(), strict=True) if row < 0)
             raise unknown_names(self.kind, list(unknown))
         return index
-
-    def _find_text(self, wanted: Sequence[Any] | Array) -> Int32:
-        values = wanted.tolist() if isinstance(wanted, np.ndarray) else list(wanted)
-        return np.array([self._rows.get(str(name), -1) for name in values], np.int32)
 
     def _find_integers(self, wanted: Sequence[Any] | Array) -> Int32:
         numbers = self._numbers(wanted)
@@ -208,6 +218,8 @@ def unknown_names(kind: str, names: list[Any]) -> InputError:
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
     """Read what items are called; see `dsgmcmc.data.titles`.
 
+    Raises InputError if it cannot be read, or names no item of the run.
+
     Parameters
     ----------
     items : Vocabulary
@@ -221,11 +233,6 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
     -------
     dict
         From the item's row to its title; items that the file does not have are left out.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or names no item of the run.
     """
     titles = read_titles(path, matching)
     if items.integers:
@@ -242,16 +249,12 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
 class Index:
     """The index of a run, read lazily.
 
+    Raises InputError if the run has none, or it is damaged.
+
     Parameters
     ----------
-    run : RunDirectory
     facts : dict
         What its ``run.toml`` says besides the settings, among them whether the rows of W are items.
-
-    Raises
-    ------
-    InputError
-        If the run has none, or it is damaged.
     """
 
     def __init__(self, run: RunDirectory, facts: Facts) -> None:
@@ -305,10 +308,7 @@ class Index:
     def lengths(self) -> tuple[dict[str, int], int]:
         """Rows of each factor and number of the test ratings, by the manifest.
 
-        Raises
-        ------
-        InputError
-            If anything is missing, or lengths contradict each other.
+        Raises InputError if anything is missing, or lengths contradict each other.
         """
         shapes = {entry.key: entry.shape for entry in self._snapshot.manifest.blocks}
         rows = {}

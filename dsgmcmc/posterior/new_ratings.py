@@ -22,7 +22,7 @@ from dsgmcmc.posterior.described import Described, describe_new, shifts_of
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary, some, unknown_names
 from dsgmcmc.posterior.rated import own_ratings
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Array
 
 _OTHER = {"user": "item", "item": "user"}
@@ -60,13 +60,10 @@ class PendingRatings(NamedTuple):
         return PendingRatings(self.kind, names, others, values, described)
 
 
-def tell(run: Run, X: Any, y: Any, kind: str, features: Any) -> tuple[PendingRatings, list[str]]:
+def tell(run: SavedRun, X: Any, y: Any, kind: str, features: Any) -> tuple[PendingRatings, list[str]]:
     """Read news as `dsgmcmc.posterior.fitted.FittedModel.foldin` is given them; what of the features is left out.
 
-    Raises
-    ------
-    InputError
-        If nothing is given, or it is wrong.
+    Raises InputError if nothing is given, or it is wrong.
     """
     told, notes = PendingRatings(kind, *(np.zeros(0, object),) * 2, np.zeros(0)), list[str]()
     if X is not None:
@@ -82,7 +79,7 @@ def tell(run: Run, X: Any, y: Any, kind: str, features: Any) -> tuple[PendingRat
 
 
 def fold_in(
-    run: Run,
+    run: SavedRun,
     kind: str,
     names: Array,
     others: Array,
@@ -193,7 +190,7 @@ def _without_ratings(vocabulary: Vocabulary, described: Described | None, rated:
     return left[~known], notes
 
 
-def _cannot_update(run: Run, data: Path | None) -> str:
+def _cannot_update(run: SavedRun, data: Path | None) -> str:
     """Why new ratings of known rows cannot be used; empty if they can."""
     try:
         run.open_ratings(data).close()
@@ -203,7 +200,7 @@ def _cannot_update(run: Run, data: Path | None) -> str:
 
 
 def fold_in_file(
-    run: Run,
+    run: SavedRun,
     path: Path | None,
     kind: str,
     columns: str | None = None,
@@ -214,9 +211,10 @@ def fold_in_file(
 ) -> tuple[FoldIn, list[str]]:
     """Fold in a file of ratings, a file of features, or both; see `fold_in`.
 
+    Raises InputError if a file is wrong, a pair is there twice, or nothing is left to fold in.
+
     Parameters
     ----------
-    run : Run
     path : Path or None
         Ratings in any of the formats that ``prepare`` reads, by original names.
     kind : {"user", "item"}
@@ -226,12 +224,6 @@ def fold_in_file(
         Features of the users (items), with the columns that those of the run were made of.
     data : Path, optional
         Where the run's ratings file is, if it was moved.
-    seed : int
-
-    Raises
-    ------
-    InputError
-        If a file is wrong, a pair is there twice, or nothing is left to fold in.
     """
     nothing = np.zeros(0, object)
     ratings = (nothing, nothing, np.zeros(0)) if path is None else _read(run, path, kind, columns)
@@ -244,7 +236,7 @@ def fold_in_file(
     return folded, [*notes, *(f"{about}: {note}" for note in more)]
 
 
-def _read(run: Run, path: Path, kind: str, columns: str | None) -> tuple[Array, Array, Array]:
+def _read(run: SavedRun, path: Path, kind: str, columns: str | None) -> tuple[Array, Array, Array]:
     """Whose ratings they are, of what, and their values."""
     if not path.exists():
         raise InputError(f"{path} does not exist")

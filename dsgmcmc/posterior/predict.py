@@ -24,9 +24,9 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
-from dsgmcmc.posterior.draws import Draw
-from dsgmcmc.posterior.newcomers import Drawn, Newcomers, Rows
-from dsgmcmc.posterior.thresholds import of_owners, owners
+from dsgmcmc.posterior.draws import Draw, Rows
+from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float32, Float64, Int32
 
 BLOCK = 8192  # pairs whose components are in memory together: they stay in the cache
@@ -88,7 +88,7 @@ class Predictor:
     ----------
     run : Run
     options : Options
-    newcomers : Newcomers, optional
+    newcomers : FoldIn, optional
         An index from the number of known ones on is theirs.
 
     Raises
@@ -97,7 +97,7 @@ class Predictor:
         If the run cannot give what is asked for.
     """
 
-    def __init__(self, run: Drawn, options: Options, newcomers: Newcomers | None = None) -> None:
+    def __init__(self, run: SavedRun, options: Options, newcomers: FoldIn | None = None) -> None:
         run.need_draws()
         self.run, self.options, self.newcomers = run, options, newcomers
         config = run.config
@@ -124,23 +124,22 @@ class Predictor:
         Prediction
             In units of the ratings.
         """
-        result = Prediction(*(np.empty(len(users), np.float32) for _ in Prediction._fields))
-        for rows, found in self.distributions(users, items):
-            self._take(result, rows, found)
-        return result
+        return self._predict(users, items, with_probabilities=False)[0]
 
-    def _take(self, result: Prediction, rows: npt.NDArray[np.intp], found: Predictive) -> None:
-        """Note what was found of some pairs."""
-        for whole, values in zip(result, found.summary(*self.options.levels), strict=True):
-            whole[rows] = np.clip(values, *self._range) if self._clip and whole is not result.sd else values
-
-    def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
-        """Predict pairs, as of calling this, with the probabilities that are asked for; (q,) float32 by `names`."""
+    def _predict(self, users: Int32, items: Int32, with_probabilities: bool) -> tuple[Prediction, Float32]:
+        """Summaries of pairs, and the probabilities that are asked for, (m, q)."""
         result = Prediction(*(np.empty(len(users), np.float32) for _ in Prediction._fields))
         more = np.empty((len(self.names) - len(result), len(users)), np.float32)
         for rows, found in self.distributions(users, items):
-            self._take(result, rows, found)
-            more[:, rows] = self._probabilities(found).T
+            for whole, values in zip(result, found.summary(*self.options.levels), strict=True):
+                whole[rows] = np.clip(values, *self._range) if self._clip and whole is not result.sd else values
+            if with_probabilities:
+                more[:, rows] = self._probabilities(found).T
+        return result, more
+
+    def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
+        """Predict pairs, as of calling this, with the probabilities that are asked for; (q,) float32 by `names`."""
+        result, more = self._predict(users, items, with_probabilities=True)
         return dict(zip(self.names, [*result, *more], strict=True))
 
     @property
@@ -197,7 +196,7 @@ class Predictor:
         which, known_users, known_items = self._unseen(users, items)
         eta = np.empty((len(users), len(run.draws)), np.float32)
         variance, spread = np.empty_like(eta), np.zeros_like(eta)
-        (whose, owner), thresholds = owners(run.config, users), []
+        (whose, owner), thresholds = owners(run, users), []
         for number in range(len(run.draws)):
             draw = run.draw(number)
             theta, noise = draw.theta, draw.inverse_scale
@@ -247,3 +246,28 @@ class Predictor:
         spread += np.einsum("qk,qkl,ql->q", across[0], item.covariance, across[0])
         spread += np.einsum("qkl,qkl->q", user.covariance[:, :k, :k], item.covariance[:, :k, :k])
         return centre, spread
+
+
+def owners(run: SavedRun, users: Int32) -> tuple[Int32, Int32]:
+    """Users whose thresholds are needed, and which of them each of `users` has; one where all have the same."""
+    if run.config.thresholds == "shared":
+        return np.zeros(1, np.int32), np.zeros(len(users), np.int32)
+    whose, owner = np.unique(users, return_inverse=True)
+    return whose, owner.astype(np.int32)
+
+
+def of_owners(drawn: Draw, whose: Int32, newcomers: FoldIn | None, number: int) -> Float64 | None:
+    """Thresholds of users by their index at the draw of a number, (m, R - 1); None without levels.
+
+    Of one that is not known, and where all have the same, they are those of all.
+    """
+    if drawn.thresholds is None:
+        return None
+    found = np.tile(drawn.thresholds, (len(whose), 1))
+    if drawn.own_thresholds is not None:
+        known = (whose >= 0) & (whose < len(drawn.own_thresholds))
+        found[known] = drawn.own_thresholds[whose[known]]
+        new = whose >= len(drawn.own_thresholds)
+        if newcomers is not None and new.any():
+            found[new] = newcomers.rows(number, whose[new].astype(np.intp) - len(drawn.own_thresholds)).cuts
+    return found

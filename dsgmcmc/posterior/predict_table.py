@@ -14,16 +14,17 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.ingest.pipes import is_pipe
 from dsgmcmc.data.pairs import PairColumns, PairsTable, chunk_count, chunks, load_pairs
 from dsgmcmc.data.session import MINIMUM, default_memory, open_session
 from dsgmcmc.data.tables import append_results, output_format, write_query
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.newcomers import Newcomers
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Comm, Float32, Int32
 
 Unknown = Literal["refuse", "prior", "nan"]
@@ -32,31 +33,31 @@ _QUERY = "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results"
 
 
 def predict_table(
-    run: Run,
-    pairs: str,
+    run: SavedRun,
+    pairs: Path,
     out: Path | None,
     options: Options,
     *,
     unknown: Unknown = "refuse",
     columns: PairColumns | None = None,
-    newcomers: Newcomers | None = None,
+    newcomers: FoldIn | None = None,
     comm: Comm | None = None,
 ) -> dict[str, Any]:
     """Predict a file of pairs. Collective, if `comm` is given.
 
+    Raises InputError if anything given is wrong; then nothing is written.
+
     Parameters
     ----------
-    run : Run
-    pairs : str
-        CSV or Parquet; ``-`` reads standard input.
+    pairs : Path
+        CSV or Parquet.
     out : Path or None
         CSV or Parquet, by the suffix; None writes CSV to standard output.
-    options : Options
     unknown : {"refuse", "prior", "nan"}
         Users and items that the run does not know: an error that names five, predictions from the prior, or empty.
     columns : PairColumns, optional
         Those of the users and the items; detected by default.
-    newcomers : Newcomers, optional
+    newcomers : FoldIn, optional
         Users or items that were folded in.
     comm : MPI.Comm, optional
         Processes that share the work; all see the same files.
@@ -65,11 +66,6 @@ def predict_table(
     -------
     dict
         ``pairs``, ``unknown`` (pairs with an unknown side).
-
-    Raises
-    ------
-    InputError
-        If anything given is wrong; then nothing is written.
     """
     columns = columns or PairColumns()
     if comm is not None and comm.size > 1:
@@ -81,7 +77,7 @@ def predict_table(
         open_session(folder, default_memory()) as (db, _),
         tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder) as scratch,
     ):
-        table = load_pairs(db, pairs, columns, Path(scratch))
+        table = load_pairs(db, pairs, columns)
         number = unseen = 0
         for _, values, missing in _predictions(db, table, predictor, unknown, (0, 1)):
             append_results(db, values)
@@ -92,13 +88,13 @@ def predict_table(
 
 def _predict_together(
     comm: Comm,
-    run: Run,
-    pairs: str,
+    run: SavedRun,
+    pairs: Path,
     out: Path | None,
     options: Options,
     unknown: Unknown,
     columns: PairColumns,
-    newcomers: Newcomers | None,
+    newcomers: FoldIn | None,
 ) -> dict[str, Any]:
     """Predict with several processes, chunk by chunk in turns; process 0 writes. Collective."""
     at_root = comm.rank == 0
@@ -106,7 +102,7 @@ def _predict_together(
 
     def begin() -> str:
         output_format(out)
-        if pairs == "-":
+        if is_pipe(str(pairs)):
             raise InputError("several processes cannot share standard input: give a file")
         return tempfile.mkdtemp(prefix=_PREFIX, dir=folder) if at_root else ""
 
@@ -119,7 +115,7 @@ def _predict_together(
             predictor = Predictor(run, options, newcomers)
             memory = max(default_memory() // comm.size, MINIMUM)
             db, _ = stack.enter_context(open_session(folder, memory, 1))
-            table = load_pairs(db, pairs, columns, scratch)
+            table = load_pairs(db, pairs, columns)
             number = unseen = 0
             for k, values, missing in _predictions(db, table, predictor, unknown, (comm.rank, comm.size)):
                 np.save(scratch / f"{k}.npy", np.stack(list(values.values())), allow_pickle=False)

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.newcomers import Newcomers
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rules import Ranking, Scorer
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float32, Int32
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -24,11 +24,11 @@ _CELLS = 1 << 20  # scores of a block of users: two such blocks stay in the cach
 
 
 def recommend(
-    run: Run,
+    run: SavedRun,
     users: Int32,
     ranking: Ranking,
     rated: Rated | None = None,
-    newcomers: Newcomers | None = None,
+    newcomers: FoldIn | None = None,
     among: Mask | None = None,
 ) -> Iterator[tuple[Int32, Int32, Float32]]:
     """Rank items for users, block by block.
@@ -41,7 +41,7 @@ def recommend(
     ranking : Ranking
     rated : Rated, optional
         Leaves out what a known user rated; the rule ``likely`` needs it.
-    newcomers : Newcomers, optional
+    newcomers : FoldIn, optional
         Users that were folded in; they know what they rated.
     among : (items,) bool, optional
         Which items may be recommended; default all.
@@ -81,13 +81,10 @@ def recommend(
         yield _best(some, scores, ranking.top, np.float32(scorer.centre))
 
 
-def those_among(run: Run, candidates: Any = None, exclude: Any = None) -> Mask | None:
+def those_among(run: SavedRun, candidates: Any = None, exclude: Any = None) -> Mask | None:
     """Which items may be recommended, (items,) bool: of `candidates` (default all) those not in `exclude`, by name.
 
-    Raises
-    ------
-    InputError
-        If the run knows none of the candidates; others that it does not know are passed over.
+    Raises InputError if the run knows none of the candidates; others that it does not know are passed over.
     """
     if candidates is None and exclude is None:
         return None
@@ -102,12 +99,12 @@ def those_among(run: Run, candidates: Any = None, exclude: Any = None) -> Mask |
 
 
 def recommendations(
-    run: Run,
+    run: SavedRun,
     users: Int32,
     ranking: Ranking,
     rated: Rated | None = None,
     *,
-    newcomers: Newcomers | None = None,
+    newcomers: FoldIn | None = None,
     titles: dict[int, str] | None = None,
     among: Mask | None = None,
 ) -> Iterator[Columns]:

@@ -28,9 +28,9 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import scores_kernel
 from dsgmcmc.model.predictive.base import PredictorDraws
-from dsgmcmc.posterior.newcomers import Newcomers
-from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.thresholds import of_owners, owners
+from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.predict import of_owners, owners
+from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float32, Float64, Int32
 
 By = Literal["mean", "ucb", "lcb", "thompson", "likely"]
@@ -88,7 +88,7 @@ class Ranking:
         return secrets.randbits(63) if self.seed is None else self.seed
 
 
-def liked_from(run: Run) -> float:
+def liked_from(run: SavedRun) -> float:
     """Return the least rating that counts as liked by default: three quarters up the scale; of clicks every one."""
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
     return low + LIKED * (high - low) if run.config.law.can_be_evaluated() else low
@@ -99,9 +99,7 @@ class Scorer:
 
     Parameters
     ----------
-    run : Run
-    ranking : Ranking
-    newcomers : Newcomers, optional
+    newcomers : FoldIn, optional
         Users that were folded in, whose numbers follow those of the run's.
 
     Attributes
@@ -110,7 +108,7 @@ class Scorer:
         What scores are less: the training mean, where the predictor itself is the score.
     """
 
-    def __init__(self, run: Run, ranking: Ranking, newcomers: Newcomers | None) -> None:
+    def __init__(self, run: SavedRun, ranking: Ranking, newcomers: FoldIn | None) -> None:
         run.need_draws()
         self.run, self.ranking, self.newcomers = run, ranking, newcomers
         law = run.config.law
@@ -141,7 +139,7 @@ class Scorer:
         `noise` is 1 / g of the users, (n,); `spread` the predictors' own variance.
         """
         run, draw, shape = self.run, self.run.draw(number), predictors.shape
-        whose, owner = owners(run.config, users)
+        whose, owner = owners(run, users)
         thresholds = of_owners(draw, whose, self.newcomers, number)
         variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau) + np.float32(draw.time_variance)
         draws = PredictorDraws(

@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float32, Float64
 
 
-def similarities(run: Run, kind: str, row: int) -> Float32:
+def similarities(run: SavedRun, kind: str, row: int) -> Float32:
     """Similarity of one row to all of its kind at every saved draw, (draws, n) float32.
 
     Parameters
@@ -31,7 +31,6 @@ def similarities(run: Run, kind: str, row: int) -> Float32:
     run : Run
         With saved draws.
     kind : {"user", "item"}
-    row : int
     """
     run.need_draws()
     other = {"user": "item", "item": "user"}[kind]
@@ -47,7 +46,7 @@ def similarities(run: Run, kind: str, row: int) -> Float32:
 
 
 def similar(
-    run: Run, kind: str, name: Any, n: int = 10, *, titles: dict[int, str] | None = None
+    run: SavedRun, kind: str, name: Any, n: int = 10, *, titles: dict[int, str] | None = None
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the items (or users) that are most like one.
 

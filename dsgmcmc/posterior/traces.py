@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float64
 
 #: What people read that scalars are which belong to no quantity of the model alone.
@@ -38,7 +38,7 @@ LABELS = {
 }
 
 
-def scalar_traces(run: Run) -> dict[str, Float64]:
+def scalar_traces(run: SavedRun) -> dict[str, Float64]:
     """Identified numbers of every draw.
 
     Returns
@@ -64,7 +64,7 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
     return {name: values for name, values in found.items() if values.std() > 0}  # what is fixed has no diagnostics
 
 
-def _names(run: Run, quantity: Quantity, number: int) -> list[str]:
+def _names(run: SavedRun, quantity: Quantity, number: int) -> list[str]:
     """What the elements of a quantity are called in diagnostics."""
     kind = "" if quantity.factor is None else run.kind_of(quantity.factor)
     labels = run.config.times if quantity.dims == ("time_level",) else ("",) * number
@@ -74,7 +74,7 @@ def _names(run: Run, quantity: Quantity, number: int) -> list[str]:
     ]
 
 
-def _of_priors(run: Run, take: Callable[[str], Float64]) -> dict[str, Float64]:
+def _of_priors(run: SavedRun, take: Callable[[str], Float64]) -> dict[str, Float64]:
     """What of the priors' means and precisions is unchanged by permutations, signs and scaling one side."""
     rank, found = run.config.rank, {}
     if run.config.biases:
@@ -86,7 +86,7 @@ def _of_priors(run: Run, take: Callable[[str], Float64]) -> dict[str, Float64]:
     return found
 
 
-def labels(run: Run) -> dict[str, str]:
+def labels(run: SavedRun) -> dict[str, str]:
     """What people read that scalars of `scalar_traces` are; without a label of their own their names in words."""
     found = {name: name.replace("_", " ") for name in scalar_traces(run)} | LABELS
     for quantity in run.quantities.traced:
@@ -96,7 +96,7 @@ def labels(run: Run) -> dict[str, str]:
     return found
 
 
-def predictions(run: Run) -> tuple[npt.NDArray[np.int64], Float64]:
+def predictions(run: SavedRun) -> tuple[npt.NDArray[np.int64], Float64]:
     """Predictions of the test pairs that were followed.
 
     Returns
@@ -111,7 +111,7 @@ def predictions(run: Run) -> tuple[npt.NDArray[np.int64], Float64]:
     return index, np.stack([chain[-length:] for chain in values]).astype(np.float64)
 
 
-def draw_weights(run: Run) -> Float64:
+def draw_weights(run: SavedRun) -> Float64:
     """(chains, draws) float64: weights of the draws of `scalar_traces`."""
     length = min(len(trace["weight"]) for trace in run.traces)
     return np.stack([trace["weight"][-length:, 0] for trace in run.traces])

@@ -59,6 +59,8 @@ def made_with(facts: Mapping[str, Any]) -> Facts:
 def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) -> None:
     """Refuse a snapshot that was made with something else than its run says.
 
+    Raises InputError naming what differs.
+
     Parameters
     ----------
     manifest : Manifest
@@ -67,11 +69,6 @@ def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) ->
         What the run's ``run.toml`` says besides the settings.
     path : Path
         The snapshot, for messages.
-
-    Raises
-    ------
-    InputError
-        Naming what differs.
     """
     configs = [facts.get("config_hash"), *facts.get("earlier_config_hashes", [])]
     for name, found, known in (

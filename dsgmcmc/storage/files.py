@@ -26,10 +26,7 @@ MAX_TOML_DOTS = 200  # in a line: time and memory of the parser grow with the sq
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
     """Replace a file so that a reader finds the old one or the new one, synced and read back.
 
-    Raises
-    ------
-    OSError
-        If it cannot be written; nothing is left of it then.
+    Raises OSError if it cannot be written; nothing is left of it then.
     """
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     written, found = zlib.crc32(b""), zlib.crc32(b"")
@@ -66,12 +63,8 @@ def sync(path: Path) -> None:
 def open_plain(path: Path, most: int) -> BufferedReader:
     """Open a plain file of at most so many bytes, for reading.
 
-    Raises
-    ------
-    InputError
-        If it is a directory, a pipe or a device, or larger.
-    OSError
-        If it is missing, or cannot be opened.
+    Raises InputError if it is a directory, a pipe or a device, or larger, and OSError if it is missing, or cannot be
+    opened.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait for its writer
     found = os.fstat(handle)
@@ -84,13 +77,7 @@ def open_plain(path: Path, most: int) -> BufferedReader:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file that anyone may have written.
-
-    Raises
-    ------
-    InputError
-        Saying why it cannot be read.
-    """
+    """Read a TOML file that anyone may have written. Raises InputError saying why it cannot be read."""
     try:
         with open_plain(path, MAX_TOML_BYTES) as file:
             data = file.read(MAX_TOML_BYTES)

@@ -29,16 +29,13 @@ _PIECE = 1 << 20  # bytes of a data set that are read at a time, where they need
 def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
     """Context in which an HDF5 file is written, one that is not there yet; it is not synced.
 
+    Raises OSError when the context ends, if anything that HDF5 wrote, at any time, did not reach the file.
+
     Yields
     ------
     file : h5py.File
     check : callable
         Raises what has gone wrong so far, for whoever has more to write.
-
-    Raises
-    ------
-    OSError
-        When the context ends, if anything that HDF5 wrote, at any time, did not reach the file.
     """
     disk = _Disk(path)
     try:
@@ -148,16 +145,12 @@ def stored_bytes(file: IO[bytes], data: Any) -> Iterator[bytes]:
 def plain_dataset(file: Any, name: str) -> Any:
     """Return a data set of an open file; what it says of its size is not checked, see `check_size`.
 
+    Raises ValueError if there is none, or it is a link, virtual, external, chunked or filtered.
+
     Parameters
     ----------
-    file : h5py.File
     name : str
         Path from the root, without a leading slash.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or it is a link, virtual, external, chunked or filtered.
     """
     for where in accumulate(name.split("/"), "{}/{}".format):
         if not _lies_here(file, where):
@@ -181,10 +174,7 @@ def _lies_here(file: Any, name: str) -> bool:
 def check_size(data: Any, file_bytes: int) -> None:
     """Refuse a data set that a file of so many bytes cannot hold, before anything is allocated for it.
 
-    Raises
-    ------
-    ValueError
-        If it is not wholly in the file.
+    Raises ValueError if it is not wholly in the file.
     """
     offset, stored = data.id.get_offset(), data.id.get_storage_size()
     if data.nbytes and (offset is None or stored != data.nbytes or offset + stored > file_bytes):

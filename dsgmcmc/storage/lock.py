@@ -59,17 +59,13 @@ class Lock:
     def acquire(self) -> str:
         """Claim the directory for this process.
 
+        Raises InputError if another run works in the directory, and OSError if the lock cannot be written; none is
+        left.
+
         Returns
         -------
         str
             Why another run's lock was taken over; empty if there was none.
-
-        Raises
-        ------
-        InputError
-            If another run works in the directory.
-        OSError
-            If the lock cannot be written; none is left.
         """
         reason = ""
         for _ in range(3):

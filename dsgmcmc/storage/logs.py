@@ -96,6 +96,8 @@ def parse_line(text: bytes, schema: type[BaseModel]) -> Line:
 def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> Iterator[tuple[bytes, Line]]:
     """Lines of a log, as they stand in the file and as they are read; an unfinished last one is left out.
 
+    Raises InputError naming the line that is damaged, or saying why the log cannot be read.
+
     Parameters
     ----------
     path : Path
@@ -106,11 +108,6 @@ def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = T
         Bytes that it can have.
     strict : bool
         Whether a damaged line is an error; else an event says that there is one.
-
-    Raises
-    ------
-    InputError
-        Naming the line that is damaged, or saying why the log cannot be read.
     """
     try:
         file = open_plain(path, most)
@@ -140,10 +137,7 @@ def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = T
 def mend(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> None:
     """Cut off an unfinished last line, so that the next one can be appended; damaged events become an event each.
 
-    Raises
-    ------
-    InputError
-        As `read_log`; or if the log is a link, through which a job would write elsewhere.
+    Raises InputError as `read_log`; or if the log is a link, through which a job would write elsewhere.
     """
     if path.is_symlink():
         raise InputError(f"{path} is a link: put the file itself there, or move the link away")

@@ -185,13 +185,7 @@ def _with_hash(body: str) -> str:
 
 
 def unseal(text: str, path: Path) -> str:
-    """Return the JSON object that was sealed.
-
-    Raises
-    ------
-    InputError
-        If it is not what was sealed.
-    """
+    """Return the JSON object that was sealed. Raises InputError if it is not what was sealed."""
     body = text[: text.rfind(',\n "sha256"')]
     if not _SEAL.fullmatch(text, len(body)) or _with_hash(body) != text:
         raise InputError(f"{path} is incomplete or damaged: it does not match its own checksum")
@@ -199,13 +193,7 @@ def unseal(text: str, path: Path) -> str:
 
 
 def parse_manifest(text: str, path: Path) -> Manifest:
-    """Check the text of a manifest.
-
-    Raises
-    ------
-    InputError
-        Saying what is wrong with it.
-    """
+    """Check the text of a manifest. Raises InputError saying what is wrong with it."""
     try:
         return Manifest.model_validate_json(unseal(text, path))
     except ValidationError as error:
@@ -242,10 +230,7 @@ def lost(directory: Path, message: str) -> InputError:
 def read_text(directory: Path) -> str:
     """Read the text of the manifest of a snapshot directory.
 
-    Raises
-    ------
-    InputError
-        If there is none, or it cannot be one.
+    Raises InputError if there is none, or it cannot be one.
     """
     path = directory / MANIFEST
 

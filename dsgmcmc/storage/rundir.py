@@ -114,15 +114,12 @@ class RunDirectory:
     def open_index(self, facts: Facts) -> Snapshot:
         """Open the names of the run's rows and columns.
 
+        Raises InputError if there are none, or they are damaged, or of another run.
+
         Parameters
         ----------
         facts : dict
             What ``run.toml`` says besides the settings.
-
-        Raises
-        ------
-        InputError
-            If there are none, or they are damaged, or of another run.
         """
         if not (self.path / INDEX).is_dir():
             raise InputError(f"{self.path} has no {INDEX}: the run was stopped before it began; start it again")
@@ -171,10 +168,7 @@ class RunDirectory:
     def read_settings(self) -> tuple[dict[str, Any], Facts]:
         """Return the configuration that the run was started with, unchecked, and the facts about it.
 
-        Raises
-        ------
-        InputError
-            If ``run.toml`` is missing or cannot be read, or facts are not what they should be.
+        Raises InputError if ``run.toml`` is missing or cannot be read, or facts are not what they should be.
         """
         if not self.settings_file.exists():
             why = "there is no run.toml in it" if self.path.is_dir() else "it does not exist"

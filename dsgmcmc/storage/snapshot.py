@@ -57,6 +57,8 @@ def file_hash(file: BufferedReader) -> str:
 class Snapshot:
     """A snapshot, read block by block; every block is checked against its hash.
 
+    Raises InputError if it is incomplete, damaged, or of another version.
+
     Parameters
     ----------
     path : Path
@@ -65,11 +67,6 @@ class Snapshot:
         Its manifest, if it was read before (by another process).
     finite : bool
         Whether numbers that are not finite are refused; predictions and energies of single draws may be such.
-
-    Raises
-    ------
-    InputError
-        If it is incomplete, damaged, or of another version.
     """
 
     def __init__(self, path: Path, manifest: Manifest | None = None, finite: bool = False) -> None:
@@ -82,10 +79,7 @@ class Snapshot:
     def held(self) -> Iterator[None]:
         """Have the shards open, `MOST_HELD` at most: they can be read to their ends when the snapshot is removed.
 
-        Raises
-        ------
-        InputError
-            If one is missing, or no file.
+        Raises InputError if one is missing, or no file.
         """
         before = self._held
         with ExitStack() as stack:
@@ -124,10 +118,7 @@ class Snapshot:
     def read_all(self, keys: Iterable[Key]) -> list[Array]:
         """Read blocks and check them; a shard is opened once for those that follow each other in it.
 
-        Raises
-        ------
-        InputError
-            If one is missing, not what the manifest says, or stored anywhere but in its shard.
+        Raises InputError if one is missing, not what the manifest says, or stored anywhere but in its shard.
         """
         arrays: list[Array] = []
         for shard, entries in groupby(map(self._entry, keys), attrgetter("shard")):
@@ -171,10 +162,7 @@ class Snapshot:
     def verify(self) -> None:
         """Check every shard and every block against its hash, in little memory, also if it is removed meanwhile.
 
-        Raises
-        ------
-        InputError
-            Naming the first file or block that is wrong.
+        Raises InputError naming the first file or block that is wrong.
         """
         with self.held():
             for shard in self.manifest.shards:
@@ -198,10 +186,7 @@ class Snapshot:
 def check_blocks(shard: Path, file: BufferedReader, entries: Iterable[BlockEntry]) -> None:
     """Compare blocks as they lie in a shard, which is open, with their hashes, in little memory.
 
-    Raises
-    ------
-    InputError
-        Naming the first one that is wrong.
+    Raises InputError naming the first one that is wrong.
     """
     try:
         size = os.fstat(file.fileno()).st_size

@@ -34,12 +34,8 @@ def verify_run(run: RunDirectory) -> str:
     """Check all snapshots of a run, and return its content digest.
 
     Of a run that is being sampled it is that of the newest checkpoint there was, and of what this counts on; what the
-    run has removed meanwhile is passed over.
-
-    Raises
-    ------
-    InputError
-        Naming the first file or block that is wrong; or a `GoneError`, if the run has removed what counts: begin anew.
+    run has removed meanwhile is passed over. Raises InputError naming the first file or block that is wrong; or a
+    `GoneError`, if the run has removed what counts: begin anew.
     """
     _, facts = run.read_settings()
     if "target" not in facts:  # a factorisation, whose rows and columns have names

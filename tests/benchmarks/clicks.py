@@ -27,7 +27,7 @@ from dsgmcmc.diagnostics.ranking import measures, popular, recommended
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rules import Ranking
-from dsgmcmc.posterior.run import Run, open_run
+from dsgmcmc.posterior.run import Run
 
 TAU, ZERO_WEIGHT = (10.0, 30.0, 100.0), (0.03, 0.1, 0.3)
 ALPHA, REGULARIZATION = (3.0, 10.0, 30.0), (1.0, 10.0, 30.0, 100.0)
@@ -94,7 +94,7 @@ def ours(data: Path, out: Path, rank: int, settings: tuple[float, float], length
     run = out / f"{data.stem}-{rank}-{tau}-{zero_weight}-{length}"
     if not (run / "summary.json").exists():
         run_dsgmcmc(["sample", str(data), "--out", str(run), *options], stderr=subprocess.DEVNULL).check_returncode()
-    return open_run(run)
+    return Run(run)
 
 
 def of_als(run: Run, rated: Rated, out: Path, rank: int, settings: tuple[float, float]) -> tuple[float, float, float]:

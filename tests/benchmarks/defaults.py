@@ -20,7 +20,7 @@ from typing import Any
 from dsgmcmc.diagnostics.accuracy import accuracy
 from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import predictions
 
 LENGTHS = {
@@ -39,7 +39,7 @@ def sample(data: Path, out: Path, options: list[str]) -> dict[str, Any] | None:
     if run_dsgmcmc(arguments, stdout=subprocess.DEVNULL).returncode:
         return None
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run = open_run(out)
+    run = Run(out)
     scores, (_, values) = calibration(run), predictions(run)
     config = run.config
     return {

@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
-from dsgmcmc.posterior.heldout import test_predictions
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 
 SYNTHETIC = {
     "same noise": ["--rows=3000", "--cols=1500", "--ratings=300000", "--real"],
@@ -38,9 +37,8 @@ def quietly(*arguments: str | Path) -> None:
 def scores(data: Path, out: Path, options: list[str]) -> tuple[float, np.ndarray]:
     """RMSE, and the log density of every test rating."""
     quietly("sample", data, "--out", out, "--save-draws=0", *options)
-    run = open_run(out)
-    test = test_predictions(run.directory)
-    assert test is not None
+    run = Run(out)
+    test = run.test
     density = test.predictive(run.config.law, run.levels).log_density(test.rating)
     return float(np.sqrt(np.mean((test.rating - test.mean) ** 2))), density
 

@@ -25,7 +25,7 @@ from dsgmcmc.data.ratings import SIDES, open_ratings
 from dsgmcmc.diagnostics.scores import coverage, pit
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
-from dsgmcmc.posterior.heldout import test_predictions
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
 
 HERE = Path(__file__).resolve().parent
@@ -84,8 +84,7 @@ def run_ours(label: str, data: Path, out: Path, processes: int, rank: int, itera
     run_dsgmcmc(arguments, processes, stdout=subprocess.DEVNULL).check_returncode()
     run = RunDirectory(folder)
     lines = [line for line in run.metrics() if line["rmse_mean"] is not None]
-    found = test_predictions(run)
-    assert found is not None
+    found = Run(run.path).test
     summary = json.loads(run.summary_file.read_text(encoding="utf-8"))
     return {
         "curve": [(line["time_s"], line["rmse_mean"]) for line in lines],

@@ -27,9 +27,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dsgmcmc.cluster.probes import Failure, attempt, probe_startup_with_mpi
+from dsgmcmc.cluster.probes import Failure, attempt, probe_startup
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 
 SHORT = ("--iterations", "40sweeps", "--burn-in", "10sweeps")
 
@@ -71,7 +71,7 @@ def measure(data: Path, processes: int, repeats: int) -> dict[str, list[float]]:
         os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
         run, pairs = folder / "run", folder / "pairs.csv"
         command("sample", data, "--out", run, *SHORT, processes=processes)
-        opened = open_run(run)
+        opened = Run(run)
         user, item = opened.users.ids[0], opened.items.ids[0]
         with pairs.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([("user", "item"), (user, item)])
@@ -89,7 +89,7 @@ def measure(data: Path, processes: int, repeats: int) -> dict[str, list[float]]:
             note("sample, cold", first_iteration(data, folder / f"cold-{number}", processes, **fresh))
             for name, line in commands.items():
                 note(name, {"wall": command(*line)})
-            parts = attempt(probe_startup_with_mpi)
+            parts = attempt(probe_startup, True)
             if isinstance(parts, Failure):
                 raise SystemExit(parts.reason)
             note("a process", parts)

@@ -15,7 +15,7 @@ from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.model.likelihoods.gaps import RATE as GAP_RATE
 from dsgmcmc.model.likelihoods.gaps import START as GAP_START
 from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 
 pytestmark = pytest.mark.statistical
 ROWS, COLUMNS = 10, 8
@@ -105,7 +105,7 @@ def test_thresholds_have_the_law_of_the_posterior(tmp_path: Path) -> None:
     settings = {"rank": 1, "grid": 2, "prior": "fixed", "prior_precision": 1.0, "sampler": sampler, "thin": 4}
     settings |= {"iterations": 8000, "burn_in": 500, "save_draws": 0, "evaluate_every": 8000}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", likelihood="ordinal-logit", **settings) == 0
-    found = open_run(tmp_path / "run").traces[0]["thresholds"]
+    found = Run(tmp_path / "run").traces[0]["thresholds"]
     sd = exact.std(axis=0)
     np.testing.assert_allclose(found.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.15)
     np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.12)
@@ -125,7 +125,7 @@ def test_thresholds_of_rows_have_the_law_of_the_posterior(tmp_path: Path) -> Non
     settings = {"rank": 1, "grid": 2, "prior": "fixed", "prior_precision": 1.0, "sampler": sampler, "thin": 5}
     settings |= {"iterations": 12_500, "burn_in": 500, "save_draws": 400, "evaluate_every": 12_500}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", likelihood="ordinal-logit", thresholds="user", **settings) == 0
-    run = open_run(tmp_path / "run")
+    run = Run(tmp_path / "run")
     found, sd = run.traces[0]["thresholds"], exact.std(axis=0)
     np.testing.assert_allclose(found.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.25)
     np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.2)
@@ -146,7 +146,7 @@ def test_predictions_of_levels_are_calibrated(tmp_path: Path) -> None:
     write_levels(data, 200, 120, 12_000, thresholds, 0.2)
     settings = {"rank": 2, "noise": "both", "iterations": 900, "burn_in": 300, "save_draws": 2}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", likelihood="ordinal-logit", **settings) == 0
-    run = open_run(tmp_path / "run")
+    run = Run(tmp_path / "run")
     scores = calibration(run)
     for level in (0.5, 0.8, 0.9):
         assert scores["coverage"][level] == pytest.approx(level, abs=0.03)

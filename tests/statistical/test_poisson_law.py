@@ -12,7 +12,7 @@ from support import csr, sample
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.calibration import calibration
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 
 pytestmark = pytest.mark.statistical
 ROWS, COLUMNS = 10, 8
@@ -83,7 +83,7 @@ def test_rates_have_the_law_of_the_posterior(tmp_path: Path) -> None:
     settings = {"rank": 1, "grid": 2, "prior": "fixed", "prior_precision": 4.0, "sampler": sampler, "thin": 4}
     settings |= {"iterations": 10_000, "burn_in": 500, "save_draws": 0, "evaluate_every": 10_000}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", likelihood="poisson", **settings) == 0
-    test, sd = open_run(tmp_path / "run").test, exact.std(axis=0)
+    test, sd = Run(tmp_path / "run").test, exact.std(axis=0)
     np.testing.assert_allclose((test.mean - exact.mean(axis=0)) / sd, 0.0, atol=0.15)
     np.testing.assert_allclose(np.sqrt(test.variance) / sd, 1.0, atol=0.2)
 
@@ -98,7 +98,7 @@ def test_rates_that_differ_a_thousandfold_are_calibrated_at_the_default_step(tmp
     rate = write_counts(data, 200, 120, 8000, 1.3, 0.15)
     settings = {"rank": 2, "iterations": 700, "burn_in": 300, "save_draws": 2}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", likelihood="poisson", **settings) == 0
-    run = open_run(tmp_path / "run")
+    run = Run(tmp_path / "run")
     scores = calibration(run)
     for level in (0.5, 0.8, 0.9):
         assert scores["coverage"][level] == pytest.approx(level, abs=0.04)

@@ -22,7 +22,6 @@ EVERYTHING = {
     "Launcher",
     "Communication",
     "Shared memory",
-    "Single copy",
     "HDF5",
     "Kernels",
     "Kernel cache",

@@ -24,7 +24,7 @@ from dsgmcmc.config.layers import Layers
 from dsgmcmc.diagnostics.audit import audit
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.storage.manifest import MANIFEST, seal
@@ -199,7 +199,7 @@ def test_resuming_repairs_a_finished_run(data: Path, ended: Path, tmp_path: Path
         audit(RunDirectory(out))
     assert go(data, out) == 0
     assert audit(RunDirectory(out)).digest == expected
-    assert open_run(out).draw(0).tau > 0
+    assert Run(out).draw(0).tau > 0
 
 
 def test_a_draw_that_every_checkpoint_counts_on_cannot_be_made_again(data: Path, out: Path) -> None:
@@ -425,9 +425,9 @@ def test_readers_while_the_run_writes(data: Path, tmp_path: Path) -> None:
         assert "no moments yet" in refused.err
         running.signal(signal.SIGUSR1)
         running.wait().expect(75)
-    pairs_of = open_run(out).test_pairs()
-    ended = Predictor(open_run(out), Options())(*pairs_of)
+    pairs_of = Run(out).test_pairs()
+    ended = Predictor(Run(out), Options())(*pairs_of)
     shutil.rmtree(out / "posterior")  # the same draws without it
-    assert open_run(out).unfinished
-    assert np.array_equal(ended.mean, Predictor(open_run(out), Options())(*pairs_of).mean)
+    assert Run(out).unfinished
+    assert np.array_equal(ended.mean, Predictor(Run(out), Options())(*pairs_of).mean)
     digest(out)

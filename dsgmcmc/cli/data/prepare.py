@@ -6,6 +6,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,26 +29,8 @@ class Split(StrEnum):
     temporal = "temporal"
 
 
-class Duplicates(StrEnum):
-    """What becomes of several ratings of one pair."""
-
-    error = "error"
-    first = "first"
-    last = "last"
-    mean = "mean"
-
-
-class Format(StrEnum):
-    """How the input is written."""
-
-    text = "text"
-    csv = "csv"
-    tsv = "tsv"
-    dat = "dat"
-    jsonl = "jsonl"
-    parquet = "parquet"
-    mtx = "mtx"
-    npz = "npz"
+Duplicates = StrEnum("Duplicates", ["error", "first", "last", "mean"])
+Format = StrEnum("Format", ["text", "csv", "tsv", "dat", "jsonl", "parquet", "mtx", "npz"])
 
 
 def prepare(
@@ -181,7 +164,7 @@ def prepare(
         say("dsgmcmc: interrupted", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
-        say_json(summary.as_dict(), indent=None)
+        say_json(asdict(summary), indent=None)
     else:
         _show(summary)
 

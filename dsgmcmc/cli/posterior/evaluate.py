@@ -37,9 +37,9 @@ def evaluate(
     from dsgmcmc.diagnostics.ranking import MEASURES
     from dsgmcmc.diagnostics.ranking import evaluate as compare
     from dsgmcmc.posterior.rated import Rated
-    from dsgmcmc.posterior.run import open_run
+    from dsgmcmc.posterior.run import Run
 
-    opened = open_run(run)
+    opened = Run(run)
     with opened.open_ratings(data) as ratings:
         found = compare(opened, Rated(ratings), at, liked)
     if as_json:

@@ -32,6 +32,6 @@ def export(
       dsgmcmc export run -o run.nc
     """
     from dsgmcmc.posterior.export import export as write
-    from dsgmcmc.posterior.run import open_run
+    from dsgmcmc.posterior.run import Run
 
-    write(open_run(run), out, draws=draws, float16=float16, force=force)
+    write(Run(run), out, draws=draws, float16=float16, force=force)

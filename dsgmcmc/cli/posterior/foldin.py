@@ -132,7 +132,7 @@ def foldin(
     from dsgmcmc.posterior.rated import Rated
     from dsgmcmc.posterior.recommend import recommendations
     from dsgmcmc.posterior.rules import Ranking
-    from dsgmcmc.posterior.run import open_run
+    from dsgmcmc.posterior.run import Run
 
     output_format(out)
     kind = "user" if new is New.users else "item"
@@ -152,7 +152,7 @@ def foldin(
 
     @anew
     def work(pipes: Copies) -> None:
-        opened = open_run(run)
+        opened = Run(run)
         files = {entity: path and pipes.of(path) for entity, path in features.items()}
         given = describe(files, {"user": user_id, "item": item_id}, None, separator="|").get(kind)
         if ratings is None and given is None:
@@ -163,7 +163,7 @@ def foldin(
             say(f"warning: {pipes.named(note)}", file=sys.stderr)
         if pairs is not None:
             options = Options(of_mean, interval, clip, at_least, probabilities)
-            of = str(pipes.of(pairs))
+            of = pipes.of(pairs)
             predict_table(opened, of, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
             return
         ranking = Ranking(top, by.value, z, seed)

@@ -62,7 +62,7 @@ def predict(
     from dsgmcmc.parallel.agreement import agree
     from dsgmcmc.posterior.predict import Options
     from dsgmcmc.posterior.predict_table import predict_table
-    from dsgmcmc.posterior.run import open_run
+    from dsgmcmc.posterior.run import Run
 
     options = Options(of_mean, interval, clip, at_least, probabilities)
     names = parse_pair_columns(columns)
@@ -71,20 +71,21 @@ def predict(
         if as_json:
             say_json(done, indent=None, file=sys.stderr)
 
-    if launch.launched():
-        comm = launch.world_comm()
+    comm = launch.world_comm() if launch.launched() else None
+    with at_rest([pairs] if comm is None or comm.size == 1 else []) as pipes:
+        given = pipes.of(pairs)
+        if comm is None:
+            tell(anew(lambda: predict_table(Run(run), given, out, options, unknown=unknown.value, columns=names))())
+            return
 
         @anew
         def work() -> int:
-            opened = agree(comm, lambda: open_run(run), "predict")
+            opened = agree(comm, lambda: Run(run), "predict")
             if any(draws != opened.draws for draws in comm.allgather(opened.draws)):
                 raise AgreedGoneError(f"predict: {run} has got new draws while the processes opened it. Try again")
-            done = predict_table(opened, pairs, out, options, unknown=unknown.value, columns=names, comm=comm)
+            done = predict_table(opened, given, out, options, unknown=unknown.value, columns=names, comm=comm)
             if comm.rank == 0:
                 tell(done)
             return EXIT_DONE
 
         launch.run_parallel(comm, work)
-    with at_rest([pairs]) as pipes:
-        given = str(pipes.of(pairs))
-        tell(anew(lambda: predict_table(open_run(run), given, out, options, unknown=unknown.value, columns=names))())

@@ -79,7 +79,7 @@ def recommend(
     from dsgmcmc.posterior.rated import Rated
     from dsgmcmc.posterior.recommend import recommendations, those_among
     from dsgmcmc.posterior.rules import Ranking
-    from dsgmcmc.posterior.run import open_run
+    from dsgmcmc.posterior.run import Run
 
     if bool(user) == everyone:
         raise InputError("say for whom: --user ID (repeat it for more), or --all")
@@ -89,7 +89,7 @@ def recommend(
         from dsgmcmc.data.tables import output_format, write_blocks  # they load DuckDB, which a table needs not
 
         output_format(out)
-    opened = open_run(run)
+    opened = Run(run)
     ranking = Ranking(top, by.value, z, seed, clip, at_least, include_rated)
     titles = item_titles(opened.items, items) if items else None
     among = those_among(opened, candidates and read_names(candidates), exclude and read_names(exclude))

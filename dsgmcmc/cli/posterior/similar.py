@@ -32,12 +32,12 @@ def similar(
       dsgmcmc similar run --user 42 --top 20 --json
     """
     from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.run import open_run
+    from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.similar import similar as find
 
     if (item is None) == (user is None):
         raise InputError("say what to compare with: --item ID, or --user ID")
-    opened = open_run(run)
+    opened = Run(run)
     kind, name = ("item", item) if item is not None else ("user", user)
     found = find(opened, kind, name, top, titles=item_titles(opened.items, items) if items else None)
     lines = [

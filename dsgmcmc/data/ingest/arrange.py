@@ -18,7 +18,7 @@ from dsgmcmc.data.ratings import MAX_ID_BYTES, MAX_SIDE
 from dsgmcmc.data.ratings.format import find_bad_scale
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
-from dsgmcmc.types import Array, Int64
+from dsgmcmc.types import Int64
 
 # how --duplicates chooses one rating of a pair and its time; `ord` is the line's place in the input
 DUPLICATES: dict[str, tuple[str, str] | None] = {
@@ -51,21 +51,17 @@ def number_entities(
 ) -> tuple[int, int]:
     """Make the tables ``users`` and ``items`` (id, k): k from 0 in a seeded random order.
 
+    Raises InputError if there is a single user or item, too many, all ratings are equal and not 1, or their variances
+    are no float32.
+
     Parameters
     ----------
-    connection : DuckDB connection
-    seed : int
     described : dict of str to str
         By "user" or "item" a table with the ``id`` of more of them, who may be without ratings.
 
     Returns
     -------
     n_users, n_items : int
-
-    Raises
-    ------
-    InputError
-        If there is a single user or item, too many, all ratings are equal and not 1, or their variances are no float32.
     """
     low, high = connection.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
     if low == high != 1:  # those that are 1 are clicks
@@ -176,13 +172,6 @@ def sort_cells(
     indptr[1 + found["row"]] = found["n"]
     np.cumsum(indptr, out=indptr)
     return indptr, int(scalar(connection, "SELECT count(*) FROM sorted WHERE test"))
-
-
-def read_rows(connection: duckdb.DuckDBPyConnection, start: int, stop: int) -> dict[str, Array]:
-    """Return the columns of ``sorted``, rows `start` to `stop`."""
-    return connection.execute(
-        f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col"
-    ).fetchnumpy()
 
 
 def complain_of_duplicates(connection: duckdb.DuckDBPyConnection, rows: str, cols: str, test_file: bool) -> InputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from dsgmcmc.errors import InputError
@@ -22,6 +23,24 @@ NAMES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "ts"),
 }
 ROLES = tuple(NAMES)
+
+
+def plain(name: object) -> str:
+    """Name of a column in lower case, without punctuation."""
+    return re.sub(r"[^a-z0-9]", "", str(name).lower())
+
+
+def find_column(names: Iterable[object], role: str) -> int | None:
+    """Position of the column that is called as other people call a role; None if there is none."""
+    known = [plain(name) for name in names]
+    return next((known.index(name) for name in NAMES[role] if name in known), None)
+
+
+def position_of(name: str, names: list[str], width: int) -> int | None:
+    """Position of a column that is given by its name, or by its number from 1; None if there is none."""
+    if name in names:
+        return names.index(name)
+    return int(name) - 1 if name.isdecimal() and 1 <= int(name) <= width else None
 
 
 def of_clicks() -> str:
@@ -48,21 +67,20 @@ def assign_columns(
     clicks = "rating" not in columns if columns else names is None and width == 2
     found: dict[str, int] = {}
     for role, name in columns.items():
-        if names is not None and name in names:
-            found[role] = names.index(name)
-        elif name.isdecimal() and 1 <= int(name) <= width:
-            found[role] = int(name) - 1
-        else:
+        position = position_of(name, names or [], width)
+        if position is None:
             have = f"columns {', '.join(names)}" if names else f"{width} columns without a header"
             raise InputError(f"{path} has {have}, and no {name!r} that {named('columns')} names as {role}")
+        found[role] = position
     if names is not None:
-        plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in names]
-        if not columns and not set(plain) - {name for role in ROLES if role != "rating" for name in NAMES[role]}:
+        if not columns and not set(map(plain, names)) - {
+            name for role in ROLES if role != "rating" for name in NAMES[role]
+        }:
             clicks = True  # there is nothing else that could be a rating
         for role in roles:
-            matches = [k for known in NAMES[role] for k, name in enumerate(plain) if name == known]
-            if role not in found and matches and not (clicks and role == "rating"):
-                found[role] = matches[0]
+            match = find_column(names, role)
+            if role not in found and match is not None and not (clicks and role == "rating"):
+                found[role] = match
     elif not columns:
         found = {role: k for k, role in enumerate(roles) if k < width}
     have = f"columns {', '.join(names)}" if names is not None else f"{width} columns, no header"

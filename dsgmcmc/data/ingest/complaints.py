@@ -38,10 +38,8 @@ def bad_row(source: Source) -> str:
 def explain_text(source: Source, reason: str) -> str:
     """Say why a file cannot be read at all; `reason` is DuckDB's, of many lines.
 
-    Raises
-    ------
-    InputError
-        If there are lines that are wrong. DuckDB could gather them, and took kilobytes for each: there may be millions.
+    Raises InputError if there are lines that are wrong. DuckDB could gather them, and took kilobytes for each: there
+    may be millions.
     """
     if source.kind == "text" and (bad := list(islice(_bad_lines(source), MANY))):
         raise _complaint(source, len(bad), [f"line {line}: {what}" for line, what in bad[:SHOWN]])

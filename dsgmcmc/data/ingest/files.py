@@ -30,12 +30,8 @@ _RATING_FILES = ("ratings.csv", "ratings.dat", "u.data")
 def find_files(inputs: Sequence[str]) -> list[Path]:
     """Turn files, folders and globs into a list of files.
 
-    In a folder, a MovieLens rating file is taken alone; otherwise every file with a known suffix is.
-
-    Raises
-    ------
-    InputError
-        If something does not exist or holds no rating files, or a file is named twice.
+    In a folder, a MovieLens rating file is taken alone; otherwise every file with a known suffix is. Raises InputError
+    if something does not exist or holds no rating files, or a file is named twice.
     """
     files: list[Path] = []
     for name in inputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 from dsgmcmc.data.ingest.complaints import bad_row, complain_of_rows, explain_text
 from dsgmcmc.data.ingest.npz import read_npz
 from dsgmcmc.data.ingest.sources import Source, blocks, read_head, refuse_long_end
-from dsgmcmc.data.session import memory_of, reading
+from dsgmcmc.data.session import identifier, literal, memory_of, reading
 from dsgmcmc.errors import InputError
 
 _ENTRIES = 2_000_000  # of an .npz at a time
@@ -35,11 +35,8 @@ def scalar(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
 def load(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> None:
     """Append a file's ratings to ``raw``, in their order.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, holds no ratings, or has rows with missing, non-numeric, infinite or NaN
-        values: their number and the first five with line numbers.
+    Raises InputError if the file cannot be read, holds no ratings, or has rows with missing, non-numeric, infinite or
+    NaN values: their number and the first five with line numbers.
     """
     before = scalar(connection, "SELECT count(*) FROM raw")
     with reading(source.path, partial(explain_text, source)):
@@ -68,10 +65,23 @@ def whole_names(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, source: Source, path: Path, test: bool) -> None:
-    selection = {"text": _text, "json": _json, "parquet": _parquet, "mtx": _matrix_market}[source.kind](source)
+    if source.kind == "mtx":
+        selection = _matrix_market(source)
+    elif source.kind == "text":
+        names = [f"c{k}" for k in range(source.width)]
+        table = read_csv(names, source.delimiter, source.skip, source.packed)
+        selection = f"SELECT {_columns(source, names)} FROM {table}"
+    else:
+        table, names = "read_parquet(?)", list(source.names)
+        if source.kind == "json":
+            wanted = [names[k] for k in source.columns.values()]
+            table = f"read_json(?, format = 'newline_delimited', {_texts(wanted, source.packed)})"
+        selection = f"SELECT {_columns(source, names)} FROM {table}"
+    time = "NULL"
+    if "timestamp" in source.columns:
+        time = "coalesce(try_cast(time AS DOUBLE), epoch(try_cast(time AS TIMESTAMPTZ)))"
     connection.execute(
-        "INSERT INTO raw SELECT user_id, item_id, try_cast(rating AS FLOAT), "
-        f"{_time(source)}, {test} FROM ({selection})",
+        f"INSERT INTO raw SELECT user_id, item_id, try_cast(rating AS FLOAT), {time}, {test} FROM ({selection})",
         [glob.escape(str(path.absolute()))],
     )
 
@@ -96,58 +106,36 @@ def readable(path: Path, packed: str) -> Iterator[Path]:
         yield Path(file.name)
 
 
-def _json(source: Source) -> str:
-    names = [source.names[k].replace("'", "''") for k in source.columns.values()]
-    columns = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
+def _texts(names: Iterable[str], packed: str) -> str:
+    """Options of DuckDB's readers: these columns, as text; and how it unpacks, see `readable`."""
+    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
+    return f"columns = {{{columns}}}, compression = '{'gzip' if packed == 'gzip' else 'none'}'"
+
+
+def read_csv(names: Iterable[str], delimiter: str, skip: int, packed: str, more: str = "", quoted: bool = True) -> str:
+    """Return SQL that reads the columns of delimited text, all as text, from the file that is its parameter.
+
+    Files with ``::`` have no quotes. `more` are other options, ``, NAME = VALUE``.
+    """
+    quote = '"' if quoted and delimiter != "::" else ""
     return (
-        f"SELECT {_columns(source, list(source.names))} FROM read_json(?, format = 'newline_delimited', "
-        f"columns = {{{columns}}}, compression = '{compression(source.packed)}')"
+        f"read_csv(?, auto_detect = false, header = false, skip = {skip}, delim = {literal(delimiter)}, "
+        f"quote = '{quote}', escape = '{quote}', {_texts(names, packed)}{more})"
     )
-
-
-def compression(packed: str) -> str:
-    """How DuckDB unpacks a file as it reads; see `readable`."""
-    return "gzip" if packed == "gzip" else "none"
-
-
-def _time(source: Source) -> str:
-    if "timestamp" not in source.columns:
-        return "NULL"
-    return "coalesce(try_cast(time AS DOUBLE), epoch(try_cast(time AS TIMESTAMPTZ)))"
 
 
 def _columns(source: Source, names: list[str]) -> str:
     """Return the select list that gives the columns `names` of a file their roles."""
     roles = {"user": "user_id", "item": "item_id", "rating": "rating", "timestamp": "time"}
-    found = [
-        f'"{names[k].replace(chr(34), chr(34) * 2)}"::VARCHAR AS {roles[role]}' for role, k in source.columns.items()
-    ]
+    found = [f"{identifier(names[k])}::VARCHAR AS {roles[role]}" for role, k in source.columns.items()]
     return ", ".join(found if "rating" in source.columns else [*found, "1 AS rating"])
-
-
-def _text(source: Source) -> str:
-    names = [f"c{k}" for k in range(source.width)]
-    kinds = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
-    return (
-        f"SELECT {_columns(source, names)} FROM read_csv(?, auto_detect = false, header = false, "
-        f"skip = {source.skip}, columns = {{{kinds}}}, delim = '{source.delimiter}', "
-        f"quote = '{source.quote}', escape = '{source.quote}', "
-        f"compression = '{compression(source.packed)}')"
-    )
-
-
-def _parquet(source: Source) -> str:
-    return f"SELECT {_columns(source, list(source.names))} FROM read_parquet(?)"
 
 
 def _matrix_market(source: Source) -> str:
     """Select the entries of a MatrixMarket file, whose fields any white space separates."""
     skip, _, pattern = _declared(source)
     rating = "CASE WHEN len(f) = 2 THEN 1 END" if pattern else "CASE WHEN len(f) = 3 THEN f[3] END"
-    lines = (
-        f"read_csv(?, auto_detect = false, header = false, skip = {skip}, columns = {{'line': 'VARCHAR'}}, "
-        f"delim = chr(1), quote = '', escape = '', compression = '{compression(source.packed)}')"
-    )
+    lines = read_csv(["line"], "\1", skip, source.packed, quoted=False)
     return (
         f"SELECT {_index('f[1]')} AS user_id, {_index('f[2]')} AS item_id, "
         f"{rating} AS rating "

@@ -26,17 +26,14 @@ def is_pipe(name: str) -> bool:
 def copy_pipe(name: str, folder: Path) -> Path:
     """Copy what comes through a pipe to a file whose suffix says what it is.
 
+    Raises InputError if it cannot be read, or there is no room for it.
+
     Parameters
     ----------
     name : str
         A pipe; ``-`` is standard input.
     folder : Path
         Where to make the file.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or there is no room for it.
     """
     called = "stdin" if shown(name) == STDIN else f"pipe-{Path(name).name}"
     try:
@@ -80,16 +77,12 @@ class Copies:
 def at_rest(names: Sequence[str | PathLike[str] | None], folder: Path | None = None) -> Iterator[Copies]:
     """Give files in the place of pipes, as long as the context lasts.
 
+    Raises InputError if standard input is given twice, or a pipe cannot be copied.
+
     Parameters
     ----------
-    names : sequence of str, path or None
     folder : Path, optional
         Where copies lie meanwhile; by default where temporary files do.
-
-    Raises
-    ------
-    InputError
-        If standard input is given twice, or a pipe cannot be copied.
     """
     pipes = [str(name) for name in names if name is not None and is_pipe(str(name))]
     if len({shown(name) for name in pipes}) < len(pipes):

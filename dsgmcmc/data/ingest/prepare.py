@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,10 +57,6 @@ class Summary:
     features: dict[str, dict[str, Any]] = field(default_factory=dict)
     timestamps: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return asdict(self)
-
 
 def prepare_ratings(
     inputs: Sequence[str],
@@ -83,12 +79,11 @@ def prepare_ratings(
 ) -> Summary:
     """Make a ratings file from other people's files.
 
+    Raises InputError if anything that was given is wrong; then nothing is written.
+
     Parameters
     ----------
-    inputs : files, folders or globs
-    out : path of the ratings file
     format : key of `sources.FORMATS`, default detected
-    columns : ``user=U,item=I[,rating=R][,timestamp=T]``, default detected; without a rating all are 1
     test_fraction : float
         Share of the ratings, in [0, 1), that become test ratings; default 0.1.
     seed : int
@@ -113,11 +108,6 @@ def prepare_ratings(
         Replace `out`.
     report : callable(stage, fraction done)
         Called as work proceeds.
-
-    Raises
-    ------
-    InputError
-        If anything that was given is wrong; then nothing is written.
     """
     if test is not None and (test_fraction is not None or split == "temporal"):
         raise InputError("--test names the test ratings: --test-fraction and --split have no meaning with it")
@@ -206,7 +196,9 @@ def _write(
             _write_ids(db, writer, side, entity, dtype)
         for start, stop in row_slabs(indptr, _SLAB):
             watch.stage(f"writing {out.name}", *(0.8 + 0.2 * row / len(indptr) for row in (start, stop)))
-            cells = arrange.read_rows(db, start, stop)
+            cells = db.execute(
+                f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col"
+            ).fetchnumpy()
             row, col = cells["row"], cells["col"]
             if ((row[1:] == row[:-1]) & (col[1:] == col[:-1])).any():
                 raise arrange.complain_of_duplicates(db, *sides, test_file)

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, cast
 
 from dsgmcmc.data.ingest.columns import assign_columns
 from dsgmcmc.data.ingest.files import SUFFIXES, suffix_of
@@ -34,7 +34,8 @@ FORMATS: dict[str, tuple[Kind, str | None]] = {
     "mtx": ("mtx", None),
     "npz": ("npz", None),
 }
-_DELIMITERS = ("::", "\t", ",", ";", "|", " ")
+DELIMITERS = ("::", "\t", ",", ";", "|", " ")
+_LINE_END = r"\r\n|\n|\r"
 _SAMPLE = 1 << 16
 _BLOCK = 1 << 20
 _LONGEST = 1 << 21  # characters of a line; DuckDB reads no longer ones
@@ -92,14 +93,9 @@ class Source:
         text = ", ".join(f"{role} {names[k]}" for role, k in self.columns.items())
         return text if "rating" in self.columns else f"{text}, no rating: all are 1"
 
-    @property
-    def quote(self) -> str:
-        """Character that quotes fields: files with ``::`` have none."""
-        return "" if self.delimiter == "::" else '"'
-
     def open(self) -> IO[str]:
         """Open as text, decompressed, without its byte order mark."""
-        file = unpacked(self.path, self.packed) if self.packed else self.path.open("rb")
+        file = unpacked(self.path, self.packed)
         return io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
 
     def lines(self) -> Iterator[str]:
@@ -109,18 +105,18 @@ class Source:
                 yield line
 
 
-def unpacked(path: Path, packed: str) -> bz2.BZ2File | gzip.GzipFile:
-    """Open what was compressed with "gzip" or "bzip2"."""
-    return bz2.open(path) if packed == "bzip2" else gzip.open(path)
+def unpacked(path: Path, packed: str) -> IO[bytes]:
+    """Open what was compressed with "gzip", "bzip2" or, "", not at all."""
+    if packed == "bzip2":
+        return bz2.open(path)
+    return cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb")
 
 
 def blocks(path: Path, packed: str) -> Iterator[bytes]:
     """Yield the content of a compressed file, a megabyte at a time, up to where it holds nothing or is damaged.
 
-    Raises
-    ------
-    InputError
-        If it is damaged, a few bytes of it stand for megabytes of white space, or its last line is too long.
+    Raises InputError if it is damaged, a few bytes of it stand for megabytes of white space, or its last line is too
+    long.
     """
     end = b""
     try:
@@ -140,7 +136,6 @@ def refuse_long_end(path: Path, end: bytes | None = None) -> None:
 
     Parameters
     ----------
-    path : Path
     end : bytes, optional
         Of the content, where it is not that of the file.
     """
@@ -155,20 +150,16 @@ def refuse_long_end(path: Path, end: bytes | None = None) -> None:
 def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: bool) -> Source:
     """Find out how a file is written.
 
+    Raises InputError if the file is empty, of no known format, or without the columns that are needed.
+
     Parameters
     ----------
-    path : Path
     wanted : str or None
         Value of ``--format``; None detects the format by suffix and content.
     columns : dict
         From `parse_columns`.
     timestamp : bool
         Whether a column with times is needed.
-
-    Raises
-    ------
-    InputError
-        If the file is empty, of no known format, or without the columns that are needed.
     """
     if not path.is_file():
         pipe = ": what comes through a pipe has to be written to one first" if path.is_fifo() else ""
@@ -260,12 +251,9 @@ def _fixed(path: Path, columns: dict[str, str], timestamp: bool) -> dict[str, in
 def _inspect_text(
     path: Path, text: str, delimiter: str | None, columns: dict[str, str], timestamp: bool, packed: str
 ) -> Source:
-    every = re.split(r"\r\n|\n|\r", text)
-    lines = [line for line in every if line.strip()]
-    if len(lines) > 1 and not text.endswith("\n"):
-        lines.pop()  # may be cut by the sample
+    every, lines = re.split(_LINE_END, text), whole_lines(text)
     plain = [line for line in lines if not line.startswith("#")] or lines
-    delimiter = delimiter or _detect_delimiter(plain[:50])
+    delimiter = delimiter or detect_delimiter(plain, 3)
     width = len(split_line(plain[0], delimiter))
     while lines[0] != plain[0] and len(split_line(lines[0], delimiter)) != width:
         lines.pop(0)  # a comment; a header may begin with # as well
@@ -294,6 +282,12 @@ def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: boo
     )
 
 
+def whole_lines(text: str) -> list[str]:
+    """Lines of the beginning of a file that are not empty, without the last one where the sample may have cut it."""
+    lines = [line for line in re.split(_LINE_END, text) if line.strip()]
+    return lines[:-1] if len(lines) > 1 and not text.endswith("\n") else lines
+
+
 def split_line(line: str, delimiter: str) -> list[str]:
     """Return the fields of a line."""
     if delimiter == "::":
@@ -309,13 +303,16 @@ def _is_number(field: str) -> bool:
     return True
 
 
-def _detect_delimiter(lines: list[str]) -> str:
-    """Return the first candidate that cuts all lines into the same number, at least 3, of fields."""
-    counts = {d: [len(split_line(line, d)) for line in lines] for d in _DELIMITERS}
+def detect_delimiter(lines: list[str], least: int, candidates: tuple[str, ...] = DELIMITERS) -> str:
+    """Return the first delimiter that cuts the first 50 lines into the same number, at least `least`, of fields.
+
+    Where none does some lines are bad: then the first line tells.
+    """
+    counts = {d: [len(split_line(line, d)) for line in lines[:50]] for d in candidates}
     for d, n in counts.items():
-        if n[0] >= 3 and len(set(n)) == 1:
+        if n[0] >= least and len(set(n)) == 1:
             return d
-    return max(_DELIMITERS, key=lambda d: min(counts[d][0], 3))
+    return max(candidates, key=lambda d: min(counts[d][0], least))
 
 
 def _inspect_parquet(path: Path, columns: dict[str, str], timestamp: bool) -> Source:

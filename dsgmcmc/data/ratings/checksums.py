@@ -86,13 +86,7 @@ class CheckedDataset:
         return read
 
     def __getitem__(self, cells: slice) -> Array:
-        """Read a range of entries.
-
-        Raises
-        ------
-        ValueError
-            If they are not those that were written.
-        """
+        """Read a range of entries. Raises ValueError if they are not those that were written."""
         start, stop, _ = cells.indices(len(self))
         if self._expected is None:
             return self.plain(cells)

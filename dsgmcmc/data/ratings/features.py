@@ -64,6 +64,8 @@ class Features:
 class StoredFeatures:
     """The features of one side in an open ratings file, checked.
 
+    Raises ValueError if they contradict themselves.
+
     Parameters
     ----------
     side : {"rows", "cols"}
@@ -79,11 +81,6 @@ class StoredFeatures:
     names, groups : (F,) of str
     encoding : str
     indptr : (n + 1,) int64
-
-    Raises
-    ------
-    ValueError
-        If they contradict themselves.
     """
 
     def __init__(
@@ -110,10 +107,7 @@ class StoredFeatures:
     def slab(self, start: int, stop: int) -> Features:
         """Features of a range of rows.
 
-        Raises
-        ------
-        ValueError
-            If there are indices out of range or order, or values that are not finite.
+        Raises ValueError if there are indices out of range or order, or values that are not finite.
         """
         indptr = self.indptr[start : stop + 1]
         cells = slice(int(indptr[0]), int(indptr[-1]))

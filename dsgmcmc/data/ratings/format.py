@@ -48,16 +48,7 @@ def little_endian(array: Array) -> memoryview:
 def read_attribute(attributes: Any, name: str, kind: type) -> Any:
     """Read an attribute that must be a scalar of its type; text has a fixed length and is UTF-8.
 
-    Parameters
-    ----------
-    attributes : h5py.AttributeManager
-    name : str
-    kind : str, int, float or bool
-
-    Raises
-    ------
-    ValueError
-        If there is none, or it is something else.
+    Raises ValueError if there is none, or it is something else.
     """
     if name not in attributes:
         raise ValueError(f"it has no attribute {name!r}")

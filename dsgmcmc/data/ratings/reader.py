@@ -36,9 +36,10 @@ _SLAB = 4_000_000  # entries per slab where a whole part is streamed
 class Ratings:
     """A ratings file, opened for reading and checked. Use as a context manager.
 
+    Raises InputError if `path` is not a ratings file of this version, or contradicts itself.
+
     Parameters
     ----------
-    path : path of the ratings file
     checksums : bool, optional
         Whether what is read is compared with its checksums.
 
@@ -63,11 +64,6 @@ class Ratings:
         Where ratings stand in the order of time, if that was kept.
     digest : str
         Hash of the content (`verify` recomputes it), the identity of the data for runs.
-
-    Raises
-    ------
-    InputError
-        If `path` is not a ratings file of this version, or contradicts itself.
     """
 
     def __init__(self, path: str | os.PathLike[str], checksums: bool = True) -> None:
@@ -131,16 +127,13 @@ class Ratings:
     def slab(self, part: Part, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """Read rows `start` to `stop` of a part.
 
+        Raises InputError if the file holds indices out of range or order, or values that are not finite.
+
         Returns
         -------
         indptr : (stop - start + 1,) int64, starting at 0
         indices : (n,) int32, ascending in each row
         values : (n,) float32
-
-        Raises
-        ------
-        InputError
-            If the file holds indices out of range or order, or values that are not finite.
         """
         first, last = self._cells(part, start, stop)
         indices = self._read(f"{part}/indices", first, last)
@@ -154,12 +147,8 @@ class Ratings:
     def columns(self, part: Part, start: int, stop: int) -> Int32:
         """Columns of the ratings in rows `start` to `stop` of a part, to count by: (n,) int32.
 
-        They are in range, but not compared with their checksums: what is kept is read by `slab`.
-
-        Raises
-        ------
-        InputError
-            If the file holds indices out of range.
+        They are in range, but not compared with their checksums: what is kept is read by `slab`. Raises InputError if
+        the file holds indices out of range.
         """
         found = self._read(f"{part}/indices", *self._cells(part, start, stop), checked=False)
         if len(found) and not 0 <= found.min() <= found.max() < self.n_cols:
@@ -200,10 +189,7 @@ class Ratings:
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
         """Read the features of rows (or columns) `start` to `stop`.
 
-        Raises
-        ------
-        InputError
-            If the file holds indices out of range or order, or values that are not finite.
+        Raises InputError if the file holds indices out of range or order, or values that are not finite.
         """
         try:
             return self.features[side].slab(start, stop)
@@ -213,10 +199,7 @@ class Ratings:
     def verify(self) -> None:
         """Read everything and compare with the stored hash.
 
-        Raises
-        ------
-        InputError
-            If any value is invalid, or the content is not what was written.
+        Raises InputError if any value is invalid, or the content is not what was written.
         """
         content = ContentHash()
         counts = np.zeros(self.n_cols, dtype=np.int64)

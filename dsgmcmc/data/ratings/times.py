@@ -33,12 +33,7 @@ def times_names(where: str, side: Side) -> tuple[str, ...]:
 
 
 class TimesToWrite:
-    """The places and pages of a file that is being written; it counts how many each row and column has.
-
-    Parameters
-    ----------
-    n_rows, n_cols : int
-    """
+    """The places and pages of a file that is being written; it counts how many each row and column has."""
 
     def __init__(self, n_rows: int, n_cols: int) -> None:
         sizes: dict[Side, int] = {"rows": n_rows, "cols": n_cols}
@@ -67,11 +62,12 @@ class TimesToWrite:
 class StoredTimes:
     """The places and pages in an open ratings file.
 
+    Raises InputError if they contradict themselves.
+
     Parameters
     ----------
     indptr : dict of part to (I + 1,) int64
         Where each row's ratings begin.
-    n_cols : int
     dataset : callable
         Gives a data set of a name, a length and a type once it is known to be sound.
     columns : callable
@@ -83,11 +79,6 @@ class StoredTimes:
     ----------
     counts : dict of side to Times
         How many places and pages each row, or column, has.
-
-    Raises
-    ------
-    InputError
-        If they contradict themselves.
     """
 
     def __init__(
@@ -115,10 +106,7 @@ class StoredTimes:
     def slab(self, part: Part, side: Side, start: int, stop: int) -> Times:
         """Read where the ratings in rows `start` to `stop` of a part stand among those of their rows, or columns.
 
-        Raises
-        ------
-        InputError
-            If they cannot be read, or stand outside what their row has.
+        Raises InputError if they cannot be read, or stand outside what their row has.
         """
         indptr = self._indptr[part][start : stop + 1]
         owners = self._columns(part, start, stop)

@@ -42,12 +42,12 @@ _METADATA_BYTES = 1 << 16  # more than names, types and attributes take
 class RatingsWriter:
     """Write a ratings file slab by slab, in bounded memory. Use as a context manager.
 
-    Everything goes to a temporary file beside `path`, whose space is reserved before the first byte.
-    Leaving the ``with`` block normally syncs it, reads it back and renames it to `path`; any error removes it.
+    Everything goes to a temporary file beside `path`, whose space is reserved before the first byte. Leaving the
+    ``with`` block normally syncs it, reads it back and renames it to `path`; any error removes it. Raises InputError if
+    `path` exists without `force`; a `WriteError` if it cannot be written, or there is no space.
 
     Parameters
     ----------
-    path : path of the ratings file
     n_rows, n_cols : int
         I >= J.
     nnz, nnz_test : int
@@ -62,11 +62,6 @@ class RatingsWriter:
         Attributes, see `Ratings`.
     force : bool
         Replace an existing file.
-
-    Raises
-    ------
-    InputError
-        If `path` exists without `force`; a `WriteError` if it cannot be written, or there is no space.
     """
 
     def __init__(
@@ -300,7 +295,6 @@ def write_ratings(
 
     Parameters
     ----------
-    path : path of the ratings file
     train, test : (indptr, indices, values)
         Compressed sparse rows, in the order in which they are to lie in the file.
     row_ids, col_ids : (I,) and (J,) int64 or ``S`` arrays

@@ -18,7 +18,6 @@ a function of the arguments, the release, and the versions of NumPy and DuckDB.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -30,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from dsgmcmc.data.session import literal
 from dsgmcmc.data.synthetic.sparsity import item_weights, marginals
 from dsgmcmc.errors import InputError, WriteError, writing
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
@@ -110,7 +110,6 @@ def generate(
     out : Path
         ``NAME.csv`` or ``NAME.parquet`` with columns userId, movieId, rating, timestamp (seconds); by user.
         The truth goes to `truth_path`.
-    options : Options
     force : bool
         Replace `out` if it exists.
     progress : callable
@@ -169,7 +168,6 @@ def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[
 
     Parameters
     ----------
-    truth : Truth
     rows, cols : (n,) int
         Users and items from 0.
 
@@ -244,9 +242,8 @@ def _write(path: Path, drawn: Iterator[tuple[Any, ...]], progress: Callable[[int
             database.execute("INSERT INTO r SELECT * FROM chunk")
             database.unregister("chunk")
             progress(done := done + len(rows))
-        quoted = os.fspath(path).replace("'", "''")
         form = "FORMAT parquet" if path.suffix == ".parquet" else "FORMAT csv, HEADER"
-        database.execute(f"COPY r TO '{quoted}' ({form})")
+        database.execute(f"COPY r TO {literal(str(path))} ({form})")
 
 
 def _check(out: Path, options: Options, force: bool) -> None:

@@ -74,6 +74,12 @@ def number(value: float, step: float = 0.0) -> str:
     return f"{value:.{decimals}f}"
 
 
+def _marks(low: float, high: float, wanted: int) -> list[tuple[float, str]]:
+    """Ticks and their texts."""
+    marks = ticks(low, high, wanted)
+    return [(value, number(value, marks[1] - marks[0] if len(marks) > 1 else 0.0)) for value in marks]
+
+
 @dataclass(frozen=True)
 class _Axes:
     """Scales of a chart, and what is drawn of them."""
@@ -90,16 +96,12 @@ class _Axes:
     def draw(self, x_label: str, y_label: str) -> list[str]:
         parts = []
         right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-        marks = ticks(*self.y, 5)
-        for value in marks:
+        for value, text in _marks(*self.y, 5):
             y = self.py(value)
-            text = number(value, marks[1] - marks[0] if len(marks) > 1 else 0.0)
             parts.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
             parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
-        marks = ticks(*self.x, 6)
-        for value in marks:
+        for value, text in _marks(*self.x, 6):
             x = self.px(value)
-            text = number(value, marks[1] - marks[0] if len(marks) > 1 else 0.0)
             parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}"/>')
             parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 19}" text-anchor="middle">{text}</text>')
         parts.append(f'<line class="axis" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
@@ -146,7 +148,6 @@ def line_chart(
 
     Parameters
     ----------
-    title, x_label, y_label : str
     series : sequence of Series
         What is not finite is left out.
     y_range, x_range : pair of float, optional
@@ -166,7 +167,10 @@ def line_chart(
     if not kept:
         return figure(title, '<p class="none">nothing to show</p>')
     axes = _Axes(
-        x_range or _extent(np.concatenate([x for _, x, _ in kept]), 0.03 if _has_points(series) else 0.0),
+        x_range
+        or _extent(
+            np.concatenate([x for _, x, _ in kept]), 0.03 if any(one.style == "points" for one in series) else 0.0
+        ),
         y_range or _extent(np.concatenate([y for _, _, y in kept]), 0.05),
     )
     inner = []
@@ -184,10 +188,6 @@ def line_chart(
     box += f'viewBox="{LEFT} {TOP} {WIDTH - LEFT - RIGHT} {HEIGHT - TOP - BOTTOM}">{"".join(inner)}</svg>'
     entries = [(one.label, one.color) for one, _, _ in kept if one.label]
     return figure(title, legend(entries) + _svg([*axes.draw(x_label, y_label), box], title))
-
-
-def _has_points(series: Sequence[Series]) -> bool:
-    return any(one.style == "points" for one in series)
 
 
 def _extent(values: Float64, margin: float) -> tuple[float, float]:
@@ -232,8 +232,6 @@ def bar_chart(title: str, bars: Sequence[Bar], x_label: str, entries: Sequence[t
 
     Parameters
     ----------
-    title, x_label : str
-    bars : sequence of Bar
     entries : sequence of (label, colour)
         Legend.
     """
@@ -242,12 +240,10 @@ def bar_chart(title: str, bars: Sequence[Bar], x_label: str, entries: Sequence[t
     longest = max([sum(value for value, _ in bar.parts) for bar in bars] + [1e-12])
     room = WIDTH - left - 78
     parts = []
-    marks = ticks(0.0, longest, 5)
     bottom = TOP + row * len(bars)
-    for value in marks:
+    for value, text in _marks(0.0, longest, 5):
         x = left + value / longest * room
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')
-        text = number(value, marks[1] - marks[0] if len(marks) > 1 else 0.0)
         parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">{text}</text>')
     for k, bar in enumerate(bars):
         y, x = TOP + row * k, float(left)

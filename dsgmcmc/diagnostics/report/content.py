@@ -85,13 +85,7 @@ class Content:
 
 
 def gather(run: Run, name: str) -> Content:
-    """Read all that the report shows of a run.
-
-    Raises
-    ------
-    InputError
-        If a file of the run is missing or cannot be read.
-    """
+    """Read all that the report shows of a run. Raises InputError if a file of the run is missing or cannot be read."""
     progress = Progress.of(run.directory, run.config, len(run.draws)) if run.unfinished else None
     summary = _unfinished(run) if progress else _summary(run)
     settings = run.config

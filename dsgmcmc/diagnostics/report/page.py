@@ -6,6 +6,7 @@ import html
 from collections.abc import Sequence
 from datetime import datetime
 from importlib import resources
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from dsgmcmc.diagnostics.report.tables import configuration_section, phases_sect
 from dsgmcmc.diagnostics.verdict import in_units, started, written
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.run import Run, open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels
 from dsgmcmc.storage.files import write_whole
 
@@ -57,7 +58,7 @@ def write_report(paths: Sequence[Path], out: Path) -> None:
         raise InputError(f"{out}: a report is an HTML page; name it FILE.html")
     if out.is_dir():
         raise InputError(f"{out} is a folder; name the page, {out / 'report.html'}")
-    runs = [gather(open_run(path), name) for path, name in zip(paths, names_of(list(paths)), strict=True)]
+    runs = [gather(Run(path), name) for path, name in zip(paths, names_of(list(paths)), strict=True)]
     page = render(runs)
     with writing(out):
         write_whole(out, page)
@@ -113,9 +114,10 @@ def _head(content: Content) -> str:
     tiles = []
     if content.calibration:
         scores = content.calibration
+        simple = sorted((summary.get("baselines") or {}).items(), key=itemgetter(1))  # the better first
         tiles += [
             (written(scores["rmse"]), "RMSE of the posterior mean"),
-            *((written(rmse), f"RMSE, {name.replace('_', ' ')}") for name, rmse in _simple(summary)),
+            *((written(rmse), f"RMSE, {name.replace('_', ' ')}") for name, rmse in simple),
             (f"{scores['coverage'][0.9]:.1%}", "of test ratings in 90\N{NO-BREAK SPACE}% intervals"),
             (written(scores["crps"]), "CRPS"),
         ]
@@ -138,30 +140,15 @@ def _head(content: Content) -> str:
     advice = "".join(f'<p class="advice">{whole(text)}</p>' for text in content.advice)
     sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
     sizes += [f"{run.facts[name]:,} {what}" for name, what in SIZES.items() if name in run.facts]
-    facts = (
-        f"{content.ending}. {config.sampler.name}, rank {config.rank}; {', '.join(sizes)}."
-        f"{_when(summary.get('time', ''))}"
-    )
+    commands = started(run.directory.jobs()[:1]).values()  # of the first job
+    started_with = "".join(f'<p class="sub"><code>{html.escape(command)}</code></p>' for command in commands)
+    time = summary.get("time", "")  # in UTC; of a run that has not ended it is not known
+    when = f" {datetime.fromisoformat(time):%-d %B %Y, %H:%M} UTC." if time else ""
+    facts = f"{content.ending}. {config.sampler.name}, rank {config.rank}; {', '.join(sizes)}.{when}"
     return (
-        f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{html.escape(facts)}</p>{_command(run)}'
+        f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{html.escape(facts)}</p>{started_with}'
         f'<div class="tiles">{shown}</div>{advice}</header>'
     )
-
-
-def _command(run: Run) -> str:
-    """What the first job was started with."""
-    first = started(run.directory.jobs()[:1]).values()
-    return "".join(f'<p class="sub"><code>{html.escape(command)}</code></p>' for command in first)
-
-
-def _when(time: str) -> str:
-    """Write when a run ended, which its summary has in UTC; of a run that has not ended it is not known."""
-    return f" {datetime.fromisoformat(time):%-d %B %Y, %H:%M} UTC." if time else ""
-
-
-def _simple(summary: dict[str, Any]) -> list[tuple[str, float]]:
-    """RMSE of the simplest predictors, the better first."""
-    return sorted((summary.get("baselines") or {}).items(), key=lambda entry: entry[1])
 
 
 def _colors(runs: list[Content]) -> list[list[str]]:

@@ -30,7 +30,7 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_parts
 from dsgmcmc.posterior.names import write_index
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.plan import Costs, check_limits
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
@@ -198,7 +198,7 @@ class RatingsSource:
         if not config.law.can_be_evaluated():
             if not (clicks := sum(len(part.rating) for part in test_parts(run))):
                 return {**nothing, **common}
-            opened = open_run(run.path)
+            opened = Run(run.path)
             if opened.draws:  # of which rankings are made
                 with open_ratings(self.path) as ratings:
                     common["rankings"] = click_scores(opened, ratings)
@@ -214,7 +214,7 @@ class RatingsSource:
             "test_ratings": found.pop("ratings"),
             **found,
             "baselines": run.read_settings()[1].get("baselines"),
-            "agreement": agreement(open_run(run.path)),
+            "agreement": agreement(Run(run.path)),
             **common,
         }
 

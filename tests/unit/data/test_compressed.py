@@ -21,8 +21,8 @@ PACKED = {"x.csv": CONTENT, "x.csv.gz": gzip.compress(CONTENT), "x.csv.bz2": bz2
 def test_any_compression(tmp_path: Path, name: str) -> None:
     """By their content: gzip and bzip2."""
     (path := tmp_path / name).write_bytes(PACKED[name])
-    with open_session(tmp_path, default_memory()) as (db, scratch):
-        load_pairs(db, str(path), PairColumns(), scratch)
+    with open_session(tmp_path, default_memory()) as (db, _):
+        load_pairs(db, path, PairColumns())
         assert db.execute("SELECT user, item FROM pairs").fetchall() == [("1", "2"), ("3", "4")]
         table = read_table(db, path, "user", None, "|")
         assert db.execute(f"SELECT id, {table.columns['job']} FROM {table.name}").fetchall() == [
@@ -34,9 +34,9 @@ def test_any_compression(tmp_path: Path, name: str) -> None:
 def test_half_a_file_is_refused(tmp_path: Path) -> None:
     """One that was cut short says so, whatever it is of."""
     (path := tmp_path / "x.csv.bz2").write_bytes(bz2.compress(CONTENT)[:-8])
-    with open_session(tmp_path, default_memory()) as (db, scratch):
+    with open_session(tmp_path, default_memory()) as (db, _):
         for read in (
-            lambda: load_pairs(db, str(path), PairColumns(), scratch),
+            lambda: load_pairs(db, path, PairColumns()),
             lambda: read_table(db, path, "user", None, "|"),
         ):
             with pytest.raises(InputError, match=r"x\.csv\.bz2"):

@@ -35,7 +35,7 @@ def _ratings(db: duckdb.DuckDBPyConnection, path: Path) -> None:
 READERS: dict[str, Read] = {
     "ratings": _ratings,
     "features": lambda db, path: read_table(db, path, "user", None, "|"),
-    "pairs": lambda db, path: load_pairs(db, str(path), PairColumns(), path.parent),
+    "pairs": lambda db, path: load_pairs(db, path, PairColumns()),
 }
 
 

@@ -20,7 +20,7 @@ from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.run import Run, open_run
+from dsgmcmc.posterior.run import Run
 
 ROWS, COLUMNS = 60, 40
 
@@ -43,7 +43,7 @@ def run(data: Path) -> Run:
     """A short one."""
     settings = {"likelihood": "all-cells", "rank": 3, "iterations": 150, "burn_in": 50, "save_draws": 10}
     assert sample(MPI.COMM_SELF, data, data.parent / "run", **settings) == 0
-    return open_run(data.parent / "run")
+    return Run(data.parent / "run")
 
 
 def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:

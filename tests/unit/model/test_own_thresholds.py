@@ -24,7 +24,7 @@ from dsgmcmc.model.likelihoods.gaps import (
 )
 from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, values_of
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.rundir import RunDirectory
@@ -128,7 +128,7 @@ def test_rows_without_ratings_have_their_prior(data: Path, tmp_path: Path) -> No
     settings = {"rank": 1, "grid": 3, "iterations": 4_200, "burn_in": 200, "thin": 10, "evaluate_every": 4_200}
     settings |= {"sampler": {"name": "baoab", "step_size": 0.05}, "save_draws": 400, "thresholds": "user"}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", likelihood="ordinal-logit", **settings) == 0
-    run = open_run(tmp_path / "run")
+    run = Run(tmp_path / "run")
     draws = [run.draw(number) for number in range(len(run.draws))]
     row = int(np.flatnonzero(run.counts("user") == 0)[0])
     d = np.array([np.log(np.diff(draw.own_thresholds[row]) / np.diff(draw.thresholds)) for draw in draws])

@@ -20,7 +20,7 @@ from dsgmcmc.model.parts.rows import MEAN, PRECISION, row_quantities
 from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.export import export
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
 from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.types import Factor
@@ -67,7 +67,7 @@ def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
 def test_all_of_it_can_be_read_shown_and_exported(data: Path, tmp_path: Path, name: str) -> None:
     """A run opens, which checks what it has against what its model says; nothing is left out on the way to users."""
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SETTINGS | MODELS[name]) == 0
-    run = open_run(tmp_path / "run")
+    run = Run(tmp_path / "run")
     draw = run.open_draw(0)
     stored = {key.field for key in draw.names()} | set(draw.manifest.state)
     assert stored == {quantity.name for quantity in (*run.quantities.drawn_of_rows, *run.quantities.shared)}
@@ -94,7 +94,7 @@ def test_a_warm_start_takes_what_is_marked(tmp_path: Path) -> None:
     settings = SETTINGS | {"likelihood": "ordinal-logit", "thresholds": "user", "noise": "both"}
     assert sample(MPI.COMM_SELF, before, tmp_path / "before", **settings) == 0
     assert sample(MPI.COMM_SELF, now, tmp_path / "now", start=tmp_path / "before", **SETTINGS) == 0
-    run = open_run(tmp_path / "now")
+    run = Run(tmp_path / "now")
     (start,) = run.directory.starts()
     manifest = run.directory.open_start(0, run.facts).manifest
     marked = {quantity.name for quantity in (THETA, *run.quantities.all) if quantity.started}

@@ -16,7 +16,7 @@ from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.rated import own_ratings
 from dsgmcmc.posterior.recommend import recommend
 from dsgmcmc.posterior.rules import Ranking
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 
 
 @pytest.fixture(scope="module", params=[(40, 18), (18, 40)], ids=["users are rows", "items are rows"])
@@ -136,7 +136,7 @@ def test_fold_in_is_nearly_as_good_as_training(tmp_path):
         source.write_text(f"user,item,rating\n{rows}", encoding="utf-8")
         prepare_ratings([str(source)], tmp_path / f"{name}.h5", test_fraction=0.0)
         assert sample(MPI.COMM_SELF, tmp_path / f"{name}.h5", tmp_path / name, **settings) == 0
-        run = open_run(tmp_path / name)
+        run = Run(tmp_path / name)
         newcomers = None
         if name == "without":
             known = made.ratings[held & shown]

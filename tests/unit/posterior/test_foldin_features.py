@@ -19,7 +19,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.described import describe_new
 from dsgmcmc.posterior.new_ratings import fold_in, fold_in_file
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.run import Run, open_run
+from dsgmcmc.posterior.run import Run
 
 SETTINGS = {"rank": 2, "grid": 2, "iterations": 150, "burn_in": 60, "sampler": {"name": "baoab", "step_size": 0.2}}
 USERS, ITEMS, K = 44, 14, 2
@@ -57,7 +57,7 @@ def path(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(path) -> Run:
-    return open_run(path)
+    return Run(path)
 
 
 def described_by(run: Run, kind: str, folder: Path, text: str, **more: object):
@@ -204,7 +204,7 @@ def test_rows_without_features_are_average_and_that_is_said(run, tmp_path):
 @pytest.mark.parametrize("settings", [{"implicit_features": "both"}, {"noise": "both"}])
 def test_without_ratings_other_parts_are_those_of_an_unknown_row(tmp_path, settings):
     """What else a row without ratings has of its own is not known: taken as of `--unknown prior`."""
-    run = open_run(make(tmp_path, **settings))
+    run = Run(make(tmp_path, **settings))
     described, _ = described_by(run, "user", tmp_path, "user,job,age,likes\n901,b,,rock\n902,,,\n")
     folded, _ = fold_in(run, "user", *NOTHING, described=described)
     predictor = Predictor(run, Options(), folded)
@@ -241,7 +241,7 @@ def test_a_run_without_features_takes_none(path, tmp_path):
     """It cannot know what they do, and says how it could."""
     assert sample(MPI.COMM_SELF, path.parent / "r.h5", tmp_path / "run", **SETTINGS, features="item") == 0
     with pytest.raises(InputError, match="was sampled without: leave them out, or prepare the ratings with --user"):
-        describe_new(open_run(tmp_path / "run"), "user", Description(path.parent / "users.csv"))
+        describe_new(Run(tmp_path / "run"), "user", Description(path.parent / "users.csv"))
 
 
 def test_matrices_must_be_as_wide(tmp_path):
@@ -252,7 +252,7 @@ def test_matrices_must_be_as_wide(tmp_path):
     scipy.sparse.save_npz(tmp_path / "u.npz", scipy.sparse.csr_matrix(np.eye(USERS)[:, :3] + 0.5))
     prepare_ratings([str(tmp_path / "r.csv")], tmp_path / "m.h5", described={"user": Description(tmp_path / "u.npz")})
     assert sample(MPI.COMM_SELF, tmp_path / "m.h5", tmp_path / "run", **SETTINGS) == 0
-    run = open_run(tmp_path / "run")
+    run = Run(tmp_path / "run")
     x = np.zeros((61, 3))
     x[60] = 0.5, 0.0, 2.5
     scipy.sparse.save_npz(tmp_path / "new.npz", scipy.sparse.csr_matrix(x))

@@ -15,7 +15,7 @@ from dsgmcmc.posterior.features import importance
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.recommend import recommendations
 from dsgmcmc.posterior.rules import Ranking
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 
 SETTINGS = {"rank": 2, "grid": 2, "iterations": 300, "burn_in": 100, "sampler": {"name": "baoab", "step_size": 0.2}}
 
@@ -39,7 +39,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(data):
     assert sample(MPI.COMM_SELF, data, data.parent / "run", **SETTINGS) == 0
-    return open_run(data.parent / "run")
+    return Run(data.parent / "run")
 
 
 def test_users_without_ratings_are_predicted_from_their_features(run):

@@ -19,7 +19,7 @@ from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.posterior.export import export
 from dsgmcmc.posterior.live import Progress, progress
 from dsgmcmc.posterior.predict import Options, Predictor
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.logs import sealed
 from dsgmcmc.storage.manifest import MANIFEST, seal
@@ -67,7 +67,7 @@ def draws_of(path: Path, chain: int = 0) -> list[Path]:
 def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Path, settings: dict[str, Any]) -> None:
     """The same predictions to the bit; those of test ratings, which a posterior has, are worked out from them."""
     one = make_run(tmp_path, stars=bool(settings), **settings)
-    ended, found = one.open(), open_run(killed(one.path, tmp_path / "killed"))
+    ended, found = one.open(), Run(killed(one.path, tmp_path / "killed"))
     assert (found.unfinished, found.draws) == (True, ended.draws)
     pairs = ended.test_pairs()
     for values, expected in zip(*(Predictor(run, Options())(*pairs) for run in (found, ended)), strict=True):
@@ -82,7 +82,7 @@ def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Pa
 
 def test_what_only_a_posterior_has_is_refused_in_words(under_way: Path, tmp_path: Path) -> None:
     """Moments; everything that draws have is exported, and reported."""
-    run = open_run(under_way)
+    run = Run(under_way)
     with pytest.raises(InputError, match=r"no moments yet: it has them when a job has gone on with it.*draws"):
         _ = run.moments
     with sampled(under_way), pytest.raises(InputError, match=r"no moments yet: it has them when its job ends.*draws"):
@@ -101,22 +101,22 @@ def test_a_chain_without_draws_is_left_out(under_way: Path) -> None:
     """Chains need not be abreast: one may be burning in still."""
     for kind in ("checkpoints", "draws"):
         shutil.rmtree(under_way / kind / "chain-1")
-    assert open_run(under_way).chains == [0]
+    assert Run(under_way).chains == [0]
 
 
 def test_a_posterior_stands_until_a_checkpoint_has_later_draws(under_way: Path, made: Made) -> None:
     """A job that goes on with a run leaves the posterior of the one before, and adds checkpoints."""
     shutil.copytree(made.path / "posterior", under_way / "posterior")
-    assert not open_run(under_way).unfinished
+    assert not Run(under_way).unfinished
     series = RunDirectory(under_way).series("posterior", 1)
     (series / step_name(120)).rename(series / step_name(110))
     edit(series / step_name(110), lambda content: content.update(iteration=110))
-    assert open_run(under_way).unfinished
+    assert Run(under_way).unfinished
 
 
 def test_a_reader_begins_anew_where_draws_were_removed(under_way: Path) -> None:
     """Whoever has opened the run has the newest draws then; whoever reads one by itself is told."""
-    model, run = dsgmcmc.open_run(under_way), open_run(under_way)
+    model, run = dsgmcmc.open_run(under_way), Run(under_way)
     assert len(run.draws) == len(model.draws)
     for path in draws_of(under_way)[1::2]:
         shutil.rmtree(path)
@@ -159,9 +159,9 @@ def test_a_run_that_is_sampled_says_what_there_will_be(
     directory.write_settings({**content, "iterations": iterations}, facts)
     slow_down(path)
     with sampled(path), pytest.raises(InputError, match=rf"no posterior yet: it is being sampled since 20.*{words}"):
-        open_run(path)
+        Run(path)
     with pytest.raises(InputError, match=r"no posterior yet: it was stopped at iteration 60, .*--resume"):
-        open_run(path)
+        Run(path)
 
 
 def slow_down(path: Path) -> None:
@@ -174,7 +174,7 @@ def slow_down(path: Path) -> None:
 def test_the_time_to_go_is_told_by_metrics(under_way: Path) -> None:
     """By the lines of the chain that is furthest behind, and only while it is sampled."""
     slow_down(under_way)
-    directory, config = RunDirectory(under_way), open_run(under_way).config.model_copy(update={"iterations": 1120})
+    directory, config = RunDirectory(under_way), Run(under_way).config.model_copy(update={"iterations": 1120})
     with sampled(under_way):
         progress = Progress.of(directory, config)
         assert str(progress) == "being sampled: at iteration 120 of 1,120, done in about 8 min"
@@ -185,7 +185,7 @@ def test_the_time_to_go_is_told_by_metrics(under_way: Path) -> None:
 def test_a_run_that_goes_on_has_the_draws_of_before(made: Made, tmp_path: Path) -> None:
     """Its posterior serves until the first checkpoint of the new job; of one that has ended there is nothing to say."""
     path = Path(shutil.copytree(made.path, tmp_path / "run"))
-    run = open_run(path)
+    run = Run(path)
     assert progress(run.directory, run.config, run.facts) is None
     with sampled(path):
         found = progress(run.directory, run.config, run.facts)
@@ -225,4 +225,4 @@ def test_a_hostile_checkpoint_is_refused(
     """What stands in the place of a posterior is checked as that is."""
     edit(RunDirectory(under_way).series("checkpoints", 0) / step_name(120), change)
     with pytest.raises(InputError, match=words):
-        open_run(under_way)
+        Run(under_way)

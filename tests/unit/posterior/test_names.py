@@ -9,7 +9,7 @@ from runs import make_run
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 
 
 @pytest.mark.parametrize("ids", [[3, 1, 2], [-5, 10**18, 7], [0], list(range(100, 0, -3))])
@@ -52,7 +52,7 @@ def test_unknown_names_are_refused_or_marked():
 def test_a_run_knows_its_users_items_and_test_pairs(tmp_path, users, items, strings):
     """From the run alone, transposed or not: the same names, counts and test ratings as in the data."""
     made = make_run(tmp_path, users=users, items=items, strings=strings, iterations=60)
-    run = open_run(made.path)
+    run = Run(made.path)
     with open_ratings(made.data) as ratings:
         assert ratings.transposed == (items > users)
         made.data.unlink()  # open still
@@ -71,17 +71,17 @@ def test_an_unfinished_run_says_so(tmp_path):
     """Still burning in: there is no posterior, and the message tells how to go on."""
     made = make_run(tmp_path, iterations=30)
     with pytest.raises(InputError, match=r"no posterior yet.*--resume"):
-        open_run(made.path)
+        Run(made.path)
 
 
 def test_a_directory_that_is_no_run_is_refused(tmp_path):
     """Also one that lost its index."""
     with pytest.raises(InputError, match="not a run directory"):
-        open_run(tmp_path)
+        Run(tmp_path)
     made = make_run(tmp_path, iterations=60)
     (made.path / "index").rename(made.path / "elsewhere")
     with pytest.raises(InputError, match="has no index"):
-        open_run(made.path)
+        Run(made.path)
 
 
 def test_a_damaged_draw_is_refused(tmp_path):
@@ -89,7 +89,7 @@ def test_a_damaged_draw_is_refused(tmp_path):
     made = make_run(tmp_path, iterations=60)
     shard = next((made.path / "draws" / "chain-0").rglob("shard-*.h5"))
     data = bytearray(shard.read_bytes())
-    run = open_run(made.path)
+    run = Run(made.path)
     iteration = int(shard.parent.name.removeprefix("step-"))
     number = run.draws.index((0, iteration))
     theta = run.draw(number).theta["user"][:1].tobytes()
@@ -98,4 +98,4 @@ def test_a_damaged_draw_is_refused(tmp_path):
     data[place] ^= 1
     shard.write_bytes(bytes(data))
     with pytest.raises(InputError, match="damaged"):
-        open_run(made.path).draw(number)
+        Run(made.path).draw(number)

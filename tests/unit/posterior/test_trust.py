@@ -20,7 +20,7 @@ from dsgmcmc import BPMF
 from dsgmcmc.diagnostics.audit import audit
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.manifest import Key, SmallArray
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
@@ -66,7 +66,7 @@ FACTS = {
 def test_a_changed_fact_is_named(made: Made, path: Path, name: str) -> None:
     """A flipped digit of the mean would shift all predictions; every reader refuses, and so does a job."""
     edit(path, *FACTS[name])
-    for read in (open_run, BPMF.load, lambda path: audit(RunDirectory(path))):
+    for read in (Run, BPMF.load, lambda path: audit(RunDirectory(path))):
         with pytest.raises(InputError, match=rf"run\.toml has been changed since .*: {name}$"):
             read(path)
     with pytest.raises(InputError, match=rf"run\.toml has been changed since .*: {name}$"):
@@ -79,7 +79,7 @@ def test_a_changed_fact_is_named(made: Made, path: Path, name: str) -> None:
 def test_a_changed_setting_is_refused(made: Made, path: Path, change: tuple[str, str]) -> None:
     """Also where the snapshots could be read with it; and it is not taken for an override on resuming."""
     edit(path, *change)
-    for read in (open_run, lambda path: audit(RunDirectory(path))):
+    for read in (Run, lambda path: audit(RunDirectory(path))):
         with pytest.raises(InputError, match="its settings do not match its config_hash"):
             read(path)
     with pytest.raises(InputError, match="its settings do not match its config_hash"):
@@ -94,27 +94,27 @@ def test_snapshots_belong_to_the_run_s_own_hashes(path: Path, name: str) -> None
     start = text.index(f'{name} = "') + len(f'{name} = "') + 64
     (path / "run.toml").write_text(text[:start] + text[start + 2 :], encoding="utf-8")
     with pytest.raises(InputError, match=r"run\.toml has been changed"):
-        open_run(path)
+        Run(path)
 
 
 def test_what_may_change_from_job_to_job_is_free_and_named(path: Path) -> None:
     """The ratings may be moved, and the length is only what the last job was asked for."""
     edit(path, "iterations = 60", "iterations = 90")
     edit(path, "ratings.h5", "moved.h5")
-    assert open_run(path).config.iterations == 90
+    assert Run(path).config.iterations == 90
     found = audit(RunDirectory(path)).unchecked
     assert found == ["run.toml (chains, checkpoint_every, data, iterations, keep_checkpoints, versions)"]
 
 
 def test_a_run_that_was_overridden_is_whole(made: Made, path: Path) -> None:
     """Draws, index and posterior may have the hash of one of its earlier configurations."""
-    before = open_run(path).moments[0].mean["user"]
+    before = Run(path).moments[0].mean["user"]
     settings, facts = RunDirectory(path).read_settings()
-    other = open_run(path).config.model_copy(update={"evaluate_every": 30}).hash()
+    other = Run(path).config.model_copy(update={"evaluate_every": 30}).hash()
     facts |= {"earlier_config_hashes": [facts["config_hash"]], "config_hash": other}
     RunDirectory(path).write_settings({**settings, "evaluate_every": 30}, facts)
     audit(RunDirectory(path))
-    np.testing.assert_array_equal(open_run(path).moments[0].mean["user"], before)
+    np.testing.assert_array_equal(Run(path).moments[0].mean["user"], before)
 
 
 def test_files_of_others_are_named(path: Path) -> None:
@@ -193,7 +193,7 @@ def test_an_incomplete_posterior_is_refused_when_it_is_opened(path: Path, words:
     (place,) = (path / "posterior" / "chain-0").iterdir()
     rewrite(place, WRONG[words])
     with pytest.raises(InputError, match=words):
-        open_run(path)
+        Run(path)
 
 
 def test_an_index_of_other_lengths_is_refused(path: Path) -> None:
@@ -203,7 +203,7 @@ def test_an_index_of_other_lengths_is_refused(path: Path) -> None:
     for changes in ([Key("ids", "W", 0, "integers")], [Key("test", "W", 0, "rows")], [Key("ratings", "H", 0, "count")]):
         rewrite(index, cut(changes[0]))
         with pytest.raises(InputError, match="inconsistent"):
-            open_run(path)
+            Run(path)
         shutil.rmtree(index)
         shutil.copytree(kept, index)
     rewrite(
@@ -211,12 +211,12 @@ def test_an_index_of_other_lengths_is_refused(path: Path) -> None:
         lambda blocks: [cut(key)(blocks) for key in (Key("ids", "W", 0, "integers"), Key("ratings", "W", 0, "count"))],
     )
     with pytest.raises(InputError, match=r"by run\.toml and the index"):
-        open_run(path)
+        Run(path)
 
 
 def test_an_incomplete_draw_is_refused(path: Path) -> None:
     """When it is read: there may be many of large manifests."""
-    run = open_run(path)
+    run = Run(path)
     chain, iteration = run.draws[0]
     rewrite(path / "draws" / f"chain-{chain}" / f"step-{iteration:012d}", gone(Key("draw", "H", 0, "theta")))
     with pytest.raises(InputError, match="draw/H/000000/theta"):
@@ -229,7 +229,7 @@ def test_a_snapshot_in_another_s_place_is_refused(path: Path) -> None:
     shutil.rmtree(numbers[0])
     shutil.copytree(numbers[1], numbers[0])
     with pytest.raises(InputError, match="holds something else"):
-        open_run(path).draw(0)
+        Run(path).draw(0)
 
 
 # ---------------------------------------------------------------------- what lies in a place that is whole and sealed
@@ -242,7 +242,7 @@ def newest(path: Path, kind: str) -> Path:
 
 def read_draws(path: Path) -> None:
     """Read all saved draws."""
-    run = open_run(path)
+    run = Run(path)
     for number in range(len(run.draws)):
         run.draw(number)
 
@@ -268,7 +268,7 @@ def test_what_is_not_finite_is_refused(path: Path, kind: str, key: Key) -> None:
     """A prediction that is no number would be an empty field of a table."""
     rewrite(newest(path, kind), one(key, np.nan))
     with pytest.raises(InputError, match=f"{key.path} has values that are not finite"):
-        [read_draws(path), open_run(path).moments, open_run(path).traces]
+        [read_draws(path), Run(path).moments, Run(path).traces]
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(made: Made, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -298,7 +298,7 @@ def test_a_pipe_in_the_place_of_a_shard_is_refused(path: Path) -> None:
     shard.unlink()
     os.mkfifo(shard)
     with pytest.raises(InputError, match="a directory, a pipe or a device"):
-        _ = open_run(path).moments
+        _ = Run(path).moments
 
 
 @pytest.mark.parametrize("name", ["draws", "draws/chain-0", "checkpoints/chain-0", "posterior", "index"])
@@ -308,7 +308,7 @@ def test_a_job_does_not_write_through_links(made: Made, path: Path, name: str) -
     (path / name).rename(elsewhere)
     (path / name).symlink_to(elsewhere)
     before = sorted(elsewhere.rglob("*"))
-    open_run(path).draw(0)
+    Run(path).draw(0)
     with pytest.raises(InputError, match=f"{name} is a link"):
         sample(MPI.COMM_SELF, made.data, path, resume=True, iterations=80)
     assert sorted(elsewhere.rglob("*")) == before

@@ -14,7 +14,7 @@ from support import csr, planted, sample
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.sources.ratings import RatingsSource
 
 
@@ -67,7 +67,7 @@ def test_results_do_not_depend_on_the_unit_of_the_ratings(tmp_path: Path, settin
     for unit in (1.0, 2.0**-13, 2.0**20):
         data = write(tmp_path / f"{unit}.h5", 29, 17, lambda x, unit=unit: x * np.float32(unit))
         out = tmp_path / f"run-{unit}"
-        runs[unit] = sampled(out, data, rank=2, **settings), open_run(out)
+        runs[unit] = sampled(out, data, rank=2, **settings), Run(out)
     one, run = runs.pop(1.0)
     for unit, (found, other) in runs.items():
         assert found["rmse_mean"] == pytest.approx(unit * one["rmse_mean"], rel=1e-3)
@@ -170,8 +170,8 @@ def test_measurements_are_no_levels(tmp_path: Path) -> None:
     for number, (values, expected) in enumerate(cases):
         data, out = write(tmp_path / f"{number}.h5", 12, 9, values), tmp_path / f"run-{number}"
         found = sampled(out, data, rank=1)
-        assert (open_run(out).levels is not None) == expected
+        assert (Run(out).levels is not None) == expected
         assert (found["log_probability"] is not None) == expected
     data = tmp_path / "0.h5"
     assert sampled(tmp_path / "ordinal", data, rank=1, likelihood="ordinal-logit")["log_probability"] is not None
-    assert "occur once" in open_run(tmp_path / "ordinal").facts["cautions"][-1]
+    assert "occur once" in Run(tmp_path / "ordinal").facts["cautions"][-1]

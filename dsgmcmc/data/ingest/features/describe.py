@@ -44,10 +44,7 @@ def describe(
 ) -> dict[str, Description]:
     """Descriptions from the values of options, by "user" and "item".
 
-    Raises
-    ------
-    InputError
-        If they make no sense, or are about a file that is not given.
+    Raises InputError if they make no sense, or are about a file that is not given.
     """
     found = {
         entity: Description(path, names[entity], parse_kinds(kinds), separator)
@@ -67,10 +64,7 @@ def describe(
 def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Table:
     """Read a file that describes users or items.
 
-    Raises
-    ------
-    InputError
-        If the file is wrong, or describes someone twice and differently.
+    Raises InputError if the file is wrong, or describes someone twice and differently.
     """
     path = given.path
     if not path.is_file():
@@ -86,15 +80,12 @@ def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
 def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Table:
     """Read a file, and check its names against those of the ratings, which are in ``raw``.
 
+    Raises InputError if the file is wrong, describes someone twice and differently, or nobody who has ratings.
+
     Returns
     -------
     Table
         Whose names are users or items of the matrix, with ratings or without.
-
-    Raises
-    ------
-    InputError
-        If the file is wrong, describes someone twice and differently, or nobody who has ratings.
     """
     table, path = read_description(db, entity, given), given.path
     rated = f"(SELECT DISTINCT {entity}_id AS id FROM raw)"

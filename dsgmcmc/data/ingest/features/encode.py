@@ -52,20 +52,16 @@ class Encoded:
 def encode(db: duckdb.DuckDBPyConnection, table: Table, given: Description, n: int) -> Encoded:
     """Make features of a table.
 
+    Raises InputError if a column is wrong, or none can be used.
+
     Parameters
     ----------
     db : DuckDB connection
         With the table ``{entity}s`` (id, k), and ``raw``.
     table : Table
         From `load_description`.
-    given : Description
     n : int
         Number of users or items.
-
-    Raises
-    ------
-    InputError
-        If a column is wrong, or none can be used.
     """
     encoding, left_out = learn(db, table, given)
     names = encoding.names
@@ -100,19 +96,15 @@ class New(NamedTuple):
 def encode_new(entity: str, given: Description, encoding: Encoding, integers: bool) -> New:
     """Make features of a file by an encoding that was learnt from another one.
 
+    Raises InputError if the file is wrong, or has other columns.
+
     Parameters
     ----------
     entity : {"user", "item"}
     given : Description
         Its kinds and separator do not count.
-    encoding : Encoding
     integers : bool
         Whether names have to be integers.
-
-    Raises
-    ------
-    InputError
-        If the file is wrong, or has other columns.
     """
     with duckdb.connect() as db:
         table = read_description(db, entity, replace(given, separator=encoding.separator))
@@ -154,16 +146,13 @@ def _check_columns(table: Table, encoding: Encoding) -> None:
 def learn(db: duckdb.DuckDBPyConnection, table: Table, given: Description) -> tuple[Encoding, list[str]]:
     """Find out what becomes of the columns of a table.
 
+    Raises InputError if a column is wrong.
+
     Returns
     -------
     encoding : Encoding
     notes : list of str
         What is left out, and why.
-
-    Raises
-    ------
-    InputError
-        If a column is wrong.
     """
     if isinstance(table, Matrix):
         return Encoding(width=table.matrix.shape[1]), []
@@ -201,13 +190,14 @@ def _learn_categories(db: duckdb.DuckDBPyConnection, table: Table, column: Colum
 def apply(db: duckdb.DuckDBPyConnection, table: Table, encoding: Encoding, n: int) -> tuple[Features, list[str]]:
     """Make features of a table by an encoding.
 
+    Raises InputError if numbers are too large.
+
     Parameters
     ----------
     db : DuckDB connection
         With the table ``{entity}s`` (id, k).
     table : Table
         With all columns that have features.
-    encoding : Encoding
     n : int
         Number of users or items.
 
@@ -217,11 +207,6 @@ def apply(db: duckdb.DuckDBPyConnection, table: Table, encoding: Encoding, n: in
         Row k has those of the user or item of number k.
     notes : list of str
         What looks wrong.
-
-    Raises
-    ------
-    InputError
-        If numbers are too large.
     """
     first, notes = 0, []
     entries = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]

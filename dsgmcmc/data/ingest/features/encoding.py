@@ -76,13 +76,7 @@ class Encoding:
 
     @classmethod
     def parse(cls, text: str) -> Encoding:
-        """Read what `dump` wrote.
-
-        Raises
-        ------
-        ValueError
-            If it is something else.
-        """
+        """Read what `dump` wrote. Raises ValueError if it is something else."""
         try:
             given = json.loads(text)
             columns = tuple(

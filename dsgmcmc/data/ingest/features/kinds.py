@@ -70,19 +70,14 @@ def select_atoms(table: Table, column: Column, separator: str) -> str:
 def find_kinds(db: duckdb.DuckDBPyConnection, table: Table, wanted: dict[str, str], separator: str) -> list[Column]:
     """Find out what every column is.
 
+    Raises InputError if a column cannot be what it was said to be, or is nearly all numbers.
+
     Parameters
     ----------
-    db : DuckDB connection
-    table : Table
     wanted : dict of str to str
         Kinds that were asked for, by column; others are ignored.
     separator : str
         Between the values of a list.
-
-    Raises
-    ------
-    InputError
-        If a column cannot be what it was said to be, or is nearly all numbers.
     """
     found = []
     for name, sql in table.columns.items():
@@ -129,18 +124,12 @@ def _is_number(sql: str) -> str:
 def check_values(db: duckdb.DuckDBPyConnection, table: Table, column: Column, advice: str) -> None:
     """Refuse a column of numbers, or of flags, that has something else in it.
 
+    Raises InputError with the first five.
+
     Parameters
     ----------
-    db : DuckDB connection
-    table : Table
-    column : Column
     advice : str
         What else to do than to correct it.
-
-    Raises
-    ------
-    InputError
-        With the first five.
     """
     c = column.sql
     wrong = {"number": f"NOT {_is_number(c)}", "flag": f"{c} NOT IN ('0', '1')"}.get(column.kind)

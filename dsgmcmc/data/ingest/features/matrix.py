@@ -26,10 +26,7 @@ class Matrix(Table):
 def load_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_file: str | None) -> Matrix:
     """Read a matrix, whose rows are named by a file, one a line, or by their numbers.
 
-    Raises
-    ------
-    InputError
-        If it is none, has values that are not finite, or another number of rows than there are names.
+    Raises InputError if it is none, has values that are not finite, or another number of rows than there are names.
     """
     import scipy.sparse  # takes its time to import
 

@@ -7,19 +7,27 @@ import glob
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
-from dsgmcmc.data.ingest.columns import NAMES
+from dsgmcmc.data.ingest.columns import NAMES, find_column, plain
 from dsgmcmc.data.ingest.features.movielens import FILES
-from dsgmcmc.data.ingest.load import compression, readable, scalar
-from dsgmcmc.data.ingest.sources import DAMAGED, decode_head, packed_how, read_head, split_line, unpacked
+from dsgmcmc.data.ingest.load import read_csv, readable, scalar
+from dsgmcmc.data.ingest.sources import (
+    DAMAGED,
+    DELIMITERS,
+    decode_head,
+    detect_delimiter,
+    packed_how,
+    read_head,
+    split_line,
+    unpacked,
+    whole_lines,
+)
 from dsgmcmc.data.session import identifier, literal, reading
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64, Int64
 
-_DELIMITERS = ("::", "\t", ",", ";", "|")
 #: How other people write that they do not know.
 MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
 
@@ -68,9 +76,10 @@ class Table:
 def read_table(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str) -> Table:
     """Read a file of features.
 
+    Raises InputError if it cannot be read, has no such column, or names nobody in some rows.
+
     Parameters
     ----------
-    db : DuckDB connection
     path : Path
         Text with a header, one of MovieLens' own files, or Parquet.
     entity : {"user", "item"}
@@ -78,11 +87,6 @@ def read_table(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
         The column that names the users or items; by default one that is called so, or else the first.
     separator : str
         Between the values of a list; Parquet's own lists are joined by it.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, has no such column, or names nobody in some rows.
     """
     read = _read_parquet if read_head(path)[:4] == b"PAR1" else _read_text
     with reading(path):
@@ -140,14 +144,15 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
     packed = packed_how(head)
     encoding = _encoding(path, packed)
     text = decode_head(path, head, packed, "latin-1" if encoding == "latin-1" else "utf-8-sig")
-    lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
-    if len(lines) > 1 and not text.endswith("\n"):
-        lines.pop()  # may be cut by the sample
+    lines = whole_lines(text)
     delimiter, known = FILES.get(path.name.removesuffix(".gz").removesuffix(".bz2"), ("", {}))
-    if known and len(split_line(lines[0], delimiter)) == len(known) and not _is_header(lines[0], delimiter, entity):
+    fields = split_line(lines[0], delimiter) if known else []
+    if known and len(fields) == len(known) and plain(fields[0]) not in NAMES[entity]:
         names, skip, kinds = list(known), 0, {name: kind for name, kind in known.items() if kind != "id"}
     else:
-        delimiter = _detect(path, lines[:50])
+        delimiter = detect_delimiter(lines, 2, DELIMITERS[:-1])
+        if len(split_line(lines[0], delimiter)) < 2:
+            raise InputError(f"{path} has one column: expected an id and its features in every line")
         names, skip, kinds = [name.strip() for name in split_line(lines[0], delimiter)], 1, {}
         if any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
             raise InputError(
@@ -155,17 +160,12 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
             )
     position = _id_position(path, names, entity, id_column)
     columns = [f"c{k}" for k in range(len(names))]
-    types = ", ".join(f"'{column}': 'VARCHAR'" for column in columns)
-    quote = '"' if skip and delimiter != "::" else ""
     others = [k for k in range(len(names)) if k != position]
     table = Table(path, entity, {names[k]: columns[k] for k in others}, kinds, 1 + skip)
-    source = (
-        f"read_csv(?, auto_detect = false, header = false, skip = {skip}, columns = {{{types}}}, "
-        f"delim = {literal(delimiter)}, quote = '{quote}', escape = '{quote}', store_rejects = true, "
-        f"encoding = '{encoding}', compression = '{compression(packed)}')"
-    )
-    with readable(path, packed) as plain:
-        _create(db, table, columns[position], [columns[k] for k in others], source, plain)
+    more = f", store_rejects = true, encoding = '{encoding}'"
+    source = read_csv(columns, delimiter, skip, packed, more, quoted=skip > 0)
+    with readable(path, packed) as whole:
+        _create(db, table, columns[position], [columns[k] for k in others], source, whole)
     rejected = db.execute("SELECT line, error_message FROM reject_errors ORDER BY line LIMIT 5").fetchall()
     if rejected:
         raise InputError(
@@ -176,15 +176,11 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
     return table
 
 
-def _open(path: Path, packed: str) -> Any:
-    return unpacked(path, packed) if packed else path.open("rb")
-
-
 def _encoding(path: Path, packed: str) -> str:
     """UTF-8, or else Latin-1, as of MovieLens."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        with _open(path, packed) as file:
+        with unpacked(path, packed) as file:
             while block := file.read(1 << 20):
                 decoder.decode(block)
     except UnicodeDecodeError:
@@ -194,26 +190,6 @@ def _encoding(path: Path, packed: str) -> str:
     return "utf-8"
 
 
-def _detect(path: Path, lines: list[str]) -> str:
-    """Return the first delimiter that cuts all lines into the same number, at least 2, of fields."""
-    counts = {d: [len(split_line(line, d)) for line in lines] for d in _DELIMITERS}
-    for delimiter, n in counts.items():
-        if n[0] >= 2 and len(set(n)) == 1:
-            return delimiter
-    best = max(_DELIMITERS, key=lambda d: counts[d][0])
-    if counts[best][0] < 2:
-        raise InputError(f"{path} has one column: expected an id and its features in every line")
-    return best
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-def _is_header(line: str, delimiter: str, entity: str) -> bool:
-    return _plain(split_line(line, delimiter)[0]) in NAMES[entity]
-
-
 def _id_position(path: Path, names: list[str], entity: str, wanted: str | None) -> int:
     """Which column names the users or items."""
     if len({name.lower() for name in names}) < len(names):
@@ -221,7 +197,7 @@ def _id_position(path: Path, names: list[str], entity: str, wanted: str | None) 
     if len(names) < 2:
         raise InputError(f"{path} has one column: expected an id and its features")
     if wanted is None:
-        return next((k for k, name in enumerate(names) if _plain(name) in NAMES[entity]), 0)
+        return find_column(names, entity) or 0
     if wanted not in names:
         raise InputError(f"{path} has columns {', '.join(names)}, and no {wanted!r} that --{entity}-id names")
     return names.index(wanted)

@@ -1,0 +1,300 @@
+"""A run, opened for use: names, draws and moments, each read when it is first needed. No MPI.
+
+Everything here speaks of users and items; which of them are the rows of W is known to `Index` alone.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.ratings import Ratings, open_ratings
+from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods.gaps import CUTS
+from dsgmcmc.model.quantity import WEIGHT, Quantities
+from dsgmcmc.posterior.draws import (
+    KINDS,
+    MOMENTS,
+    Draw,
+    KeptDraws,
+    Moments,
+    effects_of,
+    priors_of,
+    time_variance,
+)
+from dsgmcmc.posterior.heldout import followed
+from dsgmcmc.posterior.layout import Expected, check_draw, check_posteriors
+from dsgmcmc.posterior.live import newest_states, not_yet, nothing_yet, unfinished
+from dsgmcmc.posterior.names import Index, Vocabulary
+from dsgmcmc.storage.manifest import read_manifest
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.types import Factor, Float32, Float64
+
+NEEDED = ("mean", "transposed", "minimum", "maximum")  # of the facts in run.toml
+
+
+class SavedRun:
+    """A run directory, opened for reading: everything but what its draws predict.
+
+    Attributes
+    ----------
+    path : Path
+    mean : float
+        What was subtracted from the ratings.
+    config : ResolvedConfig
+    index : Index
+        Names of users, items and features, and the pairs of the test ratings.
+    unfinished : bool
+        Whether its job has not ended, or was killed: the draws saved so far are there, but no moments.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.directory = RunDirectory(Path(path))
+        self.path = self.directory.path
+        if "target" in self.directory.read_settings()[1]:
+            raise InputError(f"{self.path} is a run of a density: open it with dsgmcmc.DensityRun")
+        self.config, self.facts = ResolvedConfig.of_run(self.directory)
+        missing = [name for name in NEEDED if name not in self.facts]
+        if missing:
+            raise InputError(f"{self.directory.settings_file} is incomplete: [run] has no {', '.join(missing)}")
+        self.mean = float(self.facts["mean"])
+        self.index = Index(self.directory, self.facts)
+        self._expected = Expected.of(self.config, self.index, len(self.facts.get("levels", [])))
+        self._factor = self.index.factors
+        self._ratings_file: Path | None = None  # where it was found, if it was moved
+        self._states = newest_states(self.directory, self.facts, "draws")
+        check_posteriors(self._states, self._expected)
+        if not self._states:
+            raise nothing_yet(self.directory, self.config, self.facts)
+        self.unfinished = unfinished(self._states)
+        if self.unfinished:
+            _ = self.traces  # read before a later checkpoint takes the place of this one
+        self._kept = KeptDraws(self._read_draw)
+
+    def __repr__(self) -> str:
+        config = self.config
+        return (
+            f"<Run {str(self.path)!r}: {config.sampler.name}, rank {config.rank}, {len(self.chains)} chain(s), "
+            f"{len(self.draws)} saved draws, {len(self.users):,} users, {len(self.items):,} items>"
+        )
+
+    @cached_property
+    def users(self) -> Vocabulary:
+        """Original names of the users."""
+        return self.index.vocabulary("user")
+
+    @cached_property
+    def items(self) -> Vocabulary:
+        """Original names of the items."""
+        return self.index.vocabulary("item")
+
+    def vocabulary(self, kind: str) -> Vocabulary:
+        """Names of the users or of the items."""
+        return self.users if kind == "user" else self.items
+
+    def counts(self, kind: str) -> npt.NDArray[np.int64]:
+        """(n,) int64: training ratings of every user or item."""
+        return self.index.counts(kind)
+
+    def test_pairs(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Rows of the users and the items of the test ratings, (q,) int32 each."""
+        return self.index.test_pairs()
+
+    @cached_property
+    def levels(self) -> Float64 | None:
+        """(R,) float64: what training ratings there are, in ascending order; None if they are too many to be levels."""
+        return np.array(self.facts["levels"], np.float64) if "levels" in self.facts else None
+
+    # ------------------------------------------------------------------ the posterior
+
+    @property
+    def chains(self) -> list[int]:
+        """Chains that have made draws."""
+        return [snapshot.manifest.chain for snapshot in self._states]
+
+    @cached_property
+    def traces(self) -> list[dict[str, Float64]]:
+        """Of every chain, the number, weight and hyperparameters of all its draws: (draws, width) float64 by name.
+
+        Names are ``iteration``, ``weight``, ``tau``, and ``user.mean``, ``user.precision`` (of a dense prior its
+        diagonal), ``user.nu``, and the same for items; ``thresholds`` where ratings are of levels.
+        """
+        result = []
+        for snapshot in self._states:
+            keys = [key for key in snapshot.names() if key[:2] == ("trace", "run")]
+            result.append({self.name_of(key.field): snapshot.read(key) for key in keys})
+        return result
+
+    @property
+    def quantities(self) -> Quantities:
+        """Everything that the model keeps."""
+        return self._expected.quantities
+
+    def kind_of(self, factor: Factor) -> str:
+        """Whether the rows of a factor are users or items."""
+        return next(kind for kind, name in self._factor.items() if name == factor.name)
+
+    def name_of(self, quantity: str) -> str:
+        """What a quantity is called here, given its name on disk: of users or items, and not of a factor."""
+        factor, dot, rest = quantity.partition(".")
+        return f"{self.kind_of(Factor[factor])}.{rest}" if dot and factor in Factor.__members__ else quantity
+
+    def followed(self) -> tuple[npt.NDArray[np.int64], list[Float32], list[Float64]]:
+        """Test ratings that were predicted at every draw; none of a run that has not ended.
+
+        Returns
+        -------
+        index : (m,) int64
+            Of the test ratings, in the order of `test_pairs`.
+        predictions : list of (draws, m) float32, by chain
+        log_likelihood : list of (draws,) float64, by chain
+            Of all test ratings.
+        """
+        if self.unfinished:
+            return np.zeros(0, np.int64), [np.zeros((len(trace["weight"]), 0), np.float32) for trace in self.traces], []
+        return followed(self._states, self._expected.grid)
+
+    @cached_property
+    def moments(self) -> list[Moments]:
+        """Moments of every chain. Chains differ by rotations of the latent dimensions: never average their factors.
+
+        Raises InputError if the run has not ended.
+        """
+        if self.unfinished:
+            raise not_yet(self.directory, "moments", ". Its saved draws can be used now (export: --draws)")
+        return [
+            Moments(*({kind: state.whole("moments", self._factor[kind], name) for kind in KINDS} for name in MOMENTS))
+            for state in self._states
+        ]
+
+    # ------------------------------------------------------------------ draws
+
+    @cached_property
+    def draws(self) -> list[tuple[int, int]]:
+        """Chain and iteration of every saved draw."""
+        found = []
+        for snapshot, trace in zip(self._states, self.traces, strict=True):
+            chain, made = snapshot.manifest.chain, set(trace["iteration"][:, 0].astype(np.int64).tolist())
+            saved = set(steps(self.directory.series("draws", chain)))
+            series = self.directory.series("checkpoints", chain)
+            manifests = [snapshot.manifest]
+            if snapshot.manifest.kind == "posterior":
+                manifests = [read_manifest(series / step_name(newest)) for newest in steps(series)[-1:]]
+            for manifest in manifests:  # of the draws on disk, those that stand for the chain
+                saved &= manifest.saved_draws
+            found += [(chain, iteration) for iteration in sorted(saved & made)]
+        return found
+
+    @cached_property
+    def draw_weights(self) -> Float64:
+        """(draws,) float64: weights of the saved draws in averages; they sum to 1."""
+        weights = []
+        for snapshot, trace in zip(self._states, self.traces, strict=True):
+            by_iteration = dict(zip(trace["iteration"][:, 0].tolist(), trace["weight"][:, 0].tolist(), strict=True))
+            own = [by_iteration[iteration] for chain, iteration in self.draws if chain == snapshot.manifest.chain]
+            weights += [weight / sum(own) for weight in own]
+        total: Float64 = np.array(weights) / max(sum(weights), np.finfo(np.float64).tiny)
+        return total
+
+    def draw(self, number: int) -> Draw:
+        """Read a saved draw, or give it again; those that are wanted time and again are kept.
+
+        Parameters
+        ----------
+        number : int
+            Position in `draws`.
+
+        Raises
+        ------
+        InputError
+            If it is damaged.
+        """
+        return self._kept.get(number)
+
+    def open_draw(self, number: int) -> Snapshot:
+        """Open the file of a saved draw, at this position in `draws`, checked for what must be in it."""
+        chain, iteration = self.draws[number]
+        snapshot = self.directory.open_snapshot("draws", chain, iteration, self.facts)
+        check_draw(snapshot, self._expected)
+        return snapshot
+
+    def effects(self, kind: str) -> Float64:
+        """B of all saved draws, (draws, F, D): what features of users or items do, without reading the factors."""
+        name = f"{self._factor[kind]}.features.effects"
+        return np.array([self.open_draw(number).manifest.state[name].array() for number in range(len(self.draws))])
+
+    def _read_draw(self, number: int) -> Draw:
+        snapshot, (chain, iteration) = self.open_draw(number), self.draws[number]
+        state = {self.name_of(name): value.array() for name, value in snapshot.manifest.state.items()}
+        theta = {kind: snapshot.whole("draw", self._factor[kind], "theta") for kind in KINDS}
+        noise_scale = {kind: np.ones(len(theta[kind]), np.float32) for kind in KINDS}
+        if WEIGHT in self.quantities.all:
+            noise_scale = {kind: snapshot.whole("draw", self._factor[kind], WEIGHT.name)[:, 0] for kind in KINDS}
+        prior, unseen = zip(*(priors_of(state, kind) for kind in KINDS), strict=True)
+        return Draw(
+            chain=chain,
+            iteration=iteration,
+            theta=theta,
+            tau=float(state["tau"]),
+            noise_scale=noise_scale,
+            prior=dict(zip(KINDS, prior, strict=True)),
+            unseen=dict(zip(KINDS, unseen, strict=True)),
+            implicit={
+                other: snapshot.whole("draw", self._factor[other], "implicit")
+                for kind, other in (KINDS, KINDS[::-1])
+                if f"{kind}.implicit.mean" in state
+            },
+            nu={kind: float(state[f"{kind}.nu"]) for kind in KINDS if f"{kind}.nu" in state},
+            features=effects_of(state),
+            scale_precision={kind: state[f"{kind}.scales"].item() for kind in KINDS if f"{kind}.scales" in state},
+            thresholds=state.get("thresholds"),
+            own_thresholds=None
+            if self.config.thresholds == "shared"
+            else snapshot.whole("draw", self._factor["user"], CUTS),
+            gap_precision=state.get("thresholds.precision"),
+            time_variance=float(time_variance(state)),
+        )
+
+    def need_draws(self) -> None:
+        """Refuse to go on without saved draws, which are what predictions are made of.
+
+        Raises
+        ------
+        InputError
+            If there are none.
+        """
+        if not self.draws:
+            raise InputError(f"{self.path} has no saved draws to predict from: sample it again without --save-draws 0")
+
+    def open_ratings(self, path: Path | None = None) -> Ratings:
+        """Open the ratings file that the run sampled.
+
+        Parameters
+        ----------
+        path : Path, optional
+            Where it is, if it was moved.
+
+        Raises
+        ------
+        InputError
+            If it is not there, or holds other ratings.
+        """
+        given = path or self._ratings_file or Path(str(self.facts.get("data", "")))
+        if path is None and not given.is_file():
+            raise InputError(
+                f"{given}, which {self.path} was sampled from, is not there: say where it is (--data, or data= of "
+                "BPMF.load)"
+            )
+        ratings = open_ratings(given)
+        if ratings.digest != self.facts.get("data_hash"):
+            ratings.close()
+            raise InputError(f"{given} does not hold the ratings that {self.path} was sampled from (its hash differs)")
+        self._ratings_file = given
+        return ratings
