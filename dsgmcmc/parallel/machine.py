@@ -8,6 +8,7 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -47,6 +48,7 @@ def affinity() -> int:
     return len(os.sched_getaffinity(0))
 
 
+@cache
 def cpu_name(root: Path = ROOT) -> str:
     """Name of the processor, on which the last bits of compiled code depend."""
     with contextlib.suppress(OSError):
