@@ -21,9 +21,7 @@ from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import open_run
-from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.progress import notebook_line
-from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.scratch import Scratch
 
@@ -213,6 +211,9 @@ class BPMF(FittedModel, Estimator):
                 show = line or bool(self.verbose)
                 sample_apart(data, out, settings, self.warm_start, jobs, show, own, begin, command)
             else:
+                from dsgmcmc.runs.job import Job  # it needs the compiler, which whoever reads a model does not
+                from dsgmcmc.runs.sources.ratings import RatingsSource
+
                 policy = Policy(log_level="warning" if line else "info")
                 quiet = not (line or self.verbose)
                 source = RatingsSource(data, start=begin)

@@ -7,40 +7,12 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from threading import Lock
-from typing import Any
 
 ROOT = Path("/")
 #: Variables that say how many threads the libraries below us compute with.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-
-_limiting, _limited = Lock(), 0
-_limits: Any = None
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Context in which BLAS computes with one thread: its bits depend on how many there are.
-
-    Where several threads of a program are in such contexts, the last to leave gives the threads back.
-    """
-    global _limited, _limits
-    from threadpoolctl import threadpool_limits
-
-    with _limiting:
-        if not _limited:
-            _limits = threadpool_limits(1, user_api="blas")
-        _limited += 1
-    try:
-        yield
-    finally:
-        with _limiting:
-            _limited -= 1
-            if not _limited:
-                _limits.restore_original_limits()
 
 
 def affinity() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 import tomli_w
+from threadpoolctl import threadpool_limits
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.job import Policy
@@ -28,11 +30,12 @@ from dsgmcmc.errors import (
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.launch import library_of, oversubscription
-from dsgmcmc.parallel.machine import cpu_name, one_thread, seconds_since_start
+from dsgmcmc.parallel.machine import cpu_name, seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request, Signals, installed
 from dsgmcmc.parallel.streams import also_in
+from dsgmcmc.parallel.together import Together
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.posterior.extras import lacking
 from dsgmcmc.runs.chain import Chain
@@ -56,6 +59,12 @@ from dsgmcmc.types import Comm
 WORTH_SAYING = 1.0  # seconds of compiling or loading kernels
 
 log = logging.getLogger(__name__)
+
+
+#: Contexts of a program that has a job inside it. The last bits of BLAS depend on its threads: it has one, also in the
+#: libraries that the rehearsal loads.
+_LOGS = Together(logs_as_before)
+_BLAS, _BLAS_AFTER_REHEARSAL = (Together(partial(threadpool_limits, 1, user_api="blas")) for _ in range(2))
 
 
 class Job:
@@ -98,6 +107,7 @@ class Job:
         self._at_root = comm.rank == 0
         self._signals, self._age = Signals(), seconds_since_start
         self._lock = Lock(self.run_directory.lock_file)
+        self._after_rehearsal: AbstractContextManager[object] = nullcontext()
         #: What people are told at the end; on process 0.
         self.result: list[str] = []
 
@@ -141,12 +151,12 @@ class Job:
         StoppedError
             If the job was stopped, and the signal that stopped it did not raise anything.
         """
-        begin = monotonic()
+        self._after_rehearsal, begin = _BLAS_AFTER_REHEARSAL, monotonic()
         self._age = lambda: monotonic() - begin
         if self.comm.size == 1:
             self.policy = replace(self.policy, watchdog=0)
             self._lock = Lock(self.run_directory.lock_file, partial(setattr, self._signals, "failure"))
-        with one_thread(), logs_as_before(), self._signals.borrowed():
+        with _LOGS, _BLAS, self._signals.borrowed():
             status = self._sample()
         if status != EXIT_DONE:
             raise StoppedError(f"stopped before its end, at a checkpoint: go on with {named('resume')}")
@@ -263,7 +273,8 @@ class Job:
             turns = ChainScheduler(
                 open_chain, range(group, config.chains, groups), end, control, progress, self._note_job, self._age
             )
-            turns.run()
+            with self._after_rehearsal:
+                turns.run()
             sampling = turns.seconds
         watchdog.stop()  # other chains may take their time
         self._share(turns.failure)
