@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from dsgmcmc._estimator import Estimator, brief, seed_of
+from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers, build
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import prepare_data
 from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.mpirun import sample_apart
+from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.progress import notebook_line
@@ -87,7 +89,7 @@ class BPMF(FittedModel, Estimator):
     warm_start : bool
         `fit` on the same ratings goes on with the chains of the last `fit` (or of `out`) up to `iterations`.
     n_jobs : int
-        Processes, started with ``mpirun``; -1 for one on every core.
+        Processes; -1 for one on every core. One is this process itself, without MPI; more are started with ``mpirun``.
     comm : MPI.Comm, optional
         Under ``mpirun``: the processes that call `fit` together. Needs `out`.
     verbose : bool, optional
@@ -169,6 +171,8 @@ class BPMF(FittedModel, Estimator):
         ------
         InputError
             If ratings or parameters are wrong.
+        RuntimeError
+            If a chain explodes, or sampling was stopped at a checkpoint.
         """
         settings = self._settings()
         command = f"{self!r}.fit({', '.join(map(brief, [X] if y is None else [X, y]))})"
@@ -183,10 +187,11 @@ class BPMF(FittedModel, Estimator):
         own = self._scratch.path
         out = Path(self.out) if self.out is not None else own / "run"
         self._check_length(settings)
-        at_root = self.comm is None or self.comm.rank == 0
+        comm = Alone() if self.comm is None else self.comm
+        jobs = processes_wanted(self.n_jobs) if self.comm is None else 1
 
         def prepare() -> str:
-            if not at_root:
+            if comm.rank != 0:
                 return ""
             beside = out.with_name(f"{out.name}.ratings.h5") if self.out is not None else own / "ratings.h5"
             with tempfile.TemporaryDirectory(dir=own) as folder:
@@ -199,22 +204,23 @@ class BPMF(FittedModel, Estimator):
                 data = prepare_data(X, y, beside, *settled)
             return str(data.resolve())
 
-        if self.comm is None:
-            data = prepare()
-            line = notebook_line() if self.verbose in (None, True) else None
-            show = line or bool(self.verbose)
-            try:
-                sample_apart(Path(data), out, settings, self.warm_start, self.n_jobs, show, own, begin, command)
-            except KeyboardInterrupt as error:
-                error.add_note("The chains are kept as far as they came: `fit` with warm_start=True goes on.")
-                raise
-        else:
-            data = self.comm.bcast(agree(self.comm, prepare, "fit"), root=0)
-            from dsgmcmc.runs.job import Job  # needs MPI, which is running
-            from dsgmcmc.runs.sources.ratings import RatingsSource
+        data = Path(comm.bcast(agree(comm, prepare, "fit"), root=0))
+        line = notebook_line() if self.verbose in (None, True) else None
+        try:
+            if jobs > 1:
+                show = line or bool(self.verbose)
+                sample_apart(data, out, settings, self.warm_start, jobs, show, own, begin, command)
+            else:
+                from dsgmcmc.runs.job import Job  # it needs the compiler, which whoever reads a model does not
+                from dsgmcmc.runs.sources.ratings import RatingsSource
 
-            source = RatingsSource(Path(data), start=begin)
-            Job(self.comm, source, out, Layers(settings), self.warm_start, command=command).run()
+                policy = Policy(log_level="warning" if line else "info")
+                quiet = not (line or self.verbose)
+                source = RatingsSource(data, start=begin)
+                Job(comm, source, out, Layers(settings), self.warm_start, policy, command, quiet).run_inside()
+        except KeyboardInterrupt as error:
+            error.add_note("The chains are kept as far as they came: `fit` with warm_start=True goes on.")
+            raise
         del earlier
         return self._adopt(Run(out))
 

@@ -111,8 +111,12 @@ def anew(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Ca
     return again
 
 
-class DivergenceError(Exception):
+class DivergenceError(RuntimeError):
     """The chain left the region where its numbers mean anything (non-finite or exploding)."""
+
+
+class StoppedError(RuntimeError):
+    """A run that was stopped before its end, at a checkpoint from which it can go on."""
 
 
 @contextmanager

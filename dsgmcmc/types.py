@@ -61,7 +61,7 @@ class Factor(IntEnum):
 
 
 class Comm(Protocol):
-    """What is asked of a communicator that is handed in: a part of ``mpi4py.MPI.Comm``, without importing MPI."""
+    """What is asked of a communicator: a part of ``mpi4py.MPI.Comm``, or `dsgmcmc.parallel.alone.Alone`."""
 
     @property
     def rank(self) -> int:
@@ -77,11 +77,28 @@ class Comm(Protocol):
     def gather(self, sendobj: T, root: int = 0) -> list[T] | None:
         """Objects of all processes, at the root."""
 
-    def bcast(self, obj: T, root: int = 0) -> T:
+    def bcast(self, obj: Any, root: int = 0) -> Any:
         """The root's object, everywhere."""
 
     def allreduce(self, sendobj: T) -> T:
         """Sum over all processes, everywhere."""
+
+    def Split(self, color: int = 0, key: int = 0) -> Comm:
+        """Make a communicator of the processes of one colour, in the order of their keys."""
+
+    def Free(self) -> None:
+        """Give it back."""
+
+    def Barrier(self) -> None:
+        """Wait for all processes."""
+
+    def Abort(self, errorcode: int = 0) -> None:
+        """End all processes at once."""
+
+    # What follows is asked for where there are several processes.
+
+    def Split_type(self, split_type: int) -> Comm:
+        """Make a communicator of the processes that have something in common."""
 
     def send(self, obj: Any, dest: int) -> None:
         """Send an object."""
@@ -98,14 +115,20 @@ class Comm(Protocol):
     def Sendrecv(self, sendbuf: Array, dest: int, *, recvbuf: Array, source: int) -> None:
         """Send one array and receive another."""
 
-    def Barrier(self) -> None:
-        """Wait for all processes."""
+    def Isend(self, buf: Array, dest: int, tag: int = 0) -> Any:
+        """Begin to send an array; returns a request."""
 
-    def Split_type(self, split_type: int) -> Comm:
-        """Make a communicator of the processes that have something in common."""
+    def Irecv(self, buf: Array, source: int, tag: int = 0) -> Any:
+        """Begin to receive into an array; returns a request."""
 
-    def Free(self) -> None:
-        """Give it back."""
+    def Gatherv(self, sendbuf: Array, recvbuf: Any, root: int = 0) -> None:
+        """Arrays of all processes, one after the other, at the root."""
 
-    def Abort(self, errorcode: int = 0) -> None:
-        """End all processes at once."""
+    def Bcast(self, buf: Array, root: int = 0) -> None:
+        """The root's array, everywhere."""
+
+    def Iallreduce(self, sendbuf: Array, recvbuf: Array, op: Any) -> Any:
+        """Begin to reduce arrays over all processes, everywhere; returns a request."""
+
+    def Ibarrier(self) -> Any:
+        """Begin to wait for all processes; returns a request."""

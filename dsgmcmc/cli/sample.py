@@ -83,11 +83,11 @@ def sample(
       dsgmcmc sample clicks.h5 --out run --likelihood all-cells
       dsgmcmc sample ml-1m.h5 --out run --set sampler.friction=0.8 --dry-run
     """
-    comm = launch.world_comm()
+    comm = launch.processes()
     from dsgmcmc.config.job import Policy
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.parallel.mpirun import COMMAND
-    from dsgmcmc.runs.job import Job  # after MPI: it needs an MPI library
+    from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.sources.ratings import RatingsSource
 
     of_job, of_run = _split(given)

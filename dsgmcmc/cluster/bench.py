@@ -11,15 +11,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
+from dsgmcmc.types import Comm
 
 Line = dict[str, Any]
 
@@ -123,7 +121,7 @@ def noise(repeats: int = 50) -> list[Line]:
     return lines
 
 
-def ring(comm: MPI.Comm, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
+def ring(comm: Comm, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
     """Exchange, handover and ordered sum of blocks of `sizes` bytes between the processes of `comm`. Collective.
 
     Every process sends one block on and receives one, as in a sweep; or, in the memory of a node, hands one over, if

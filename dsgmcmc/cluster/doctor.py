@@ -24,7 +24,7 @@ from dsgmcmc.cluster.probes import (
     probe_two,
 )
 from dsgmcmc.parallel import machine
-from dsgmcmc.parallel.launch import LAUNCHER_SIZES
+from dsgmcmc.parallel.launch import LAUNCHER_SIZES, alone
 from dsgmcmc.parallel.machine import THREAD_VARIABLES
 from dsgmcmc.parallel.mpirun import OPENMPI_AS_ROOT, find_mpirun, openmpi_environment
 
@@ -91,10 +91,10 @@ def _mpi(launch: bool) -> Iterator[Finding]:
     if isinstance(answer, Failure):
         yield Finding(
             "MPI library",
-            "error",
+            "warning" if alone() else "error",
             f"cannot be loaded: {answer.reason}",
-            "pip install openmpi (or mpich); on a cluster load its MPI module and run "
-            "pip install --no-binary=mpi4py --force-reinstall mpi4py",
+            "one process needs none; for several pip install openmpi (or mpich), on a cluster load its MPI module and "
+            "run pip install --no-binary=mpi4py --force-reinstall mpi4py",
         )
         return
     yield Finding("MPI library", "ok", f"{answer['library']}, mpi4py {answer['mpi4py']}")
@@ -228,6 +228,8 @@ def _kernels() -> Iterator[Finding]:
 def _startup(launch: bool) -> Iterator[Finding]:
     """What takes its time before a process samples; after the kernels, so that the first one is in the cache."""
     seconds = attempt(probe_startup, launch)
+    if isinstance(seconds, Failure):
+        seconds = attempt(probe_startup)
     if isinstance(seconds, Failure):
         return  # what failed was said above
     total = sum(seconds.values())

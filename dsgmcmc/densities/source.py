@@ -27,7 +27,7 @@ from dsgmcmc.densities.targets.density import (
 from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.densities.targets.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.launch import run_parallel, world_comm
+from dsgmcmc.parallel.launch import processes, run_parallel
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.posterior.heldout import posteriors
@@ -194,11 +194,12 @@ def sample_density(
     comm: Any = None,
     **settings: Any,
 ) -> None:
-    """Sample a density; if that cannot be done to the end, end the program, as ``dsgmcmc sample`` does. Collective.
+    """Sample a density. Collective.
 
-    Run it with Python alone or under ``mpirun``, on at most as many processes as chains. It shows progress, saves
-    checkpoints, stops for signals, and goes on with what is in `out`. It returns when all iterations are made, or
-    ``until`` is reached; `dsgmcmc.DensityRun` then opens the run.
+    Run it with Python alone, which needs no MPI, or under ``mpirun``, on at most as many processes as chains. It shows
+    progress, saves checkpoints, stops for signals, and goes on with what is in `out`. It returns when all iterations
+    are made, or ``until`` is reached; `dsgmcmc.DensityRun` then opens the run. One process by itself gets its signals
+    after the last checkpoint, and errors as exceptions; several end together, as ``dsgmcmc sample`` does.
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ def sample_density(
         Whether to go on with what is in `out`; else it must be empty.
     policy : Policy, optional
         What to do when time runs out or something goes wrong.
-    comm : MPI.Comm, optional
+    comm : Comm, optional
         All processes; by default those that were started together.
     **settings
         Those of `dsgmcmc.config.chain.ChainConfig`: ``sampler`` (a name, or a section with its settings), ``chains``,
@@ -219,12 +220,24 @@ def sample_density(
 
     Raises
     ------
+    InputError
+        If the density or a setting is wrong.
+    DivergenceError
+        If a chain explodes.
+    StoppedError
+        If time ran out; `out` has a checkpoint.
     SystemExit
-        With the exit status of ``dsgmcmc sample``, if it was stopped, or something is wrong.
+        In place of these, where there are several processes, with the exit status of ``dsgmcmc sample``.
     """
-    comm = world_comm() if comm is None else comm
+    comm = processes() if comm is None else comm
     command = shlex.join(["python", *sys.argv])
     job = Job(comm, DensitySource(density), Path(out), Layers(settings), resume, policy, command)
+
+    if comm.size == 1:
+        with in_python(IN_PYTHON):
+            job.run_inside()
+        job.say_result()
+        return
 
     def work() -> int:
         with in_python(IN_PYTHON):

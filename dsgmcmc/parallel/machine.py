@@ -7,6 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path("/")
@@ -19,6 +20,7 @@ def affinity() -> int:
     return len(os.sched_getaffinity(0))
 
 
+@cache
 def cpu_name(root: Path = ROOT) -> str:
     """Name of the processor, on which the last bits of compiled code depend."""
     with contextlib.suppress(OSError):

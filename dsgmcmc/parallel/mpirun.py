@@ -127,18 +127,37 @@ def _shown_by_python(in_place: Show | None, last: deque[str]) -> Iterator[IO[str
         thread.join()
 
 
+def processes_wanted(n_jobs: int) -> int:
+    """Number of processes that `n_jobs` stands for: -1 is one on every core.
+
+    Raises
+    ------
+    InputError
+        If there are too many for the cores, or none.
+    """
+    jobs = usable_cores() if n_jobs == -1 else n_jobs
+    if not hasattr(n_jobs, "__index__") or jobs < 1:
+        raise InputError(f"n_jobs {n_jobs!r}: expected at least 1, or -1 for one process on every core")
+    if jobs > MOST_ON_A_CORE * usable_cores():
+        raise InputError(
+            f"n_jobs {n_jobs}: there are {usable_cores()} cores, and processes that share one wait for each other; "
+            f"give -1 for one process on every core, at most {MOST_ON_A_CORE * usable_cores()}"
+        )
+    return jobs
+
+
 def sample_apart(
     data: Path,
     out: Path,
     settings: dict[str, Any],
     resume: bool,
-    n_jobs: int,
+    jobs: int,
     verbose: bool | Show,
     folder: Path,
     start: Path | None = None,
     command: str = "",
 ) -> None:
-    """Run ``dsgmcmc sample`` in processes of its own: MPI, threads and signals stay out of this one.
+    """Run ``dsgmcmc sample`` in processes of its own, started with ``mpirun``.
 
     Parameters
     ----------
@@ -148,8 +167,8 @@ def sample_apart(
         By the names of a configuration file.
     resume : bool
         Whether to go on with what is in `out`.
-    n_jobs : int
-        Processes; -1 for one on every core.
+    jobs : int
+        Number of processes.
     verbose : bool or callable(line)
         Whether progress goes to standard error; or what shows it, each line in the place of the one before, and only
         warnings go there.
@@ -167,14 +186,6 @@ def sample_apart(
     RuntimeError
         If sampling failed otherwise; the message has its last words.
     """
-    jobs = usable_cores() if n_jobs == -1 else n_jobs
-    if not hasattr(n_jobs, "__index__") or jobs < 1:
-        raise InputError(f"n_jobs {n_jobs!r}: expected at least 1, or -1 for one process on every core")
-    if jobs > MOST_ON_A_CORE * usable_cores():
-        raise InputError(
-            f"n_jobs {n_jobs}: there are {usable_cores()} cores, and processes that share one wait for each other; "
-            f"give -1 for one process on every core, at most {MOST_ON_A_CORE * usable_cores()}"
-        )
     with tempfile.NamedTemporaryFile("w", suffix=".toml", dir=folder, encoding="utf-8") as file:
         file.write(tomli_w.dumps(settings))
         file.flush()

@@ -12,20 +12,23 @@ what follows from them: no sum depends on the number of processes or on the MPI 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from mpi4py import MPI
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
+from dsgmcmc.parallel.launch import processes_here
 from dsgmcmc.parallel.named import Named, Shapes, pack, shapes_of, size_of, unpack
 from dsgmcmc.parallel.partition import blocks_of, column_of, owner, row_of
 from dsgmcmc.parallel.shelf import LARGEST, Shelf
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.settings import named
-from dsgmcmc.types import Float32, Float64
+from dsgmcmc.types import Comm, Float32, Float64
+
+if TYPE_CHECKING:  # it is loaded where there are several processes
+    from mpi4py import MPI
 
 T = TypeVar("T")
 
@@ -38,13 +41,13 @@ class Ring:
 
     Parameters
     ----------
-    comm : MPI.Comm
+    comm : Comm
         Communicator of the chain's group of processes.
     grid : int
         Number B of row blocks; at least `comm.size`.
     """
 
-    def __init__(self, comm: MPI.Comm, grid: int) -> None:
+    def __init__(self, comm: Comm, grid: int) -> None:
         if comm.size > grid:
             raise InputError(
                 f"{comm.size} processes cannot share a grid of {grid} blocks: use at most {grid} processes, or "
@@ -138,7 +141,7 @@ class Ring:
         """
         if self.size == 1 or 4 * max(sizes) > LARGEST:
             return None
-        node = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
+        node = processes_here(self.comm)
         found = Shelf.of(self.comm, node, sizes)
         node.Free()
         return found
@@ -285,6 +288,8 @@ class Move:
         ring = self._ring
         if not self._receives and not self._sends:
             return
+        from mpi4py import MPI
+
         begin = ring.phases.enter()
         to = self._sends.get(column_block)
         if isinstance(to, int):
@@ -297,8 +302,10 @@ class Move:
         """Wait for what is on its way, and return the blocks that are here for the next part."""
         begin = self._ring.phases.enter()
         fault("exchange")
-        sends = [request for request in self._sends.values() if isinstance(request, MPI.Request)]
+        sends = [request for request in self._sends.values() if not isinstance(request, int)]
         if self._receives or sends:
+            from mpi4py import MPI
+
             MPI.Request.Waitall(self._receives + sends)
         stay = {c: buffer for c, buffer in self._columns.items() if c not in self._sends}
         self._ring.phases.leave("exchange", begin)

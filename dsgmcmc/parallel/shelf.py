@@ -17,14 +17,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.types import Float32
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
+from dsgmcmc.types import Comm, Float32
 
 FOLDER = Path("/dev/shm")
 #: Bytes of the largest block for which there is a shelf. To copy a larger one takes little beside what is done with it,
@@ -39,7 +36,7 @@ class Shelf:
 
     Parameters
     ----------
-    comm : MPI.Comm
+    comm : Comm
         The processes that pass blocks on.
     peers : frozenset of int
         Those of them on this node, with this one.
@@ -49,19 +46,19 @@ class Shelf:
         Of this node.
     """
 
-    def __init__(self, comm: MPI.Comm, peers: frozenset[int], begins: Sequence[int], memory: Float32) -> None:
+    def __init__(self, comm: Comm, peers: frozenset[int], begins: Sequence[int], memory: Float32) -> None:
         self._comm, self.peers, self._begins, self._memory = comm, peers, begins, memory
         self._in_use = False
 
     @classmethod
-    def of(cls, comm: MPI.Comm, node: MPI.Comm, sizes: Sequence[int]) -> Shelf | None:
+    def of(cls, comm: Comm, node: Comm, sizes: Sequence[int]) -> Shelf | None:
         """Make one on every node, or none anywhere: where none has two processes, or not all can. Collective.
 
         Parameters
         ----------
-        comm : MPI.Comm
+        comm : Comm
             The processes that pass blocks on.
-        node : MPI.Comm
+        node : Comm
             Those of them on this node.
         sizes : sequence of int
             Numbers in each block, at most; the same on all processes.
@@ -97,7 +94,7 @@ class _File(NamedTuple):
     mark: bytes
 
 
-def _shared(node: MPI.Comm, count: int) -> Float32 | None:
+def _shared(node: Comm, count: int) -> Float32 | None:
     """`count` zeros that all processes of a node see; None if they cannot. Collective over `node`."""
     size = count * 4 + MARK
     made = node.bcast(_made(size) if node.rank == 0 else None)
@@ -129,7 +126,7 @@ def _unlink(path: str) -> None:
             Path(path).unlink()
 
 
-def _opened(made: _File, size: int, node: MPI.Comm) -> mmap.mmap | None:
+def _opened(made: _File, size: int, node: Comm) -> mmap.mmap | None:
     """Map the file, once this process's share of it is sure to have memory, near to this process."""
     begin, end = (size * rank // node.size for rank in (node.rank, node.rank + 1))
     try:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from time import monotonic
 from types import FrameType
+from typing import Any
 
 from dsgmcmc.errors import EXIT_INTERRUPTED
 
@@ -45,11 +49,23 @@ class Request(IntEnum):
 
 
 class Signals:
-    """The last request that came as a signal: SIGUSR1 and SIGTERM stop, Ctrl-C interrupts."""
+    """The last request that came as a signal: SIGUSR1 and SIGTERM stop, Ctrl-C interrupts.
+
+    Attributes
+    ----------
+    request : Request
+    came : set of int
+        The signals that came.
+    failure : str
+        Why this process must end without writing anything more; empty as long as nothing is wrong.
+    """
 
     def __init__(self) -> None:
         self.request = Request.GO_ON
+        self.came: set[int] = set()
+        self.failure = ""
         self._interrupted = 0.0
+        self._second: Any = signal.SIG_DFL  # what a second Ctrl-C is for
 
     def install(self) -> None:
         """Take over the signals; a second Ctrl-C ends the process at once."""
@@ -57,15 +73,41 @@ class Signals:
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._interrupt)
 
-    def _stop(self, *_: object) -> None:
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """Context in which the handlers of signals are ours; afterwards their own get the signals that came.
+
+        A second Ctrl-C goes to its own handler at once. What is ignored stays so; in a thread nothing is taken over,
+        because Python gives signals to its main thread alone.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
+        handlers = {number: handler for number, handler in handlers.items() if handler not in (None, signal.SIG_IGN)}
+        self._second = handlers.get(signal.SIGINT)
+        try:
+            for number in handlers:
+                signal.signal(number, self._interrupt if number == signal.SIGINT else self._stop)
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            for came in self.came:
+                signal.raise_signal(came)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.came.add(number)
         self.request = max(self.request, Request.STOP)
 
-    def _interrupt(self, *_: object) -> None:
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.request != Request.INTERRUPT:
             self._interrupted = monotonic()
         elif monotonic() - self._interrupted >= ONE_PRESS:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGINT)
+            self.came.discard(number)
+            signal.signal(number, self._second)
+            signal.raise_signal(number)
+        self.came.add(number)
         self.request = Request.INTERRUPT
 
 

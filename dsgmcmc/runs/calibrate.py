@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
@@ -30,10 +30,7 @@ from dsgmcmc.runs.forecast import Counts, column_bytes
 from dsgmcmc.runs.sources.ratings import targets_of
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.rundir import now
-from dsgmcmc.types import Float32, Float64, Int32, Int64
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
+from dsgmcmc.types import Comm, Float32, Float64, Int32, Int64
 
 SETTLED = 40  # sweeps, after which metrics are refreshed as ever after; see `dsgmcmc.samplers.metrics.SETTLED`
 BURST = 256  # small messages at a time
@@ -143,12 +140,12 @@ class Chain:
         return {name: count / (repeats * CYCLE) for name, count in counted.items()}
 
 
-def measure_work(comm: MPI.Comm, sampler: str, noise: str, rank: int, repeats: int = 3) -> Work:
+def measure_work(comm: Comm, sampler: str, noise: str, rank: int, repeats: int = 3) -> Work:
     """Costs of a sampler's sweeps, alone on one core; see `Work`.
 
     Parameters
     ----------
-    comm : MPI.Comm
+    comm : Comm
         This process alone.
     sampler, noise : str
     rank : int
@@ -188,7 +185,7 @@ def _shares(size: float) -> Float64:
     return np.array([np.interp(np.log(size), places, one) for one in each])
 
 
-def measure_exchange(comm: MPI.Comm) -> Exchange:
+def measure_exchange(comm: Comm) -> Exchange:
     """Messages between the processes of this node, of which there are several. Collective."""
     numbers = np.ones((64, 4096))
     added, _, _ = spread(lambda: numbers.sum(axis=0), 30)
@@ -201,7 +198,7 @@ def measure_exchange(comm: MPI.Comm) -> Exchange:
     return Exchange(latency=latency, bandwidth=1 / per_byte, message=message, added=added / numbers.size)
 
 
-def _burst(comm: MPI.Comm) -> None:
+def _burst(comm: Comm) -> None:
     """Send many small messages to the next process, and take in as many."""
     sent, received = np.zeros(8), np.zeros((BURST, 8))
     before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
@@ -221,13 +218,13 @@ def measure_disk(folder: Path) -> Disk:
 
 
 def measure_machine(
-    comm: MPI.Comm, sampler: str, noise: str, ranks: Sequence[int], folder: Path, known: Machine | None
+    comm: Comm, sampler: str, noise: str, ranks: Sequence[int], folder: Path, known: Machine | None
 ) -> Machine | None:
     """Measure everything; all processes at once. Collective.
 
     Parameters
     ----------
-    comm : MPI.Comm
+    comm : Comm
         The processes of one node, as many as are to sample on it.
     sampler, noise : str
         As of a run.

@@ -189,6 +189,9 @@ class Chain:
             self.checkpoints.save(self.iteration, self.seconds, last=True)
             self.checkpoints.settle()
         self.checkpoints.save_posterior(self.iteration, self.seconds)
+
+    def close(self) -> None:
+        """End the thread that writes, once it has written what it was given."""
         self.checkpoints.close()
 
     def save(self, last: bool = False) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic, sleep
+from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
+from dsgmcmc.errors import AgreedError
 from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.parallel.watchdog import Watchdog
+from dsgmcmc.types import Comm
 
 MARGIN = 3.0  # seconds between the last write and the end of the wall time: summary, MPI's and the launcher's end
 POLL = 0.005  # seconds between two looks at a write
@@ -22,7 +24,7 @@ class Control:
 
     Parameters
     ----------
-    comm : MPI.Comm
+    comm : Comm
         The processes of the chain.
     signals : Signals
         What this process was asked.
@@ -36,7 +38,7 @@ class Control:
 
     def __init__(
         self,
-        comm: MPI.Comm,
+        comm: Comm,
         signals: Signals,
         checkpoint_seconds: float | None,
         deadline: float | None = None,
@@ -51,7 +53,7 @@ class Control:
         self._iteration_seconds = 0.0
         self._saved = self._asked = monotonic()
         self._mine, self._all = np.zeros(2, np.int32), np.zeros(2, np.int32)
-        self._reduction: MPI.Request | None = None
+        self._reduction: Any = None  # a request of MPI
 
     def _local(self) -> Request:
         now = monotonic()
@@ -73,6 +75,8 @@ class Control:
         if self._reduction is not None:
             self._reduction.Wait()
             request, idle = Request(int(self._all[0])), not self._all[1]
+        from mpi4py import MPI  # of several processes alone
+
         self._mine[:] = self._local(), busy
         self._reduction = self._comm.Iallreduce(self._mine, self._all, op=MPI.MAX)
         return request, idle
@@ -82,16 +86,12 @@ class Control:
 
         While all of them answer, however slow the disk of one, no watchdog ends the job.
         """
-        mine, most = np.zeros(1, np.int32), np.zeros(1, np.int32)
-        while True:
-            mine[0] = busy()
-            self._comm.Allreduce(mine, most, op=MPI.MAX)
+        while any(self._comm.allgather(busy())):
             self._progress()
-            if not most[0]:
-                return
             sleep(POLL)
+        self._progress()
 
-    def meet(self, everyone: MPI.Comm) -> None:
+    def meet(self, everyone: Comm) -> None:
         """Wait for the processes of all chains. Collective over `everyone`.
 
         While they come, however slow another chain, no watchdog ends the job.
@@ -116,5 +116,7 @@ class Control:
             self._reduction = None
 
     def _progress(self) -> None:
+        if self._signals.failure:
+            raise AgreedError(self._signals.failure)
         if self._watchdog is not None:
             self._watchdog.progress()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import tomli_w
-from mpi4py import MPI
+from threadpoolctl import threadpool_limits
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.job import Policy
@@ -20,20 +24,23 @@ from dsgmcmc.errors import (
     EXIT_RESUME,
     DivergenceError,
     InputError,
+    StoppedError,
     WriteError,
 )
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.launch import oversubscription
+from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.launch import library_of, oversubscription
 from dsgmcmc.parallel.machine import cpu_name, seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request, Signals, installed
 from dsgmcmc.parallel.streams import also_in
+from dsgmcmc.parallel.together import Together
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.posterior.extras import lacking
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
-from dsgmcmc.runs.logs import LogErrors, start_logs
+from dsgmcmc.runs.logs import LogErrors, logs_as_before, start_logs
 from dsgmcmc.runs.progress import Progress
 from dsgmcmc.runs.rehearsal import rehearse
 from dsgmcmc.runs.resolve import Changes, Resolution, resolve
@@ -41,15 +48,23 @@ from dsgmcmc.runs.scheduler import ChainScheduler
 from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.runs.summary import Times, saved_result, write_summary
 from dsgmcmc.runs.until import Limit, Until
+from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.terminal import say
+from dsgmcmc.types import Comm
 
 WORTH_SAYING = 1.0  # seconds of compiling or loading kernels
 
 log = logging.getLogger(__name__)
+
+
+#: Contexts of a program that has a job inside it. The last bits of BLAS depend on its threads: it has one, also in the
+#: libraries that the rehearsal loads.
+_LOGS = Together(logs_as_before)
+_BLAS, _BLAS_AFTER_REHEARSAL = (Together(partial(threadpool_limits, 1, user_api="blas")) for _ in range(2))
 
 
 class Job:
@@ -57,7 +72,7 @@ class Job:
 
     Parameters
     ----------
-    comm : MPI.Comm
+    comm : Comm
         All processes.
     source : Source
         What is sampled.
@@ -71,23 +86,30 @@ class Job:
         What to do when time runs out or something goes wrong.
     command : str, optional
         What it was started with; the run keeps it for people.
+    quiet : bool, optional
+        Whether nothing is shown: no progress, no messages.
     """
 
     def __init__(
         self,
-        comm: MPI.Comm,
+        comm: Comm,
         source: Source[Any],
         out: Path,
         layers: Layers,
         resume: bool = False,
         policy: Policy | None = None,
         command: str = "",
+        quiet: bool = False,
     ) -> None:
         self.comm, self.source, self.run_directory = comm, source, RunDirectory(out)
         self.policy = policy or Policy()
-        self._layers, self._resume, self._command = layers, resume, command
+        self._layers, self._resume, self._command, self._quiet = layers, resume, command, quiet
         self._at_root = comm.rank == 0
+        self._signals, self._age = Signals(), seconds_since_start
         self._lock = Lock(self.run_directory.lock_file)
+        self._after_rehearsal: AbstractContextManager[object] = nullcontext()
+        #: What people are told at the end; on process 0.
+        self.result: list[str] = []
 
     def _resolve(self) -> Resolution:
         """Resolve the configuration; see `dsgmcmc.runs.resolve`. Collective."""
@@ -106,16 +128,48 @@ class Job:
     # ------------------------------------------------------------------ running
 
     def run(self) -> int:
-        """Sample. Collective.
+        """Sample, and say what came of it, in processes of this job's own. Collective.
 
         Returns
         -------
         int
             Exit status.
         """
-        signals = installed()
-        comm, policy = self.comm, self.policy
-        start = partial(start_logs, comm.rank, policy.log_level, policy.log_dir)
+        self._signals = installed()
+        status = self._sample()
+        self.say_result()
+        return status
+
+    def run_inside(self) -> None:
+        """Sample in processes that are the caller's, and leave them as they were. Collective.
+
+        Signals, logs and the threads of BLAS are given back. One process by itself is not ended either: nothing in it
+        waits for another one.
+
+        Raises
+        ------
+        StoppedError
+            If the job was stopped, and the signal that stopped it did not raise anything.
+        """
+        self._after_rehearsal, begin = _BLAS_AFTER_REHEARSAL, monotonic()
+        self._age = lambda: monotonic() - begin
+        if self.comm.size == 1:
+            self.policy = replace(self.policy, watchdog=0)
+            self._lock = Lock(self.run_directory.lock_file, partial(setattr, self._signals, "failure"))
+        with _LOGS, _BLAS, self._signals.borrowed():
+            status = self._sample()
+        if status != EXIT_DONE:
+            raise StoppedError(f"stopped before its end, at a checkpoint: go on with {named('resume')}")
+
+    def say_result(self) -> None:
+        """Print what came of it."""
+        if self.result:
+            say(*self.result)
+            also_in(self.run_directory.summary_file)
+
+    def _sample(self) -> int:
+        comm, policy, signals = self.comm, self.policy, self._signals
+        start = partial(start_logs, comm.rank, policy.log_level, policy.log_dir, self._quiet)
         agree(comm, start, "opening the log", WriteError)
         crowded = oversubscription(comm)
         processors = sorted(set(comm.allgather(cpu_name())))
@@ -128,16 +182,16 @@ class Job:
                 "the processes run on different processors (%s): only these give the same bits again",
                 ", ".join(processors),
             )
-        deadline = agree(comm, partial(policy.deadline, seconds_since_start()))
+        deadline = agree(comm, partial(policy.deadline, self._age()))
         config, overridden = self._resolve()
-        log.debug("process %d of %d is %d on %s", comm.rank, comm.size, os.getpid(), MPI.Get_processor_name())
+        log.debug("process %d of %d is %d on %s", comm.rank, comm.size, os.getpid(), platform.node())
         begin = partial(self._open, config, overridden) if self._at_root else tuple
         earlier, made = comm.bcast(agree(comm, begin))
-        who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {MPI.Get_processor_name()})"
+        who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {platform.node()})"
         log_errors = self.run_directory.on_log_error = LogErrors(signals, policy.on_checkpoint_error == "continue")
         try:
             with Watchdog(policy.watchdog, who) as watchdog:
-                return self._run(config, signals, deadline, watchdog, earlier, made, log_errors)
+                return self._run(config, deadline, watchdog, earlier, made, log_errors)
         finally:
             if self._at_root:
                 self._lock.release()
@@ -183,14 +237,13 @@ class Job:
             "earlier_config_hashes": sorted(set(earlier) - {config.hash(), ""}),
             "versions": versions(),
         }
-        data = self.source.prepare(run, config, MPI.COMM_SELF)
+        data = self.source.prepare(run, config, Alone())
         run.write_settings(config.table(), data | facts)
         return earlier, made_with(data)
 
     def _run(
         self,
         config: ResolvedChain,
-        signals: Signals,
         deadline: float | None,
         watchdog: Watchdog,
         earlier: list[str],
@@ -201,11 +254,10 @@ class Job:
         group, groups = chain_group(comm.rank, comm.size, config.chains)
         mine = comm.Split(group, comm.rank)
         ring = Ring(mine, config.grid)
-        self._rehearse(config)
         make_target, n_data = self.source.open(config, ring)
         data_hash = comm.bcast(agree(comm, self.source.digest if self._at_root else str))
         _, seconds = config.checkpoint_interval()
-        control = Control(mine, signals, seconds, deadline, watchdog)
+        control = Control(mine, self._signals, seconds, deadline, watchdog)
 
         def open_chain(number: int) -> Chain:
             make = partial(make_target, number)
@@ -215,27 +267,28 @@ class Job:
                 chain.start()
             return chain
 
-        with Progress(config.iterations, n_data / config.sweep_length, self.source.unit) as progress:
+        with Progress(config.iterations, n_data / config.sweep_length, self.source.unit, self._quiet) as progress:
+            self._rehearse(config)
             end = Until(config, comm, control, progress) if config.until else Limit(config.iterations)
             turns = ChainScheduler(
-                open_chain, range(group, config.chains, groups), end, control, progress, self._note_job
+                open_chain, range(group, config.chains, groups), end, control, progress, self._note_job, self._age
             )
-            turns.run()
+            with self._after_rehearsal:
+                turns.run()
             sampling = turns.seconds
         watchdog.stop()  # other chains may take their time
         self._share(turns.failure)
         agree(comm, log_errors.check, "writing a log", WriteError)
-        request = Request(comm.allreduce(int(turns.request), op=MPI.MAX))
+        request = max(comm.allgather(turns.request))
         agree(comm, self.run_directory.merge_metrics if self._at_root else lambda: None, "writing metrics", WriteError)
         before = saved_result(self.source, self.run_directory) if self._at_root else []
         news = turns.iterations or before is None
-        if comm.allreduce(bool(news), op=MPI.LOR):  # another group may have finished its chains before
+        if any(comm.allgather(bool(news))):  # another group may have finished its chains before
             times = Times(turns.startup, sampling, turns.iterations if ring.rank == 0 else 0)
-            library = MPI.Get_library_version().splitlines()[0].rstrip("\x00")
-            write_summary(comm, self.source, config, ring.phases, n_data, times, self.run_directory, library, end.look)
-        elif before:
-            say(*before)
-            also_in(self.run_directory.summary_file)
+            measured = config, ring.phases, n_data, times
+            self.result = write_summary(comm, self.source, *measured, self.run_directory, library_of(comm), end.look)
+        else:
+            self.result = before or []
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE
@@ -249,7 +302,7 @@ class Job:
 
     def _rehearse(self, config: ResolvedChain) -> None:
         """Compile, or load, what sampling needs; say so if that took long."""
-        make_target = partial(self.source.miniature, config, Ring(MPI.COMM_SELF, 1))
+        make_target = partial(self.source.miniature, config, Ring(Alone(), 1))
         self._rehearsed = rehearse(config, make_target, self.comm.rank)
         if self._at_root and self._rehearsed > WORTH_SAYING:
             log.info("kernels compiled or loaded in %.1f s", self._rehearsed)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dsgmcmc.errors import WriteError, failed_file
@@ -72,7 +73,7 @@ class LogErrors:
             raise WriteError(f"{said}; stopped after a checkpoint: go on with {named('resume')} once it can be written")
 
 
-def start_logs(rank: int, level: str, directory: Path | None) -> None:
+def start_logs(rank: int, level: str, directory: Path | None, quiet: bool = False) -> None:
     """Set up the messages of this process.
 
     Parameters
@@ -83,6 +84,8 @@ def start_logs(rank: int, level: str, directory: Path | None) -> None:
         The least that is said.
     directory : Path or None
         Where ``process-00000.log`` and so on are appended to, with times; made if need be.
+    quiet : bool
+        Whether nothing goes to the terminal.
 
     Raises
     ------
@@ -94,7 +97,7 @@ def start_logs(rank: int, level: str, directory: Path | None) -> None:
     logger.setLevel(level.upper())
     logger.propagate = False
     handlers: list[logging.Handler] = []
-    if rank == 0:
+    if rank == 0 and not quiet:
         handlers.append(logging.StreamHandler(sys.stderr))
         handlers[0].setFormatter(_Terminal())
     if directory is not None:
@@ -103,6 +106,23 @@ def start_logs(rank: int, level: str, directory: Path | None) -> None:
         handlers[-1].setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     for handler in handlers or [logging.NullHandler()]:
         logger.addHandler(handler)
+
+
+@contextmanager
+def logs_as_before() -> Iterator[None]:
+    """Context in which `start_logs` may be called."""
+    logger = logging.getLogger("dsgmcmc")
+    level, propagate, handlers = logger.level, logger.propagate, list(logger.handlers)
+    for handler in handlers:
+        logger.removeHandler(handler)
+    try:
+        yield
+    finally:
+        stop_logs()
+        logger.setLevel(level)
+        logger.propagate = propagate
+        for handler in handlers:
+            logger.addHandler(handler)
 
 
 def stop_logs() -> None:

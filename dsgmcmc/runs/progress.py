@@ -71,6 +71,10 @@ def _plain(text: str) -> None:
     say(text, file=sys.stderr)
 
 
+def _unseen(text: str) -> None:
+    pass
+
+
 class Progress:
     """Shows the metrics of a chain as they come. Use as a context manager.
 
@@ -82,16 +86,18 @@ class Progress:
         Data that an iteration uses.
     unit : str
         What they are called.
+    quiet : bool
+        Whether nothing is shown.
     """
 
-    def __init__(self, iterations: int, data: float, unit: str = "ratings") -> None:
+    def __init__(self, iterations: int, data: float, unit: str = "ratings", quiet: bool = False) -> None:
         self._iterations, self._data, self._unit = iterations, data, unit
         shown = console(stderr=True)
         relayed = bool(os.environ.get(RELAYED))  # then a notebook may have set FORCE_COLOR, and there is no terminal
-        live = shown.is_terminal and not relayed
+        live = shown.is_terminal and not relayed and not quiet
         self._live = Live(console=shown, refresh_per_second=8, transient=False) if live else None
         replaced = _marked if relayed else notebook_line()
-        self._show: Callable[[str], None] = replaced or _plain
+        self._show: Callable[[str], None] = _unseen if quiet else replaced or _plain
         self._seconds = LIVE_SECONDS if replaced else PLAIN_SECONDS
         self._last = 0.0
         #: What the last look at all chains has found; empty before it, or where none is taken.
@@ -102,6 +108,8 @@ class Progress:
     def __enter__(self) -> Progress:
         if self._live:
             self._live.start()
+        elif self._seconds == LIVE_SECONDS:
+            self._show("starting")
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -7,7 +7,6 @@ from functools import partial
 from time import perf_counter
 
 from dsgmcmc.errors import AgreedError, DivergenceError
-from dsgmcmc.parallel.machine import seconds_since_start
 from dsgmcmc.parallel.signals import Request
 from dsgmcmc.runs.chain import Chain, Report
 from dsgmcmc.runs.control import Control
@@ -33,6 +32,8 @@ class ChainScheduler:
         Shows the lines of metrics.
     begins : callable
         Called once before anything is sampled; not where all chains are at their end.
+    age : callable
+        Seconds since the job began.
 
     Attributes
     ----------
@@ -41,7 +42,7 @@ class ChainScheduler:
     failure : AgreedError, DivergenceError or None
         What ended a chain; all processes of the group have it.
     startup : float
-        Seconds of this program before sampling began.
+        Seconds of the job before sampling began.
     iterations : int
         Iterations made.
     """
@@ -54,6 +55,7 @@ class ChainScheduler:
         control: Control,
         report: Report,
         begins: Callable[[], None],
+        age: Callable[[], float],
     ) -> None:
         self._open, self._end, self._control, self._report = open_chain, end, control, report
         self._begins: Callable[[], None] | None = begins
@@ -61,7 +63,8 @@ class ChainScheduler:
         self._chains: list[Chain] = []
         self.request = Request.GO_ON
         self.failure: AgreedError | DivergenceError | None = None
-        self.startup, self.iterations = seconds_since_start(), 0
+        self._age = age
+        self.startup, self.iterations = age(), 0
         self._begin = perf_counter()
 
     @property
@@ -79,10 +82,14 @@ class ChainScheduler:
         for batch in self._batches:
             for number in batch:
                 self._attempt(partial(self._add, number))
-            self._go_on()
-            for chain in self._chains:
-                if chain.iteration:
-                    self._attempt(chain.finish)
+            try:
+                self._go_on()
+                for chain in self._chains:
+                    if chain.iteration:
+                        self._attempt(chain.finish)
+            finally:
+                for chain in self._chains:
+                    chain.close()
             self._chains = []  # what comes next may have their memory
             if self.stopped:
                 return
@@ -106,11 +113,15 @@ class ChainScheduler:
             self._begins()
             self._begins = None
         if not self.iterations:  # what came before belongs to the start
-            self.startup, self._begin = seconds_since_start(), perf_counter()
+            self.startup, self._begin = self._age(), perf_counter()
             chain.ring.phases.clear()
         before = chain.iteration
         self._chains.remove(chain)  # one that fails is not looked at, nor saved
-        self.request = chain.advance(goal, self._report)
+        try:
+            self.request = chain.advance(goal, self._report)
+        except BaseException:
+            chain.close()
+            raise
         self._chains.append(chain)
         self.iterations += chain.iteration - before
 

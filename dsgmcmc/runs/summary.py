@@ -17,12 +17,10 @@ from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.diagnostics.verdict import ending, in_units
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.streams import also_in
 from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory, now
-from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm
 
 WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for others
@@ -57,8 +55,8 @@ def write_summary(
     run: RunDirectory,
     mpi: str,
     look: Look | None = None,
-) -> None:
-    """Write ``summary.json`` on process 0, and print the result. Collective.
+) -> list[str]:
+    """Write ``summary.json`` on process 0. Collective.
 
     Parameters
     ----------
@@ -81,6 +79,11 @@ def write_summary(
     look : Look, optional
         The last look at how accurate the chains are.
 
+    Returns
+    -------
+    list of str
+        The result, for people; on process 0.
+
     Raises
     ------
     WriteError
@@ -92,7 +95,9 @@ def write_summary(
     hosts = comm.allgather(platform.node())
     made, longest = comm.allreduce(times.iterations), max(sampling)
 
-    def write() -> None:
+    def write() -> list[str]:
+        if comm.rank != 0:
+            return []
         per_iteration = n_data / config.sweep_length
         waited = [sum(row[PHASES.index(name)] for name in WAITING) for row in everyone]
         summary = {
@@ -118,10 +123,9 @@ def write_summary(
             "versions": {**versions(), "mpi": mpi},
         }
         save_summary(run.summary_file, summary)
-        say(*_result(source, summary, run.path))
-        also_in(run.summary_file)
+        return _result(source, summary, run.path)
 
-    agree(comm, write if comm.rank == 0 else lambda: None, "writing the summary", WriteError)
+    return agree(comm, write, "writing the summary", WriteError)
 
 
 def _peak_memory() -> int:

@@ -18,11 +18,9 @@ import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.diagnostics.accuracy import LABELS, Look, accuracy, met
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array, Comm, Float64
 
-if TYPE_CHECKING:  # it needs MPI, and `dsgmcmc info` tells how a run ended without
-    from mpi4py import MPI
-
+if TYPE_CHECKING:  # `dsgmcmc info` tells how a run ended without
     from dsgmcmc.runs.chain import Chain
     from dsgmcmc.runs.control import Control
     from dsgmcmc.runs.progress import Progress
@@ -71,7 +69,7 @@ class Until(Limit):
     ----------
     config : ResolvedChain
         Settings of the run.
-    comm : MPI.Comm
+    comm : Comm
         The processes of all chains.
     control : Control
         Waits for them.
@@ -81,7 +79,7 @@ class Until(Limit):
 
     together = True
 
-    def __init__(self, config: ResolvedChain, comm: MPI.Comm, control: Control, progress: Progress) -> None:
+    def __init__(self, config: ResolvedChain, comm: Comm, control: Control, progress: Progress) -> None:
         super().__init__(config.iterations)
         self.config = config
         self._comm, self._control, self._progress = comm, control, progress

@@ -21,6 +21,7 @@ import h5py
 
 from dsgmcmc.errors import naming
 from dsgmcmc.parallel.faults import fault
+from dsgmcmc.types import Array
 
 _PIECE = 1 << 20  # bytes of a data set that are read at a time, where they need not be together
 
@@ -48,6 +49,31 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
     finally:
         disk.close()
     disk.check()
+
+
+def write_array(file: h5py.File, name: str, array: Array) -> None:
+    """Write an array and the groups above it; a third of the time of h5py's `create_dataset`.
+
+    Parameters
+    ----------
+    file : h5py.File
+        From `new_hdf5`.
+    name : str
+        Path from the root.
+    array : array
+        In C order.
+    """
+    kind, space = h5py.h5t.py_create(array.dtype, logical=True), h5py.h5s.create_simple(array.shape)
+    made = h5py.h5d.create(file.id, name.encode(), kind, space, _UNTIMED, _WITH_GROUPS)
+    if array.size:
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, array)
+
+
+_UNTIMED = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+_UNTIMED.set_obj_track_times(False)
+_WITH_GROUPS = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+_WITH_GROUPS.set_create_intermediate_group(True)
+_WITH_GROUPS.set_char_encoding(h5py.h5t.CSET_UTF8)
 
 
 class _Disk:
@@ -158,9 +184,13 @@ def plain_dataset(file: Any, name: str) -> Any:
     data = file[name]
     if not isinstance(data, h5py.Dataset):
         raise ValueError(f"/{name} is not a dataset")
-    if data.is_virtual or data.external or data.chunks or data.id.get_create_plist().get_nfilters():
+    made = data.id.get_create_plist()
+    if made.get_layout() not in _IN_ONE_PIECE or made.get_external_count() or made.get_nfilters():
         raise ValueError(f"/{name} is not stored in this file, plainly and in one piece")
     return data
+
+
+_IN_ONE_PIECE = (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT)
 
 
 def _lies_here(file: Any, name: str) -> bool:

@@ -19,6 +19,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -48,10 +49,13 @@ class Lock:
     ----------
     path : Path
         The lock file, in an existing directory.
+    lost : callable, optional
+        Told, by a thread, why the directory is this run's no more, which must then write nothing more there; by default
+        the process says it and ends.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, lost: Callable[[str], None] | None = None) -> None:
+        self._path, self._lost = path, lost or _end_process
         self._token = secrets.token_hex(8)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="lock", daemon=True)
@@ -152,12 +156,16 @@ class Lock:
             except OSError:
                 continue  # a disk that is away for a while; the lock is ours until somebody takes it
             if lost:
-                say(
-                    f"dsgmcmc: {self._path} was removed or taken over by another run, after this one had not touched "
-                    f"it for {STALE_SECONDS:g} s; ending this one",
-                    file=sys.stderr,
+                self._lost(
+                    f"{self._path} was removed or taken over by another run, after this one had not touched it for "
+                    f"{STALE_SECONDS:g} s; ending this one"
                 )
-                os._exit(EXIT_ABORT)
+                return
+
+
+def _end_process(reason: str) -> None:
+    say(f"dsgmcmc: {reason}", file=sys.stderr)
+    os._exit(EXIT_ABORT)
 
 
 def is_held(path: Path) -> bool:

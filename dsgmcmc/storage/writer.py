@@ -21,7 +21,7 @@ from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.storage.files import NOT_READ_BACK, sync, write_whole
-from dsgmcmc.storage.hdf5 import new_hdf5
+from dsgmcmc.storage.hdf5 import new_hdf5, write_array
 from dsgmcmc.storage.manifest import MANIFEST, BlockEntry, Key, Manifest, ShardEntry, seal
 from dsgmcmc.storage.snapshot import Lazy, Snapshot, block_hash, check_blocks, file_hash
 from dsgmcmc.types import Comm
@@ -183,7 +183,7 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
             fault("snapshot.block")
             array = block() if callable(block) else block
             stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            file.create_dataset(key.path, data=stored, track_times=False)
+            write_array(file, key.path, stored)
             check()
             entries.append(
                 BlockEntry(

@@ -54,7 +54,7 @@ def ring(
     from dsgmcmc.parallel import launch
 
     wanted = _numbers(sizes, "--sizes")
-    comm = launch.world_comm()
+    comm = launch.processes()
     from dsgmcmc.cluster.bench import ring as measure
 
     def work() -> int:
@@ -117,7 +117,7 @@ def machine(
     from dsgmcmc.parallel import launch
 
     ranks = _numbers(rank, "--rank")
-    comm = launch.world_comm()
+    comm = launch.processes()
     from dsgmcmc.cluster.constants import read_machine, write_machine
     from dsgmcmc.runs.calibrate import measure_machine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,9 @@ class RatingsSource:
         self.path, self._checksums, self._start = path, checksums, start
         self._earlier: WarmStart | None = None
 
+    @cached_property
     def _ratings(self) -> Ratings:
+        """Opened once: what is asked of it before the run would take longer to check each time than a short run."""
         return open_ratings(self.path, self._checksums)
 
     @property
@@ -77,8 +79,8 @@ class RatingsSource:
 
     def digest(self) -> str:
         """See `Source.digest`."""
-        with self._ratings() as ratings:
-            return str(ratings.digest)
+        ratings = self._ratings
+        return str(ratings.digest)
 
     def build(self, *layers: Mapping[str, Any]) -> RunConfig:
         """See `Source.build`; what is not given is suited to the ratings, or that of the run that it starts from."""
@@ -86,11 +88,11 @@ class RatingsSource:
             self._earlier = WarmStart(self._start)
             layers = (self._earlier.model(), *layers)
         asked = build(*layers)
-        with self._ratings() as ratings:
-            n, rows = ratings.nnz, ratings.n_rows + ratings.n_cols
-            rank = automatic_rank(n, rows) if asked.rank == "auto" else asked.rank
-            config = asked.sampler.kind.suited(asked.sampler.config, n, n / (rows * (rank + asked.biases)))
-            followed = ratings.nnz_test > 0
+        ratings = self._ratings
+        n, rows = ratings.nnz, ratings.n_rows + ratings.n_cols
+        rank = automatic_rank(n, rows) if asked.rank == "auto" else asked.rank
+        config = asked.sampler.kind.suited(asked.sampler.config, n, n / (rows * (rank + asked.biases)))
+        followed = ratings.nnz_test > 0
         suited: dict[str, Any] = {"sampler": asked.sampler.model_copy(update={"config": config}), "rank": rank}
         if asked.until is None and asked.iterations is None and not followed:
             log.info("no test ratings to follow: the run makes %s", DEFAULT_LENGTH)
@@ -99,30 +101,28 @@ class RatingsSource:
 
     def finest_grid(self) -> int:
         """See `Source.finest_grid`."""
-        with self._ratings() as ratings:
-            return int(ratings.n_cols)
+        ratings = self._ratings
+        return int(ratings.n_cols)
 
     def check(self, config: ResolvedConfig, processes: int) -> None:
         """See `Source.check`."""
-        with self._ratings() as ratings:
-            for part in PARTS:
-                part.check_ratings(config, ratings)
-            if config.grid > ratings.n_cols:
-                raise InputError(
-                    f"{named('grid')} {config.grid} is more than the {ratings.n_cols} columns of {self.path}"
-                )
-            check_limits(config, ratings)
-            if self._earlier is not None:
-                self._earlier.check(config, config.law.levels_of(ratings))
-                self._earlier.rows_of(ratings)
-            check_values(ratings, config)
-            if config.until and not ratings.nnz_test:
-                raise InputError(
-                    f"until {config.until} is of predictions of test ratings, and {self.path} has none: give "
-                    f"{named('until')} none, or prepare it with {named('test_fraction')} 0.1"
-                )
-            for text in warnings_for_data(config, ratings):
-                log.warning("%s", text)
+        ratings = self._ratings
+        for part in PARTS:
+            part.check_ratings(config, ratings)
+        if config.grid > ratings.n_cols:
+            raise InputError(f"{named('grid')} {config.grid} is more than the {ratings.n_cols} columns of {self.path}")
+        check_limits(config, ratings)
+        if self._earlier is not None:
+            self._earlier.check(config, config.law.levels_of(ratings))
+            self._earlier.rows_of(ratings)
+        check_values(ratings, config)
+        if config.until and not ratings.nnz_test:
+            raise InputError(
+                f"until {config.until} is of predictions of test ratings, and {self.path} has none: give "
+                f"{named('until')} none, or prepare it with {named('test_fraction')} 0.1"
+            )
+        for text in warnings_for_data(config, ratings):
+            log.warning("%s", text)
         if processes > config.grid:
             raise InputError(
                 f"{processes} processes cannot share a grid of {config.grid} blocks: start at most {config.grid} "
@@ -137,30 +137,30 @@ class RatingsSource:
             raise InputError(f"{run.path} did not start from another run: go on with it without {named('from')}")
         if start is not None and start != start_digest(run):
             raise InputError(f"{run.start()} is incomplete, or is not what the run started from: start another run")
-        with self._ratings() as ratings:
-            levels = levels_of_scale(ratings, config.law)
-            scored = ratings.nnz_test and config.law.can_be_evaluated()
-            facts = {
-                "data": str(self.path.absolute()),
-                "mean": _centre(config, ratings),
-                "minimum": ratings.minimum,
-                "maximum": ratings.maximum,
-                "transposed": ratings.transposed,
-                **({} if levels is None else {"levels": levels}),
-                "ratings": ratings.nnz,
-                "test_ratings": ratings.nnz_test,
-                **({"cautions": said} if (said := warnings_for_data(config, ratings)) else {}),
-                **({"baselines": known or baselines(ratings)} if scored else {}),
-            }
-            write_index(run, ratings, config.hash(), made_with(facts), comm)
-            if self._earlier is not None:
-                start = self._earlier.write(run, ratings, config, made_with(facts), comm)
-            return facts if start is None else facts | {"start": start}
+        ratings = self._ratings
+        levels = levels_of_scale(ratings, config.law)
+        scored = ratings.nnz_test and config.law.can_be_evaluated()
+        facts = {
+            "data": str(self.path.absolute()),
+            "mean": _centre(config, ratings),
+            "minimum": ratings.minimum,
+            "maximum": ratings.maximum,
+            "transposed": ratings.transposed,
+            **({} if levels is None else {"levels": levels}),
+            "ratings": ratings.nnz,
+            "test_ratings": ratings.nnz_test,
+            **({"cautions": said} if (said := warnings_for_data(config, ratings)) else {}),
+            **({"baselines": known or baselines(ratings)} if scored else {}),
+        }
+        write_index(run, ratings, config.hash(), made_with(facts), comm)
+        if self._earlier is not None:
+            start = self._earlier.write(run, ratings, config, made_with(facts), comm)
+        return facts if start is None else facts | {"start": start}
 
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
         log.info("grid %d x %d", config.grid, config.grid)
-        data = ring.agree(self._ratings)
+        data = ring.agree(lambda: self._ratings)
         return targets_of(config, data, ring), data.nnz
 
     def begin(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
@@ -171,13 +171,12 @@ class RatingsSource:
     def miniature(self, config: ResolvedConfig, ring: Ring) -> MakeTarget:
         """See `Source.miniature`."""
         small = config.model_copy(update={"grid": ring.grid, "hyper_start": 1, "hyper_every": 1})
-        with self._ratings() as data:
-            return targets_of(small, FewRatings(data), ring)
+        return targets_of(small, FewRatings(self._ratings), ring)
 
     def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
         """See `Source.costs`."""
-        with self._ratings() as ratings:
-            return Costs.of(config, ratings, processes).table()
+        ratings = self._ratings
+        return Costs.of(config, ratings, processes).table()
 
     def results(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
         """What a run has found.

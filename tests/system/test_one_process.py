@@ -1,0 +1,241 @@
+"""One process samples by itself: without MPI, and in a program that gets everything back as it was."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from densities import Logistic
+from mpi4py import MPI
+from support import digest, dsgmcmc, planted, run, typed, write_planted
+from threadpoolctl import threadpool_info
+from tiny import BASE, command
+
+from dsgmcmc import BPMF, DensityRun, sample_density
+from dsgmcmc.config.job import Policy
+from dsgmcmc.errors import DivergenceError, InputError, StoppedError
+from dsgmcmc.parallel import faults
+from dsgmcmc.storage import lock
+
+X = np.column_stack(planted(30, 20, 0.6))
+SHORT = {"rank": 2, "iterations": 80, "burn_in": 30, "options": {"grid": 2, "evaluate_every": 20}}
+DENSITY = {"sampler": "mala", "chains": 2, "iterations": 300, "burn_in": 20, "seed": 1}
+
+WITHOUT_MPI = """
+import sys
+sys.modules["mpi4py.MPI"] = None
+import numpy as np
+from dsgmcmc import BPMF, sample_density
+from dsgmcmc.cli.app import main
+from densities import Logistic
+BPMF(**{short}, out="fit").fit(np.load("x.npy"))
+sample_density(Logistic(), "density", **{density})
+sys.argv = {command}
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code
+assert not [name for name in sys.modules if name.startswith("mpi4py.")  and name != "mpi4py.MPI"]
+assert sys.modules["mpi4py.MPI"] is None
+"""
+
+
+def fit(out: Path | None = None, **more) -> BPMF:
+    return BPMF(**{**SHORT, **more}, out=out).fit(X)
+
+
+@pytest.fixture
+def planned(monkeypatch) -> Callable[..., None]:
+    """Has faults happen for real in this process."""
+
+    def plan(*texts: str) -> None:
+        monkeypatch.setattr(faults, "_FAULTS", tuple(map(faults._Fault, texts)))
+
+    return plan
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A fit that was not stopped."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    fit(out)
+    return out
+
+
+def state() -> dict[str, object]:
+    """What a program has that a fit could change."""
+    logger = logging.getLogger("dsgmcmc")
+    numbers = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    return {
+        "handlers": [signal.getsignal(number) for number in numbers],
+        "environment": dict(os.environ),
+        "logger": (logger.level, logger.propagate, list(logger.handlers)),
+        "BLAS": [library["num_threads"] for library in threadpool_info()],
+        "errors": np.geterr(),
+        "folder": Path.cwd(),
+    }
+
+
+def files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def ended(threads: int, seconds: float = 20.0) -> bool:
+    """Whether, soon, there are no more threads than these."""
+    end = time.monotonic() + seconds
+    while threading.active_count() > threads and time.monotonic() < end:
+        time.sleep(0.01)
+    return threading.active_count() <= threads
+
+
+def test_no_mpi_library_is_loaded_and_the_bits_are_those_of_two_processes(tmp_path, whole) -> None:
+    """A fit, a density and the command, where importing MPI fails; against MPI with one process and with two."""
+    np.save(tmp_path / "x.npy", X)
+    data = write_planted(tmp_path / "r.h5")
+    arguments = list(command(data, Path("sampled"), iterations=40)[2:])
+    code = WITHOUT_MPI.format(short=SHORT, density=DENSITY, command=arguments)
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert digest(tmp_path / "fit") == digest(whole)
+    run(*command(data, tmp_path / "two", 2, iterations=40)).expect(0)
+    assert digest(tmp_path / "sampled") == digest(tmp_path / "two")
+    run(*command(data, tmp_path / "one", 1, iterations=40)).expect(0)
+    assert digest(tmp_path / "sampled") == digest(tmp_path / "one")
+    sample_density(Logistic(), tmp_path / "mpi", comm=MPI.COMM_SELF, **DENSITY)
+    assert digest(tmp_path / "density") == digest(tmp_path / "mpi")
+
+
+def test_a_fit_leaves_the_program_as_it_was(tmp_path, whole) -> None:
+    """Handlers, environment, logs, threads and files; twice, and after errors: with the same bits."""
+    signal.signal(signal.SIGUSR1, before := lambda *_: None)
+    logging.getLogger("dsgmcmc").addHandler(own := logging.NullHandler())
+    try:
+        at_first, threads, opened = state(), threading.active_count(), files()
+        for number in range(2):
+            fit(tmp_path / str(number))
+            assert digest(tmp_path / str(number)) == digest(whole)
+            assert state() == at_first
+        with pytest.raises(InputError, match=r"^grid 4000 is more"):
+            fit(options={"grid": 4000})
+        with pytest.raises(DivergenceError, match=r"Use a smaller sampler\.step_size"):
+            fit(sampler="sgld", options={"sampler": {"step_size": 1e5}})
+        assert state() == at_first
+        assert ended(threads)
+        gc.collect()  # of exceptions
+        assert files() <= opened
+        assert signal.getsignal(signal.SIGUSR1) is before
+    finally:
+        logging.getLogger("dsgmcmc").removeHandler(own)
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+
+
+def test_ctrl_c_leaves_a_checkpoint(tmp_path, whole, planned) -> None:
+    """`fit` raises what Python raises, after the chain is saved; with warm_start=True it comes to the same digest."""
+    before, threads = state(), threading.active_count()
+    planned("iteration=int,at=40")
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        fit(tmp_path / "run")
+    assert "warm_start=True goes on" in "".join(stopped.value.__notes__)
+    assert state() == before
+    assert ended(threads)
+    assert [path.name for path in (tmp_path / "run/checkpoints/chain-0").iterdir()] == ["step-000000000040"]
+    fit(tmp_path / "run", warm_start=True)
+    assert digest(tmp_path / "run") == digest(whole)
+
+
+def test_a_handler_of_the_program_gets_its_signal_when_the_chain_is_saved(tmp_path, planned) -> None:
+    """As a server's SIGTERM: the fit does not pass for one that came to its end."""
+    seen: list[Path] = []
+    signal.signal(signal.SIGTERM, lambda *_: seen.extend((tmp_path / "run/checkpoints/chain-0").iterdir()))
+    try:
+        planned("iteration=term,at=40")
+        with pytest.raises(StoppedError, match="at a checkpoint: go on with warm_start=True"):
+            fit(tmp_path / "run")
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert [path.name for path in seen] == ["step-000000000040"]
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path, planned) -> None:
+    """Nothing but an exception comes of it: no process ends, and the run is free for the next one."""
+    first = (
+        "snapshot.directory={},at=2"  # of the checkpoint that the first one asks for; before, the names were written
+    )
+    planned("iteration=int,at=40", first.format("sleep:0.2"), first.format("int"))
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path / "run")
+    assert not (tmp_path / "run" / "lock").exists()
+    assert not list((tmp_path / "run/checkpoints/chain-0").glob("step-???????????0"))
+    fit(tmp_path / "run", warm_start=True)
+
+
+def test_fits_in_threads(tmp_path, whole) -> None:
+    """Where no signal can be taken over: two at once, each as by itself; BLAS keeps its threads."""
+    before = state()
+    threads = [threading.Thread(target=fit, args=(tmp_path / name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert digest(tmp_path / "a") == digest(tmp_path / "b") == digest(whole)
+    assert state() == before
+
+
+def test_a_lost_lock_ends_the_fit_alone(tmp_path, monkeypatch, planned) -> None:
+    """A run directory that was removed ends a job's processes; in a notebook it must not end the kernel."""
+    monkeypatch.setattr(lock, "TOUCH_SECONDS", 0.01)
+    planned("iteration=sleep:1,at=40")
+    out = tmp_path / "run"
+    remover = threading.Thread(target=remove_when_there, args=(out / "lock",))
+    remover.start()
+    with pytest.raises(InputError, match="was removed or taken over by another run"):
+        fit(out)
+    remover.join()
+
+
+def remove_when_there(path: Path) -> None:
+    while True:
+        try:
+            return path.unlink()
+        except FileNotFoundError:
+            time.sleep(0.01)
+
+
+def test_a_density_raises_and_does_not_end_the_program(tmp_path, planned, capsys) -> None:
+    """Errors, Ctrl-C and time limits are exceptions; what it has reached stays, and goes on to the same digest."""
+    with pytest.raises(InputError, match="'mola' is not known"):
+        sample_density(Logistic(), tmp_path / "bad", **{**DENSITY, "sampler": "mola"})
+    sample_density(Logistic(), tmp_path / "whole", **DENSITY)
+    assert "finished: 300 iterations" in capsys.readouterr().out
+    planned("iteration=int,at=40")
+    with pytest.raises(KeyboardInterrupt):
+        sample_density(Logistic(), tmp_path / "run", **DENSITY)
+    with pytest.raises(StoppedError, match="go on with resume"):
+        sample_density(Logistic(), tmp_path / "run", policy=Policy(max_walltime="1s"), **DENSITY)
+    sample_density(Logistic(), tmp_path / "run", **DENSITY)
+    assert digest(tmp_path / "run") == digest(tmp_path / "whole")
+    assert len(DensityRun(tmp_path / "run").chains) == 2
+
+
+def test_chains_of_one_process_take_turns(tmp_path) -> None:
+    """Two chains are the same ones in one process and in two, also where they end together."""
+    data = write_planted(tmp_path / "r.h5")
+    settings = {**BASE, "chains": 2, "iterations": 60, "until": "rhat=5"}
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    typed("sample", data, "--out", tmp_path / "one", *options).expect(0)
+    run(*dsgmcmc("sample", data, "--out", tmp_path / "two", *options, processes=2)).expect(0)
+    assert digest(tmp_path / "one") == digest(tmp_path / "two")
