@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from dsgmcmc.types import Float32, Float64
+from dsgmcmc.model.likelihoods.gaps import CUTS
+from dsgmcmc.model.parts import PARTS, RowPriors
+from dsgmcmc.model.quantity import WEIGHT
+from dsgmcmc.types import Float32, Float64, Int32
 
 KINDS = ("user", "item")
 MOMENTS = ("mean", "variance")
@@ -25,17 +29,6 @@ class Prior:
 
     mean: Float64
     covariance: Float64
-
-
-def priors_of(small: Mapping[str, Float64], kind: str) -> tuple[Prior, Prior]:
-    """Prior of the users or the items, and of one that nothing is known of, from the small parameters of a draw."""
-    mean, precision = small[f"{kind}.mean"], small[f"{kind}.precision"]
-    covariance = (np.diag(1 / precision) if precision.ndim == 1 else np.linalg.inv(precision)).astype(np.float64)
-    prior = Prior(mean, covariance)
-    if f"{kind}.implicit.mean" not in small:
-        return prior, prior
-    shifted = mean + small[f"{kind}.implicit.mean"]
-    return prior, Prior(shifted, covariance + np.diag(small[f"{kind}.implicit.variance"]))
 
 
 @dataclass(frozen=True)
@@ -59,98 +52,79 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Effects:
-    """What features do to the prior means of a factor's rows.
-
-    Attributes
-    ----------
-    effects : (F, D) float64
-        B: a feature's effect on every column of a row; on the last it is in units of the ratings.
-    strength : (groups,) float64
-        beta, of the groups in the order in which they first occur.
-    """
-
-    effects: Float64
-    strength: Float64
-
-
-def time_variance(small: Mapping[str, Float64]) -> Float64:
-    """Variance of the effects of all levels of time together, from the small parameters of a draw, or of many."""
-    found: Float64 = (1 / small["time.precision"]).sum(axis=-1) if "time.precision" in small else np.zeros(())
-    return found
-
-
-def effects_of(small: Mapping[str, Float64]) -> dict[str, Effects]:
-    """What features do, by kind, from the small parameters of a draw."""
-    return {
-        kind: Effects(small[f"{kind}.features.effects"], small[f"{kind}.features.strength"])
-        for kind in KINDS
-        if f"{kind}.features.effects" in small
-    }
-
-
-@dataclass(frozen=True)
 class Draw:
-    """One saved draw.
+    """One saved draw, in the ratings' own unit.
 
     Attributes
     ----------
     chain, iteration : int
-    theta : dict of kind to (n, D) float32
-        Factors of the users and of the items; the last column is the bias, if the model has biases.
-    tau : float
-        Precision of the noise.
-    noise_scale : dict of kind to (n,) float32
-        g of heteroscedastic noise: the variance of a rating is 1 / (tau g_user g_item). All 1 if the noise is shared.
-    prior : dict of kind to Prior
-        Of a row whose prior mean has nothing besides m.
-    unseen : dict of kind to Prior
-        Of a row that nothing is known of.
-    nu : dict of kind to float
-        Degrees of freedom of the prior of `noise_scale`, where it is sampled.
-    implicit : dict of kind to (n, D) float32
-        What a rating of a user, or of an item, adds to the prior mean of the other side's row; where the model has it.
-    features : dict of kind to Effects
-        Of features, where they are used.
-    thresholds : (R - 1,) float64 or None
-        Between levels, where ratings are of levels.
-    own_thresholds : (users, R - 1) float32 or None
-        Those of every user, where they have their own.
-    gap_precision : (R - 2,) float64 or None
-        Of the logarithms of their gaps about those of `thresholds`.
-    scale_precision : dict of kind to float
-        Of log `noise_scale`, where ratings are of levels and users or items use them differently.
-    time_variance : float
-        Of the effects of all levels of time together, on a rating of which no group is known; 0 without levels.
+    shared : dict of str to float64 array
+        What all rows share, by the names of quantities, with ``user`` or ``item`` in the place of the factor: ``tau``,
+        ``user.mean``, ``thresholds``.
+    rows : dict of kind to dict of str to (n, ...) float32 array
+        What every user and every item has: ``theta``, and ``weight``, ``implicit``, ``cuts`` where the model has them.
     """
 
     chain: int
     iteration: int
-    theta: dict[str, Float32]
-    tau: float
-    noise_scale: dict[str, Float32]
-    prior: dict[str, Prior]
-    unseen: dict[str, Prior]
-    nu: dict[str, float]
-    implicit: dict[str, Float32]
-    features: dict[str, Effects]
-    scale_precision: dict[str, float]
-    thresholds: Float64 | None = None
-    time_variance: float = 0.0
-    own_thresholds: Float32 | None = None
-    gap_precision: Float64 | None = None
+    shared: Mapping[str, Float64]
+    rows: Mapping[str, Mapping[str, Float32]]
+
+    @cached_property
+    def theta(self) -> dict[str, Float32]:
+        """Factors of the users and of the items, (n, D); the last column is the bias, if the model has biases."""
+        return {kind: rows["theta"] for kind, rows in self.rows.items()}
+
+    @property
+    def tau(self) -> float:
+        """Precision of the noise."""
+        return float(self.shared["tau"])
+
+    @cached_property
+    def noise_scale(self) -> dict[str, Float32]:
+        """Noise scales g, (n,) by kind: a rating has variance 1 / (tau g_user g_item). All 1 if noise is shared."""
+        ones = {kind: np.ones((len(theta), 1), np.float32) for kind, theta in self.theta.items()}
+        return {kind: rows.get(WEIGHT.name, ones[kind])[:, 0] for kind, rows in self.rows.items()}
 
     @cached_property
     def inverse_scale(self) -> dict[str, Float32]:
         """1 / g, by kind."""
         return {kind: np.reciprocal(scale) for kind, scale in self.noise_scale.items()}
 
+    @cached_property
+    def prior(self) -> dict[str, Prior]:
+        """Prior of a row whose mean has nothing besides m, by kind."""
+        return {kind: Prior(*RowPriors.of_unseen(self, kind)) for kind in KINDS}
+
+    @cached_property
+    def unseen(self) -> dict[str, Prior]:
+        """Law of a row that nothing is known of, by kind: what all parts add."""
+        found = {}
+        for kind in KINDS:
+            terms = [term for part in PARTS if (term := part.of_unseen(self, kind))]
+            found[kind] = Prior(*(functools.reduce(np.add, each) for each in zip(*terms, strict=True)))
+        return found
+
+    def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
+        """What parts add to the predictors of new ratings, and its variance; see `Part.of_ratings`."""
+        terms = [part.of_ratings(self, users, items) for part in PARTS]
+        return functools.reduce(np.add, (mean for mean, _ in terms)), functools.reduce(np.add, (v for _, v in terms))
+
+    @property
+    def thresholds(self) -> Float64 | None:
+        """Between levels, (R - 1,); None where ratings are not of levels."""
+        return self.shared.get("thresholds")
+
+    @property
+    def own_thresholds(self) -> Float32 | None:
+        """Those of every user, (users, R - 1), where they have their own."""
+        return self.rows["user"].get(CUTS)
+
     @property
     def nbytes(self) -> int:
-        """Memory of the factors, of the users' thresholds, and of the noise scales, twice."""
-        scales = 2 * sum(scale.nbytes for scale in self.noise_scale.values())
-        own = 0 if self.own_thresholds is None else self.own_thresholds.nbytes
-        return scales + own + sum(array.nbytes for array in (*self.theta.values(), *self.implicit.values()))
+        """Memory of the rows, and of what follows from their noise scales."""
+        arrays = [array for rows in self.rows.values() for array in rows.values()]
+        return sum(array.nbytes for array in arrays) + sum(8 * len(theta) for theta in self.theta.values())
 
 
 class KeptDraws:

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.parts import PARTS
 from dsgmcmc.posterior.draws import Draw, Rows
 from dsgmcmc.posterior.elliptical import Row, Spread, draw_row
 from dsgmcmc.posterior.names import Vocabulary
@@ -146,7 +147,9 @@ class FoldIn:
         items = draw.theta[_OTHER[self.kind]].astype(np.float64)
         background = draw.tau * (self.run.config.zero_weight or 0.0) * items.T @ items
         d = items.shape[1]
-        shifts = np.zeros((n, d)) if self._shifts is None else self._shifts.at(draw.features[self.kind].effects)
+        shifts = np.zeros((n, d))
+        if self._shifts is not None:
+            shifts = self._shifts.at(draw.shared[f"{self.kind}.features.effects"])
         precision = np.linalg.inv(draw.prior[self.kind].covariance).astype(np.float64)
         rng = np.random.default_rng([self.seed, number])
         cuts = np.tile(draw.thresholds, (n, 1)) if self._own_cuts and draw.thresholds is not None else None
@@ -162,6 +165,11 @@ class FoldIn:
                 cuts[row] = found[3]
         return result
 
+    def _shared(self, draw: Draw, name: str) -> float | None:
+        """A number that all rows share, where the model has it."""
+        found = draw.shared.get(f"{self.kind}.{name}")
+        return None if found is None else found.item()
+
     def _law(
         self,
         draw: Draw,
@@ -174,25 +182,27 @@ class FoldIn:
         """Mean, covariance and 1 / g of a row with these ratings at a draw; of levels 1 / s, and its thresholds."""
         other, config = _OTHER[self.kind], self.run.config
         prior = draw.prior[self.kind]
-        theta = draw.theta[other][self._others[part]].astype(np.float64)
-        centre = prior.mean + shift
-        if other in draw.implicit:
-            centre = centre + draw.implicit[other][self._others[part]].sum(axis=0) / np.sqrt(len(theta))
-        offset = np.full(len(theta), self.run.mean)
+        rated = self._others[part]
+        theta = draw.theta[other][rated].astype(np.float64)
+        of_rated = (each.of_rated(draw, self.kind, rated) for each in PARTS)
+        centre = sum((term for term in of_rated if term is not None), prior.mean + shift)
+        nobody = np.full(len(rated), -1, np.int32)
+        added, variance = draw.of_ratings(*((nobody, rated) if self.kind == "user" else (rated, nobody)))
+        offset = np.full(len(theta), self.run.mean) + added
         if config.biases:
             offset = offset + theta[:, config.rank]
             theta[:, config.rank] = 1.0
-        x, own = self._values[part], draw.noise_scale[other][self._others[part]].astype(np.float64)
+        x, own = self._values[part], draw.noise_scale[other][rated].astype(np.float64)
         row = Row(theta, offset, x, centre, precision)
         if config.law.is_conditionally_gaussian():
             noise_precision = draw.tau * own
-            if draw.time_variance:
-                noise_precision = 1 / (1 / noise_precision + draw.time_variance)
-            return *_normal(config.law, row, noise_precision, background, draw.nu.get(self.kind), rng), None
+            if np.any(variance):
+                noise_precision = 1 / (1 / noise_precision + variance)
+            return *_normal(config.law, row, noise_precision, background, self._shared(draw, "nu"), rng), None
         cuts: Array | None = draw.thresholds
         if draw.own_thresholds is not None and not self._own_cuts:
-            cuts = draw.own_thresholds[self._others[part]]
-        sd = Spread.of(draw.scale_precision.get(self.kind), draw.gap_precision if self._own_cuts else None)
+            cuts = draw.own_thresholds[rated]
+        sd = Spread.of(self._shared(draw, "scales"), draw.shared["thresholds.precision"] if self._own_cuts else None)
         theta, scale, cuts = draw_row(config.law, row, own, cuts, sd, rng)
         return theta, np.zeros((len(theta), len(theta))), 1 / scale, cuts
 

@@ -197,6 +197,9 @@ class Predictor:
         eta = np.empty((len(users), len(run.draws)), np.float32)
         variance, spread = np.empty_like(eta), np.zeros_like(eta)
         (whose, owner), thresholds = owners(run, users), []
+        sampled = [
+            np.where(index < n, index, np.int32(-1)) for index, n in ((users, len(run.users)), (items, len(run.items)))
+        ]
         for number in range(len(run.draws)):
             draw = run.draw(number)
             theta, noise = draw.theta, draw.inverse_scale
@@ -211,7 +214,9 @@ class Predictor:
                 ]
                 eta[some, number], spread[some, number] = self._join(*rows)
                 variance[some, number] = rows[0].noise * rows[1].noise / draw.tau
-            variance[:, number] += np.float32(draw.time_variance)
+            added, unknown = draw.of_ratings(*sampled)
+            eta[:, number] += np.float32(added)
+            variance[:, number] += np.float32(unknown)
             thresholds.append(of_owners(draw, whose, self.newcomers, number))
         cuts = (None, None) if thresholds[0] is None else (np.array(thresholds), owner)
         return PredictorDraws(eta, variance, spread, run.draw_weights, *cuts)

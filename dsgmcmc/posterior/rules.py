@@ -141,7 +141,8 @@ class Scorer:
         run, draw, shape = self.run, self.run.draw(number), predictors.shape
         whose, owner = owners(run, users)
         thresholds = of_owners(draw, whose, self.newcomers, number)
-        variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau) + np.float32(draw.time_variance)
+        variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau)
+        variance += np.float32(self._added(number, users)[1])
         draws = PredictorDraws(
             eta=predictors.reshape(-1, 1),
             noise=variance.reshape(-1, 1),
@@ -155,6 +156,19 @@ class Scorer:
             predicted = run.config.law.predictive(some, run.mean, run.levels)
             found[rows] = predicted.mean if self.at_least is None else predicted.at_least(self.at_least)
         return found.reshape(shape)
+
+    def _added(self, number: int, users: Int32) -> tuple[Float32 | float, Float32 | float]:
+        """What parts of the model add to the predictors of all items at a draw, (n, items), and its variance."""
+        run, none = self.run, np.zeros(0, np.int32)
+        added = run.draw(number).of_ratings(none, none)
+        if all(np.ndim(each) == 0 for each in added):  # the same for all
+            return added
+        known = np.where(users < len(run.users), users, np.int32(-1))
+        items = np.arange(len(run.items), dtype=np.int32)
+        pairs = np.repeat(known, len(items)), np.tile(items, len(known))
+        mean, variance = (np.broadcast_to(each, len(pairs[0])) for each in run.draw(number).of_ratings(*pairs))
+        shape = (len(users), len(items))
+        return mean.astype(np.float32).reshape(shape), variance.astype(np.float32).reshape(shape)
 
     def split(self, theta: Float32) -> tuple[Float32, Float32]:
         """Factors and biases of rows of theta."""
@@ -174,7 +188,7 @@ class Scorer:
             theta, covariance, noise = self._rows(number, users)
             items, item_bias = self.split(self.run.draw(number).theta["item"])
             factors, bias = self.split(theta)
-            score = factors @ items.T
+            score = factors @ items.T + np.float32(self._added(number, users)[0])
             if len(new) and not (self.plain and self.ranking.by == "mean"):
                 across = self.run.draw(number).theta["item"].copy()
                 if self.biases:
@@ -219,6 +233,7 @@ class Scorer:
             items, item_bias = self.split(self.run.draw(number).theta["item"])
             factors, bias = self.split(theta)
             predictors = factors @ items.T + bias[:, None] + item_bias
+            predictors += np.float32(self._added(number, users[which])[0])
             known = np.zeros_like(predictors)  # rows were drawn
             scores[which] = predictors if self.plain else self.worth(number, users[which], noise, predictors, known)
         return scores

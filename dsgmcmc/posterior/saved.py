@@ -15,17 +15,13 @@ import numpy.typing as npt
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.gaps import CUTS
-from dsgmcmc.model.quantity import WEIGHT, Quantities
+from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.posterior.draws import (
     KINDS,
     MOMENTS,
     Draw,
     KeptDraws,
     Moments,
-    effects_of,
-    priors_of,
-    time_variance,
 )
 from dsgmcmc.posterior.heldout import followed
 from dsgmcmc.posterior.layout import Expected, check_draw, check_posteriors
@@ -232,35 +228,16 @@ class SavedRun:
 
     def _read_draw(self, number: int) -> Draw:
         snapshot, (chain, iteration) = self.open_draw(number), self.draws[number]
-        state = {self.name_of(name): value.array() for name, value in snapshot.manifest.state.items()}
-        theta = {kind: snapshot.whole("draw", self._factor[kind], "theta") for kind in KINDS}
-        noise_scale = {kind: np.ones(len(theta[kind]), np.float32) for kind in KINDS}
-        if WEIGHT in self.quantities.all:
-            noise_scale = {kind: snapshot.whole("draw", self._factor[kind], WEIGHT.name)[:, 0] for kind in KINDS}
-        prior, unseen = zip(*(priors_of(state, kind) for kind in KINDS), strict=True)
-        return Draw(
-            chain=chain,
-            iteration=iteration,
-            theta=theta,
-            tau=float(state["tau"]),
-            noise_scale=noise_scale,
-            prior=dict(zip(KINDS, prior, strict=True)),
-            unseen=dict(zip(KINDS, unseen, strict=True)),
-            implicit={
-                other: snapshot.whole("draw", self._factor[other], "implicit")
-                for kind, other in (KINDS, KINDS[::-1])
-                if f"{kind}.implicit.mean" in state
-            },
-            nu={kind: float(state[f"{kind}.nu"]) for kind in KINDS if f"{kind}.nu" in state},
-            features=effects_of(state),
-            scale_precision={kind: state[f"{kind}.scales"].item() for kind in KINDS if f"{kind}.scales" in state},
-            thresholds=state.get("thresholds"),
-            own_thresholds=None
-            if self.config.thresholds == "shared"
-            else snapshot.whole("draw", self._factor["user"], CUTS),
-            gap_precision=state.get("thresholds.precision"),
-            time_variance=float(time_variance(state)),
-        )
+        shared = {self.name_of(name): value.array() for name, value in snapshot.manifest.state.items()}
+        rows = {
+            kind: {
+                quantity.name: snapshot.whole("draw", factor, quantity.name)
+                for quantity in self.quantities.drawn_of_rows
+                if quantity.factor in (None, Factor[factor])
+            }
+            for kind, factor in self._factor.items()
+        }
+        return Draw(chain, iteration, shared, rows)
 
     def need_draws(self) -> None:
         """Refuse to go on without saved draws, which are what predictions are made of.

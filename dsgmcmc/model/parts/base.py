@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -26,7 +26,7 @@ from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, Sizes
 from dsgmcmc.targets.state import ParameterBlock, Stream
-from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, ThresholdsName
+from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, ThresholdsName
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
@@ -109,6 +109,24 @@ class DrawContext:
     def is_turn(self, every: int = 1) -> bool:
         """Whether what is drawn every so many turns is drawn now: at the first turn, too, so that it is rehearsed."""
         return self.turn > 0 and self.turn % every == 1 % every and self.factor != Factor.H
+
+
+class SavedDraw(Protocol):
+    """A saved draw, as parts see it.
+
+    Attributes
+    ----------
+    shared : dict of str to float64 array
+        What all rows share, by the names of quantities, with ``user`` or ``item`` in the place of the factor.
+    rows : dict of kind to dict of str to (n, ...) float32 array
+        What the rows of users and items have, by the names of quantities.
+    """
+
+    @property
+    def shared(self) -> Mapping[str, Float64]: ...  # noqa: D102
+
+    @property
+    def rows(self) -> Mapping[str, Mapping[str, Float32]]: ...  # noqa: D102
 
 
 class Place(NamedTuple):
@@ -255,6 +273,45 @@ class Part(ABC):
     def draw(self, context: DrawContext) -> None:  # noqa: B027 (some have nothing else)
         """Draw all else, if it is its turn. Collective."""
 
+    # ------------------------------------------------------------------ rows and ratings that were not sampled
+
+    @classmethod
+    def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
+        """What it adds to a row of which nothing is known.
+
+        Parameters
+        ----------
+        draw : SavedDraw
+        kind : {"user", "item"}
+
+        Returns
+        -------
+        mean : (D,) float64
+        covariance : (D, D) float64
+        """
+        return None
+
+    @classmethod
+    def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
+        """What it adds to the prior mean of a row that has ratings of these rows of the other side, (D,) float64."""
+        return None
+
+    @classmethod
+    def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
+        """What it adds to the predictors of new ratings, and the variance of that.
+
+        Parameters
+        ----------
+        draw : SavedDraw
+        users, items : (q,) int32
+            Rows; -1 where a user or an item was not sampled.
+
+        Returns
+        -------
+        mean, variance : (q,) float32, or one number for all
+        """
+        return 0.0, 0.0
+
 
 class PriorMean(Part):
     """A part of the rows' prior means, as a chain has it.
@@ -295,3 +352,8 @@ class Effects(Part):
 
     ratings: RatingBlocks
     test: dict[int, Float32]
+
+    @classmethod
+    @abstractmethod
+    def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
+        """See `Part.of_ratings`: no predictions without."""

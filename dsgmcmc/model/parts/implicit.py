@@ -30,11 +30,11 @@ from pydantic import BaseModel
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Place, PriorMean, chosen_factors
+from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Place, PriorMean, SavedDraw, chosen_factors
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Factor, Float64, ImplicitName, Purpose
+from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 
 #: Sweeps between draws: one costs about as much as the gradients of ten sweeps.
 EVERY = 10
@@ -195,6 +195,22 @@ class ImplicitFeatures(PriorMean):
         self.parameters.precision = dict.fromkeys(self.factors, zeros + self._start)
         self.parameters.average = {factor: zeros.copy() for factor in self.factors}
         self.parameters.variance = {factor: zeros.copy() for factor in self.factors}
+
+    @classmethod
+    def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
+        """See `Part.of_unseen`: mean and variance of the shifts of all rows with ratings."""
+        if f"{kind}.implicit.mean" not in draw.shared:
+            return None
+        return draw.shared[f"{kind}.implicit.mean"], np.diag(draw.shared[f"{kind}.implicit.variance"])
+
+    @classmethod
+    def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
+        """See `Part.of_rated`."""
+        if f"{kind}.implicit.mean" not in draw.shared:
+            return None
+        y = draw.rows["item" if kind == "user" else "user"][IMPLICIT.name][others]
+        found: Float64 = y.sum(axis=0) / np.sqrt(len(others))
+        return found
 
     def draw(self, context: DrawContext) -> None:
         """See `Part.draw`."""

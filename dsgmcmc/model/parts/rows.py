@@ -33,7 +33,7 @@ from dsgmcmc.model.conjugate import (
     sums_of_rows,
     with_mean_variance,
 )
-from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms
+from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms, SavedDraw
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.settings import setting
 from dsgmcmc.targets.state import ParameterBlock
@@ -169,6 +169,13 @@ class RowPriors(Part):
     def replicated(self) -> tuple[RowParameters]:
         """See `Part.replicated`."""
         return (self.parameters,)
+
+    @classmethod
+    def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64]:
+        """See `Part.of_unseen`: the prior of a factor's rows."""
+        mean, precision = draw.shared[f"{kind}.mean"], draw.shared[f"{kind}.precision"]
+        covariance = np.diag(1 / precision) if precision.ndim == 1 else np.linalg.inv(precision)
+        return mean, covariance.astype(np.float64)
 
     @property
     def unit(self) -> Float64:

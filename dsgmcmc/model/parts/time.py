@@ -39,13 +39,13 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.groups import add_to_groups, residual_kernel, subtract_groups, weigh_ratings
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.parts.base import DrawContext, Effects, FeatureSizes, Place
+from dsgmcmc.model.parts.base import DrawContext, Effects, FeatureSizes, Place, SavedDraw
 from dsgmcmc.model.parts.time_levels import TimeGroups, canonical, levels_of, no_times, read_groups
 from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock, Stream
-from dsgmcmc.types import Array, Factor, Float32, Float64, Purpose
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
@@ -222,6 +222,12 @@ class TimeEffects(Effects):
             arrays |= home
 
     # ------------------------------------------------------------------ drawing
+
+    @classmethod
+    def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[float, float]:
+        """See `Part.of_ratings`: of a rating whose groups are not known."""
+        precision = draw.shared.get("time.precision")
+        return 0.0, 0.0 if precision is None else float((1 / precision).sum(axis=-1))
 
     def renews_data(self, turn: int) -> bool:
         """See `Part.renews_data`."""

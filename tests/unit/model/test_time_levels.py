@@ -162,9 +162,9 @@ def test_predictions_of_an_unknown_time_are_wider(tmp_path):
     draws = [run.draw(number) for number in range(len(run.draws))]
     w, h = (np.array([d.theta[kind][index] for d in draws]) for kind, index in (("user", user), ("item", item)))
     eta = (w[..., :2] * h[..., :2]).sum(axis=-1) + w[..., 2] + h[..., 2]
-    own = np.array([1 / d.tau + d.time_variance for d in draws])
+    own = np.array([1 / d.tau + d.of_ratings(*np.zeros((2, 0), np.int32))[1] for d in draws])
     share = run.draw_weights
-    assert all(draw.time_variance > 0 for draw in draws)
+    assert all(draw.of_ratings(*np.zeros((2, 0), np.int32))[1] > 0 for draw in draws)
     _, sd = model.predict(pairs[:9], return_std=True)
     assert sd**2 == pytest.approx(share @ own + share @ (eta - share @ eta) ** 2, rel=1e-3)
     with pytest.raises(InputError, match="expected an array of shape"):

@@ -59,7 +59,7 @@ def test_a_new_row_has_the_implicit_features_of_what_it_rated(tmp_path):
     for kind, other in (("user", "item"), ("item", "user")):
 
         def shifted(draw, others, kind=kind, other=other):
-            return draw.prior[kind].mean + draw.implicit[other][others].sum(axis=0) / np.sqrt(len(others))
+            return draw.prior[kind].mean + draw.rows[other]["implicit"][others].sum(axis=0) / np.sqrt(len(others))
 
         check_the_law(run, kind, len(run.draws) - 1, shifted)
         draw = run.draw(len(run.draws) - 1)

@@ -82,7 +82,7 @@ def centred_by_hand(run: Run, kind: str) -> tuple[np.ndarray, dict[str, float]]:
 def law_by_hand(run: Run, kind: str, number: int, x: np.ndarray, others: list[int], values: list[float]):
     """Mean and covariance of a row given its centred features and ratings, by the joint normal of both."""
     draw, other = run.draw(number), {"user": "item", "item": "user"}[kind]
-    m = draw.prior[kind].mean + x @ draw.features[kind].effects
+    m = draw.prior[kind].mean + x @ draw.shared[f"{kind}.features.effects"]
     c = draw.prior[kind].covariance
     if not others:
         return m, c

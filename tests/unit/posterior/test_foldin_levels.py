@@ -49,9 +49,11 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
     theta += prior.mean
     s, d = np.ones(REFERENCE), np.zeros((REFERENCE, 0))
     if kind == "user" and run.config.thresholds == "user":
-        d = rng.normal(0, draw.gap_precision**-0.5, (REFERENCE, len(draw.gap_precision)))
+        d = rng.normal(
+            0, draw.shared["thresholds.precision"] ** -0.5, (REFERENCE, len(draw.shared["thresholds.precision"]))
+        )
     if run.config.noise == "both":
-        s = np.exp(rng.normal(0, draw.scale_precision[kind] ** -0.5, REFERENCE))
+        s = np.exp(rng.normal(0, draw.shared[f"{kind}.scales"] ** -0.5, REFERENCE))
     k, log_weight = run.config.rank, np.zeros(REFERENCE)
     for j, x in zip(OTHERS, VALUES, strict=True):
         h = draw.theta[other][j].astype(float)

@@ -50,7 +50,7 @@ def test_it_does_not_depend_on_how_the_factors_are_turned_and_stretched(made, mo
         theta = {kind: rows.copy() for kind, rows in draw.theta.items()}
         theta["user"][:, :3] = theta["user"][:, :3] @ a
         theta["item"][:, :3] = theta["item"][:, :3] @ np.linalg.inv(a).T
-        return dataclasses.replace(draw, theta=theta)
+        return dataclasses.replace(draw, rows={kind: {"theta": rows} for kind, rows in theta.items()})
 
     monkeypatch.setattr(Run, "draw", turned)
     np.testing.assert_allclose(similarities(run, "item", 2), before, atol=1e-4)
