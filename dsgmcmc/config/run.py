@@ -12,15 +12,8 @@ from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS, Law
-from dsgmcmc.model.likelihoods.all_cells import ClickSettings
-from dsgmcmc.model.likelihoods.gaps import ThresholdSettings
-from dsgmcmc.model.parts import PARTS
-from dsgmcmc.model.parts.features import FeatureSettings
-from dsgmcmc.model.parts.implicit import ImplicitSettings
-from dsgmcmc.model.parts.noise import NoiseSettings
-from dsgmcmc.model.parts.rows import RowSettings
-from dsgmcmc.model.parts.time import TimeSettings
+from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS, Law, LikelihoodSettings
+from dsgmcmc.model.parts import PARTS, PartSettings
 from dsgmcmc.model.quantity import Quantities, sizes_of
 from dsgmcmc.settings import named, setting
 from dsgmcmc.types import Factor
@@ -66,16 +59,7 @@ class FactorConfig(BaseModel):
         return LIKELIHOODS[self.likelihood]
 
 
-class ModelConfig(
-    TimeSettings,
-    FeatureSettings,
-    ImplicitSettings,
-    ClickSettings,
-    ThresholdSettings,
-    NoiseSettings,
-    RowSettings,
-    FactorConfig,
-):
+class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
     """The model, with the settings of its likelihoods and parts; those of the last base come first."""
 
 

@@ -147,4 +147,6 @@ class FactorModel:
     def unit(self, name: str) -> Array | float:
         """By what a quantity of rows is multiplied to be in the ratings' own unit: one number, or (D,)."""
         (quantity,) = (quantity for quantity in self.quantities.drawn_of_rows if quantity.name == name)
-        return self.rows.unit.astype(np.float32) if quantity.columns else 1.0
+        if quantity.columns:
+            return quantity.in_rating_unit(np.ones(self.rows.dimension), self.rows.unit, 1.0).astype(np.float32)
+        return float(self.rows.scale**quantity.rating)

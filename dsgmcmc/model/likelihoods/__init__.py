@@ -1,7 +1,8 @@
 """Laws of a rating given its linear predictor: one likelihood a file. To add one, write its file and name it here."""
 
-from dsgmcmc.model.likelihoods.all_cells import AllCells
+from dsgmcmc.model.likelihoods.all_cells import AllCells, ClickSettings
 from dsgmcmc.model.likelihoods.base import Law, Levels, Likelihood
+from dsgmcmc.model.likelihoods.gaps import ThresholdSettings
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.ordinal import OrdinalLogit, OrdinalProbit
 from dsgmcmc.model.likelihoods.poisson import Poisson
@@ -17,4 +18,9 @@ LIKELIHOODS: dict[str, type[Law]] = {
 #: Other names: of 0 and 1, two levels, these are logistic and probit regression.
 SYNONYMS = {"logit": "ordinal-logit", "probit": "ordinal-probit"}
 
-__all__ = ["LIKELIHOODS", "SYNONYMS", "Law", "Levels", "Likelihood"]
+
+class LikelihoodSettings(ClickSettings, ThresholdSettings):
+    """Settings that only some likelihoods have."""
+
+
+__all__ = ["LIKELIHOODS", "SYNONYMS", "Law", "Levels", "Likelihood", "LikelihoodSettings"]

@@ -1,14 +1,19 @@
-"""What a model has besides its likelihood: one file for each part."""
+"""What a model has besides its likelihood: one file for each part. To add one, write its file and name it here twice."""
 
 from dsgmcmc.model.parts.base import Effects, Part, PriorMean
-from dsgmcmc.model.parts.features import FeatureEffects
-from dsgmcmc.model.parts.implicit import ImplicitFeatures
-from dsgmcmc.model.parts.noise import Noise
-from dsgmcmc.model.parts.rows import RowPriors
-from dsgmcmc.model.parts.time import TimeEffects
+from dsgmcmc.model.parts.features import FeatureEffects, FeatureSettings
+from dsgmcmc.model.parts.implicit import ImplicitFeatures, ImplicitSettings
+from dsgmcmc.model.parts.noise import Noise, NoiseSettings
+from dsgmcmc.model.parts.rows import RowPriors, RowSettings
+from dsgmcmc.model.parts.time import TimeEffects, TimeSettings
 
 #: In the order in which they are drawn.
 PARTS: tuple[type[Part], ...] = (Noise, RowPriors, ImplicitFeatures, FeatureEffects, TimeEffects)
+
+
+class PartSettings(TimeSettings, FeatureSettings, ImplicitSettings, NoiseSettings, RowSettings):
+    """Settings of all parts; those of the last base come first."""
+
 
 __all__ = [
     "PARTS",
@@ -17,6 +22,7 @@ __all__ = [
     "ImplicitFeatures",
     "Noise",
     "Part",
+    "PartSettings",
     "PriorMean",
     "RowPriors",
     "TimeEffects",
