@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +69,7 @@ class Ratings:
         self.path = Path(path)
         self._data: dict[str, CheckedDataset] = {}
         self._sums: dict[str, UInt32] = {}
+        self._levels: dict[int, Float64 | None] = {}
         if not self.path.is_file():
             reason = "is not a file" if self.path.exists() else "does not exist"
             raise InputError(f"{self.path} {reason}; make a ratings file with `dsgmcmc prepare`")
@@ -159,11 +159,6 @@ class Ratings:
         if not 0 <= start <= stop <= self.n_rows:
             raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
         return int(self._indptr[part][start]), int(self._indptr[part][stop])
-
-    @cached_property
-    def _levels(self) -> dict[int, Float64 | None]:
-        """What `levels` has found, by `most`."""
-        return {}
 
     def levels(self, most: int) -> Float64 | None:
         """Training ratings that there are, (R,) float64 in ascending order; None if there are more than `most`.

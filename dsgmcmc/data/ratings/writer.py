@@ -111,15 +111,12 @@ class RatingsWriter:
         try:
             with writing(self.path):
                 self._file, self._check = self._open.enter_context(new_hdf5(self._temporary))
-                more, told = dict[str, Array](), dict[str, Array]()
+                more = dict[str, Array]()
                 for side, each in (features or {}).items():
                     more |= each.datasets(side)
-                    told |= each.encoding_datasets(side)
-                self._create(n_rows, nnz, nnz_test, id_types, more | told)
+                self._create(n_rows, nnz, nnz_test, id_types, more)
                 for name, array in more.items():
-                    self._append(name, array)
-                for name, array in told.items():
-                    self._append(name, array, identity=False)
+                    self._append(name, array, identity=not name.endswith("/encoding"))
         except BaseException:
             self._abandon()
             raise
