@@ -15,8 +15,12 @@ from dsgmcmc._version import __version__
 from dsgmcmc.diagnostics.convergence import measures_as_text
 from dsgmcmc.diagnostics.report.charts import PALETTE, Series, line_chart
 from dsgmcmc.diagnostics.report.content import Content, gather, names_of
-from dsgmcmc.diagnostics.report.differences import differences_section
-from dsgmcmc.diagnostics.report.heldout import calibration_section, groups_section, residuals_section
+from dsgmcmc.diagnostics.report.heldout import (
+    calibration_section,
+    differences_section,
+    groups_section,
+    residuals_section,
+)
 from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table, whole, words_section
 from dsgmcmc.diagnostics.verdict import in_units, started, written
 from dsgmcmc.errors import InputError, writing
