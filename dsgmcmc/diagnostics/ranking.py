@@ -100,20 +100,10 @@ def evaluate(run: Run, rated: Rated | None = None, at: int = 10, liked: float | 
 
 
 def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
-    """Measure a run's rankings by mean score.
+    """Measure a run's rankings of clicks by mean score; `ratings` is the open file that it sampled.
 
-    Parameters
-    ----------
-    run : Run
-        Of clicks.
-    ratings : Ratings
-        The open file that it sampled.
-
-    Returns
-    -------
-    dict or None
-        ``users`` (their number), and by ``"recall@20"`` and ``"ndcg@100"`` the ``mean`` over them with its normal 95 %
-        interval ``low`` to ``high``, and ``popular``, what ranking by popularity has. None without test clicks.
+    Returns ``users`` (their number), and by ``"recall@20"`` and ``"ndcg@100"`` the ``mean`` over them with its normal
+    95 % interval ``low`` to ``high``, and ``popular``, what ranking by popularity has. None without test clicks.
     """
     test_users, test_items = run.test_pairs()
     users = np.unique(test_users)

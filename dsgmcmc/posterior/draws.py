@@ -157,11 +157,6 @@ class KeptDraws:
     """Draws of which those that are wanted time and again stay in memory.
 
     A command of a few pairs or users goes through all draws once or twice: of large ones it has one at a time.
-
-    Parameters
-    ----------
-    read : callable
-        Reads the draw of a number.
     """
 
     def __init__(self, read: Callable[[int], Draw]) -> None:

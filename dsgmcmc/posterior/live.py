@@ -29,14 +29,8 @@ LINES = 10  # of metrics, the last ones, from which a rate is told
 def newest_states(run: RunDirectory, facts: Facts, wanted: str) -> list[Snapshot]:
     """Of every chain that has made draws its posterior, or its newest checkpoint where that has later ones.
 
-    Raises InputError if one is damaged, or was not made with what ``run.toml`` says.
-
-    Parameters
-    ----------
-    facts : dict
-        What ``run.toml`` says besides the settings.
-    wanted : {"draws", "traces"}
-        Of a checkpoint, without which it is of no use.
+    A checkpoint without what is `wanted` is of no use. Raises InputError if one is damaged, or was not made with what
+    ``run.toml`` says.
     """
     found = []
     for chain in run.chains():

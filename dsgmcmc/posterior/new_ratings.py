@@ -209,21 +209,10 @@ def fold_in_file(
     data: Path | None = None,
     seed: int = 0,
 ) -> tuple[FoldIn, list[str]]:
-    """Fold in a file of ratings, a file of features, or both; see `fold_in`.
+    """Fold in a file of ratings, a file of features (`given`), or both; see `fold_in`.
 
-    Raises InputError if a file is wrong, a pair is there twice, or nothing is left to fold in.
-
-    Parameters
-    ----------
-    path : Path or None
-        Ratings in any of the formats that ``prepare`` reads, by original names.
-    kind : {"user", "item"}
-    columns : str, optional
-        ``user=U,item=I,rating=R``, as of ``prepare``; detected by default.
-    given : Description, optional
-        Features of the users (items), with the columns that those of the run were made of.
-    data : Path, optional
-        Where the run's ratings file is, if it was moved.
+    Ratings may be in any of the formats that ``prepare`` reads; `columns` are as of ``prepare``. Raises InputError if a
+    file is wrong, a pair is there twice, or nothing is left to fold in.
     """
     nothing = np.zeros(0, object)
     ratings = (nothing, nothing, np.zeros(0)) if path is None else _read(run, path, kind, columns)

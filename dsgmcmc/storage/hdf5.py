@@ -51,13 +51,7 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
 
 
 class _Disk:
-    """A new file as HDF5 sees it: nothing fails, nor is anything interrupted.
-
-    Parameters
-    ----------
-    path : Path
-        Where it is made.
-    """
+    """A new file as HDF5 sees it: nothing fails, nor is anything interrupted."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._place = path, 0

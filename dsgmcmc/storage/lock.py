@@ -42,13 +42,7 @@ Stamp = tuple[int, int]
 
 
 class Lock:
-    """Claim on a directory.
-
-    Parameters
-    ----------
-    path : Path
-        The lock file, in an existing directory.
-    """
+    """Claim on a directory by a lock file in it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

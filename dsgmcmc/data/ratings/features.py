@@ -58,19 +58,10 @@ class Features:
 
 
 class StoredFeatures:
-    """The features of one side in an open ratings file, checked.
+    """The features of one side, of n rows or columns, in an open ratings file, checked.
 
-    Raises ValueError if they contradict themselves.
-
-    Parameters
-    ----------
-    side : {"rows", "cols"}
-    n : int
-        Rows, or columns, of the matrix.
-    dataset : callable
-        Gives a data set of a name, a length (None: any) and a type (None: text) once it is known to be sound.
-    encoded : bool
-        Whether the encoding is stored, too.
+    `dataset` gives a data set of a name, a length (None: any) and a type (None: text) once it is known to be sound;
+    `encoded`: whether the encoding is stored, too. Raises ValueError if they contradict themselves.
 
     Attributes
     ----------
