@@ -62,9 +62,8 @@ def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[Described, list[
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-") as folder:
         if not isinstance(given, Description):
             given = write_features(given, kind, Path(folder), encoding.separator)
-        found = encode_new(kind, given, encoding, integers)
-    names = found.names.astype(np.int64) if integers else found.names
-    return Described(names, _rows_of(found.features)), found.notes
+        names, features, notes = encode_new(kind, given, encoding, integers)
+    return Described(names.astype(np.int64) if integers else names, _rows_of(features)), notes
 
 
 def _encoding(run: SavedRun, kind: str) -> Encoding:

@@ -7,7 +7,7 @@ was learnt from, for a fold-in of others.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -68,24 +68,10 @@ def encode(db: duckdb.DuckDBPyConnection, table: Table, given: Description, n: i
     return Encoded(features, int((np.diff(features.indptr) == 0).sum()), int(unrated), notes)
 
 
-class New(NamedTuple):
-    """Features of users or items that an encoding was not learnt from.
-
-    Attributes
-    ----------
-    names : (n,) object array of str
-    features : Features
-    notes : list of str
-        What looks wrong.
-    """
-
-    names: Array
-    features: Features
-    notes: list[str]
-
-
-def encode_new(entity: str, given: Description, encoding: Encoding, integers: bool) -> New:
-    """Make features of a file by an encoding that was learnt from another one.
+def encode_new(
+    entity: str, given: Description, encoding: Encoding, integers: bool
+) -> tuple[Array, Features, list[str]]:
+    """Make features of a file by an encoding that was learnt from another one: names, features, notes.
 
     Kinds and separator that are given do not count; `integers`: whether names have to be such. Raises InputError if the
     file is wrong, or has other columns.
@@ -102,7 +88,7 @@ def encode_new(entity: str, given: Description, encoding: Encoding, integers: bo
         db.execute(f"CREATE TABLE {entity}s AS SELECT id, row_number() OVER (ORDER BY id) - 1 AS k FROM {table.name}")
         names = np.array([name for (name,) in db.execute(f"SELECT id FROM {entity}s ORDER BY k").fetchall()], object)
         features, doubts = apply(db, table, encoding, len(names))
-    return New(names, features, [*table.notes, *doubts])
+    return names, features, [*table.notes, *doubts]
 
 
 def _check_columns(table: Table, encoding: Encoding) -> None:
