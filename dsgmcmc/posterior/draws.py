@@ -12,6 +12,7 @@ import numpy as np
 from dsgmcmc.types import Float32, Float64
 
 KINDS = ("user", "item")
+OTHER = {"user": "item", "item": "user"}
 MOMENTS = ("mean", "variance")
 
 KEPT_BYTES = 2 << 30  # of draws that are kept in memory

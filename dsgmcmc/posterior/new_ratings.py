@@ -19,13 +19,12 @@ from dsgmcmc.data.ingest.load import create_raw, load
 from dsgmcmc.data.ingest.sources import inspect
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.described import Described, describe_new, shifts_of
+from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary, some, unknown_names
 from dsgmcmc.posterior.rated import own_ratings
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Array
-
-_OTHER = {"user": "item", "item": "user"}
 
 
 class PendingRatings(NamedTuple):
@@ -119,7 +118,7 @@ def fold_in(
     InputError
         If a name cannot be one, or nothing is left to fold in.
     """
-    vocabulary, other = run.vocabulary(kind), _OTHER[kind]
+    vocabulary, other = run.vocabulary(kind), OTHER[kind]
     names = _usual(vocabulary, names)
     columns, known = run.vocabulary(other).index_of(others), vocabulary.index_of(names)
     taken, notes = columns >= 0, []
@@ -242,6 +241,6 @@ def _read(run: SavedRun, path: Path, kind: str, columns: str | None) -> tuple[Ar
         if twice:
             shown = ", ".join(f"({user}, {item})" for user, item in twice)
             raise InputError(f"{path} has several ratings of one pair of user and item: {shown}")
-        found = db.execute(f"SELECT {kind}_id AS new, {_OTHER[kind]}_id AS old, rating FROM raw").fetchnumpy()
+        found = db.execute(f"SELECT {kind}_id AS new, {OTHER[kind]}_id AS old, rating FROM raw").fetchnumpy()
     new, old, rating = (np.ma.getdata(found[name]) for name in ("new", "old", "rating"))
     return new, old, rating
