@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,7 +83,7 @@ def _show_features(kind: str, found: dict[str, list[dict[str, Any]]]) -> None:
 def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
     from dsgmcmc.diagnostics.calibration import calibration
-    from dsgmcmc.diagnostics.convergence import diagnose
+    from dsgmcmc.diagnostics.convergence import diagnose, measures_as_text
     from dsgmcmc.posterior.run import Run
 
     run = Run(path)
@@ -95,26 +94,17 @@ def _diagnose(path: Path, as_json: bool) -> None:
         return
     headings, several = ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"), found["predictions"]
     rows = [
-        [line["label"], f"{line['mean']:.4g}", f"{line['sd']:.3g}", *_measures(line, max, min)]
+        [line["label"], f"{line['mean']:.4g}", f"{line['sd']:.3g}", *measures_as_text(line)]
         for line in found["quantities"]
     ]
     if several["pairs"]:
         label = f"worst of {several['pairs']} predictions"
-        rows.append([label, "", "", *_measures({k: several[k] for k in ("rhat", "ess_bulk", "ess_tail")}, max, min)])
+        rows.append([label, "", "", *measures_as_text(several)])
     title = f"{path}: {found['chains']} chain(s) of {found['draws']} draws"
     show_table(headings, rows, title, left=headings[:1])
     if scores:
         show_facts(_calibration(scores), f"{scores['ratings']:,} test ratings")
     say(*(f"warning: {warning}" for warning in found["warnings"]), found["note"])
-
-
-def _measures(line: dict[str, Any], *worst: Callable[[Any], float]) -> list[str]:
-    """R-hat and both ESS as text; of several, the worst."""
-    texts = []
-    for name, digits, reduce in (("rhat", 3, worst[0]), ("ess_bulk", 0, worst[1]), ("ess_tail", 0, worst[1])):
-        value = reduce(line[name]) if isinstance(line[name], list) else line[name]
-        texts.append("-" if value is None else f"{value:,.{digits}f}")
-    return texts
 
 
 def _calibration(scores: dict[str, Any]) -> dict[str, str]:
@@ -125,14 +115,8 @@ def _calibration(scores: dict[str, Any]) -> dict[str, str]:
     for name in ("rmse", "mae", "crps", "log_predictive_density", "log_probability", "predictive_sd"):
         if scores[name] is None:
             continue
-        label = (
-            name.replace("_", " ")
-            .replace("rmse", "RMSE")
-            .replace("mae", "MAE")
-            .replace("crps", "CRPS")
-            .replace("log probability", "log probability of the level")
-        )
-        found[label] = written(scores[name])
+        label = {"log_probability": "log probability of the level"}.get(name, name.replace("_", " "))
+        found[label.upper() if name in ("rmse", "mae", "crps") else label] = written(scores[name])
     inside = (f"{level:.0%}: {share:.1%}" for level, share in scores["coverage"].items())
     found["inside their intervals"] = ", ".join(inside)
     for name, what in (

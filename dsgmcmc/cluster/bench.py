@@ -37,21 +37,11 @@ def spread(work: Callable[[], object], repeats: int) -> tuple[float, float, floa
 
 
 def kernels(ranks: Sequence[int], repeats: int = 30) -> list[Line]:
-    """Speed of the kernels that go through the ratings, with biases, on one core.
+    """Measure the kernels that go through the ratings, with biases, on one core, for ranks K.
 
-    Parameters
-    ----------
-    ranks : sequence of int
-        Numbers K of latent dimensions.
-    repeats : int
-        Calls to time.
-
-    Returns
-    -------
-    list of dict
-        Ratings a second of the gradient, plain and with noise scales. Of the sums of outer products that Gibbs sampling
-        takes: ratings a second, and billions of operations a second that the result needs, (D + 1)(D + 2) a rating,
-        beside the most that this core does.
+    Returns ratings a second of the gradient, plain and with noise scales. Of the sums of outer products that Gibbs
+    sampling takes: ratings a second, and billions of operations a second that the result needs, (D + 1)(D + 2) a
+    rating, beside the most that this core does.
     """
     from dsgmcmc.kernels.gradient import gradient_kernel
     from dsgmcmc.kernels.outer import add_outer_products, statistics_width
@@ -84,12 +74,7 @@ def kernels(ranks: Sequence[int], repeats: int = 30) -> list[Line]:
 def peak(chains: int = 128, steps: int = 100_000) -> float:
     """Billions of float32 operations a second of one core at its best: products and sums of numbers in registers.
 
-    Parameters
-    ----------
-    chains : int
-        Numbers that are worked on at once: enough to hide how long an operation takes.
-    steps : int
-        Fused multiply-adds on each.
+    `steps` on each of `chains` numbers at once: enough of them to hide how long an operation takes.
     """
     from dsgmcmc.kernels import jit
 
@@ -156,23 +141,10 @@ def ring(comm: Comm, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
 
 
 def scaling(data: Path | None, processes: Sequence[int], options: Sequence[str], repeats: int = 3) -> list[Line]:
-    """Whole runs on 1, 2, 4 ... processes: the same data (strong), or as much for each process (weak).
+    """Time whole runs on 1, 2, 4 ... processes: the same data (strong), or as much for each process (weak).
 
-    Parameters
-    ----------
-    data : Path or None
-        Ratings file; None makes synthetic data, a million ratings a process.
-    processes : sequence of int
-        Numbers of processes.
-    options : sequence of str
-        Further options of ``dsgmcmc sample``.
-    repeats : int
-        Runs each.
-
-    Returns
-    -------
-    list of dict
-        Median seconds of sampling, ratings a second, and phases (largest over processes).
+    Without `data` they are synthetic, a million ratings a process. `options` are further ones of ``dsgmcmc sample``.
+    Returns median seconds of sampling, ratings a second, and phases (largest over processes).
     """
     lines: list[Line] = []
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-bench-") as folder:

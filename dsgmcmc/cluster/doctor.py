@@ -64,17 +64,9 @@ class Finding:
 
 
 def examine(launch: bool = True) -> list[Finding]:
-    """Look at everything that sampling needs.
+    """Look at everything that sampling needs; it can work if no finding is an error.
 
-    Parameters
-    ----------
-    launch : bool
-        Whether MPI processes may be started; login nodes of clusters often forbid it.
-
-    Returns
-    -------
-    list of Finding
-        Sampling can work if none of them is an error.
+    `launch`: whether MPI processes may be started; login nodes of clusters often forbid it.
     """
     return [
         *(_python(), *_mpi(launch), _launcher_variables()),

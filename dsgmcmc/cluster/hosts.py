@@ -20,20 +20,10 @@ PING = 1 << 20  # bytes that every process sends to its neighbour
 
 
 def compare(comm: Comm, folder: Path) -> list[Finding]:
-    """Look at every host, and at what the processes must have in common. Collective.
+    """Look at every host, and at what the processes must have in common to write a run to `folder`. Collective.
 
-    Parameters
-    ----------
-    comm : MPI.Comm
-        All processes of the launch.
-    folder : Path
-        Where a run is to be written; it need not exist.
-
-    Returns
-    -------
-    list of Finding
-        At process 0: all findings of its own host, those of other hosts that are not well or not the same, and how
-        the processes fit together. Elsewhere none.
+    Returns, at process 0 alone, all findings of its own host, those of other hosts that are not well or not the same,
+    and how the processes fit together.
     """
     here = processes_here(comm)
     local = examine(launch=False) if here.rank == 0 else []

@@ -26,32 +26,9 @@ _MEMORY = re.compile(r"[1-9]\d*[MGT]", re.ASCII)
 
 @dataclass(frozen=True)
 class JobScript:
-    """A job, as the user wants it.
+    """A job, as the user wants it: by the names of the options of ``dsgmcmc launch-script``, which say what each means.
 
-    Attributes
-    ----------
-    kind : str
-        Batch system, one of `KINDS`.
-    nodes, processes : int
-        Machines, and processes on each of them.
-    time, warning : str
-        The job's time limit, and how long before it the run is asked to stop: ``12:00:00``, ``90min``, ``2d``.
-    queue, account, memory : str or None
-        Directives; memory is of one machine, like ``32G``.
-    name : str
-        Of the job, and of its log.
-    launcher : {"mpirun", "srun"}
-        What starts the processes; srun with Slurm only.
-    modules : tuple of str
-        To load first.
-    environment, image : str or None
-        Virtual environment and Apptainer image in which dsgmcmc is.
-    data, run : str
-        Ratings file and run directory.
-    options : tuple of str
-        Further ones of ``dsgmcmc sample``.
-    requeue : bool
-        Whether the job goes on by itself after its time limit.
+    Raises InputError if a value could be taken for something else by a batch system or a shell, or makes no sense.
     """
 
     kind: str

@@ -172,29 +172,10 @@ def prepare_data(
     duplicates: str = "error",
     columns: str | None = None,
 ) -> Path:
-    """Write ratings to a ratings file, unless they are one.
+    """Write ratings to a ratings file at `path`, unless they are one, and return where it is.
 
-    Raises InputError if ratings or features are wrong.
-
-    Parameters
-    ----------
-    X, y
-        As of `BPMF.fit`.
-    path : Path
-        Where to write it; replaced if it is there.
-    described : dict of str to Description
-        Features of "user", "item" or both.
-    timed : bool
-        Whether the order of ratings in time is kept.
-    duplicates : {"error", "first", "last", "mean"}
-        What becomes of several ratings of a pair.
-    columns : str, optional
-        Of a file, ``user=NAME,item=NAME,rating=NAME``.
-
-    Returns
-    -------
-    Path
-        The ratings file.
+    `X`, `y`, `duplicates` and `columns` are as of `BPMF` and its `fit`; `described` are features of "user", "item" or
+    both; `timed`: whether the order of ratings in time is kept. Raises InputError if ratings or features are wrong.
     """
     options: dict[str, Any] = {"test_fraction": test_fraction, "seed": seed % 2**31, "force": True}
     options |= {"described": described, "timestamps": timed, "duplicates": duplicates}

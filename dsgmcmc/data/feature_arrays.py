@@ -18,22 +18,11 @@ from dsgmcmc.types import Array
 
 
 def write_features(given: Any, entity: str, folder: Path, separator: str = "|") -> Description:
-    """Write features to a file.
+    """Write features of users or items to a file in a folder.
 
-    Raises InputError if it is anything else.
-
-    Parameters
-    ----------
-    given : one of
-        - a path of a file that ``prepare --user-features`` reads: taken as it is;
-        - a SciPy sparse matrix, whose row numbers are the names;
-        - a data frame: a column that is called so has the names, or else the index;
-        - an array (n, 1 + F): names, then numbers.
-    entity : {"user", "item"}
-    folder : Path
-        Where to write it.
-    separator : str
-        Between the values of a list.
+    Given may be a path of a file that ``prepare --user-features`` reads, which is taken as it is; a SciPy sparse
+    matrix, whose row numbers are the names; a data frame, of which a column that is called so has the names, or else
+    the index; an array (n, 1 + F): names, then numbers. Raises InputError if it is anything else.
     """
     import scipy.sparse  # takes its time to import
 

@@ -58,20 +58,9 @@ DATA_SETS = {
 def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda done, total: None) -> Path:
     """Download a data set, unless it is there, into `folder`/`name`, which appears whole or not at all.
 
-    Raises InputError if the publisher cannot be reached, the checksum is wrong, or nothing can be written. The
-    environment variable ``DSGMCMC_FETCH_URL`` names a mirror.
-
-    Parameters
-    ----------
-    name : key of `DATA_SETS`
-    folder : Path
-        Created where missing.
-    report : callable(bytes received, bytes expected or 0)
-
-    Returns
-    -------
-    Path
-        The file with the ratings, for ``dsgmcmc prepare``.
+    `report` is called with the bytes received, and those expected or 0. Returns the file with the ratings, for
+    ``dsgmcmc prepare``. Raises InputError if the publisher cannot be reached, the checksum is wrong, or nothing can be
+    written. The environment variable ``DSGMCMC_FETCH_URL`` names a mirror.
     """
     if name not in DATA_SETS:
         raise InputError(f"no data set {name!r}; there are {', '.join(DATA_SETS)}")

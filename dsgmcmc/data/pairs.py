@@ -95,17 +95,11 @@ def parse_pair_columns(text: str | None, option: str = "--columns") -> PairColum
 
 
 def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
-    """Read a file of pairs into the table ``pairs``.
+    """Read a file of pairs, CSV (or any delimited text) or Parquet, into the table ``pairs``.
 
-    Raises InputError if it is not there, empty, or not such a file, or has lines with a wrong number of columns.
-
-    Parameters
-    ----------
-    path : Path
-        CSV (or any delimited text) or Parquet.
-    columns : PairColumns
-        By default a header tells which columns are user and item, by the names that
-        ``prepare`` knows, too; a file without such a header has them as its first two columns.
+    By default a header tells which columns are user and item, by the names that ``prepare`` knows, too; a file without
+    such a header has them as its first two columns. Raises InputError if it is not there, empty, or not such a file, or
+    has lines with a wrong number of columns.
     """
     if not path.is_file():
         raise InputError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
@@ -174,19 +168,10 @@ def chunk_count(pairs: int) -> int:
 
 
 def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
-    """Names of users and items, `CHUNK` pairs at a time.
+    """Names of users and items, `CHUNK` pairs at a time; `integers`: whether those of the run are such.
 
-    Parameters
-    ----------
-    db, table
-        From `load_pairs`.
-    integers : pair of bool
-        Whether the run's users and items have integer names.
-
-    Raises
-    ------
-    InputError
-        Before the first chunk, if a name is missing, or no integer where it has to be one: the first five.
+    Raises InputError before the first chunk, if a name is missing, or no integer where it has to be one: the first
+    five.
     """
     expressions, wrong = [], []
     for role, column, whole in zip(ROLES, (table.user, table.item), integers, strict=True):

@@ -92,14 +92,8 @@ def open_session(
 def reading(shown: str | Path, explain: Callable[[str], str] = str) -> Iterator[None]:
     """Say in one line, with the file's name, what DuckDB finds wrong with a file that is read within.
 
-    Raises InputError unless it is spilling that failed: see `open_session`.
-
-    Parameters
-    ----------
-    shown : str or Path
-        What the file is called.
-    explain : callable(str), optional
-        Makes something better of what DuckDB says.
+    `explain` makes something better of what DuckDB says. Raises InputError unless it is spilling that failed: see
+    `open_session`.
     """
     try:
         yield

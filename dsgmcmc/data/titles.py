@@ -15,22 +15,11 @@ _DELIMITERS = ("::", "\t", "|", ",", ";")
 
 
 def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
-    """Read what items are called.
+    """Read what items are called: titles by the items' ids, as they are written there.
 
-    Raises InputError if it cannot be read, or has one column.
-
-    Parameters
-    ----------
-    path : Path
-        Text, UTF-8 or Latin-1 (as MovieLens is). With a header, the columns are found by their names; without one they
-        are the first two.
-    matching : str, optional
-        Only of items whose line matches this regular expression, whatever the case.
-
-    Returns
-    -------
-    dict
-        From the item's id, as it is written there, to its title.
+    Text is UTF-8 or Latin-1 (as MovieLens is). With a header, the columns are found by their names; without one they
+    are the first two. Only items whose line matches the regular expression count, whatever the case. Raises InputError
+    if it cannot be read, or has one column.
     """
     text = _text(path)
     lines = [line for line in text.splitlines() if line.strip()]

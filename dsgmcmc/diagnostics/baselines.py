@@ -26,15 +26,7 @@ _SLAB = 2_000_000  # ratings read at a time
 def baselines(ratings: Ratings) -> dict[str, float] | None:
     """Score the simplest predictors; reads the training ratings twice, in slabs.
 
-    Parameters
-    ----------
-    ratings : Ratings
-        Open ratings file.
-
-    Returns
-    -------
-    dict or None
-        RMSE on the test ratings by predictor, ``mean_only`` and ``biases_only``; None without test ratings.
+    Returns the RMSE on the test ratings of ``mean_only`` and ``biases_only``; None without test ratings.
     """
     if not ratings.nnz_test:
         return None

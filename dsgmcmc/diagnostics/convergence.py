@@ -11,6 +11,7 @@ bias of a stochastic-gradient sampler, whose chains agree on the wrong law as re
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,15 @@ def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, Fl
         "ess_bulk": mixing.ess_bulk(values),
         "ess_tail": mixing.ess_tail(values),
     }
+
+
+def measures_as_text(line: Mapping[str, Any]) -> list[str]:
+    """R-hat and both ESS of a line; of several the worst."""
+    texts = []
+    for name, digits, worst in (("rhat", 3, max), ("ess_bulk", 0, min), ("ess_tail", 0, min)):
+        value = worst(line[name]) if isinstance(line[name], list) else line[name]
+        texts.append("-" if value is None else f"{value:,.{digits}f}")
+    return texts
 
 
 def _warnings(found: dict[str, Any]) -> list[str]:

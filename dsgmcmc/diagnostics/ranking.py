@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.recommend import recommend
@@ -31,6 +32,12 @@ from dsgmcmc.types import Array, Float64, Int32, Int64
 Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first; -1 where there are no more
 
 MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
+
+#: Lengths of the lists, by measure: what is usually reported of clicks, which have no ratings to compare with.
+LENGTHS = {"recall": 20, "ndcg": 100}
+
+#: The summary looks at no more users, evenly spaced among those with test clicks; ``evaluate`` looks at all.
+MAX_USERS = 2000
 
 
 def evaluate(run: Run, rated: Rated | None = None, at: int = 10, liked: float | None = None) -> dict[str, Any]:
@@ -90,6 +97,28 @@ def evaluate(run: Run, rated: Rated | None = None, at: int = 10, liked: float | 
         spread = {"coverage": len(np.unique(shown)) / len(run.items), "novelty": float(surprise[shown].mean())}
         found.append({"rule": name, **averages, **spread})
     return {"at": at, "liked": liked, "users": len(users), "rules": found}
+
+
+def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
+    """Measure a run's rankings of clicks by mean score; `ratings` is the open file that it sampled.
+
+    Returns ``users`` (their number), and by ``"recall@20"`` and ``"ndcg@100"`` the ``mean`` over them with its normal
+    95 % interval ``low`` to ``high``, and ``popular``, what ranking by popularity has. None without test clicks.
+    """
+    test_users, test_items = run.test_pairs()
+    users = np.unique(test_users)
+    if not len(users):
+        return None
+    users = users[np.linspace(0, len(users) - 1, min(len(users), MAX_USERS)).astype(np.int64)]
+    chosen = np.isin(test_users, users)
+    pairs = test_users[chosen], test_items[chosen]
+    rated, longest = Rated(ratings), max(LENGTHS.values())
+    own, others = recommended(run, users, Ranking(longest), rated), popular(run, users, rated, longest)
+    found: dict[str, Any] = {"users": len(users)}
+    for measure, k in LENGTHS.items():
+        mean, by_popularity = (average(measures(users, lists[:, :k], *pairs)[measure]) for lists in (own, others))
+        found[f"{measure}@{k}"] = {**mean, "popular": by_popularity["mean"]}
+    return found
 
 
 def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32) -> dict[str, Float64]:

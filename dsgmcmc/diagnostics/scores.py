@@ -70,19 +70,9 @@ def inside(transforms: Pit, low: float, high: float) -> Float64:
 
 
 def coverage(transforms: Pit, levels: Sequence[float] = LEVELS) -> dict[float, float]:
-    """Share of ratings inside their central predictive intervals.
+    """Share of ratings inside their central predictive intervals, by their nominal level between 0 and 1.
 
-    Parameters
-    ----------
-    transforms : tuple of (n,) float64
-        As of `pit`.
-    levels : sequence of float
-        Nominal levels between 0 and 1.
-
-    Returns
-    -------
-    dict
-        From nominal level to observed share; calibrated intervals have the two equal.
+    Calibrated intervals have the two equal; `transforms` as of `pit`.
     """
     return {level: float(inside(transforms, (1 - level) / 2, (1 + level) / 2).mean()) for level in levels}
 

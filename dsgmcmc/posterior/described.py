@@ -47,21 +47,11 @@ class Described:
 
 
 def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[Described, list[str]]:
-    """Encode features that a run is to fold in.
+    """Encode features that a run is to fold in; the notes say what looks wrong.
 
-    Raises InputError if the run has no such features, it is not known how they were made, or the file is wrong.
-
-    Parameters
-    ----------
-    kind : {"user", "item"}
-    given : Description, or what `dsgmcmc.data.feature_arrays.write_features` takes
-        Of a Description kinds and separator do not count: columns are what they were for the run.
-
-    Returns
-    -------
-    Described
-    notes : list of str
-        What looks wrong.
+    They are a Description, of which kinds and separator do not count, as columns are what they were for the run; or
+    what `dsgmcmc.data.feature_arrays.write_features` takes. Raises InputError if the run has no such features, it is
+    not known how they were made, or the file is wrong.
     """
     if not feature_names(run, kind)[0]:
         raise InputError(
@@ -72,9 +62,8 @@ def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[Described, list[
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-") as folder:
         if not isinstance(given, Description):
             given = write_features(given, kind, Path(folder), encoding.separator)
-        found = encode_new(kind, given, encoding, integers)
-    names = found.names.astype(np.int64) if integers else found.names
-    return Described(names, _rows_of(found.features)), found.notes
+        names, features, notes = encode_new(kind, given, encoding, integers)
+    return Described(names.astype(np.int64) if integers else names, _rows_of(features)), notes
 
 
 def _encoding(run: SavedRun, kind: str) -> Encoding:
@@ -97,19 +86,10 @@ def _encoding(run: SavedRun, kind: str) -> Encoding:
 def shifts_of(
     run: SavedRun, kind: str, names: Array, described: Described | None, known: Int32, data: Path | None
 ) -> Shifts | None:
-    """What features do to the prior means of rows; None in a run without.
+    """What features do to the prior means of the rows of these names, (n,); None in a run without.
 
-    Parameters
-    ----------
-    kind : {"user", "item"}
-    names : (n,) array
-        Of the rows.
-    described : Described, optional
-        New features.
-    known : (n,) int32
-        Rows of the run; -1 for those that it does not know.
-    data : Path, optional
-        Where the run's ratings file is, if it was moved; it is needed if any is known.
+    `described` are new features; `known`, (n,) int32, rows of the run, -1 for those that it does not know. The ratings
+    file, `data` if it was moved, is needed if any is known.
     """
     if not feature_names(run, kind)[0]:
         return None

@@ -16,6 +16,7 @@ from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.types import Float32, Float64, Int32
 
 KINDS = ("user", "item")
+OTHER = {"user": "item", "item": "user"}
 MOMENTS = ("mean", "variance")
 
 KEPT_BYTES = 2 << 30  # of draws that are kept in memory
@@ -131,11 +132,6 @@ class KeptDraws:
     """Draws of which those that are wanted time and again stay in memory.
 
     A command of a few pairs or users goes through all draws once or twice: of large ones it has one at a time.
-
-    Parameters
-    ----------
-    read : callable
-        Reads the draw of a number.
     """
 
     def __init__(self, read: Callable[[int], Draw]) -> None:

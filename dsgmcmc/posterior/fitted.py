@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.arrays import as_given, read_pairs
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, anew
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.foldin import FoldIn
-from dsgmcmc.posterior.live import renewing
 from dsgmcmc.posterior.new_ratings import PendingRatings, fold_in, tell
 from dsgmcmc.posterior.predict import Options, Predictor
 from dsgmcmc.posterior.rated import Rated
@@ -30,6 +30,21 @@ from dsgmcmc.types import Array, Float64, Int32
 Names = Sequence[Any] | npt.NDArray[Any]
 
 RUN, RATINGS = "run", "ratings.h5"  # where a pickled model is unpacked
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def renewing(method: Callable[P, T]) -> Callable[P, T]:
+    """Make a method of a fitted model begin anew with what its run has by now, where that has removed what it read."""
+
+    @wraps(method)
+    def begun(*args: P.args, **kwargs: P.kwargs) -> T:
+        model: Any = args[0]
+        return anew(method, model._renew)(*args, **kwargs)
+
+    return begun
 
 
 class FittedModel:

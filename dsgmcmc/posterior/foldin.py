@@ -29,14 +29,13 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS
-from dsgmcmc.posterior.draws import Draw, Rows
+from dsgmcmc.posterior.draws import OTHER, Draw, Rows
 from dsgmcmc.posterior.elliptical import Row, Spread, draw_row
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Array, Float64, Int32
 
 GIBBS = 10
-_OTHER = {"user": "item", "item": "user"}
 
 
 class Shifts:
@@ -144,7 +143,7 @@ class FoldIn:
     def _solve(self, number: int) -> Rows:
         draw, n = self.run.draw(number), len(self.vocabulary)
         unseen = draw.unseen[self.kind]
-        items = draw.theta[_OTHER[self.kind]].astype(np.float64)
+        items = draw.theta[OTHER[self.kind]].astype(np.float64)
         background = draw.tau * (self.run.config.zero_weight or 0.0) * items.T @ items
         d = items.shape[1]
         shifts = np.zeros((n, d))
@@ -180,7 +179,7 @@ class FoldIn:
         rng: np.random.Generator,
     ) -> tuple[Float64, Float64, float, Array | None]:
         """Mean, covariance and 1 / g of a row with these ratings at a draw; of levels 1 / s, and its thresholds."""
-        other, config = _OTHER[self.kind], self.run.config
+        other, config = OTHER[self.kind], self.run.config
         prior = draw.prior[self.kind]
         rated = self._others[part]
         theta = draw.theta[other][rated].astype(np.float64)

@@ -50,13 +50,7 @@ class Expected:
 
 
 class Blocks:
-    """Shapes of the arrays of a snapshot.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        Only its manifest is looked at.
-    """
+    """Shapes of the arrays of a snapshot; only its manifest is looked at."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._path = snapshot.path

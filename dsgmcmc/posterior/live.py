@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial, wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from dsgmcmc.config.chain import ResolvedChain
-from dsgmcmc.errors import InputError, anew
+from dsgmcmc.errors import InputError
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.lock import is_held
 from dsgmcmc.storage.logs import Line
@@ -22,35 +20,17 @@ from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 LATER = "when its job ends, or is stopped with SIGUSR1"
 GO_ON = "when a job has gone on with it (--resume), and ended or was stopped with SIGUSR1"
 UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 LINES = 10  # of metrics, the last ones, from which a rate is told
 
 
-class _Renewed(Protocol):
-    """What reads a run, and can open it again."""
-
-    def _renew(self) -> None: ...
-
-
-M = TypeVar("M", bound=_Renewed)
-
-
 def newest_states(run: RunDirectory, facts: Facts, wanted: str) -> list[Snapshot]:
     """Of every chain that has made draws its posterior, or its newest checkpoint where that has later ones.
 
-    Raises InputError if one is damaged, or was not made with what ``run.toml`` says.
-
-    Parameters
-    ----------
-    facts : dict
-        What ``run.toml`` says besides the settings.
-    wanted : {"draws", "traces"}
-        Of a checkpoint, without which it is of no use.
+    A checkpoint without what is `wanted` is of no use. Raises InputError if one is damaged, or was not made with what
+    ``run.toml`` says.
     """
     found = []
     for chain in run.chains():
@@ -85,16 +65,6 @@ _USABLE: dict[str, Callable[[Manifest], int]] = {
     "draws": lambda manifest: len(manifest.saved_draws),
     "traces": _draws_made,
 }
-
-
-def renewing(method: Callable[Concatenate[M, P], T]) -> Callable[Concatenate[M, P], T]:
-    """Make a method of a fitted model begin anew with what its run has by now, where that has removed what it read."""
-
-    @wraps(method)
-    def begun(model: M, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return anew(partial(method, model), model._renew)(*args, **kwargs)
-
-    return begun
 
 
 def unfinished(snapshots: Iterable[Snapshot]) -> bool:

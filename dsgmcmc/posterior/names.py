@@ -43,20 +43,9 @@ _STEP = 1 << 20  # rows whose features are read at a time
 
 
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Facts, comm: Comm) -> None:
-    """Write the index of a run, unless it is there and whole.
+    """Write the index of a run, which this process has locked, unless it is there and whole.
 
-    Parameters
-    ----------
-    run : RunDirectory
-        Locked by this process.
-    ratings : Ratings
-        What the run samples.
-    config_hash : str
-        Identity of the run's configuration.
-    made : dict
-        What the run's snapshots are made with; see `dsgmcmc.storage.facts`.
-    comm : MPI.Comm
-        Of this process alone.
+    `made` is what the run's snapshots are made with (`dsgmcmc.storage.facts`); `comm` is of this process alone.
     """
     if is_whole(run.path / INDEX, "it is written again"):
         return
@@ -216,23 +205,10 @@ def unknown_names(kind: str, names: list[Any]) -> InputError:
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
-    """Read what items are called; see `dsgmcmc.data.titles`.
+    """Read what items are called (`dsgmcmc.data.titles`), of those whose line matches a regular expression.
 
-    Raises InputError if it cannot be read, or names no item of the run.
-
-    Parameters
-    ----------
-    items : Vocabulary
-        The run's items.
-    path : Path
-        File of titles.
-    matching : str, optional
-        Only of items whose line matches this regular expression.
-
-    Returns
-    -------
-    dict
-        From the item's row to its title; items that the file does not have are left out.
+    Returns titles by the items' rows; items that the file does not have are left out. Raises InputError if it cannot be
+    read, or names no item of the run.
     """
     titles = read_titles(path, matching)
     if items.integers:

@@ -19,13 +19,12 @@ from dsgmcmc.data.ingest.load import create_raw, load
 from dsgmcmc.data.ingest.sources import inspect
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.described import Described, describe_new, shifts_of
+from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary, some, unknown_names
 from dsgmcmc.posterior.rated import own_ratings
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Array
-
-_OTHER = {"user": "item", "item": "user"}
 
 
 class PendingRatings(NamedTuple):
@@ -119,7 +118,7 @@ def fold_in(
     InputError
         If a name cannot be one, or nothing is left to fold in.
     """
-    vocabulary, other = run.vocabulary(kind), _OTHER[kind]
+    vocabulary, other = run.vocabulary(kind), OTHER[kind]
     names = _usual(vocabulary, names)
     columns, known = run.vocabulary(other).index_of(others), vocabulary.index_of(names)
     taken, notes = columns >= 0, []
@@ -209,21 +208,10 @@ def fold_in_file(
     data: Path | None = None,
     seed: int = 0,
 ) -> tuple[FoldIn, list[str]]:
-    """Fold in a file of ratings, a file of features, or both; see `fold_in`.
+    """Fold in a file of ratings, a file of features (`given`), or both; see `fold_in`.
 
-    Raises InputError if a file is wrong, a pair is there twice, or nothing is left to fold in.
-
-    Parameters
-    ----------
-    path : Path or None
-        Ratings in any of the formats that ``prepare`` reads, by original names.
-    kind : {"user", "item"}
-    columns : str, optional
-        ``user=U,item=I,rating=R``, as of ``prepare``; detected by default.
-    given : Description, optional
-        Features of the users (items), with the columns that those of the run were made of.
-    data : Path, optional
-        Where the run's ratings file is, if it was moved.
+    Ratings may be in any of the formats that ``prepare`` reads; `columns` are as of ``prepare``. Raises InputError if a
+    file is wrong, a pair is there twice, or nothing is left to fold in.
     """
     nothing = np.zeros(0, object)
     ratings = (nothing, nothing, np.zeros(0)) if path is None else _read(run, path, kind, columns)
@@ -253,6 +241,6 @@ def _read(run: SavedRun, path: Path, kind: str, columns: str | None) -> tuple[Ar
         if twice:
             shown = ", ".join(f"({user}, {item})" for user, item in twice)
             raise InputError(f"{path} has several ratings of one pair of user and item: {shown}")
-        found = db.execute(f"SELECT {kind}_id AS new, {_OTHER[kind]}_id AS old, rating FROM raw").fetchnumpy()
+        found = db.execute(f"SELECT {kind}_id AS new, {OTHER[kind]}_id AS old, rating FROM raw").fetchnumpy()
     new, old, rating = (np.ma.getdata(found[name]) for name in ("new", "old", "rating"))
     return new, old, rating

@@ -43,14 +43,12 @@ def predict_table(
     newcomers: FoldIn | None = None,
     comm: Comm | None = None,
 ) -> dict[str, Any]:
-    """Predict a file of pairs. Collective, if `comm` is given.
+    """Predict a file of pairs. Collective, if `comm` is given: then all processes, which see the same files, share it.
 
     Raises InputError if anything given is wrong; then nothing is written.
 
     Parameters
     ----------
-    pairs : Path
-        CSV or Parquet.
     out : Path or None
         CSV or Parquet, by the suffix; None writes CSV to standard output.
     unknown : {"refuse", "prior", "nan"}
@@ -59,8 +57,6 @@ def predict_table(
         Those of the users and the items; detected by default.
     newcomers : FoldIn, optional
         Users or items that were folded in.
-    comm : MPI.Comm, optional
-        Processes that share the work; all see the same files.
 
     Returns
     -------

@@ -68,16 +68,7 @@ class OwnRatings(NamedTuple):
 
 
 def own_ratings(ratings: Ratings, kind: str, rows: Int32) -> OwnRatings:
-    """Read the training ratings of some users or items.
-
-    Parameters
-    ----------
-    ratings : Ratings
-        Open ratings file of the run.
-    kind : {"user", "item"}
-    rows : (q,) int32
-        Their rows, all different.
-    """
+    """Read the training ratings of some users or items, by their rows (q,) int32, all different."""
     place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
     place[rows] = np.arange(len(rows))
     parts = []

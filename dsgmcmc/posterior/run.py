@@ -13,18 +13,9 @@ from dsgmcmc.posterior.saved import SavedRun
 
 
 class Run(SavedRun):
-    """A run directory, opened for reading; `dsgmcmc.open_run` gives one that predicts, too.
+    """A run directory, opened for reading: a `SavedRun`, and what it predicts of its test ratings.
 
-    Attributes
-    ----------
-    path : Path
-    mean : float
-        What was subtracted from the ratings.
-    config : ResolvedConfig
-    index : Index
-        Names of users, items and features, and the pairs of the test ratings.
-    unfinished : bool
-        Whether its job has not ended, or was killed: the draws saved so far are there, but no moments.
+    `dsgmcmc.open_run` gives one that predicts anything else, too.
     """
 
     @cached_property

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float32, Float64
 
@@ -33,12 +34,11 @@ def similarities(run: SavedRun, kind: str, row: int) -> Float32:
     kind : {"user", "item"}
     """
     run.need_draws()
-    other = {"user": "item", "item": "user"}[kind]
     rank = run.config.rank
     found = np.empty((len(run.draws), len(run.vocabulary(kind))), np.float32)
     for number in range(len(run.draws)):
         theta = run.draw(number).theta
-        metric = np.atleast_2d(np.cov(theta[other][:, :rank], rowvar=False)).astype(np.float32)
+        metric = np.atleast_2d(np.cov(theta[OTHER[kind]][:, :rank], rowvar=False)).astype(np.float32)
         rows = theta[kind][:, :rank]
         lengths = np.sqrt(np.maximum(((rows @ metric) * rows).sum(axis=1), np.finfo(np.float32).tiny))
         found[number] = rows @ (metric @ rows[row]) / (lengths * lengths[row])

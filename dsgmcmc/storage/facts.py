@@ -57,18 +57,9 @@ def made_with(facts: Mapping[str, Any]) -> Facts:
 
 
 def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) -> None:
-    """Refuse a snapshot that was made with something else than its run says.
+    """Refuse a snapshot that was made with something else than its run's ``run.toml`` says besides the settings.
 
-    Raises InputError naming what differs.
-
-    Parameters
-    ----------
-    manifest : Manifest
-        Of the snapshot.
-    facts : mapping of str to object
-        What the run's ``run.toml`` says besides the settings.
-    path : Path
-        The snapshot, for messages.
+    Raises InputError naming what differs; `path` is the snapshot's.
     """
     configs = [facts.get("config_hash"), *facts.get("earlier_config_hashes", [])]
     for name, found, known in (

@@ -77,13 +77,7 @@ _WITH_GROUPS.set_char_encoding(h5py.h5t.CSET_UTF8)
 
 
 class _Disk:
-    """A new file as HDF5 sees it: nothing fails, nor is anything interrupted.
-
-    Parameters
-    ----------
-    path : Path
-        Where it is made.
-    """
+    """A new file as HDF5 sees it: nothing fails, nor is anything interrupted."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._place = path, 0

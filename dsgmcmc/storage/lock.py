@@ -43,15 +43,10 @@ Stamp = tuple[int, int]
 
 
 class Lock:
-    """Claim on a directory.
+    """Claim on a directory by a lock file in it.
 
-    Parameters
-    ----------
-    path : Path
-        The lock file, in an existing directory.
-    lost : callable, optional
-        Told, by a thread, why the directory is this run's no more, which must then write nothing more there; by default
-        the process says it and ends.
+    `lost` is told, by a thread, why the directory is this run's no more, which must then write nothing more there; by
+    default the process says it and ends.
     """
 
     def __init__(self, path: Path, lost: Callable[[str], None] | None = None) -> None:

@@ -96,18 +96,8 @@ def parse_line(text: bytes, schema: type[BaseModel]) -> Line:
 def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> Iterator[tuple[bytes, Line]]:
     """Lines of a log, as they stand in the file and as they are read; an unfinished last one is left out.
 
-    Raises InputError naming the line that is damaged, or saying why the log cannot be read.
-
-    Parameters
-    ----------
-    path : Path
-        The log; none is an empty one.
-    schema : type of BaseModel
-        What a line must be.
-    most : int
-        Bytes that it can have.
-    strict : bool
-        Whether a damaged line is an error; else an event says that there is one.
+    No log is an empty one; it can have `most` bytes. Unless `strict`, a damaged line is no error: an event says that
+    there is one. Raises InputError naming the line that is damaged, or saying why the log cannot be read.
     """
     try:
         file = open_plain(path, most)

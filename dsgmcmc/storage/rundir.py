@@ -62,13 +62,7 @@ def now() -> str:
 
 
 class RunDirectory:
-    """Paths and small files of a run.
-
-    Parameters
-    ----------
-    path : Path
-        The directory; it need not exist.
-    """
+    """Paths and small files of a run, in a directory that need not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -22,8 +22,8 @@ def snapshot_lines(snapshot: Snapshot, label: str) -> list[str]:
     """One line for everything that a snapshot holds: its name and its hash."""
     chain = snapshot.manifest.chain
     lines = [
-        f"{chain} {label} {key.object} {key.factor} {key.block} {key.field} {snapshot.manifest.blocks[i].sha256}"
-        for i, key in enumerate(entry.key for entry in snapshot.manifest.blocks)
+        f"{chain} {label} {entry.key.object} {entry.key.factor} {entry.key.block} {entry.key.field} {entry.sha256}"
+        for entry in snapshot.manifest.blocks
     ]
     small: dict[str, SmallArray] = snapshot.manifest.state
     lines += [f"{chain} {label} replicated {name} {block_hash(small[name].array())}" for name in small]

@@ -37,25 +37,19 @@ class SnapshotWriter:
 
     The steps are those of `write_snapshot`, which makes them one after the other. `shard`, `secure` and `commit` make
     no MPI calls, so that a thread can do them while the chain goes on; the last two wait for the disk, and may be done
-    for several snapshots side by side.
+    for several snapshots side by side. Making a writer is collective; raises WriteError on all processes, if its
+    temporary directory cannot be made.
 
     Parameters
     ----------
     parent : Path
         Existing directory for it.
-    name : str
-        Its final name.
     blocks : mapping of Key to array, or to what makes it when it is written
         The blocks of this process; no key is on two processes. They must not change until `shard` is done.
     header : callable
         Gives the rest of the manifest's content; called by `commit` on process 0.
     comm : MPI.Comm
-        All processes that hold blocks. Making a writer is collective.
-
-    Raises
-    ------
-    WriteError
-        On all processes, if its temporary directory cannot be made.
+        All processes that hold blocks.
     """
 
     def __init__(
@@ -110,17 +104,9 @@ class SnapshotWriter:
 def write_snapshot(
     parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]], comm: Comm
 ) -> Path:
-    """Write a snapshot and wait for it. Collective; parameters as of `SnapshotWriter`.
+    """Write a snapshot, wait for it and return its directory. Collective; parameters as of `SnapshotWriter`.
 
-    Returns
-    -------
-    Path
-        The snapshot's directory.
-
-    Raises
-    ------
-    WriteError
-        On all processes, if writing failed on any; what was there before is untouched.
+    Raises WriteError on all processes, if writing failed on any; what was there before is untouched.
     """
     draft = SnapshotWriter(parent, name, blocks, header, comm)
     at_root = comm.rank == 0

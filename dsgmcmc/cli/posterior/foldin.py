@@ -27,12 +27,7 @@ from dsgmcmc.cli.posterior.show import show_recommendations
 from dsgmcmc.errors import InputError, anew
 from dsgmcmc.terminal import say
 
-
-class New(StrEnum):
-    """Whose rows new ratings change."""
-
-    users = "users"
-    items = "items"
+New = StrEnum("New", ["users", "items"])
 
 
 def foldin(

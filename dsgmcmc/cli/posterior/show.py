@@ -9,13 +9,14 @@ from typing import Any
 from dsgmcmc.terminal import say, say_json, show_table
 
 
+def lines_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """Columns as a dict for every line."""
+    return [dict(zip(columns, line, strict=True)) for line in zip(*(c.tolist() for c in columns.values()), strict=True)]
+
+
 def show_recommendations(blocks: Iterator[dict[str, Any]], as_json: bool) -> None:
     """Print recommendations, as of `dsgmcmc.posterior.recommend.recommendations`, as tables or as JSON."""
-    lines = [
-        dict(zip(block, values, strict=True))
-        for block in blocks
-        for values in zip(*(column.tolist() for column in block.values()), strict=True)
-    ]
+    lines = [line for block in blocks for line in lines_of(block)]
     if as_json:
         say_json(lines)
         return

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from dsgmcmc.cli.options import ItemsOption, JsonOption, RunArgument
+from dsgmcmc.cli.posterior.show import lines_of
 from dsgmcmc.errors import InputError, anew
 from dsgmcmc.terminal import say_json, show_table
 
@@ -40,9 +41,7 @@ def similar(
     opened = Run(run)
     kind, name = ("item", item) if item is not None else ("user", user)
     found = find(opened, kind, name, top, titles=item_titles(opened.items, items) if items else None)
-    lines = [
-        dict(zip(found, values, strict=True)) for values in zip(*(c.tolist() for c in found.values()), strict=True)
-    ]
+    lines = lines_of(found)
     if as_json:
         say_json(lines)
         return
@@ -50,12 +49,13 @@ def similar(
     rows = []
     for line in lines:
         interval = f"{line['q05']:.2f} to {line['q95']:.2f}"
-        numbers = (
-            str(line["rank"]),
-            f"{line['similarity']:.3f}",
-            f"{line['sd']:.2f}",
-            interval,
-            f"{line['ratings']:,}",
+        numbers = f"{line['similarity']:.3f}", f"{line['sd']:.2f}", interval, f"{line['ratings']:,}"
+        rows.append(
+            [
+                str(line["rank"]),
+                *numbers,
+                str(line[f"{kind}_id"]),
+                *([line["item_name"]] if "item_name" in line else []),
+            ]
         )
-        rows.append([*numbers, str(line[f"{kind}_id"]), *([line["item_name"]] if "item_name" in line else [])])
     show_table(headings, rows, f"like {kind} {name}", left=("name",))

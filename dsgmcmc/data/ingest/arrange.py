@@ -49,19 +49,11 @@ def _hash(*fields: str) -> str:
 def number_entities(
     connection: duckdb.DuckDBPyConnection, seed: int, described: Mapping[str, str] | None = None
 ) -> tuple[int, int]:
-    """Make the tables ``users`` and ``items`` (id, k): k from 0 in a seeded random order.
+    """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order; how many of each there are.
 
-    Raises InputError if there is a single user or item, too many, all ratings are equal and not 1, or their variances
-    are no float32.
-
-    Parameters
-    ----------
-    described : dict of str to str
-        By "user" or "item" a table with the ``id`` of more of them, who may be without ratings.
-
-    Returns
-    -------
-    n_users, n_items : int
+    `described` has, by "user" or "item", a table with the ``id`` of more of them, who may be without ratings. Raises
+    InputError if there is a single user or item, too many, all ratings are equal and not 1, or their variances are no
+    float32.
     """
     low, high = connection.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
     if low == high != 1:  # those that are 1 are clicks

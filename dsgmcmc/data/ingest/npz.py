@@ -17,18 +17,9 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def read_npz(path: Path, memory: int) -> Any:
-    """Read a matrix of real numbers.
+    """Read a matrix of real numbers, scipy.sparse.coo_matrix or coo_array, that may take so many bytes.
 
     Raises InputError if it is none, or its arrays are too large; they are not unpacked then.
-
-    Parameters
-    ----------
-    memory : int
-        Bytes that it may take.
-
-    Returns
-    -------
-    scipy.sparse.coo_matrix or scipy.sparse.coo_array
     """
     import scipy.sparse  # takes its time to import
 

@@ -24,16 +24,9 @@ def is_pipe(name: str) -> bool:
 
 
 def copy_pipe(name: str, folder: Path) -> Path:
-    """Copy what comes through a pipe to a file whose suffix says what it is.
+    """Copy what comes through a pipe, or by ``-`` standard input, to a file whose suffix says what it is.
 
     Raises InputError if it cannot be read, or there is no room for it.
-
-    Parameters
-    ----------
-    name : str
-        A pipe; ``-`` is standard input.
-    folder : Path
-        Where to make the file.
     """
     called = "stdin" if shown(name) == STDIN else f"pipe-{Path(name).name}"
     try:
@@ -51,13 +44,7 @@ def shown(name: str) -> str:
 
 
 class Copies:
-    """Files in the place of pipes.
-
-    Parameters
-    ----------
-    copies : dict of str to Path
-        By what was given.
-    """
+    """Files in the place of pipes, by what was given."""
 
     def __init__(self, copies: dict[str, Path]) -> None:
         self._copies = copies
@@ -75,14 +62,9 @@ class Copies:
 
 @contextmanager
 def at_rest(names: Sequence[str | PathLike[str] | None], folder: Path | None = None) -> Iterator[Copies]:
-    """Give files in the place of pipes, as long as the context lasts.
+    """Give files in the place of pipes, as long as the context lasts; `folder`: where copies lie meanwhile.
 
     Raises InputError if standard input is given twice, or a pipe cannot be copied.
-
-    Parameters
-    ----------
-    folder : Path, optional
-        Where copies lie meanwhile; by default where temporary files do.
     """
     pipes = [str(name) for name in names if name is not None and is_pipe(str(name))]
     if len({shown(name) for name in pipes}) < len(pipes):

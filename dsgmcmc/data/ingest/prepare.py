@@ -77,35 +77,19 @@ def prepare_ratings(
     force: bool = False,
     report: Report = lambda stage, fraction: None,
 ) -> Summary:
-    """Make a ratings file from other people's files.
+    """Make a ratings file from other people's files: parameters are the options of ``dsgmcmc prepare``, but for these.
 
     Raises InputError if anything that was given is wrong; then nothing is written.
 
     Parameters
     ----------
-    format : key of `sources.FORMATS`, default detected
+    inputs : files, folders or globs
     test_fraction : float
         Share of the ratings, in [0, 1), that become test ratings; default 0.1.
-    seed : int
-        Of the split, and of the order of rows and columns.
-    split : {"random", "temporal"}
-        Whether test ratings are drawn, or are the latest.
-    test : str, optional
-        File (or folder or glob) with the test ratings, instead of a split.
-    timestamps : bool
-        Whether the order of ratings in time is kept, for levels of time.
-    duplicates : {"error", "first", "last", "mean"}
-        What to do with several ratings of one pair.
     described : dict of str to Description
         Files with features, of "user", "item" or both. Whom they describe belongs to the matrix, rated or not.
     memory : int
         Bytes that the process should stay within; default `default_memory`.
-    temp_dir : path
-        Where to spill; default beside `out`.
-    threads : int
-        Default: as many as the process may run on.
-    force : bool
-        Replace `out`.
     report : callable(stage, fraction done)
         Called as work proceeds.
     """

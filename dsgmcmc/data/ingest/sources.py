@@ -134,10 +134,7 @@ def blocks(path: Path, packed: str) -> Iterator[bytes]:
 def refuse_long_end(path: Path, end: bytes | None = None) -> None:
     """Refuse text whose last line is longer than DuckDB reads, as it leaves out such a line without a word.
 
-    Parameters
-    ----------
-    end : bytes, optional
-        Of the content, where it is not that of the file.
+    `end` is that of the content, where it is not that of the file.
     """
     if end is None:
         with path.open("rb") as file:
@@ -150,16 +147,8 @@ def refuse_long_end(path: Path, end: bytes | None = None) -> None:
 def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: bool) -> Source:
     """Find out how a file is written.
 
-    Raises InputError if the file is empty, of no known format, or without the columns that are needed.
-
-    Parameters
-    ----------
-    wanted : str or None
-        Value of ``--format``; None detects the format by suffix and content.
-    columns : dict
-        From `parse_columns`.
-    timestamp : bool
-        Whether a column with times is needed.
+    `wanted` is the value of ``--format``, `columns` are from `parse_columns`; `timestamp`: whether a column with times
+    is needed. Raises InputError if the file is empty, of no known format, or without the columns that are needed.
     """
     if not path.is_file():
         pipe = ": what comes through a pipe has to be written to one first" if path.is_fifo() else ""

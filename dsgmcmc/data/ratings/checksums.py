@@ -63,15 +63,7 @@ class Checksums:
 
 
 class CheckedDataset:
-    """A data set whose pieces are checked as they are read, where they have checksums.
-
-    Parameters
-    ----------
-    data : h5py.Dataset
-        Of one dimension.
-    expected : uint32 array or None
-        Checksum of each piece.
-    """
+    """A data set of one dimension whose pieces are checked as they are read, where they have checksums."""
 
     def __init__(self, data: Any, expected: UInt32 | None) -> None:
         self._data, self._expected = data, expected

@@ -48,33 +48,20 @@ class Features:
         return len(self.names)
 
     def datasets(self, side: Side) -> dict[str, Array]:
-        """What is stored, by data set, but for the encoding."""
+        """What is stored, by data set; of the encoding only where it is known, as UTF-8."""
         arrays: dict[str, Array] = {"indptr": self.indptr, "indices": self.indices, "values": self.values}
         for name, texts in (("names", self.names), ("groups", self.groups)):
             arrays[name] = np.array([text.encode() for text in texts], "S")
+        if self.encoding:
+            arrays["encoding"] = np.frombuffer(self.encoding.encode(), np.uint8)
         return {f"{side}/features/{name}": array for name, array in arrays.items()}
-
-    def encoding_datasets(self, side: Side) -> dict[str, Array]:
-        """The encoding as UTF-8, by data set; none where it is not known."""
-        if not self.encoding:
-            return {}
-        return {f"{side}/features/encoding": np.frombuffer(self.encoding.encode(), np.uint8)}
 
 
 class StoredFeatures:
-    """The features of one side in an open ratings file, checked.
+    """The features of one side, of n rows or columns, in an open ratings file, checked.
 
-    Raises ValueError if they contradict themselves.
-
-    Parameters
-    ----------
-    side : {"rows", "cols"}
-    n : int
-        Rows, or columns, of the matrix.
-    dataset : callable
-        Gives a data set of a name, a length (None: any) and a type (None: text) once it is known to be sound.
-    encoded : bool
-        Whether the encoding is stored, too.
+    `dataset` gives a data set of a name, a length (None: any) and a type (None: text) once it is known to be sound;
+    `encoded`: whether the encoding is stored, too. Raises ValueError if they contradict themselves.
 
     Attributes
     ----------

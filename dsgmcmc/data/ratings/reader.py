@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +49,10 @@ class Ratings:
         I and J; I >= J.
     nnz, nnz_test : int
         Number of training and test ratings.
+    row_indptr, test_indptr : (I + 1,) int64
+        Where each row's training and test ratings begin.
+    column_counts : (J,) int64
+        Training ratings of each column.
     mean, minimum, maximum : float
         Of the training ratings.
     transposed : bool
@@ -70,6 +73,7 @@ class Ratings:
         self.path = Path(path)
         self._data: dict[str, CheckedDataset] = {}
         self._sums: dict[str, UInt32] = {}
+        self._levels: dict[int, Float64 | None] = {}
         if not self.path.is_file():
             reason = "is not a file" if self.path.exists() else "does not exist"
             raise InputError(f"{self.path} {reason}; make a ratings file with `dsgmcmc prepare`")
@@ -100,21 +104,6 @@ class Ratings:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    @property
-    def row_indptr(self) -> Int64:
-        """(I+1,) int64: where each row's training ratings begin."""
-        return self._indptr["train"]
-
-    @property
-    def test_indptr(self) -> Int64:
-        """(I+1,) int64: where each row's test ratings begin."""
-        return self._indptr["test"]
-
-    @property
-    def column_counts(self) -> Int64:
-        """(J,) int64: training ratings of each column."""
-        return self._column_counts
 
     def row_ids(self) -> Array:
         """Return (I,) original names of the rows: int64, or an object array of str."""
@@ -159,11 +148,6 @@ class Ratings:
         if not 0 <= start <= stop <= self.n_rows:
             raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
         return int(self._indptr[part][start]), int(self._indptr[part][stop])
-
-    @cached_property
-    def _levels(self) -> dict[int, Float64 | None]:
-        """What `levels` has found, by `most`."""
-        return {}
 
     def levels(self, most: int) -> Float64 | None:
         """Training ratings that there are, (R,) float64 in ascending order; None if there are more than `most`.
@@ -213,7 +197,7 @@ class Ratings:
                     content.update(name, array)
                 if part == "train":
                     counts += np.bincount(indices, minlength=self.n_cols)
-        if not np.array_equal(counts, self._column_counts):
+        if not np.array_equal(counts, self.column_counts):
             raise self._wrong("/train/column_counts is not the number of ratings of each column")
         for side in ("rows", "cols"):
             for start in range(0, len(self._data[f"{side}/ids"]), _SLAB):
@@ -278,10 +262,11 @@ class Ratings:
             if indptr[0] != 0 or indptr[-1] != nnz or (indptr[1:] < indptr[:-1]).any():
                 raise self._wrong(f"/{part}/indptr does not rise from 0 to {nnz}")
             self._indptr[part] = indptr
+        self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
         self._dataset("train/column_counts", self.n_cols, np.int64)
-        self._column_counts: Int64 = self._read("train/column_counts", 0, self.n_cols)
-        inside = (self._column_counts >= 0) & (self._column_counts <= self.nnz)  # so that no sum overflows
-        if not inside.all() or int(self._column_counts.sum()) != self.nnz:
+        self.column_counts: Int64 = self._read("train/column_counts", 0, self.n_cols)
+        inside = (self.column_counts >= 0) & (self.column_counts <= self.nnz)  # so that no sum overflows
+        if not inside.all() or int(self.column_counts.sum()) != self.nnz:
             raise self._wrong(f"/train/column_counts does not add up to {self.nnz}")
         self.features: dict[Side, StoredFeatures] = {}
         for side, n in zip(SIDES, (self.n_rows, self.n_cols), strict=True):

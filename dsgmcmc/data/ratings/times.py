@@ -60,20 +60,11 @@ class TimesToWrite:
 
 
 class StoredTimes:
-    """The places and pages in an open ratings file.
+    """The places and pages in an open ratings file, of rows whose ratings begin at `indptr` by part.
 
-    Raises InputError if they contradict themselves.
-
-    Parameters
-    ----------
-    indptr : dict of part to (I + 1,) int64
-        Where each row's ratings begin.
-    dataset : callable
-        Gives a data set of a name, a length and a type once it is known to be sound.
-    columns : callable
-        Gives the columns of the ratings in some rows of a part.
-    wrong : callable
-        Makes an InputError of what is wrong.
+    `dataset` gives a data set of a name, a length and a type once it is known to be sound; `columns` gives the columns
+    of the ratings in some rows of a part; `wrong` makes an InputError of what is wrong, which is raised where they
+    contradict themselves.
 
     Attributes
     ----------

@@ -111,15 +111,12 @@ class RatingsWriter:
         try:
             with writing(self.path):
                 self._file, self._check = self._open.enter_context(new_hdf5(self._temporary))
-                more, told = dict[str, Array](), dict[str, Array]()
+                more = dict[str, Array]()
                 for side, each in (features or {}).items():
                     more |= each.datasets(side)
-                    told |= each.encoding_datasets(side)
-                self._create(n_rows, nnz, nnz_test, id_types, more | told)
+                self._create(n_rows, nnz, nnz_test, id_types, more)
                 for name, array in more.items():
-                    self._append(name, array)
-                for name, array in told.items():
-                    self._append(name, array, identity=False)
+                    self._append(name, array, identity=not name.endswith("/encoding"))
         except BaseException:
             self._abandon()
             raise
@@ -293,15 +290,10 @@ def write_ratings(
 ) -> None:
     """Write a ratings file from arrays in memory.
 
-    Parameters
-    ----------
-    train, test : (indptr, indices, values)
-        Compressed sparse rows, in the order in which they are to lie in the file.
-    row_ids, col_ids : (I,) and (J,) int64 or ``S`` arrays
-    times : pair of dict of side to Times, optional
-        Where the training and the test ratings stand in the order of time.
-    **attributes
-        ``features``, ``seed``, ``transposed``, ``source``, ``source_sha256``, ``force`` of `RatingsWriter`.
+    `train` and `test` are compressed sparse rows (indptr, indices, values) in the order in which they are to lie in the
+    file, `row_ids` and `col_ids` int64 or ``S`` arrays, `times` where the training and the test ratings stand in the
+    order of time. The others are ``features``, ``seed``, ``transposed``, ``source``, ``source_sha256`` and ``force`` of
+    `RatingsWriter`.
     """
     with RatingsWriter(
         path,

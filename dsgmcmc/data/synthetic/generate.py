@@ -103,26 +103,11 @@ def generate(
     force: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Truth:
-    """Write ratings to `out`, CSV or Parquet by its suffix, and the truth beside them.
+    """Write ratings to `out`, CSV or Parquet by its suffix, and the truth beside them, at `truth_path`.
 
-    Parameters
-    ----------
-    out : Path
-        ``NAME.csv`` or ``NAME.parquet`` with columns userId, movieId, rating, timestamp (seconds); by user.
-        The truth goes to `truth_path`.
-    force : bool
-        Replace `out` if it exists.
-    progress : callable
-        Called with the number of ratings drawn so far.
-
-    Returns
-    -------
-    Truth
-
-    Raises
-    ------
-    InputError
-        Impossible options; `out` exists, has another suffix, or cannot be written.
+    Columns are userId, movieId, rating and timestamp (seconds), by user. `progress` is called with the number of
+    ratings drawn so far. Raises InputError if options are impossible, or `out` exists without `force`, has another
+    suffix, or cannot be written.
     """
     _check(out, options, force)
     truth = draw_truth(options)
@@ -164,18 +149,9 @@ def draw_truth(options: Options) -> Truth:
 
 
 def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[np.integer[Any]]) -> Float64:
-    """Prediction with the least expected squared error that anyone could make who knows the truth.
+    """Prediction with the least expected squared error that anyone could make who knows the truth, (n,) float64.
 
-    Parameters
-    ----------
-    rows, cols : (n,) int
-        Users and items from 0.
-
-    Returns
-    -------
-    (n,) float64
-        The predictor; for half stars E[rounded | truth] = 0.5 + sum over the other stars s of
-        0.5 P(x > s - 0.25).
+    It is the predictor; for half stars E[rounded | truth] = 0.5 + sum over the other stars s of 0.5 P(x > s - 0.25).
     """
     best = np.empty(len(rows))
     for start in range(0, len(rows), _CHUNK):

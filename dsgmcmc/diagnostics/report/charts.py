@@ -48,14 +48,9 @@ class Bar:
 
 
 def ticks(low: float, high: float, wanted: int = 6) -> list[float]:
-    """Round numbers that cover a range: 1, 2 or 5 times a power of ten apart.
+    """Round numbers that cover a range, low < high: 1, 2 or 5 times a power of ten apart.
 
-    Parameters
-    ----------
-    low, high : float
-        Finite; low < high.
-    wanted : int
-        About as many: at least half of it, if that many fit.
+    There are about as many as wanted: at least half of it, if that many fit.
     """
     widest = (high - low) / (wanted / 2)
     power = 10.0 ** math.floor(math.log10(widest))
@@ -144,19 +139,9 @@ def line_chart(
     y_range: tuple[float, float] | None = None,
     x_range: tuple[float, float] | None = None,
 ) -> str:
-    """Draw lines over common axes.
+    """Draw lines over common axes: HTML of a figure, with a legend; a note if there is nothing to draw.
 
-    Parameters
-    ----------
-    series : sequence of Series
-        What is not finite is left out.
-    y_range, x_range : pair of float, optional
-        Default: all that is finite; lines are cut there.
-
-    Returns
-    -------
-    str
-        HTML of a figure, with a legend; a note if there is nothing to draw.
+    What is not finite is left out. Ranges are by default all that is finite; lines are cut there.
     """
     kept = []
     for one in series:
@@ -228,13 +213,7 @@ def histogram(
 
 
 def bar_chart(title: str, bars: Sequence[Bar], x_label: str, entries: Sequence[tuple[str, str]] = ()) -> str:
-    """Draw horizontal bars, each with its label before and its note behind.
-
-    Parameters
-    ----------
-    entries : sequence of (label, colour)
-        Legend.
-    """
+    """Draw horizontal bars, each with its label before and its note behind; `entries`: its legend."""
     left, row = 150, 24
     height = TOP + row * len(bars) + BOTTOM
     longest = max([sum(value for value, _ in bar.parts) for bar in bars] + [1e-12])

@@ -32,9 +32,6 @@ class Content:
 
     Attributes
     ----------
-    name : str
-        The run's directory.
-    run : Run
     ending : str
         How it ended, or how far it has come.
     summary : dict
@@ -42,12 +39,8 @@ class Content:
     metrics : dict of int to dict of str to array
         By chain, the columns of ``metrics.jsonl``; null is NaN.
     traces : dict of str to (chains, draws) array
-    convergence : dict
-        Of `dsgmcmc.diagnostics.convergence.diagnose`.
-    calibration : dict or None
-        Of `dsgmcmc.diagnostics.calibration.calibration`; None without test ratings, and of clicks.
-    forecast : Predictive or None
-        Predictive distributions of the test ratings.
+    calibration, forecast : dict and Predictive, or None
+        Of the test ratings; None without any, and of clicks.
     features : dict of str to Importance
         Which features matter, by "user" and "item" where they have any.
     """

@@ -8,15 +8,19 @@ from datetime import datetime
 from importlib import resources
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dsgmcmc._version import __version__
+from dsgmcmc.diagnostics.convergence import measures_as_text
 from dsgmcmc.diagnostics.report.charts import PALETTE, Series, line_chart
 from dsgmcmc.diagnostics.report.content import Content, gather, names_of
-from dsgmcmc.diagnostics.report.differences import differences_section
-from dsgmcmc.diagnostics.report.heldout import calibration_section, groups_section, residuals_section
+from dsgmcmc.diagnostics.report.heldout import (
+    calibration_section,
+    differences_section,
+    groups_section,
+    residuals_section,
+)
 from dsgmcmc.diagnostics.report.tables import configuration_section, phases_section, table, whole, words_section
 from dsgmcmc.diagnostics.verdict import in_units, started, written
 from dsgmcmc.errors import InputError, writing
@@ -199,7 +203,10 @@ def _traces(runs: list[Content]) -> str:
 
 def _convergence(content: Content, several: bool) -> str:
     found = content.convergence
-    rows = [(line["label"], f"{line['mean']:.5g}", f"{line['sd']:.3g}", *_three(line)) for line in found["quantities"]]
+    rows = [
+        (line["label"], f"{line['mean']:.5g}", f"{line['sd']:.3g}", *measures_as_text(line))
+        for line in found["quantities"]
+    ]
     many = found["predictions"]
     for label, high, low in (("median", np.median, np.median), ("worst", np.max, np.min)):
         if many["pairs"]:
@@ -207,18 +214,11 @@ def _convergence(content: Content, several: bool) -> str:
                 key: None if many[key] is None else float(reduce(many[key]))
                 for key, reduce in (("rhat", high), ("ess_bulk", low), ("ess_tail", low))
             }
-            rows.append((f"{label} of {many['pairs']} predictions", "", "", *_three(worst)))
+            rows.append((f"{label} of {many['pairs']} predictions", "", "", *measures_as_text(worst)))
     title = f"<p><b>{html.escape(content.name)}</b></p>" if several else ""
     heading = ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail")
     priors = _priors(content)
     return f'{title}{table(heading, rows)}<p class="sub">{html.escape(found["note"])}</p>{priors}'
-
-
-def _three(line: dict[str, Any]) -> tuple[str, str, str]:
-    texts = []
-    for name, digits in (("rhat", 3), ("ess_bulk", 0), ("ess_tail", 0)):
-        texts.append("-" if line[name] is None else f"{line[name]:,.{digits}f}")
-    return texts[0], texts[1], texts[2]
 
 
 def _priors(content: Content) -> str:

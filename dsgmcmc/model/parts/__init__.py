@@ -1,4 +1,4 @@
-"""What a model has besides its likelihood: one file for each part, which is named here in `PARTS` and `PartSettings`."""
+"""What a model has besides its likelihood: a file for each part, which `PARTS` and `PartSettings` name."""
 
 from dsgmcmc.model.parts.base import Effects, Part, PriorMean
 from dsgmcmc.model.parts.features import FeatureEffects, FeatureSettings

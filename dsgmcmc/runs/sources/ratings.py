@@ -17,8 +17,8 @@ from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.diagnostics import verdict
 from dsgmcmc.diagnostics.baselines import baselines
 from dsgmcmc.diagnostics.calibration import held_out_scores
-from dsgmcmc.diagnostics.clicks import click_scores
 from dsgmcmc.diagnostics.convergence import agreement
+from dsgmcmc.diagnostics.ranking import click_scores
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.model import FactorModel
@@ -188,7 +188,7 @@ class RatingsSource:
             ``mae_mean`` and the other scores of the ``test_ratings`` (`dsgmcmc.diagnostics.calibration`), ``baselines``
             (`dsgmcmc.diagnostics.baselines`) and ``agreement`` (of chains, `dsgmcmc.diagnostics.convergence`); the
             scores are null without test ratings, and of clicks, which have ``rankings`` instead,
-            by their saved draws (`dsgmcmc.diagnostics.clicks`).
+            by their saved draws (`dsgmcmc.diagnostics.ranking`).
         """
         taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None

@@ -12,8 +12,7 @@ from support import csr, sample
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics import verdict
-from dsgmcmc.diagnostics.clicks import click_scores
-from dsgmcmc.diagnostics.ranking import evaluate
+from dsgmcmc.diagnostics.ranking import click_scores, evaluate
 from dsgmcmc.diagnostics.report.page import write_report
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.foldin import FoldIn

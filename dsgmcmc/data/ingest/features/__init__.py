@@ -6,14 +6,13 @@ no headers.
 """
 
 from dsgmcmc.data.ingest.features.describe import Description, check_kinds, describe, load_description
-from dsgmcmc.data.ingest.features.encode import Encoded, New, encode, encode_new
+from dsgmcmc.data.ingest.features.encode import Encoded, encode, encode_new
 from dsgmcmc.data.ingest.features.encoding import Encoding
 
 __all__ = [
     "Description",
     "Encoded",
     "Encoding",
-    "New",
     "check_kinds",
     "describe",
     "encode",

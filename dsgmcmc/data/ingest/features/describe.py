@@ -81,11 +81,6 @@ def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
     """Read a file, and check its names against those of the ratings, which are in ``raw``.
 
     Raises InputError if the file is wrong, describes someone twice and differently, or nobody who has ratings.
-
-    Returns
-    -------
-    Table
-        Whose names are users or items of the matrix, with ratings or without.
     """
     table, path = read_description(db, entity, given), given.path
     rated = f"(SELECT DISTINCT {entity}_id AS id FROM raw)"

@@ -7,7 +7,7 @@ was learnt from, for a fold-in of others.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -50,18 +50,9 @@ class Encoded:
 
 
 def encode(db: duckdb.DuckDBPyConnection, table: Table, given: Description, n: int) -> Encoded:
-    """Make features of a table.
+    """Make features of a table of `load_description`, for a matrix of n users or items.
 
-    Raises InputError if a column is wrong, or none can be used.
-
-    Parameters
-    ----------
-    db : DuckDB connection
-        With the table ``{entity}s`` (id, k), and ``raw``.
-    table : Table
-        From `load_description`.
-    n : int
-        Number of users or items.
+    `db` has the table ``{entity}s`` (id, k), and ``raw``. Raises InputError if a column is wrong, or none can be used.
     """
     encoding, left_out = learn(db, table, given)
     names = encoding.names
@@ -77,34 +68,13 @@ def encode(db: duckdb.DuckDBPyConnection, table: Table, given: Description, n: i
     return Encoded(features, int((np.diff(features.indptr) == 0).sum()), int(unrated), notes)
 
 
-class New(NamedTuple):
-    """Features of users or items that an encoding was not learnt from.
+def encode_new(
+    entity: str, given: Description, encoding: Encoding, integers: bool
+) -> tuple[Array, Features, list[str]]:
+    """Make features of a file by an encoding that was learnt from another one: names, features, notes.
 
-    Attributes
-    ----------
-    names : (n,) object array of str
-    features : Features
-    notes : list of str
-        What looks wrong.
-    """
-
-    names: Array
-    features: Features
-    notes: list[str]
-
-
-def encode_new(entity: str, given: Description, encoding: Encoding, integers: bool) -> New:
-    """Make features of a file by an encoding that was learnt from another one.
-
-    Raises InputError if the file is wrong, or has other columns.
-
-    Parameters
-    ----------
-    entity : {"user", "item"}
-    given : Description
-        Its kinds and separator do not count.
-    integers : bool
-        Whether names have to be integers.
+    Kinds and separator that are given do not count; `integers`: whether names have to be such. Raises InputError if the
+    file is wrong, or has other columns.
     """
     with duckdb.connect() as db:
         table = read_description(db, entity, replace(given, separator=encoding.separator))
@@ -118,7 +88,7 @@ def encode_new(entity: str, given: Description, encoding: Encoding, integers: bo
         db.execute(f"CREATE TABLE {entity}s AS SELECT id, row_number() OVER (ORDER BY id) - 1 AS k FROM {table.name}")
         names = np.array([name for (name,) in db.execute(f"SELECT id FROM {entity}s ORDER BY k").fetchall()], object)
         features, doubts = apply(db, table, encoding, len(names))
-    return New(names, features, [*table.notes, *doubts])
+    return names, features, [*table.notes, *doubts]
 
 
 def _check_columns(table: Table, encoding: Encoding) -> None:
@@ -144,15 +114,9 @@ def _check_columns(table: Table, encoding: Encoding) -> None:
 
 
 def learn(db: duckdb.DuckDBPyConnection, table: Table, given: Description) -> tuple[Encoding, list[str]]:
-    """Find out what becomes of the columns of a table.
+    """Find out what becomes of the columns of a table: their encoding, and notes on what is left out, and why.
 
     Raises InputError if a column is wrong.
-
-    Returns
-    -------
-    encoding : Encoding
-    notes : list of str
-        What is left out, and why.
     """
     if isinstance(table, Matrix):
         return Encoding(width=table.matrix.shape[1]), []
@@ -188,25 +152,10 @@ def _learn_categories(db: duckdb.DuckDBPyConnection, table: Table, column: Colum
 
 
 def apply(db: duckdb.DuckDBPyConnection, table: Table, encoding: Encoding, n: int) -> tuple[Features, list[str]]:
-    """Make features of a table by an encoding.
+    """Make features of a table, which has all columns that have some, by an encoding.
 
-    Raises InputError if numbers are too large.
-
-    Parameters
-    ----------
-    db : DuckDB connection
-        With the table ``{entity}s`` (id, k).
-    table : Table
-        With all columns that have features.
-    n : int
-        Number of users or items.
-
-    Returns
-    -------
-    features : Features
-        Row k has those of the user or item of number k.
-    notes : list of str
-        What looks wrong.
+    `db` has the table ``{entity}s`` (id, k) of n users or items. Returns features, whose row k has those of the user or
+    item of number k, and notes on what looks wrong. Raises InputError if numbers are too large.
     """
     first, notes = 0, []
     entries = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]

@@ -122,14 +122,9 @@ def _is_number(sql: str) -> str:
 
 
 def check_values(db: duckdb.DuckDBPyConnection, table: Table, column: Column, advice: str) -> None:
-    """Refuse a column of numbers, or of flags, that has something else in it.
+    """Refuse a column of numbers, or of flags, that has something else in it: an InputError with the first five.
 
-    Raises InputError with the first five.
-
-    Parameters
-    ----------
-    advice : str
-        What else to do than to correct it.
+    `advice`: what else to do than to correct it.
     """
     c = column.sql
     wrong = {"number": f"NOT {_is_number(c)}", "flag": f"{c} NOT IN ('0', '1')"}.get(column.kind)

@@ -74,19 +74,11 @@ class Table:
 
 
 def read_table(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str) -> Table:
-    """Read a file of features.
+    """Read a file of features: text with a header, one of MovieLens' own files, or Parquet.
 
-    Raises InputError if it cannot be read, has no such column, or names nobody in some rows.
-
-    Parameters
-    ----------
-    path : Path
-        Text with a header, one of MovieLens' own files, or Parquet.
-    entity : {"user", "item"}
-    id_column : str, optional
-        The column that names the users or items; by default one that is called so, or else the first.
-    separator : str
-        Between the values of a list; Parquet's own lists are joined by it.
+    Users or items are named by `id_column`, by default one that is called so, or else the first. Parquet's own lists
+    are joined by the separator. Raises InputError if it cannot be read, has no such column, or names nobody in some
+    rows.
     """
     read = _read_parquet if read_head(path)[:4] == b"PAR1" else _read_text
     with reading(path):
