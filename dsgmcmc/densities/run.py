@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.config.density import ResolvedDensity
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.arviz import datatree
 from dsgmcmc.posterior.layout import Blocks
@@ -36,7 +36,7 @@ class DensityRun:
     Attributes
     ----------
     path : Path
-    config : ResolvedChain
+    config : ResolvedDensity
     unfinished : bool
         Whether its job has not ended, or was killed: the draws up to a checkpoint are there, but no moments.
 
@@ -51,7 +51,7 @@ class DensityRun:
         self.path = self.directory.path
         if "target" not in self.directory.read_settings()[1]:
             raise InputError(f"{self.path} is a run of a factorisation: open it with dsgmcmc.open_run")
-        self.config, facts = ResolvedChain.of_run(self.directory)
+        self.config, facts = ResolvedDensity.of_run(self.directory)
         self._states = newest_states(self.directory, facts, "traces")
         if not self._states:
             raise nothing_yet(self.directory, self.config, facts)
@@ -78,7 +78,7 @@ class DensityRun:
 
     @cached_property
     def energy(self) -> Float64:
-        """(chains, draws) float64: minus the log posterior density of every draw, up to a constant."""
+        """(chains, draws) float64: minus the log posterior density, up to a constant; NaN where it was not taken."""
         return self._stacked("energy")[..., 0]
 
     @cached_property
@@ -114,7 +114,7 @@ class DensityRun:
         -------
         xarray.DataTree
             ``posterior``: ``theta`` by ``element``, for all draws; ``sample_stats``: ``weight``, ``iteration`` and
-            ``lp``, the log posterior density up to a constant.
+            ``lp``, the log posterior density up to a constant, NaN for draws without energies.
 
         Raises
         ------

@@ -36,6 +36,7 @@ def vector_target(
     grid: int = 1,
     schedule: ScheduleName = "shuffled",
     timers: Phases | None = None,
+    **kept: Any,
 ) -> VectorTarget[D]:
     """Make the target that a sampler needs to sample a density.
 
@@ -55,6 +56,8 @@ def vector_target(
         Order in which parts are visited.
     timers : Phases, optional
         Where time is counted.
+    **kept
+        ``energy_every`` and ``follow`` of `VectorTarget`: what is recorded of draws.
 
     Raises
     ------
@@ -73,6 +76,7 @@ def vector_target(
         stream=stream,
         rows=rows,
         timers=timers,
+        **kept,
     )
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from collections.abc import Mapping
 from functools import partial
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.chain import ChainConfig, ResolvedChain
+from dsgmcmc.config.density import DensityConfig, ResolvedDensity
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import Layers, build_chain
+from dsgmcmc.config.layers import Layers, build_density
 from dsgmcmc.densities.sample import check_fits, vector_target
 from dsgmcmc.densities.targets.density import (
     ALL,
@@ -34,6 +36,7 @@ from dsgmcmc.posterior.heldout import posteriors
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.step_size import TOO_MUCH
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.manifest import Key
@@ -47,6 +50,9 @@ IN_PYTHON = {
 }
 
 
+log = logging.getLogger(__name__)
+
+
 class DensitySource:
     """A density; a `dsgmcmc.runs.sources.base.Source`. Every chain is sampled by one process.
 
@@ -57,7 +63,7 @@ class DensitySource:
     """
 
     unit = "data"
-    resolved = ResolvedChain
+    resolved = ResolvedDensity
 
     def __init__(self, density: Density) -> None:
         self.density = density
@@ -71,20 +77,21 @@ class DensitySource:
         """See `Source.digest`."""
         return fingerprint(self.density)
 
-    def build(self, *layers: Mapping[str, Any]) -> ChainConfig:
+    def build(self, *layers: Mapping[str, Any]) -> DensityConfig:
         """See `Source.build`."""
-        return build_chain(*layers)
+        return build_density(*layers)
 
     def finest_grid(self) -> int:
         """See `Source.finest_grid`; whether a finer one will do depends on the sampler: `check`."""
         check_attributes(self.density)
         return self.density.n_data
 
-    def check(self, config: ResolvedChain, processes: int) -> None:
+    def check(self, config: ResolvedDensity, processes: int) -> None:
         """See `Source.check`."""
-        if config.sampler.kind.draws_conditionals:
+        kind = config.sampler.kind
+        if kind.draws_conditionals:
             raise InputError(NOT_CONDITIONAL)
-        check_fits(self.density, config.sampler.kind, config.sampler.config, config.sampler.name)
+        check_fits(self.density, kind, config.sampler.config, config.sampler.name)
         if processes > 1:
             raise InputError(
                 f"{processes} processes cannot share a chain of a density: start at most {config.chains}, or ask for "
@@ -93,8 +100,18 @@ class DensitySource:
         if config.sweep_length > self.density.n_data:
             raise InputError(f"grid {config.grid}: {self.density.n_data} data cannot be cut into so many parts")
         self._try(config)
+        noise = kind.noise_of_parts(config.sampler.config, config.grid)
+        excess = None if noise is None else kind.excess(config.sampler.config, noise)
+        if excess is not None and excess > TOO_MUCH:
+            log.warning(
+                "the noise of gradients of one part of %d makes standard deviations up to %.2f times too wide at these "
+                "settings of %s: leave them open, or take a smaller grid or step_size",
+                config.sweep_length,
+                sqrt(excess),
+                config.sampler.name,
+            )
 
-    def _try(self, config: ResolvedChain) -> None:
+    def _try(self, config: ResolvedDensity) -> None:
         """Ask for an energy and a gradient, so that a slip of the density shows before anything is written."""
         points = config.initial_sd * np.random.default_rng(0).standard_normal((8, self.density.dimension))
         estimator = config.sampler.kind.estimator(config.sampler.config)
@@ -104,24 +121,26 @@ class DensitySource:
                 part = (slice(0, None, config.grid),) if estimator.by_parts else ()
                 check_gradient(self.density, points[:1], self.density.gradient(points[:1], *part))
 
-    def prepare(self, run: RunDirectory, config: ResolvedChain, comm: Comm) -> dict[str, Any]:
+    def prepare(self, run: RunDirectory, config: ResolvedDensity, comm: Comm) -> dict[str, Any]:
         """See `Source.prepare`."""
         kind = type(self.density)
         return {"target": f"{kind.__module__}.{kind.__qualname__}", "dimension": self.density.dimension}
 
-    def open(self, config: ResolvedChain, ring: Ring) -> tuple[MakeTarget, int]:
+    def open(self, config: ResolvedDensity, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
         return partial(self._make, config, ring.phases), self.density.n_data
 
     def begin(self, run: RunDirectory, facts: Facts, chain: int, target: VectorTarget[Any]) -> None:
         """See `Source.begin`: it has no other start."""
 
-    def miniature(self, config: ResolvedChain, ring: Ring) -> MakeTarget:
+    def miniature(self, config: ResolvedDensity, ring: Ring) -> MakeTarget:
         """See `Source.miniature`."""
         few = DensitySource(few_data(self.density))
         return partial(few._make, config, ring.phases)
 
-    def _make(self, config: ResolvedChain, timers: Phases, chain: int, sampler: Sampler[Any, Any]) -> VectorTarget[Any]:
+    def _make(
+        self, config: ResolvedDensity, timers: Phases, chain: int, sampler: Sampler[Any, Any]
+    ) -> VectorTarget[Any]:
         return vector_target(
             self.density,
             sampler,
@@ -130,34 +149,44 @@ class DensitySource:
             grid=config.grid,
             schedule=config.schedule,
             timers=timers,
+            energy_every=config.energy_every,
+            follow=config.follow,
         )
 
-    def costs(self, config: ResolvedChain, processes: int) -> dict[str, Any]:
+    def costs(self, config: ResolvedDensity, processes: int) -> dict[str, Any]:
         """See `Source.costs`."""
         sampler = config.make_sampler()
         kept = (*sampler.kept, *sampler.gradient.tables(self.density, config.grid))
         width = sum(field.width or self.density.dimension for field in kept)
         checkpoint = 8 * (width + 2 * self.density.dimension)
         made = max(config.iterations - config.burn_in, 0) // config.thin
+        followed = self.density.dimension if config.follow == "all" else min(self.density.dimension, config.follow)
+        traces = 8 * made * (followed + 3)
         draw = 8 * self.density.dimension
         return {
             "checkpoint": checkpoint,
-            "disk_least": config.chains * (checkpoint + min(config.save_draws, made) * draw),
+            "disk_least": config.chains * (checkpoint + 2 * traces + min(config.save_draws, made) * draw),
             "disk_most": config.chains
-            * (config.keep_checkpoints * checkpoint + min(2 * config.save_draws, made) * draw),
+            * (
+                config.keep_checkpoints * checkpoint
+                + (config.keep_checkpoints + 1) * traces
+                + min(2 * config.save_draws, made) * draw
+            ),
         }
 
-    def results(self, run: RunDirectory, config: ResolvedChain) -> dict[str, Any]:
+    def results(self, run: RunDirectory, config: ResolvedDensity) -> dict[str, Any]:
         """See `Source.results`: the mean energy over all draws of all chains, and their number."""
         energies = [snapshot.read(Key("trace", "W", 0, "energy")) for snapshot in posteriors(run)]
         draws = np.concatenate(energies) if energies else np.zeros(0)
-        return {"draws": len(draws), "energy": float(draws.mean()) if len(draws) else None}
+        known = draws[~np.isnan(draws)]
+        return {"draws": len(draws), "energy": float(known.mean()) if len(known) else None}
 
     def headline(self, summary: Mapping[str, Any]) -> list[str]:
         """See `Source.headline`."""
         if not summary.get("draws"):
             return ["no draws yet"]
-        return [f"{summary['draws']:,} draws, mean energy {summary.get('energy', float('nan')):.6g}"]
+        energy = summary.get("energy")
+        return [f"{summary['draws']:,} draws" + ("" if energy is None else f", mean energy {energy:.6g}")]
 
 
 def few_data(density: Density) -> Density:

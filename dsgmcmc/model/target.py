@@ -254,6 +254,10 @@ class FactorTarget:
             self.likelihood.reset_errors(self.blocks())
         self.time.prepare()
 
+    def at_once(self) -> int:
+        """See `RunTarget.at_once`: after every iteration all processes of the ring agree."""
+        return 1
+
     def reset(self) -> None:
         """See `RunTarget.reset`."""
         self.hyperparameters = self.model.start(len(self.positions))

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from dsgmcmc.densities.metropolis.base import Metropolis
 from dsgmcmc.densities.metropolis.stepwise import known
-from dsgmcmc.densities.targets.density import Density, prior_energy
+from dsgmcmc.densities.targets.density import Density, prior_energy, prior_gradient
 from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Float64, Purpose
@@ -62,5 +62,4 @@ class MALA(Metropolis[MALAConfig, Density]):
 
 def _gradient(density: Density, theta: Float64) -> Float64:
     """Of the energy and the prior's, (n, D)."""
-    offset, precision = theta - density.prior_mean, density.prior_precision
-    return density.gradient(theta) + (offset @ precision if precision.ndim == 2 else offset * precision)
+    return density.gradient(theta) + prior_gradient(density, theta)
