@@ -115,6 +115,10 @@ class DivergenceError(Exception):
     """The chain left the region where its numbers mean anything (non-finite or exploding)."""
 
 
+class StoppedError(Exception):
+    """A run was stopped in time, by a signal or a limit, and can be gone on with."""
+
+
 @contextmanager
 def writing(path: os.PathLike[str]) -> Iterator[None]:
     """Context in which a file is written for the user: what the system says of it becomes one line.

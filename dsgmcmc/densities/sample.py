@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dsgmcmc.densities.targets.density import Density, check_attributes
-from dsgmcmc.densities.targets.vector import D, VectorTarget, part_sizes
+from dsgmcmc.densities.targets.density import D, Density, check_attributes
+from dsgmcmc.densities.targets.vector import VectorTarget, part_sizes
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases

@@ -9,14 +9,17 @@ from collections.abc import Mapping
 from functools import partial
 from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from dsgmcmc.config.density import DensityConfig, ResolvedDensity
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers, build_density
-from dsgmcmc.densities.sample import check_fits, vector_target
+from dsgmcmc.densities.draws import Draws, MemoryDraws
+from dsgmcmc.densities.memory import chain_target, sample_in_memory
+from dsgmcmc.densities.run import DensityRun
+from dsgmcmc.densities.sample import check_fits
 from dsgmcmc.densities.targets.density import (
     ALL,
     Data,
@@ -26,11 +29,13 @@ from dsgmcmc.densities.targets.density import (
     check_gradient,
     fingerprint,
 )
+from dsgmcmc.densities.targets.probe import with_curvature
 from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.densities.targets.vector import NOT_CONDITIONAL, VectorTarget
-from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.launch import run_parallel, world_comm
+from dsgmcmc.errors import EXIT_INTERRUPTED, EXIT_RESUME, InputError, StoppedError
+from dsgmcmc.parallel.launch import launched, run_for_caller, world_comm
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.signals import signals_as_before
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.posterior.heldout import posteriors
 from dsgmcmc.runs.job import Job
@@ -66,7 +71,8 @@ class DensitySource:
     resolved = ResolvedDensity
 
     def __init__(self, density: Density) -> None:
-        self.density = density
+        self.density = with_curvature(density)
+        self._digest = fingerprint(density)
 
     @property
     def name(self) -> str:
@@ -75,7 +81,7 @@ class DensitySource:
 
     def digest(self) -> str:
         """See `Source.digest`."""
-        return fingerprint(self.density)
+        return self._digest
 
     def build(self, *layers: Mapping[str, Any]) -> DensityConfig:
         """See `Source.build`."""
@@ -141,17 +147,7 @@ class DensitySource:
     def _make(
         self, config: ResolvedDensity, timers: Phases, chain: int, sampler: Sampler[Any, Any]
     ) -> VectorTarget[Any]:
-        return vector_target(
-            self.density,
-            sampler,
-            seed=config.seed,
-            chain=chain,
-            grid=config.grid,
-            schedule=config.schedule,
-            timers=timers,
-            energy_every=config.energy_every,
-            follow=config.follow,
-        )
+        return chain_target(self.density, sampler, config, chain, timers=timers, follow=config.follow)
 
     def costs(self, config: ResolvedDensity, processes: int) -> dict[str, Any]:
         """See `Source.costs`."""
@@ -214,6 +210,11 @@ class FlatDensity:
         return np.zeros_like(theta)
 
 
+@overload
+def sample_density(density: Density, out: None = None, **settings: Any) -> MemoryDraws: ...
+
+
+@overload
 def sample_density(
     density: Density,
     out: str | Path,
@@ -222,18 +223,29 @@ def sample_density(
     policy: Policy | None = None,
     comm: Any = None,
     **settings: Any,
-) -> None:
-    """Sample a density; if that cannot be done to the end, end the program, as ``dsgmcmc sample`` does. Collective.
+) -> DensityRun | None: ...
 
-    Run it with Python alone or under ``mpirun``, on at most as many processes as chains. It shows progress, saves
-    checkpoints, stops for signals, and goes on with what is in `out`. It returns when all iterations are made, or
-    ``until`` is reached; `dsgmcmc.DensityRun` then opens the run.
+
+def sample_density(
+    density: Density,
+    out: str | Path | None = None,
+    *,
+    resume: bool = True,
+    policy: Policy | None = None,
+    comm: Any = None,
+    **settings: Any,
+) -> Draws | None:
+    """Sample a density, in memory or as a run on disk. Collective.
+
+    With `out` it shows progress, saves checkpoints, stops for signals, and goes on with what is there; it may be
+    started under ``mpirun``, on at most as many processes as chains. Without, the draws are those of such a run, and
+    nothing is written.
 
     Parameters
     ----------
     density : Density
-        What to sample.
-    out : path
+        What to sample. If it has no `curvature`, that is found: see `dsgmcmc.densities.targets.probe`.
+    out : path, optional
         Run directory.
     resume : bool
         Whether to go on with what is in `out`; else it must be empty.
@@ -242,25 +254,48 @@ def sample_density(
     comm : MPI.Comm, optional
         All processes; by default those that were started together.
     **settings
-        Those of `dsgmcmc.config.chain.ChainConfig`: ``sampler`` (a name, or a section with its settings), ``chains``,
-        ``iterations``, ``until`` (of elements of theta), ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule``,
-        ``checkpoint_every`` and so on.
+        Those of `dsgmcmc.config.density.DensityConfig`: ``sampler`` (a name, or a section with its settings),
+        ``chains``, ``iterations``, ``until`` (of elements of theta), ``burn_in``, ``thin``, ``seed``, ``grid``,
+        ``schedule``, ``energy_every``; of a run ``follow``, ``checkpoint_every`` and so on.
+
+    Returns
+    -------
+    MemoryDraws, or DensityRun
+        The draws; None for a run that has made none.
 
     Raises
     ------
-    SystemExit
-        With the exit status of ``dsgmcmc sample``, if it was stopped, or something is wrong.
+    InputError
+        If something that was given is wrong.
+    DivergenceError
+        If a chain diverges.
+    StoppedError
+        If a run was stopped by SIGUSR1, SIGTERM or a time limit.
+    KeyboardInterrupt
+        At Ctrl-C; a run has then been saved.
     """
+    if out is None:
+        if resume is not True or policy is not None or comm is not None:
+            raise InputError("resume, policy and comm are of runs on disk: name one with out")
+        return _in_memory(density, settings)
     comm = world_comm() if comm is None else comm
     command = shlex.join(["python", *sys.argv])
     job = Job(comm, DensitySource(density), Path(out), Layers(settings), resume, policy, command)
+    with in_python(IN_PYTHON), signals_as_before():
+        code = run_for_caller(comm, job.run)
+    if code == EXIT_INTERRUPTED:
+        raise KeyboardInterrupt
+    if code == EXIT_RESUME:
+        raise StoppedError(f"{out} was stopped before its end: the same call goes on")
+    comm.Barrier()
+    return DensityRun(out) if posteriors(RunDirectory(Path(out))) else None
 
-    def work() -> int:
-        with in_python(IN_PYTHON):
-            return job.run()
 
-    try:
-        run_parallel(comm, work)
-    except SystemExit as end:
-        if end.code:
-            raise
+def _in_memory(density: Density, settings: Mapping[str, Any]) -> MemoryDraws:
+    if launched():
+        raise InputError("several processes were started, each of which would make all chains: name a run with out")
+    with in_python(IN_PYTHON):
+        source = DensitySource(density)
+        config = source.build(settings).resolved(1, source.finest_grid())
+        source.check(config, 1)
+        return sample_in_memory(source.density, config)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from time import monotonic
 from types import FrameType
@@ -85,3 +87,14 @@ def installed() -> Signals:
     signals, _early = _early or Signals(), None
     signals.install()
     return signals
+
+
+@contextmanager
+def signals_as_before() -> Iterator[None]:
+    """Context after which signals do what they did before it: for a program that goes on behind a job."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

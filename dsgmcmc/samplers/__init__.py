@@ -30,6 +30,7 @@ SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
 OF_DENSITIES: Registry[Sampler[Any, Any]] = Registry(
     {
         "mh": "densities.metropolis.mh.MH",
+        "hmc": "densities.metropolis.hmc.HMC",
         "mala": "densities.metropolis.mala.MALA",
         "fmh": "densities.metropolis.factorised.FMH",
         "tfmh": "densities.metropolis.factorised.TFMH",

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import numpy as np
 
-from dsgmcmc.densities.targets.density import ALL, Data, Density, check_gradient, prior_energy, prior_gradient
+from dsgmcmc.densities.targets.density import ALL, D, Data, check_gradient, prior_energy, prior_gradient
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.parallel.named import Named, Shapes, pack, unpack
@@ -28,8 +28,6 @@ from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
     from dsgmcmc.storage.snapshot import Snapshot
-
-D = TypeVar("D", bound=Density)
 
 #: What to tell who wants to draw rows given the others.
 NOT_CONDITIONAL = (
