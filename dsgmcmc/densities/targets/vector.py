@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import numpy as np
 
-from dsgmcmc.densities.targets.density import ALL, D, Data, check_gradient, prior_energy, prior_gradient
+from dsgmcmc.densities.targets.density import ALL, D, Data, check_gradient, prior_energy
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.parallel.named import Named, Shapes, pack, unpack
@@ -60,9 +60,12 @@ class VectorCell:
             there = theta if rows is ALL else theta[rows]
             gradient = density.gradient(there, data)
             check_gradient(density, there, gradient)
-            found[rows] = gradient / probability
+            if rows is ALL:
+                np.divide(gradient, probability, out=found)
+            else:
+                found[rows] = gradient / probability
         if prior:
-            found += prior_gradient(density, theta)
+            found += target.prior_gradient(theta)
         block.gradient = gradient_in(out, prior)
 
 
@@ -113,6 +116,8 @@ class VectorTarget(Generic[D]):
         prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
         self.layout = Layout((*fields, *(StateField(name) for name in scratch)), density.dimension)
         self._asked = 0, perf_counter()
+        self._probability: list[float] = schedule.probability.tolist() if schedule else []
+        self._prior = prior
         self._kept = tuple(field.name for field in fields)
         buffer = np.zeros(rows * self.layout.width)
         self.block = ParameterBlock(
@@ -135,20 +140,26 @@ class VectorTarget(Generic[D]):
         found: Float64 = self.curvature + (np.diag(prior) if prior.ndim == 2 else prior)
         return found
 
+    def prior_gradient(self, theta: Float64) -> Float64:
+        """Gradient of the prior's energy, (n, D)."""
+        mean, precision, _ = self._prior
+        found: Float64 = (theta - mean) @ precision if precision.ndim == 2 else (theta - mean) * precision
+        return found
+
     def parts_of(self, iteration: int) -> Iterator[tuple[Data, Data, float]]:
         """Yield rows, the data that an iteration uses of them, and the probability with which it does."""
         if self.schedule is None:
             yield ALL, ALL, 1.0
             return
-        grid, probability = self.schedule.grid, self.schedule.probability
+        grid, probability = self.schedule.grid, self._probability
         if len(self.block.counts) == 1:
             part = self.schedule.part(iteration)
-            yield ALL, slice(part, None, grid), float(probability[part])
+            yield ALL, slice(part, None, grid), probability[part]
             return
         parts = self.schedule.parts(iteration, len(self.block.counts))
         for part in np.unique(parts).tolist():
             rows = np.flatnonzero(parts == part)
-            yield ALL if len(rows) == len(parts) else rows, slice(part, None, grid), float(probability[part])
+            yield ALL if len(rows) == len(parts) else rows, slice(part, None, grid), probability[part]
 
     # ------------------------------------------------------------------ what samplers use
 
@@ -276,12 +287,11 @@ class VectorTarget(Generic[D]):
 
     def find_divergence(self, position: str) -> str:
         """See `RunTarget.find_divergence`."""
-        strange = np.argwhere(~np.isfinite(self.block[position]))
-        return (
-            f"element {strange[0].tolist()} of theta is {self.block[position][tuple(strange[0])]}"
-            if len(strange)
-            else ""
-        )
+        finite = np.isfinite(self.block[position])
+        if finite.all():
+            return ""
+        strange = np.argwhere(~finite)[0]
+        return f"element {strange.tolist()} of theta is {self.block[position][tuple(strange)]}"
 
     def recorders(self) -> Sequence[Recorder]:
         """See `RunTarget.recorders`: the energy of every draw, and its elements."""
