@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dsgmcmc.config.chain import ChainConfig
+from dsgmcmc.config.density import DensityConfig
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER, section_of
 from dsgmcmc.errors import InputError
@@ -77,14 +78,10 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     return RunConfig.of({**_sampler_defaults(merged, RunConfig), **merged})
 
 
-def build_chain(*layers: Mapping[str, Any]) -> ChainConfig:
-    """Merge layers of settings of a chain of any target, and check them; see `build`."""
+def build_density(*layers: Mapping[str, Any]) -> DensityConfig:
+    """Merge layers of settings of a run of a density, and check them; see `build`."""
     merged = _merge(layers, DEFAULT_SAMPLER)
-    section = merged["sampler"]
-    kind = sampler_named(section["name"])
-    if kind and kind.step_of_densities and not {"step_size", "metric"} & set(section):
-        section["step_size"] = kind.step_of_densities
-    return ChainConfig.of({**_sampler_defaults(merged, ChainConfig), **merged})
+    return DensityConfig.of({**_sampler_defaults(merged, DensityConfig), **merged})
 
 
 def _merge(layers: Sequence[Mapping[str, Any]], default: str) -> dict[str, Any]:

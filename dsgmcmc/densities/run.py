@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.config.density import ResolvedDensity
+from dsgmcmc.densities.draws import Draws
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.arviz import datatree
 from dsgmcmc.posterior.layout import Blocks
 from dsgmcmc.posterior.live import newest_states, not_yet, nothing_yet, unfinished
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.types import Float64, Int64
+from dsgmcmc.types import Float64
 
 #: What is kept of every draw, and which elements of theta.
 TRACED = (
@@ -26,8 +24,8 @@ TRACED = (
 )
 
 
-class DensityRun:
-    """A run directory of `dsgmcmc.sample_density`, opened for reading.
+class DensityRun(Draws):
+    """A run directory of `dsgmcmc.sample_density`, opened for reading: `Draws`, of all elements of theta or some.
 
     Parameters
     ----------
@@ -36,7 +34,7 @@ class DensityRun:
     Attributes
     ----------
     path : Path
-    config : ResolvedChain
+    config : ResolvedDensity
     unfinished : bool
         Whether its job has not ended, or was killed: the draws up to a checkpoint are there, but no moments.
 
@@ -51,45 +49,31 @@ class DensityRun:
         self.path = self.directory.path
         if "target" not in self.directory.read_settings()[1]:
             raise InputError(f"{self.path} is a run of a factorisation: open it with dsgmcmc.open_run")
-        self.config, facts = ResolvedChain.of_run(self.directory)
+        self.config, facts = ResolvedDensity.of_run(self.directory)
         self._states = newest_states(self.directory, facts, "traces")
         if not self._states:
             raise nothing_yet(self.directory, self.config, facts)
         for snapshot in self._states:
             _check(snapshot, facts.get("dimension"))
         self.unfinished = unfinished(self._states)
-        self._traces = {key.field: [snapshot.read(key) for snapshot in self._states] for key in TRACED}
+        traces = {key.field: [snapshot.read(key) for snapshot in self._states] for key in TRACED}
+        length = min(map(len, traces["theta"]))  # cut to the shortest chain from its end
+        elements = traces.pop("followed")[0]
+        found = {name: np.stack([each[-length:] for each in trace]) for name, trace in traces.items()}
+        super().__init__(
+            sampler=self.config.sampler.name,
+            interleaved=len(self.config.make_sampler().positions),
+            theta=found["theta"],
+            energy=found["energy"][..., 0],
+            weight=found["weight"][..., 0],
+            iteration=found["iteration"][..., 0].astype(np.int64),
+            elements=elements,
+        )
 
     @property
     def chains(self) -> list[int]:
         """Chains that have made draws."""
         return [snapshot.manifest.chain for snapshot in self._states]
-
-    @cached_property
-    def elements(self) -> Int64:
-        """(m,) int64: elements of theta in `theta`; all of them, or some that are evenly spaced."""
-        found: Int64 = self._traces["followed"][0]
-        return found
-
-    @cached_property
-    def theta(self) -> Float64:
-        """(chains, draws, m) float64: every draw of the `elements`, cut to the shortest chain from its end."""
-        return self._stacked("theta")
-
-    @cached_property
-    def energy(self) -> Float64:
-        """(chains, draws) float64: minus the log posterior density of every draw, up to a constant."""
-        return self._stacked("energy")[..., 0]
-
-    @cached_property
-    def weight(self) -> Float64:
-        """(chains, draws) float64: weight of every draw in averages."""
-        return self._stacked("weight")[..., 0]
-
-    def _stacked(self, name: str) -> Float64:
-        traces = self._traces[name]
-        length = min(map(len, traces))
-        return np.stack([trace[-length:] for trace in traces])
 
     def moments(self) -> tuple[Float64, Float64]:
         """Posterior mean and variance of theta, (D,) float64 each, over the draws of all chains.
@@ -106,27 +90,6 @@ class DensityRun:
             for name in ("mean", "variance")
         )
         return means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
-
-    def to_datatree(self) -> Any:
-        """Return the run as ArviZ sees it.
-
-        Returns
-        -------
-        xarray.DataTree
-            ``posterior``: ``theta`` by ``element``, for all draws; ``sample_stats``: ``weight``, ``iteration`` and
-            ``lp``, the log posterior density up to a constant.
-
-        Raises
-        ------
-        InputError
-            If arviz-base is not installed.
-        """
-        iteration = self._stacked("iteration")[..., 0].astype(np.int64)
-        groups: dict[str, dict[str, Any]] = {
-            "posterior": {"theta": self.theta},
-            "sample_stats": {"weight": self.weight, "iteration": iteration, "lp": -self.energy},
-        }
-        return datatree(groups, {"element": self.elements}, {"theta": ["element"]}, self.config.sampler.name)
 
 
 def _check(snapshot: Snapshot, dimension: int | None) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dsgmcmc.densities.targets.density import Density, check_attributes
-from dsgmcmc.densities.targets.vector import D, VectorTarget, part_sizes
+from dsgmcmc.densities.targets.density import D, Density, check_attributes
+from dsgmcmc.densities.targets.vector import VectorTarget, part_sizes
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
@@ -36,6 +36,7 @@ def vector_target(
     grid: int = 1,
     schedule: ScheduleName = "shuffled",
     timers: Phases | None = None,
+    **kept: Any,
 ) -> VectorTarget[D]:
     """Make the target that a sampler needs to sample a density.
 
@@ -55,6 +56,8 @@ def vector_target(
         Order in which parts are visited.
     timers : Phases, optional
         Where time is counted.
+    **kept
+        ``energy_every`` and ``follow`` of `VectorTarget`: what is recorded of draws.
 
     Raises
     ------
@@ -73,6 +76,7 @@ def vector_target(
         stream=stream,
         rows=rows,
         timers=timers,
+        **kept,
     )
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from collections.abc import Mapping
 from functools import partial
+from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from dsgmcmc.config.chain import ChainConfig, ResolvedChain
+from dsgmcmc.config.density import DensityConfig, ResolvedDensity
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import Layers, build_chain
-from dsgmcmc.densities.sample import check_fits, vector_target
+from dsgmcmc.config.layers import Layers, build_density
+from dsgmcmc.densities.draws import Draws, MemoryDraws
+from dsgmcmc.densities.memory import chain_target, sample_in_memory
+from dsgmcmc.densities.run import DensityRun
+from dsgmcmc.densities.sample import check_fits
 from dsgmcmc.densities.targets.density import (
     ALL,
     Data,
@@ -24,16 +29,18 @@ from dsgmcmc.densities.targets.density import (
     check_gradient,
     fingerprint,
 )
+from dsgmcmc.densities.targets.probe import with_curvature
 from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.densities.targets.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.launch import processes, run_parallel
+from dsgmcmc.parallel.launch import launched, processes, run_for_caller
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.posterior.heldout import posteriors
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.step_size import TOO_MUCH
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.manifest import Key
@@ -47,6 +54,9 @@ IN_PYTHON = {
 }
 
 
+log = logging.getLogger(__name__)
+
+
 class DensitySource:
     """A density; a `dsgmcmc.runs.sources.base.Source`. Every chain is sampled by one process.
 
@@ -57,10 +67,11 @@ class DensitySource:
     """
 
     unit = "data"
-    resolved = ResolvedChain
+    resolved = ResolvedDensity
 
     def __init__(self, density: Density) -> None:
-        self.density = density
+        self.density = with_curvature(density)
+        self._digest = fingerprint(density)
 
     @property
     def name(self) -> str:
@@ -69,22 +80,23 @@ class DensitySource:
 
     def digest(self) -> str:
         """See `Source.digest`."""
-        return fingerprint(self.density)
+        return self._digest
 
-    def build(self, *layers: Mapping[str, Any]) -> ChainConfig:
+    def build(self, *layers: Mapping[str, Any]) -> DensityConfig:
         """See `Source.build`."""
-        return build_chain(*layers)
+        return build_density(*layers)
 
     def finest_grid(self) -> int:
         """See `Source.finest_grid`; whether a finer one will do depends on the sampler: `check`."""
         check_attributes(self.density)
         return self.density.n_data
 
-    def check(self, config: ResolvedChain, processes: int) -> None:
+    def check(self, config: ResolvedDensity, processes: int) -> None:
         """See `Source.check`."""
-        if config.sampler.kind.draws_conditionals:
+        kind = config.sampler.kind
+        if kind.draws_conditionals:
             raise InputError(NOT_CONDITIONAL)
-        check_fits(self.density, config.sampler.kind, config.sampler.config, config.sampler.name)
+        check_fits(self.density, kind, config.sampler.config, config.sampler.name)
         if processes > 1:
             raise InputError(
                 f"{processes} processes cannot share a chain of a density: start at most {config.chains}, or ask for "
@@ -93,8 +105,18 @@ class DensitySource:
         if config.sweep_length > self.density.n_data:
             raise InputError(f"grid {config.grid}: {self.density.n_data} data cannot be cut into so many parts")
         self._try(config)
+        noise = kind.noise_of_parts(config.sampler.config, config.grid)
+        excess = None if noise is None else kind.excess(config.sampler.config, noise)
+        if excess is not None and excess > TOO_MUCH:
+            log.warning(
+                "the noise of gradients of one part of %d makes standard deviations up to %.2f times too wide at these "
+                "settings of %s: leave them open, or take a smaller grid or step_size",
+                config.sweep_length,
+                sqrt(excess),
+                config.sampler.name,
+            )
 
-    def _try(self, config: ResolvedChain) -> None:
+    def _try(self, config: ResolvedDensity) -> None:
         """Ask for an energy and a gradient, so that a slip of the density shows before anything is written."""
         points = config.initial_sd * np.random.default_rng(0).standard_normal((8, self.density.dimension))
         estimator = config.sampler.kind.estimator(config.sampler.config)
@@ -104,60 +126,62 @@ class DensitySource:
                 part = (slice(0, None, config.grid),) if estimator.by_parts else ()
                 check_gradient(self.density, points[:1], self.density.gradient(points[:1], *part))
 
-    def prepare(self, run: RunDirectory, config: ResolvedChain, comm: Comm) -> dict[str, Any]:
+    def prepare(self, run: RunDirectory, config: ResolvedDensity, comm: Comm) -> dict[str, Any]:
         """See `Source.prepare`."""
         kind = type(self.density)
         return {"target": f"{kind.__module__}.{kind.__qualname__}", "dimension": self.density.dimension}
 
-    def open(self, config: ResolvedChain, ring: Ring) -> tuple[MakeTarget, int]:
+    def open(self, config: ResolvedDensity, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
         return partial(self._make, config, ring.phases), self.density.n_data
 
     def begin(self, run: RunDirectory, facts: Facts, chain: int, target: VectorTarget[Any]) -> None:
         """See `Source.begin`: it has no other start."""
 
-    def miniature(self, config: ResolvedChain, ring: Ring) -> MakeTarget:
+    def miniature(self, config: ResolvedDensity, ring: Ring) -> MakeTarget:
         """See `Source.miniature`."""
         few = DensitySource(few_data(self.density))
         return partial(few._make, config, ring.phases)
 
-    def _make(self, config: ResolvedChain, timers: Phases, chain: int, sampler: Sampler[Any, Any]) -> VectorTarget[Any]:
-        return vector_target(
-            self.density,
-            sampler,
-            seed=config.seed,
-            chain=chain,
-            grid=config.grid,
-            schedule=config.schedule,
-            timers=timers,
-        )
+    def _make(
+        self, config: ResolvedDensity, timers: Phases, chain: int, sampler: Sampler[Any, Any]
+    ) -> VectorTarget[Any]:
+        return chain_target(self.density, sampler, config, chain, timers=timers, follow=config.follow)
 
-    def costs(self, config: ResolvedChain, processes: int) -> dict[str, Any]:
+    def costs(self, config: ResolvedDensity, processes: int) -> dict[str, Any]:
         """See `Source.costs`."""
         sampler = config.make_sampler()
         kept = (*sampler.kept, *sampler.gradient.tables(self.density, config.grid))
         width = sum(field.width or self.density.dimension for field in kept)
         checkpoint = 8 * (width + 2 * self.density.dimension)
         made = max(config.iterations - config.burn_in, 0) // config.thin
+        followed = self.density.dimension if config.follow == "all" else min(self.density.dimension, config.follow)
+        traces = 8 * made * (followed + 3)
         draw = 8 * self.density.dimension
         return {
             "checkpoint": checkpoint,
-            "disk_least": config.chains * (checkpoint + min(config.save_draws, made) * draw),
+            "disk_least": config.chains * (checkpoint + 2 * traces + min(config.save_draws, made) * draw),
             "disk_most": config.chains
-            * (config.keep_checkpoints * checkpoint + min(2 * config.save_draws, made) * draw),
+            * (
+                config.keep_checkpoints * checkpoint
+                + (config.keep_checkpoints + 1) * traces
+                + min(2 * config.save_draws, made) * draw
+            ),
         }
 
-    def results(self, run: RunDirectory, config: ResolvedChain) -> dict[str, Any]:
+    def results(self, run: RunDirectory, config: ResolvedDensity) -> dict[str, Any]:
         """See `Source.results`: the mean energy over all draws of all chains, and their number."""
         energies = [snapshot.read(Key("trace", "W", 0, "energy")) for snapshot in posteriors(run)]
         draws = np.concatenate(energies) if energies else np.zeros(0)
-        return {"draws": len(draws), "energy": float(draws.mean()) if len(draws) else None}
+        known = draws[~np.isnan(draws)]
+        return {"draws": len(draws), "energy": float(known.mean()) if len(known) else None}
 
     def headline(self, summary: Mapping[str, Any]) -> list[str]:
         """See `Source.headline`."""
         if not summary.get("draws"):
             return ["no draws yet"]
-        return [f"{summary['draws']:,} draws, mean energy {summary.get('energy', float('nan')):.6g}"]
+        energy = summary.get("energy")
+        return [f"{summary['draws']:,} draws" + ("" if energy is None else f", mean energy {energy:.6g}")]
 
 
 def few_data(density: Density) -> Density:
@@ -185,6 +209,11 @@ class FlatDensity:
         return np.zeros_like(theta)
 
 
+@overload
+def sample_density(density: Density, out: None = None, **settings: Any) -> MemoryDraws: ...
+
+
+@overload
 def sample_density(
     density: Density,
     out: str | Path,
@@ -193,19 +222,29 @@ def sample_density(
     policy: Policy | None = None,
     comm: Any = None,
     **settings: Any,
-) -> None:
-    """Sample a density. Collective.
+) -> DensityRun | None: ...
 
-    Run it with Python alone, which needs no MPI, or under ``mpirun``, on at most as many processes as chains. It shows
-    progress, saves checkpoints, stops for signals, and goes on with what is in `out`. It returns when all iterations
-    are made, or ``until`` is reached; `dsgmcmc.DensityRun` then opens the run. One process by itself gets its signals
-    after the last checkpoint, and errors as exceptions; several end together, as ``dsgmcmc sample`` does.
+
+def sample_density(
+    density: Density,
+    out: str | Path | None = None,
+    *,
+    resume: bool = True,
+    policy: Policy | None = None,
+    comm: Any = None,
+    **settings: Any,
+) -> Draws | None:
+    """Sample a density, in memory or as a run on disk. Collective.
+
+    With `out` it shows progress, saves checkpoints, stops for signals, and goes on with what is there; it may be
+    started under ``mpirun``, on at most as many processes as chains. Without, the draws are those of such a run, and
+    nothing is written.
 
     Parameters
     ----------
     density : Density
-        What to sample.
-    out : path
+        What to sample. If it has no `curvature`, that is found: see `dsgmcmc.densities.targets.probe`.
+    out : path, optional
         Run directory.
     resume : bool
         Whether to go on with what is in `out`; else it must be empty.
@@ -214,37 +253,45 @@ def sample_density(
     comm : Comm, optional
         All processes; by default those that were started together.
     **settings
-        Those of `dsgmcmc.config.chain.ChainConfig`: ``sampler`` (a name, or a section with its settings), ``chains``,
-        ``iterations``, ``until`` (of elements of theta), ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule``,
-        ``checkpoint_every`` and so on.
+        Those of `dsgmcmc.config.density.DensityConfig`: ``sampler`` (a name, or a section with its settings),
+        ``chains``, ``iterations``, ``until`` (of elements of theta), ``burn_in``, ``thin``, ``seed``, ``grid``,
+        ``schedule``, ``energy_every``; of a run ``follow``, ``checkpoint_every`` and so on.
+
+    Returns
+    -------
+    MemoryDraws, or DensityRun
+        The draws; None for a run that has made none.
 
     Raises
     ------
     InputError
-        If the density or a setting is wrong.
+        If something that was given is wrong.
     DivergenceError
-        If a chain explodes.
+        If a chain diverges.
     StoppedError
-        If time ran out; `out` has a checkpoint.
-    SystemExit
-        In place of these, where there are several processes, with the exit status of ``dsgmcmc sample``.
+        If a run was stopped by SIGUSR1, SIGTERM or a time limit.
+    KeyboardInterrupt
+        At Ctrl-C; a run has then been saved.
     """
+    if out is None:
+        if resume is not True or policy is not None or comm is not None:
+            raise InputError("resume, policy and comm are of runs on disk: name one with out")
+        return _in_memory(density, settings)
     comm = processes() if comm is None else comm
     command = shlex.join(["python", *sys.argv])
     job = Job(comm, DensitySource(density), Path(out), Layers(settings), resume, policy, command)
+    with in_python(IN_PYTHON):
+        run_for_caller(comm, job.run_inside)
+    job.say_result()
+    comm.Barrier()
+    return DensityRun(out) if posteriors(RunDirectory(Path(out))) else None
 
-    if comm.size == 1:
-        with in_python(IN_PYTHON):
-            job.run_inside()
-        job.say_result()
-        return
 
-    def work() -> int:
-        with in_python(IN_PYTHON):
-            return job.run()
-
-    try:
-        run_parallel(comm, work)
-    except SystemExit as end:
-        if end.code:
-            raise
+def _in_memory(density: Density, settings: Mapping[str, Any]) -> MemoryDraws:
+    if launched():
+        raise InputError("several processes were started, each of which would make all chains: name a run with out")
+    with in_python(IN_PYTHON):
+        source = DensitySource(density)
+        config = source.build(settings).resolved(1, source.finest_grid())
+        source.check(config, 1)
+        return sample_in_memory(source.density, config)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dsgmcmc.config.chain import FREE, ResolvedChain
+from dsgmcmc.config.density import ResolvedDensity
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import GoneError
@@ -40,7 +41,7 @@ class Audit(NamedTuple):
 
 def config_of(run: RunDirectory) -> tuple[ResolvedChain, Facts]:
     """Configuration and facts of a run of any target; raises InputError."""
-    kind = ResolvedChain if "target" in run.read_settings()[1] else ResolvedConfig
+    kind = ResolvedDensity if "target" in run.read_settings()[1] else ResolvedConfig
     return kind.of_run(run)
 
 

@@ -196,6 +196,10 @@ class FactorTarget:
         for part in self.model.parts:
             part.begin(self.blocks(), iteration % self.sweep_length == 0)
 
+    def at_once(self) -> int:
+        """See `RunTarget.at_once`: after every iteration all processes of the ring agree."""
+        return 1
+
     def reset(self) -> None:
         """See `RunTarget.reset`."""
         for part in self.model.parts:

@@ -18,6 +18,7 @@ from dsgmcmc.errors import (
     AgreedError,
     DivergenceError,
     InputError,
+    StoppedError,
     WriteError,
 )
 from dsgmcmc.parallel.machine import THREAD_VARIABLES, cpu_quota
@@ -200,10 +201,30 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     except BaseException as error:
         if comm.size == 1 and isinstance(error, InputError | OSError):
             raise  # nobody waits for this process: the command line says what it is
-        name = type(error).__name__
-        complain(f"process {comm.rank} of {comm.size} on {platform.node()} failed, ending the job: {name}: {error}")
-        say(*traceback.format_exc().rstrip().split("\n"), file=sys.stderr)
-        comm.Abort(EXIT_ABORT)
+        _abort(comm, error)
         raise
     comm.Barrier()
     sys.exit(code)
+
+
+def run_for_caller(comm: Comm, work: Callable[[], None]) -> None:
+    """Run a command on all processes of a program that goes on behind it.
+
+    An error that all raise together is raised; one that comes on a single process of several ends the whole job.
+    """
+    try:
+        work()
+    except (AgreedError, DivergenceError, StoppedError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        if comm.size > 1:
+            _abort(comm, error)
+        raise
+
+
+def _abort(comm: Comm, error: BaseException) -> None:
+    """Say what failed here, and end the processes."""
+    name = type(error).__name__
+    complain(f"process {comm.rank} of {comm.size} on {platform.node()} failed, ending the job: {name}: {error}")
+    say(*traceback.format_exc().rstrip().split("\n"), file=sys.stderr)
+    comm.Abort(EXIT_ABORT)

@@ -36,6 +36,7 @@ class Schedule:
         self._generator = np.random.Philox(key=[seed, Purpose.SCHEDULE])
         self._state = self._generator.state  # nothing drawn yet; to make a generator takes eight times as long
         self._order: tuple[int, Int64] = (-1, np.zeros(0, np.int64))
+        self._orders: tuple[tuple[int, int], Int64] = ((-1, 0), np.zeros((0, 0), np.int64))
         total = int(self._cumulative[-1])
         uniform = np.full(self.grid, 1.0 / self.grid)
         by_size = np.asarray(part_sizes, dtype=np.float64) / max(total, 1)
@@ -54,6 +55,20 @@ class Schedule:
         if self._order[0] != sweep:
             self._order = (sweep, np.argsort(self._raw(sweep, self.grid), kind="stable"))
         return int(self._order[1][iteration % self.grid])
+
+    def parts(self, iteration: int, rows: int) -> Int64:
+        """Parts that so many rows visit, each in an order of its own: (rows,); the first one that of `part`."""
+        if self.name == "cyclic" or rows == 1:
+            return np.full(rows, self.part(iteration), np.int64)
+        if self.name == "random":
+            u = self._raw(iteration, rows) / 2.0**64
+            found = np.searchsorted(self._cumulative, np.floor(u * self._cumulative[-1]), side="right")
+            return np.asarray(np.minimum(found, self.grid - 1), np.int64)
+        sweep = iteration // self.grid
+        if self._orders[0] != (sweep, rows):
+            raw = self._raw(sweep, rows * self.grid).reshape(rows, self.grid)
+            self._orders = ((sweep, rows), np.argsort(raw, axis=1, kind="stable"))
+        return np.asarray(self._orders[1][:, iteration % self.grid], np.int64)
 
     def _raw(self, index: int, count: int) -> npt.NDArray[np.uint64]:
         """`count` raw 64-bit numbers that belong to `index`; NumPy promises the stream of `Philox`."""

@@ -272,7 +272,7 @@ class Chain:
         done = self.iteration
         following = [(0, self.every), (self.burn_in, self.thin), (0, saving)]
         looks = [done + interval - (done - origin) % interval for origin, interval in following]
-        return min(goal, *looks, done + self.sampler.at_once(self.target)) if done else 1
+        return min(goal, *looks, done + self.target.at_once()) if done else 1
 
     def _iterate(self, done: int, report: Report) -> None:
         """Go on until `done` iterations are made, and look at the state if it is time. Collective."""

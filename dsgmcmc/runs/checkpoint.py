@@ -245,7 +245,7 @@ class Checkpoints:
         self._discard(drafts)
         if needed or not self._go_on:
             raise error
-        kept = self._draws.numbers.kept
+        kept = set(self._draws.numbers.kept)
         back = {number: draw for number, draw in pending.items() if number in kept}
         self._draws.pending = back | self._draws.pending
         if self._at_root:

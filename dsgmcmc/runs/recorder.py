@@ -102,6 +102,7 @@ class DrawRecorder:
         """See `Recorder.record`."""
         if draw is None:
             return
+        spacing = self.numbers.spacing
         saved = self.numbers.offer(draw.iteration)
         parameters = self.target.parameters()
         self._note(draw, parameters)
@@ -115,7 +116,9 @@ class DrawRecorder:
         if saved:
             small = {name: SmallArray.of(value) for name, value in parameters.items()}
             self.pending[draw.iteration] = (blocks, small)
-        self.pending = {number: kept for number, kept in self.pending.items() if number in self.numbers.kept}
+        if self.numbers.spacing > spacing:  # every other one was dropped
+            kept = set(self.numbers.kept)
+            self.pending = {number: each for number, each in self.pending.items() if number in kept}
 
     def _note(self, draw: Draw, parameters: dict[str, Float64]) -> None:
         """Keep the parameters of this draw; of a dense precision the diagonal."""

@@ -30,6 +30,7 @@ SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
 OF_DENSITIES: Registry[Sampler[Any, Any]] = Registry(
     {
         "mh": "densities.metropolis.mh.MH",
+        "hmc": "densities.metropolis.hmc.HMC",
         "mala": "densities.metropolis.mala.MALA",
         "fmh": "densities.metropolis.factorised.FMH",
         "tfmh": "densities.metropolis.factorised.TFMH",
@@ -40,6 +41,7 @@ OF_DENSITIES: Registry[Sampler[Any, Any]] = Registry(
         "modified_stochastic_mh": "densities.metropolis.stochastic.ModifiedStochasticMH",
         "gsgrhmc": "densities.sgmcmc.gsgrhmc.GSGRHMC",
         "gsgrld": "densities.sgmcmc.gsgrld.GSGRLD",
+        "matrix_sgnht": "densities.sgmcmc.matrix_sgnht.MatrixSGNHT",
         "adjusted_sgld": "densities.sgmcmc.adjusted_sgld.AdjustedSGLD",
     }
 )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.samplers.gradients import GRADIENTS, ON_DATA, GradientEstimator, T
+from dsgmcmc.samplers.gradients import GRADIENTS, ON_DATA, GradientEstimator, PartGradient, T
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
@@ -54,8 +54,6 @@ class Sampler(ABC, Generic[C, T]):
     scratch: tuple[str, ...] = ("g",)
     #: Settings of the run that suit this sampler, where they are not those of all.
     defaults: ClassVar[dict[str, Any]] = {}
-    #: Its step, where it samples a density, and neither a step nor a metric is asked for; None if that is its default.
-    step_of_densities: ClassVar[float | None] = None
 
     def __init__(self, config: C, burn_in: int) -> None:
         self.config = config
@@ -131,6 +129,35 @@ class Sampler(ABC, Generic[C, T]):
         return config
 
     @classmethod
+    def noise_of_parts(cls, config: C, grid: int) -> float | None:
+        """Variance V of the noise of a gradient where P is the Fisher information: B - 1 of plain parts; None: unknown.
+
+        Of N independent data of which a part of N / B stands for all, at a mode of the likelihood.
+        """
+        estimator = cls.estimator(config)
+        if not estimator.by_parts:
+            return 0.0
+        return float(grid - 1) if estimator is PartGradient else None
+
+    @classmethod
+    def excess(cls, config: C, noise: float) -> float | None:
+        """Variance on a normal law over the true one, in the metric in which its precision is 1; None: not known.
+
+        Parameters
+        ----------
+        config : SamplerConfig
+            Its settings.
+        noise : float
+            Variance of the gradients' noise in that metric, independent in every iteration.
+        """
+        return None
+
+    @classmethod
+    def suited_to_density(cls, config: C, noise: float | None) -> C:
+        """Return the configuration, for a plain vector, with steps left open such that the `excess` is below `MOST`."""
+        return config
+
+    @classmethod
     def needs_independent_parts(cls, what: str, otherwise: str, config: C, schedule: str, grid: int) -> None:
         """Raise `InputError` where `what` takes the noises of the gradients for independent, and they are not."""
         if cls.sweep_length(config, grid) > 1 and schedule != "random":
@@ -178,10 +205,6 @@ class Sampler(ABC, Generic[C, T]):
     def weight(self, target: T, iteration: int) -> float:
         """Weight of the draw of `iteration` in averages: its step [Simsekli 2016, eq. 12]."""
         return self.step_size(target, iteration)
-
-    def at_once(self, target: T) -> int:
-        """How many iterations a chain may ask `advance` for without listening to signals."""
-        return 1
 
     def advance(self, target: T, first: int, count: int) -> None:
         """Make `count` iterations from number `first` on. Collective.

@@ -246,6 +246,9 @@ class Recorder(Protocol):
 class RunTarget(Target, Protocol):
     """The target as a chain sees it: what it takes to iterate, record, save, resume and stop it."""
 
+    def at_once(self) -> int:
+        """How many iterations may be made without listening to signals; on all processes the same."""
+
     def reset(self) -> None:
         """Set everything but the sampler's fields to its initial value."""
 

@@ -222,11 +222,11 @@ class ParameterBlock:
             self.update(PRIOR_GRADIENT, out=out, theta=position)
         else:
             self[out].fill(0.0)
-        self.gradient = _gradient_in(out, prior)
+        self.gradient = gradient_in(out, prior)
 
 
 @functools.cache
-def _gradient_in(out: str, prior: bool) -> Gradient:
+def gradient_in(out: str, prior: bool) -> Gradient:
     """Say what is in `out`: the whole gradient, or that of the likelihood."""
     return Gradient(out) if prior else Gradient(f"{out} + grad_prior", out)
 

@@ -20,7 +20,7 @@ def run(
     density, draws = NoisyGaussian(2.0, noise, prior=0.0 if metric == "fisher" else 0.5), 40
     section = {"thermostat": thermostat, "metric": metric, "diffusion": A, "step_size": h * h / 2, "warm_up": 0}
     sampler = SGNHT(SGNHTConfig(**section), 0)
-    target = vector_target(density, sampler, rows=rows, grid=PARTS, schedule="random")
+    target = vector_target(density, sampler, rows=rows, grid=PARTS, schedule="cyclic")
     variance, found = np.zeros(rows), []
     for k, theta in enumerate(sample(target, sampler, 300 + 40 * draws, sd=0.7)):
         if k >= 300 and k % 40 == 0:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dsgmcmc.densities.targets.vector import D, VectorTarget
+from dsgmcmc.densities.targets.density import D
+from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.samplers.base import C, Sampler
 from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Float64

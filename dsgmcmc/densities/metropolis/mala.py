@@ -7,6 +7,9 @@ With D = 1 / (typical curvature + the prior's precision) for each element,
 is accepted with probability min{1, exp(U(theta) - U(theta') + (|r|^2 - |r'|^2) / (4 eps))}, where
 r = D^(-1/2) (theta' - theta + eps D grad U(theta)), and r' the same with theta and theta' exchanged.
 
+If no step is given, it is adapted in burn-in to an acceptance of .574, the best where D is large [Roberts & Rosenthal
+1998], and frozen at its end (`dsgmcmc.densities.metropolis.adaptation`).
+
 Target: the posterior itself. Left out: nothing; an iteration takes energy and gradient of all data once.
 """
 
@@ -15,18 +18,25 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from dsgmcmc.densities.metropolis.adaptation import DualAveraging
 from dsgmcmc.densities.metropolis.base import Metropolis
 from dsgmcmc.densities.metropolis.stepwise import known
-from dsgmcmc.densities.targets.density import Density, prior_energy
+from dsgmcmc.densities.targets.density import Density, posterior_gradient, prior_energy
 from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Float64, Purpose
+
+#: Step at which adaptation begins.
+FIRST = 0.3
 
 
 class MALAConfig(SamplerConfig):
     """Configuration of MALA."""
 
-    step_size: float = Field(0.3, gt=0, allow_inf_nan=False, description="eps")
+    step_size: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="eps; default: found in burn-in, from 0.3 on"
+    )
+    acceptance: float = Field(0.574, gt=0, lt=1, description="part of the proposals to which a step is adapted")
 
 
 class MALA(Metropolis[MALAConfig, Density]):
@@ -36,31 +46,33 @@ class MALA(Metropolis[MALAConfig, Density]):
 
     def __init__(self, config: MALAConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
+        self.adapted = DualAveraging()
+        self.replicated = (*self.replicated, self.adapted)
         self._gradient: tuple[int, Float64] | None = None  # of the state before an iteration
 
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
         """One iteration."""
-        theta, density, eps = target.block["theta"], target.density, self.config.step_size
+        theta, density = target.block["theta"], target.density
+        if self.adapted.steps is None:
+            self.adapted.begin(np.full(len(theta), self.config.step_size or FIRST))
+        adapting = self.config.step_size is None and iteration < self.burn_in
+        eps = self.adapted.eps(adapting)[:, None]
         energies, counts = self.tallied(target, iteration)
         known(density, theta, energies, counts)
         if self._gradient is None or self._gradient[0] != iteration:
-            self._gradient = iteration, _gradient(density, theta)
+            self._gradient = iteration, posterior_gradient(density, theta)
         gradient = self._gradient[1]
         rng = target.stream.generator(Purpose.PROPOSAL)
-        precision = density.prior_precision
-        metric = 1 / (density.curvature + (np.diag(precision) if precision.ndim == 2 else precision))
+        metric = 1 / target.precision
         proposed = theta - eps * metric * gradient + np.sqrt(2 * eps * metric) * rng.standard_normal(theta.shape)
-        new, there = density.energy(proposed), _gradient(density, proposed)
+        new, there = density.energy(proposed), posterior_gradient(density, proposed)
         rise = new - energies + prior_energy(density, proposed) - prior_energy(density, theta)
         forth, back = proposed - theta + eps * metric * gradient, theta - proposed + eps * metric * there
-        hastings = ((forth**2 - back**2) / metric).sum(axis=1) / (4 * eps)
+        hastings = ((forth**2 - back**2) / metric).sum(axis=1) / (4 * eps[:, 0])
+        if adapting:
+            chance = np.exp(np.minimum(hastings - rise, 0))
+            self.adapted.see(np.where(np.isnan(chance), 0.0, chance), self.config.acceptance)
         accepted = rise - hastings <= rng.standard_exponential(len(theta))
         theta[accepted], energies[accepted], gradient[accepted] = proposed[accepted], new[accepted], there[accepted]
         self._gradient = iteration + 1, gradient
         counts += np.column_stack([accepted, np.broadcast_to([density.n_data, 1.0, 1.0], (len(theta), 3))])
-
-
-def _gradient(density: Density, theta: Float64) -> Float64:
-    """Of the energy and the prior's, (n, D)."""
-    offset, precision = theta - density.prior_mean, density.prior_precision
-    return density.gradient(theta) + (offset @ precision if precision.ndim == 2 else offset * precision)

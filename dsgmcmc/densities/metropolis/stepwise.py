@@ -10,8 +10,8 @@ import numpy as np
 
 from dsgmcmc.densities.metropolis.base import Metropolis
 from dsgmcmc.densities.metropolis.proposals import Normal, Proposal, ProposalConfig, dense
-from dsgmcmc.densities.targets.density import Density, prior_energy
-from dsgmcmc.densities.targets.vector import D, VectorTarget
+from dsgmcmc.densities.targets.density import D, Density, prior_energy
+from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.types import Array, Float64, Purpose
 
 C = TypeVar("C", bound=ProposalConfig)

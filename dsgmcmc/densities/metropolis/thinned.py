@@ -22,9 +22,6 @@ from dsgmcmc.types import Factor, Float64, Purpose
 
 C = TypeVar("C", bound="ThinnedConfig")
 
-#: Evaluations of a datum that a call of the compiled loop may make, about, if every step looks at all data.
-MOST = 1 << 24
-
 
 class ThinnedConfig(ProposalConfig):
     """Configuration of the kernels that look at few data."""
@@ -175,10 +172,6 @@ class Thinned(Metropolis[C, Regression]):
         _, law = self.made(target)
         for block in target.blocks():
             block["theta"][:] = law.mean + block["theta"] @ law.root.T
-
-    def at_once(self, target: VectorTarget[Regression]) -> int:
-        """See `Sampler.at_once`: some ten milliseconds."""
-        return min(4096, max(1, MOST // target.n_data))
 
     def advance(self, target: VectorTarget[Regression], first: int, count: int) -> None:
         """See `Sampler.advance`: in one compiled loop, and what is tallied begins anew after burn-in."""

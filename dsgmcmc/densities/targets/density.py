@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,8 @@ class Density(Protocol):
     n_data : int
         Number N of data.
     curvature : (D,) float64
-        Typical second derivative of the likelihood's energy, the unit of step sizes given by curvature.
+        Typical second derivative of the likelihood's energy, the unit of steps. A run of a density without one finds it
+        (`dsgmcmc.densities.targets.probe`).
     prior_mean, prior_precision : (D,) and (D,) or (D, D) float64
         Gaussian prior; precision 0 where there is none or the likelihood has it.
     """
@@ -42,6 +43,9 @@ class Density(Protocol):
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Gradient of `energy`, (n, D)."""
+
+
+D = TypeVar("D", bound=Density)
 
 
 @runtime_checkable
@@ -73,6 +77,18 @@ def prior_energy(density: Density, theta: Float64) -> Float64:
     return found
 
 
+def prior_gradient(density: Density, theta: Float64) -> Float64:
+    """Gradient of `prior_energy`, (n, D)."""
+    offset, precision = theta - density.prior_mean, density.prior_precision
+    found: Float64 = offset @ precision if precision.ndim == 2 else offset * precision
+    return found
+
+
+def posterior_gradient(density: Density, theta: Float64) -> Float64:
+    """Gradient of the energy of all data and of the prior's, (n, D)."""
+    return density.gradient(theta) + prior_gradient(density, theta)
+
+
 def check_attributes(density: Density) -> None:
     """Raise `InputError` unless what a density says of itself has the shapes that are asked for."""
     kind = type(density).__name__
@@ -80,8 +96,9 @@ def check_attributes(density: Density) -> None:
         found = getattr(density, name, None)
         if not isinstance(found, int | np.integer) or found < 1:
             raise InputError(f"{kind}.{name} must be a positive integer: found {found!r}")
-    D = density.dimension
-    for name, shapes in (("curvature", [(D,)]), ("prior_mean", [(D,)]), ("prior_precision", [(D,), (D, D)])):
+    size = density.dimension
+    vector, matrix = (size,), (size, size)
+    for name, shapes in (("curvature", [vector]), ("prior_mean", [vector]), ("prior_precision", [vector, matrix])):
         found = getattr(density, name, None)
         wanted = " or ".join(map(str, shapes))
         if not isinstance(found, np.ndarray) or found.shape not in shapes or found.dtype.kind not in "fiu":
@@ -110,6 +127,8 @@ def check_gradient(density: Density, theta: Float64, found: Any) -> None:
 
     For one row (D,) will do, too.
     """
+    if getattr(found, "shape", None) == theta.shape:
+        return
     if np.shape(found) != theta.shape and not (len(theta) == 1 and np.shape(found) == theta.shape[1:]):
         kind = type(density).__name__
         raise InputError(f"{kind}.gradient must have the shape of theta, {theta.shape}: found {np.shape(found)}")

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from dsgmcmc.densities.targets.density import ALL, Data, prior_energy
+from dsgmcmc.densities.targets.density import ALL, Data, prior_energy, prior_gradient
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
@@ -61,9 +61,7 @@ class SumDensity(ABC):
 
     def prior_gradient(self, theta: Float64) -> Float64:
         """Gradient of `prior_energy`, (n, D)."""
-        offset, precision = theta - self.prior_mean, self.prior_precision
-        found: Float64 = offset @ precision if precision.ndim == 2 else offset * precision
-        return found
+        return prior_gradient(self, theta)
 
     # ------------------------------------------------------------------ gradients as estimators keep them
 

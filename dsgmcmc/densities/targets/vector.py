@@ -2,17 +2,19 @@
 
 One process a chain, float64. The vector may have several rows, (n, D), which samplers without dot products treat as
 independent chains of the same density. Minibatches are the parts of the factorisation: part t of B holds the data
-t, t + B, t + 2 B, ..., and parts are visited by the same schedules.
+t, t + B, t + 2 B, ..., and parts are visited by the same schedules. Every row has an order of its own, and so the noise
+of its gradients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import numpy as np
 
-from dsgmcmc.densities.targets.density import ALL, Data, Density, check_gradient, prior_energy
+from dsgmcmc.densities.targets.density import ALL, D, Data, check_gradient, prior_energy
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.parallel.named import Named, Shapes, pack, unpack
@@ -21,14 +23,11 @@ from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy
 from dsgmcmc.targets.base import Draw, Information, Recorder
-from dsgmcmc.targets.information import curvature_bound
-from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream
+from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream, gradient_in
 from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
     from dsgmcmc.storage.snapshot import Snapshot
-
-D = TypeVar("D", bound=Density)
 
 #: What to tell who wants to draw rows given the others.
 NOT_CONDITIONAL = (
@@ -36,8 +35,9 @@ NOT_CONDITIONAL = (
     "gradients, such as sgld"
 )
 
-#: At most so many elements of theta, evenly spaced, are kept of every draw.
-FOLLOWED = 256
+
+#: Seconds in which a chain does not listen to signals.
+LISTEN = 0.1
 
 
 def part_sizes(n_data: int, grid: int) -> list[int]:
@@ -55,11 +55,18 @@ class VectorCell:
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
         """See `dsgmcmc.targets.base.Cell.gradient`."""
         target, block = self._target, self._target.block
-        data, probability = target.part_of(target.stream.iteration)
-        block.begin_gradient(position, out, prior)
-        gradient = target.density.gradient(block[position], data)
-        check_gradient(target.density, block[position], gradient)
-        block[out][:] += gradient / probability
+        density, theta, found = target.density, block[position], block[out]
+        for rows, data, probability in target.parts_of(target.stream.iteration):
+            there = theta if rows is ALL else theta[rows]
+            gradient = density.gradient(there, data)
+            check_gradient(density, there, gradient)
+            if rows is ALL:
+                np.divide(gradient, probability, out=found)
+            else:
+                found[rows] = gradient / probability
+        if prior:
+            found += target.prior_gradient(theta)
+        block.gradient = gradient_in(out, prior)
 
 
 class VectorTarget(Generic[D]):
@@ -81,6 +88,10 @@ class VectorTarget(Generic[D]):
         Number n of vectors that move together.
     timers : Phases, optional
         Where time is counted.
+    energy_every : int
+        Draws between energies of all data; 0 for none.
+    follow : int or "all"
+        Elements of the rows that are kept of every draw, evenly spaced.
     """
 
     def __init__(
@@ -93,7 +104,10 @@ class VectorTarget(Generic[D]):
         stream: Stream,
         rows: int = 1,
         timers: Phases | None = None,
+        energy_every: int = 1,
+        follow: int | Literal["all"] = "all",
     ) -> None:
+        self.energy_every, self.follow = energy_every, follow
         self.density, self.schedule, self.stream, self.subchain = density, schedule, stream, 0
         self.n_data = density.n_data
         self.sweep_length = schedule.grid if schedule else 1
@@ -101,6 +115,9 @@ class VectorTarget(Generic[D]):
         self.curvature_bound, self.metric_uses_current_hyperparameters = float(np.max(self.curvature)), False
         prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
         self.layout = Layout((*fields, *(StateField(name) for name in scratch)), density.dimension)
+        self._asked = 0, perf_counter()
+        self._probability: list[float] = schedule.probability.tolist() if schedule else []
+        self._prior = prior
         self._kept = tuple(field.name for field in fields)
         buffer = np.zeros(rows * self.layout.width)
         self.block = ParameterBlock(
@@ -116,12 +133,33 @@ class VectorTarget(Generic[D]):
             buffer=buffer,
         )
 
-    def part_of(self, iteration: int) -> tuple[Data, float]:
-        """Data that an iteration uses, and the probability with which it does."""
+    @property
+    def precision(self) -> Float64:
+        """Typical curvature and the prior's precision of every element, (D,)."""
+        prior = self.block.prior(self.block).precision
+        found: Float64 = self.curvature + (np.diag(prior) if prior.ndim == 2 else prior)
+        return found
+
+    def prior_gradient(self, theta: Float64) -> Float64:
+        """Gradient of the prior's energy, (n, D)."""
+        mean, precision, _ = self._prior
+        found: Float64 = (theta - mean) @ precision if precision.ndim == 2 else (theta - mean) * precision
+        return found
+
+    def parts_of(self, iteration: int) -> Iterator[tuple[Data, Data, float]]:
+        """Yield rows, the data that an iteration uses of them, and the probability with which it does."""
         if self.schedule is None:
-            return ALL, 1.0
-        part = self.schedule.part(iteration)
-        return slice(part, None, self.schedule.grid), float(self.schedule.probability[part])
+            yield ALL, ALL, 1.0
+            return
+        grid, probability = self.schedule.grid, self._probability
+        if len(self.block.counts) == 1:
+            part = self.schedule.part(iteration)
+            yield ALL, slice(part, None, grid), probability[part]
+            return
+        parts = self.schedule.parts(iteration, len(self.block.counts))
+        for part in np.unique(parts).tolist():
+            rows = np.flatnonzero(parts == part)
+            yield ALL if len(rows) == len(parts) else rows, slice(part, None, grid), probability[part]
 
     # ------------------------------------------------------------------ what samplers use
 
@@ -160,17 +198,14 @@ class VectorTarget(Generic[D]):
         """See `Target.own_scale`: data have none."""
 
     def information(self, position: str, bound: bool = True) -> Information:
-        """See `Target.information`: the curvature that the density gives."""
+        """See `Target.information`: the curvature that the density gives; there is no other factor to bound."""
         block = self.block
         precision = block.prior(block).precision
         n = block.counts.astype(block.dtype)
-        metric = {
-            "c": self.curvature / self.n_data,
-            "lambda_": np.diag(precision).copy() if precision.ndim == 2 else precision,
-        }
-        l_i = curvature_bound(block, n, n, tau=1.0, **metric)
-        c, lambda_, counts = {Factor.W: metric["c"]}, {Factor.W: metric["lambda_"]}, {block: n}
-        return Information(c, lambda_, 1.0, counts, counts, {block: l_i}, {Factor.W: precision})
+        c = {Factor.W: self.curvature / self.n_data}
+        lambda_ = {Factor.W: np.diag(precision).copy() if precision.ndim == 2 else precision}
+        alone, l_i = {block: np.zeros(len(n))}, {block: np.ones(len(n))}
+        return Information(c, lambda_, 1.0, {block: n}, alone, l_i, {Factor.W: precision})
 
     def second_moments(
         self,
@@ -196,6 +231,13 @@ class VectorTarget(Generic[D]):
         return unpack(pack(finish(dict(partials[self.block])), result), result)
 
     # ------------------------------------------------------------------ what a run uses
+
+    def at_once(self) -> int:
+        """See `RunTarget.at_once`: as many iterations as take `LISTEN` seconds. No draw depends on it."""
+        now, iteration = perf_counter(), self.stream.iteration
+        made, since = iteration - self._asked[0], now - self._asked[1]
+        self._asked = iteration, now
+        return max(1, int(LISTEN * made / since)) if since > 0 else 1
 
     def begin(self, iteration: int) -> None:
         """See `Target.begin`."""
@@ -245,12 +287,11 @@ class VectorTarget(Generic[D]):
 
     def find_divergence(self, position: str) -> str:
         """See `RunTarget.find_divergence`."""
-        strange = np.argwhere(~np.isfinite(self.block[position]))
-        return (
-            f"element {strange[0].tolist()} of theta is {self.block[position][tuple(strange[0])]}"
-            if len(strange)
-            else ""
-        )
+        finite = np.isfinite(self.block[position])
+        if finite.all():
+            return ""
+        strange = np.argwhere(~finite)[0]
+        return f"element {strange.tolist()} of theta is {self.block[position][tuple(strange)]}"
 
     def recorders(self) -> Sequence[Recorder]:
         """See `RunTarget.recorders`: the energy of every draw, and its elements."""
@@ -263,21 +304,28 @@ class VectorTrace:
     def __init__(self, target: VectorTarget[Any]) -> None:
         self._target = target
         size = len(target.block.counts) * target.density.dimension
-        self._followed = np.unique(np.linspace(0, size - 1, min(size, FOLLOWED)).astype(np.int64))
-        self._energy = np.zeros(len(target.block.counts))
+        kept = size if target.follow == "all" else min(size, target.follow)
+        self._followed = np.unique(np.linspace(0, size - 1, kept).astype(np.int64))
+        self._unknown = np.full(len(target.block.counts), np.nan)
         self._trace: dict[str, list[Float64]] = {"theta": [], "energy": []}
 
     def record(self, position: str, draw: Draw | None) -> None:
-        """See `Recorder.record`."""
-        theta, density = self._target.block[position], self._target.density
-        self._energy = density.energy(theta) + prior_energy(density, theta)
-        if draw is not None:
-            self._trace["theta"].append(theta.ravel()[self._followed])
-            self._trace["energy"].append(self._energy.copy())
+        """See `Recorder.record`; the energy of a draw whose turn it is not is NaN."""
+        self._position = position
+        if draw is None:
+            return
+        every, made = self._target.energy_every, len(self._trace["energy"])
+        self._trace["theta"].append(self._target.block[position].ravel()[self._followed])
+        self._trace["energy"].append(self._energy() if every and made % every == 0 else self._unknown)
+
+    def _energy(self) -> Float64:
+        """Of all rows, (n,)."""
+        theta, density = self._target.block[self._position], self._target.density
+        return np.atleast_1d(density.energy(theta) + prior_energy(density, theta))
 
     def metrics(self) -> dict[str, float | None]:
         """Energy of the current state, on average over the rows."""
-        return {"energy": float(self._energy.mean())}
+        return {"energy": float(self._energy().mean())}
 
     def followed(self) -> dict[int, Array]:
         """See `Recorder.followed`: the elements of theta."""
@@ -285,7 +333,7 @@ class VectorTrace:
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """See `Recorder.saved`."""
-        widths = {"theta": len(self._followed), "energy": len(self._energy)}
+        widths = {"theta": len(self._followed), "energy": len(self._unknown)}
         for name, draws in self._trace.items():
             yield Key("trace", "W", 0, name), np.array(draws).reshape(len(draws), widths[name])
         yield Key("trace", "W", 0, "followed"), self._followed

@@ -46,6 +46,9 @@ ENOUGH = 20_000  # ratings, from which on the step need not depend on their numb
 PER_DATUM = 0.4  # eps at most, times the ratings that there are for each number of the factors
 
 
+OF_DENSITIES = 0.1  # eps on vectors, of whose energies nothing is known
+
+
 class BAOABConfig(StepSize):
     """Configuration of BAOAB; `step_size` is eps. With the Kronecker metric it is smaller and rises more slowly."""
 
@@ -81,6 +84,13 @@ class BAOAB(Underdamped[BAOABConfig]):
             return config
         eps = config.step_size * min(1.0, (n_data / ENOUGH) ** (1 / 3))
         return config.model_copy(update={"step_size": round(min(eps, PER_DATUM * per_number), 4)})
+
+    @classmethod
+    def suited_to_density(cls, config: BAOABConfig, noise: float | None) -> BAOABConfig:
+        """See `Sampler.suited_to_density`: there is no noise, but energies may be steeper in tails than at the mode."""
+        if "step_size" in config.model_fields_set:
+            return config
+        return config.model_copy(update={"step_size": OF_DENSITIES})
 
     def __init__(self, config: BAOABConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)

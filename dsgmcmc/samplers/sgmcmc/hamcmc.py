@@ -58,7 +58,7 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.lbfgs import Products, coefficients
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.step_size import StepSize, langevin_step
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
@@ -112,7 +112,13 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
     Config = HAMCMCConfig
     gradients = ("part", "control-variate")
     scratch = ("g", "g2")
-    step_of_densities = 0.1
+
+    @classmethod
+    def suited_to_density(cls, config: HAMCMCConfig, noise: float | None) -> HAMCMCConfig:
+        """See `Sampler.suited_to_density`: that of Langevin dynamics, at most .1."""
+        if {"step_size", "metric"} & config.model_fields_set:
+            return config
+        return config.model_copy(update={"step_size": langevin_step(0.1, noise)})
 
     def __init__(self, config: HAMCMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)

@@ -34,7 +34,7 @@ about 1. Left out: Metropolis correction, and an estimate of V where the metric 
 from __future__ import annotations
 
 from functools import partial
-from math import exp, sqrt
+from math import exp, inf, sqrt
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -42,7 +42,7 @@ from pydantic import Field
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import NORMAL
 from dsgmcmc.samplers.metrics import METRICS
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.step_size import MOST, StepSize
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
@@ -65,6 +65,10 @@ damp = 1 - fade * share
 spread = sqrt(maximum(2 * fade * share - parts * h * h * p, 0))
 """,
 }
+
+
+#: gamma h on vectors whose gradients have noise.
+FADE_OF_NOISE = 0.9
 
 
 class SGHMCConfig(StepSize):
@@ -130,6 +134,31 @@ class SGHMC(Underdamped[SGHMCConfig]):
                     f"{added:.3g} that friction adds: use a smaller {named('step_size')} or grid, or a larger "
                     "sampler.gamma"
                 )
+
+    @classmethod
+    def excess(cls, config: SGHMCConfig, noise: float) -> float | None:
+        """See `Sampler.excess`, and the formulas above."""
+        if config.friction == "metric" or config.refresh:
+            return None
+        h = sqrt(2 * config.step_size)
+        heat, a, c = h * h * noise, config.gamma * h, exp(-config.gamma * h)
+        if h >= 2 or (config.splitting == "published" and a >= 2 - h * h / 2):
+            return inf
+        if config.splitting == "published":
+            return (2 * a + heat * (not config.noise_correction)) * (2 - a) / (a * (4 - 2 * a - h * h))
+        left = 1 / (4 - h * h) - (0.25 if config.noise_correction else 0.0)
+        return 1 + heat * (1 + c) / (1 - c) * left
+
+    @classmethod
+    def suited_to_density(cls, config: SGHMCConfig, noise: float | None) -> SGHMCConfig:
+        """See `Sampler.suited_to_density`: more friction, which fades by `FADE_OF_NOISE` in a step, and shorter steps.
+
+        At that friction, c = exp(-.9), the excess is h^2 V (1 + c) / ((1 - c) 4) = 1.19 eps V.
+        """
+        if not noise or {"step_size", "gamma", "splitting", "friction", "noise_correction"} & config.model_fields_set:
+            return config
+        eps = min(config.step_size, (MOST - 1) / (1.19 * noise))
+        return config.model_copy(update={"step_size": eps, "gamma": FADE_OF_NOISE / sqrt(2 * eps)})
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""

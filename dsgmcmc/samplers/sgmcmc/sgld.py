@@ -18,7 +18,7 @@ from pydantic import Field
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.step_size import StepSize, langevin_excess, langevin_step
 from dsgmcmc.targets.base import Target
 
 UPDATE = Formula("theta = theta - eps * grad + noise * z")
@@ -36,7 +36,18 @@ class SGLD(Sampler[SGLDConfig, Target]):
     Config = SGLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-    step_of_densities = 0.1
+
+    @classmethod
+    def excess(cls, config: SGLDConfig, noise: float) -> float | None:
+        """See `Sampler.excess`: where the curvature is largest."""
+        return langevin_excess(config.step_size, noise)
+
+    @classmethod
+    def suited_to_density(cls, config: SGLDConfig, noise: float | None) -> SGLDConfig:
+        """See `Sampler.suited_to_density`: at most .1."""
+        if "step_size" in config.model_fields_set:
+            return config
+        return config.model_copy(update={"step_size": langevin_step(0.1, noise)})
 
     def step(self, target: Target, iteration: int) -> None:
         """One step on every row. Collective."""

@@ -15,10 +15,14 @@ rows of more than the average noise are too hot, and those of less too cold. One
 thermostats takes the place of the one. The law is that of exp(-U - |r|^2 / 2 - (d / 2) sum (xi - A)^2); [Ma 2015,
 section 3.1] prints 1 / (2 d), which eq. 15 does not leave invariant.
 
-Target: the posterior, for independent noise that is normal with a variance that does not depend on theta, up to
-O(h^2); there the mean of xi is A + h_i^2 V / (2 h), V the noise's variance in the metric. Shuffled parts make up for
-each other within a sweep, and a thermostat, which sees one at a time, then makes the chain too cold: refused. On a
-plain vector of several rows "scalar" makes them one system, not chains of their own. Left out: Metropolis correction.
+Target: the posterior, up to O(h^2), for independent normal noise that does not depend on theta and whose covariance in
+the metric is one that they match: V I in each row with one a "row", diagonal with one an "element". Then the
+mean of xi is A + h_i^2 V / (2 h). Otherwise the error is of O(h): with one a row direction k settles towards the
+temperature (A + h V_k / 2) / (A + h mean(V) / 2), V_k its noise, and with one an element correlated noise correlates
+theta. Minibatches have such noise: `dsgmcmc.densities.sgmcmc.matrix_sgnht` serves it, for one vector. Noise
+that depends on theta is an error of O(h) with any of them. Shuffled parts make up for each other within a sweep, and a
+thermostat, which sees one at a time, then makes the chain too cold: refused. On a plain vector of several rows "scalar"
+makes them one system, not chains of their own. Left out: Metropolis correction.
 
 [Leimkuhler & Shang 2016] Adaptive thermostats for noisy gradient systems, SIAM J. Sci. Comput. 38.
 """
@@ -37,7 +41,7 @@ from dsgmcmc.parallel.named import Named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import METRICS
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.step_size import StepSize, thermostat_step
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
@@ -121,6 +125,13 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
                 f"{named('sampler.thermostat')}=row"
             )
         cls.needs_independent_parts("the thermostat of sgnht", "take another sampler", config, schedule, grid)
+
+    @classmethod
+    def suited_to_density(cls, config: SGNHTConfig, noise: float | None) -> SGNHTConfig:
+        """See `Sampler.suited_to_density`: what a thermostat does not correct is of the order of h^2 V."""
+        if "step_size" in config.model_fields_set:
+            return config
+        return config.model_copy(update={"step_size": thermostat_step(config.step_size, noise)})
 
     @property
     def fields(self) -> tuple[StateField, ...]:

@@ -28,7 +28,7 @@ from pydantic import Field
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.metrics import METRICS
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.step_size import StepSize, langevin_excess, langevin_step
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import StateField
@@ -77,6 +77,18 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
                 f"sampler.noise_correction: at {named('step_size')} {config.step_size:g} the parts' noise is more than "
                 f"what is added: use at most {2 / parts:.3g}, or a smaller grid"
             )
+
+    @classmethod
+    def excess(cls, config: SGRLDConfig, noise: float) -> float | None:
+        """See `Sampler.excess`."""
+        return langevin_excess(config.step_size, 0.0 if config.noise_correction else noise)
+
+    @classmethod
+    def suited_to_density(cls, config: SGRLDConfig, noise: float | None) -> SGRLDConfig:
+        """See `Sampler.suited_to_density`."""
+        if "step_size" in config.model_fields_set or config.noise_correction:
+            return config
+        return config.model_copy(update={"step_size": langevin_step(config.step_size, noise)})
 
     @property
     def remedy(self) -> str:

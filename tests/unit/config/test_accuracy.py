@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dsgmcmc.config.accuracy import format_accuracy, parse_accuracy
-from dsgmcmc.config.layers import build, build_chain
+from dsgmcmc.config.layers import build, build_density
 from dsgmcmc.errors import InputError
 
 
@@ -66,5 +66,5 @@ def test_how_long_a_run_is(settings: dict[str, Any], end: tuple[str | None, int]
 
 def test_a_density_has_a_fixed_length() -> None:
     """The default is of predictions."""
-    config = build_chain({}).resolved()
+    config = build_density({}).resolved()
     assert (config.until, config.iterations) == (None, 700)

@@ -99,6 +99,37 @@ def test_a_limit_that_is_not_symmetric_breaks_it() -> None:
     assert off["lopsided"] > 1e-2
 
 
+def test_trajectories_of_hmc_are_reversible_and_keep_volumes() -> None:
+    """What detailed balance rests on: back with the momentum turned round, to 1e-10, and a Jacobian of 1, to 1e-6."""
+    sampler, target = made("hmc", regression(30, 2), rows=3, step_size=0.4)
+    sampler.advance(target, 0, 1)
+    rng, eps = np.random.default_rng(0), np.array([0.4, 0.2, 0.1])
+
+    def move(z: np.ndarray, sign: float = 1.0) -> np.ndarray:
+        theta, v = sampler._trajectory(target.density, z[:, :2], sign * z[:, 2:], eps, np.array([5, 1, 9]))
+        return np.hstack([theta, sign * v])
+
+    z = rng.normal(size=(3, 4))
+    np.testing.assert_allclose(move(move(z), -1.0), z, atol=1e-10)
+    columns = [(move(z + 1e-5 * axis) - move(z - 1e-5 * axis)) / 2e-5 for axis in np.eye(4)]
+    np.testing.assert_allclose(np.linalg.det(np.stack(columns, axis=-1)), 1.0, atol=1e-6)
+    assert abs(move(z) - z).min() > 1e-3
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("hmc", 0.8), ("mala", 0.574)])
+def test_a_step_is_found_in_burn_in_and_then_frozen(name: str, wanted: float) -> None:
+    """The acceptance comes to what was asked for, to .1, of a density whose curvature is a hundred times too small."""
+    density = regression(300, 5)
+    density.curvature = density.curvature / 100
+    sampler, target = made(name, density, rows=20, burn_in=400)
+    sampler.advance(target, 0, 400)
+    steps = sampler.adapted.eps(False).copy()
+    assert len(np.unique(steps)) == 20, "every row has its own"
+    sampler.advance(target, 400, 400)
+    np.testing.assert_array_equal(sampler.adapted.eps(False), steps)
+    assert sampler.metrics()["acceptance"] == pytest.approx(wanted, abs=0.1)
+
+
 # ---------------------------------------------------------------------- thinning
 
 

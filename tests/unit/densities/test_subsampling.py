@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dsgmcmc.config.layers import build, build_chain
+from dsgmcmc.config.layers import build, build_density
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.sgmcmc.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.densities.source import DensitySource
@@ -184,7 +184,7 @@ def test_they_are_refused_where_there_are_no_data_to_draw() -> None:
     """For a factorisation, for a density that is no sum over data, and by a sampler that visits one part twice."""
     with pytest.raises(InputError, match="sums over data"):
         build({"sampler": {"name": "sgld", "gradient": "saga"}})
-    config = build_chain({"sampler": {"name": "sgld", "gradient": "saga"}, "grid": 1}).resolved()
+    config = build_density({"sampler": {"name": "sgld", "gradient": "saga"}, "grid": 1}).resolved()
     with pytest.raises(InputError, match="'saga' is of a SumDensity, which this DoubleWell is not"):
         DensitySource(DoubleWell()).check(config, 1)
     DensitySource(FIVE).check(config, 1)

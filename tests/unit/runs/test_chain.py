@@ -14,7 +14,7 @@ from mpi4py import MPI
 from support import OF_ANY_TARGET, digest, metrics, sample, spoil, write_planted
 
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import build_chain
+from dsgmcmc.config.layers import build_density
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.targets.density import fingerprint
 from dsgmcmc.densities.targets.vector import VectorTarget
@@ -238,7 +238,7 @@ def sample_density(
     """Sample a logistic regression, four parts of its data a sweep; the lines of metrics."""
     section = {"name": name, "step_size": step}
     settings = {"sampler": section, "iterations": iterations, "burn_in": 4, "thin": 3, "evaluate_every": 5}
-    config = build_chain({**settings, "grid": 4, "save_draws": 3}).resolved()
+    config = build_density({**settings, "grid": 4, "save_draws": 3}).resolved()
     ring, density = Ring(SELF, config.grid), Logistic()
 
     def make(sampler: Sampler[Any, Any]) -> VectorTarget:

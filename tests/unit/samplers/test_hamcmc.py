@@ -133,13 +133,10 @@ def test_the_path_in_the_diagonal_metric(memory: int, burn_in: int) -> None:
 
 @pytest.mark.parametrize("burn_in", [0, 30])
 def test_the_path_in_the_fisher_metric(burn_in: int) -> None:
-    """H^0 = 1 / (l P), with the curvature that the density gives, of rows with 50 data."""
+    """H^0 = 1 / P, with the curvature that the density gives: l is 1, as a vector has no other factor."""
     sampler = HAMCMC(HAMCMCConfig(memory=3, metric="fisher", step_size=0.2, trust=0.5), burn_in)
     target, gradient = path_of(sampler)
-    precision = CURVATURE + 0.2
-    share = CURVATURE / precision
-    bound = 1 + D * share / N + 2 * share * np.sqrt(D / N)
-    reference = DenseHAMCMC(gradient, 3, 0.2, 0.5, lambda t, g: np.full(D, 1 / (bound * precision)))
+    reference = DenseHAMCMC(gradient, 3, 0.2, 0.5, lambda t, g: np.full(D, 1 / (CURVATURE + 0.2)))
     expected = reference.run(start_of(target, sampler), lambda t: noise(D, t)[None], 60)
     for theta, dense in zip(sample_vector(target, sampler, 60), expected, strict=True):
         np.testing.assert_allclose(theta, dense, rtol=1e-9, atol=1e-9)

@@ -1,0 +1,147 @@
+r"""Stochastic gradient Nose-Hoover thermostat whose friction is a matrix: for noise of any covariance.
+
+With P the diagonal metric (typical curvature + the prior's precision), H = h P^-1/2, h = sqrt(2 eps), Xi a symmetric
+matrix (D, D) for every row and A the `diffusion` that is added, one update is, in the splitting of `sgnht`,
+
+    r     <- r - H grad U~,                                         theta <- theta + (H / 2) r
+    Xi    <- Xi + (h / (2 mu)) (r r^T - I)
+    r     <- exp(-Xi h) r + N(0, A (1 - exp(-2 Xi h)) Xi^-1)
+    Xi    <- Xi + (h / (2 mu)) (r r^T - I),                         theta <- theta + (H / 2) r
+
+Let P^-1/2 grad U~ have noise of covariance V. It heats momenta as the diffusion h V / 2 would, and with
+S = A I + h V / 2 the dynamics are those of [Ma 2015, eq. 3] with D = S for r and
+
+    H(z) = U + |r|^2 / 2 + (mu / 2) sum_jk (Xi - S)_jk^2,     Q(r_i, Xi_jk) = (r_j delta_ik + r_k delta_ij) / (2 mu):
+
+the friction is S + (Xi - S) = Xi, and the force on Xi (r r^T - I) / mu, whose I is the correction Gamma. So exp(-H) is
+invariant for every V, be it different by direction or correlated, and the mean of Xi becomes S by itself. One number a
+row (`sgnht`, thermostat = "row") has this for V proportional to the identity alone, one an element for diagonal V.
+mu = D, so that the eigenvalues of Xi - S are of order 1 whatever D is.
+
+Target: the posterior, up to O(h^2), for independent noise whose covariance does not depend on theta; the constant grows
+with h^2 V, which default steps keep below .3. Noise that depends on theta is an error of O(h), as in all samplers of
+this kind: S is then a mean. Shuffled parts are refused, as for `sgnht`. An iteration takes an eigendecomposition of Xi,
+so D is at most 50. Left out: Metropolis correction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from dsgmcmc.densities.targets.density import Density
+from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.step_size import StepSize, thermostat_step
+from dsgmcmc.targets.state import Replicated, StateField
+from dsgmcmc.types import Float64, Purpose
+
+KICK = Formula(
+    """
+r = r - step * grad
+theta = theta + 0.5 * step * r
+normal = z
+""",
+    columns=("step",),
+)
+DRIFT = Formula("theta = theta + 0.5 * step * r", columns=("step",))
+
+#: Largest D: an eigendecomposition takes about 9 D^3 operations.
+LARGEST = 50
+
+
+class MatrixSGNHTConfig(StepSize):
+    """Configuration; `step_size` is eps, half the square of the step h of the dynamics."""
+
+    step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
+    diffusion: float = Field(0.5, gt=0, allow_inf_nan=False, description="A, the friction where there is no noise")
+
+
+@dataclass
+class Friction(Replicated):
+    """Xi of every row, (n, D, D)."""
+
+    saved_as: ClassVar[dict[str, str]] = {"xi": "matrix_sgnht.xi"}
+
+    xi: Float64 | None = None
+
+
+class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
+    """A Nose-Hoover thermostat with a matrix of frictions."""
+
+    Config = MatrixSGNHTConfig
+    gradients = ("part", "control-variate")
+    draws_data = True
+    scratch = ("g", "normal")
+    defaults: ClassVar[dict[str, Any]] = {"schedule": "random"}
+
+    def __init__(self, config: MatrixSGNHTConfig, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.friction = Friction()
+        self.replicated = (self.friction,)
+
+    @classmethod
+    def check(cls, config: MatrixSGNHTConfig, schedule: str, grid: int, thin: int) -> None:
+        """Refuse parts that depend on each other."""
+        cls.needs_independent_parts("the thermostat of matrix_sgnht", "take another sampler", config, schedule, grid)
+
+    @classmethod
+    def suited_to_density(cls, config: MatrixSGNHTConfig, noise: float | None) -> MatrixSGNHTConfig:
+        """See `Sampler.suited_to_density`: what a thermostat does not correct is of the order of h^2 V."""
+        if "step_size" in config.model_fields_set:
+            return config
+        return config.model_copy(update={"step_size": thermostat_step(config.step_size, noise)})
+
+    @property
+    def fields(self) -> tuple[StateField, ...]:
+        """Position and momentum."""
+        return (StateField("theta"), StateField("r"))
+
+    def start(self, target: VectorTarget[Density], sd: float) -> None:
+        """Positions N(0, sd^2), momenta N(0, 1), friction A."""
+        rows, D = target.block["theta"].shape
+        if D > LARGEST:
+            raise InputError(
+                f"matrix_sgnht keeps a matrix of frictions for at most {LARGEST} dimensions: found {D}. Take sgnht, "
+                "whose thermostats are numbers"
+            )
+        self.start_field(target, "theta", sd)
+        self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
+        self.friction.xi = np.tile(self.config.diffusion * np.eye(D), (rows, 1, 1))
+
+    def step(self, target: VectorTarget[Density], iteration: int) -> None:
+        """One update of every row."""
+        h = sqrt(2 * self.step_size(target, iteration))
+        scaled = h / np.sqrt(target.precision)
+        for block in self.gradient(target, "theta"):
+            block.update(KICK, step=scaled)
+            self._heat(block["r"], h)
+            block["r"][:] = self._rubbed(block["r"], block["normal"], h)
+            self._heat(block["r"], h)
+            block.update(DRIFT, step=scaled)
+
+    def _heat(self, r: Float64, h: float) -> None:
+        """Half a step of the frictions."""
+        D = r.shape[1]
+        self.friction.xi = self.friction.xi + 0.5 * h / D * (r[:, :, None] * r[:, None, :] - np.eye(D))
+
+    def _rubbed(self, r: Float64, normal: Float64, h: float) -> Float64:
+        """Momenta after friction and noise for h, in the axes of the frictions."""
+        assert self.friction.xi is not None
+        xi = np.where(np.isfinite(self.friction.xi), self.friction.xi, 0.0)  # who looks finds that it has diverged
+        values, axes = np.linalg.eigh(xi)
+        x = np.where(values == 0, 1e-12, values * h)
+        spread = np.sqrt(-self.config.diffusion * h * np.expm1(-2 * x) / x)
+        kept, added = np.exp(-x) * _times(axes.swapaxes(1, 2), r), spread * _times(axes.swapaxes(1, 2), normal)
+        return _times(axes, kept + added)
+
+
+def _times(matrices: Float64, rows: Float64) -> Float64:
+    product: Float64 = np.einsum("nij,nj->ni", matrices, rows)
+    return product

@@ -1,0 +1,126 @@
+r"""The curvature of a density that does not give one: found before the first iteration, and frozen.
+
+Samplers count steps in units of the typical curvature, with P = curvature + the prior's precision. The rule:
+
+1. theta* is where L-BFGS ends that begins at `start`, or the prior's mean: a mode, or close to one.
+2. c is the diagonal of the matrix H of second derivatives of the likelihood's energy there, by central differences of
+   gradients: along every axis, or for D above `EVERY_AXIS` the mean of z * (H z) over `SIGNS` vectors of random signs.
+   Elements that are negative or tiny become `LEAST` of the largest.
+3. A stability probe: lambda, the largest eigenvalue of P^-1/2 (H + prior) P^-1/2 by power iteration, and P times lambda
+   is what is used, if lambda is above 1. In that metric no direction is more curved than 1, so that no step below the
+   limit of N(0, 1) is unstable at theta*.
+
+It takes some hundred gradients of all data, and is a function of the density alone. Away from theta* energies may be
+more curved; the samplers that adapt a step do so in burn-in.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import numpy as np
+
+from dsgmcmc.densities.targets.density import D, Density, check_attributes, posterior_gradient, prior_energy
+from dsgmcmc.errors import InputError
+from dsgmcmc.types import Float64
+
+DESCENT, EVERY_AXIS, SIGNS, POWER = 300, 200, 100, 20
+LEAST = 1e-6
+#: Of differences: first in units of theta, then in standard deviations.
+SPACING = (1e-3, 0.1)
+
+
+def with_curvature(density: D) -> D:
+    """Return a density that gives its curvature: itself, or a copy to which what was found is added.
+
+    Raises
+    ------
+    InputError
+        If none can be found.
+    """
+    if getattr(density, "curvature", None) is not None:
+        return density
+    found = copy.copy(density)
+    found.curvature = np.ones(getattr(density, "dimension", 1))
+    check_attributes(found)
+    if not hasattr(density, "gradient"):
+        return found
+    with np.errstate(all="ignore"):
+        found.curvature = _probe(found)
+    return found
+
+
+def _probe(density: Density) -> Float64:
+    prior = np.asarray(density.prior_precision, np.float64)
+    of_prior = np.diag(prior).copy() if prior.ndim == 2 else prior
+    mode = _descend(density)
+    curvature = _positive(_diagonal(density, mode, np.full(density.dimension, SPACING[0])), of_prior)
+    curvature = _positive(_diagonal(density, mode, SPACING[1] / np.sqrt(curvature + of_prior)), of_prior)
+    precision = curvature + of_prior
+    largest = _largest(lambda x: _times(density, mode, x), precision)
+    found: Float64 = np.maximum(largest, 1.0) * precision - of_prior
+    if not np.isfinite(found).all():
+        raise InputError(
+            f"no curvature of {type(density).__name__} can be found about {mode[:3]}...: give it an attribute "
+            "curvature, (D,) typical second derivatives of its energy"
+        )
+    return found
+
+
+def _descend(density: Density) -> Float64:
+    """Where L-BFGS ends, (D,)."""
+    from scipy.optimize import minimize  # it takes longer to import than a short run to sample
+
+    def value(theta: Float64) -> tuple[float, Float64]:
+        there = theta[None]
+        energy = float((density.energy(there) + prior_energy(density, there))[0])
+        return energy, np.asarray(posterior_gradient(density, there), np.float64).ravel()
+
+    start = np.asarray(getattr(density, "start", density.prior_mean), np.float64)
+    found: Float64 = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": DESCENT}).x
+    return found if np.isfinite(found).all() else start
+
+
+def _positive(diagonal: Float64, of_prior: Float64) -> Float64:
+    """The diagonal with what is not positive, or tiny, replaced; of a flat energy 1."""
+    least = LEAST * max(float(np.nanmax(diagonal)), float(of_prior.max()))
+    found: Float64 = np.where(diagonal > least, diagonal, least if least > 0 else 1.0)
+    return found
+
+
+def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
+    """Diagonal of the likelihood's second derivatives, (D,)."""
+    dimension = density.dimension
+    if dimension <= EVERY_AXIS:
+        steps = np.diag(spacing)
+        return np.array([_slope(density, mode, step)[k] / spacing[k] for k, step in enumerate(steps)])
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(SIGNS, dimension))
+    products = [z * _slope(density, mode, z * spacing) / spacing for z in signs]
+    return np.asarray(np.mean(products, axis=0), np.float64)
+
+
+def _slope(density: Density, mode: Float64, step: Float64) -> Float64:
+    """Half the difference of the likelihood's gradients a step apart in both directions, about H step, (D,)."""
+    ahead, behind = (np.asarray(density.gradient((mode + sign * step)[None]), np.float64) for sign in (1, -1))
+    found: Float64 = 0.5 * (ahead - behind).ravel()
+    return found
+
+
+def _times(density: Density, mode: Float64, x: Float64) -> Float64:
+    """(H + prior) x of a displacement x of a tenth of a standard deviation."""
+    prior = np.asarray(density.prior_precision, np.float64)
+    return _slope(density, mode, x) + (prior @ x if prior.ndim == 2 else prior * x)
+
+
+def _largest(product: Callable[[Float64], Float64], precision: Float64) -> float:
+    """Largest eigenvalue in the metric, by power iteration."""
+    root, v, value = np.sqrt(precision), np.random.default_rng(1).standard_normal(len(precision)), 0.0
+    for _ in range(POWER):
+        v = v / np.linalg.norm(v)
+        w = product(SPACING[1] * v / root) / root / SPACING[1]
+        value = float(np.linalg.norm(w))
+        v = w
+        if not value > 0:
+            return 1.0
+    return value
