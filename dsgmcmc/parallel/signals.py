@@ -75,7 +75,9 @@ class Signals:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Context in which the handlers of signals are ours; afterwards their own get the signals that came.
+        """Context in which the handlers of signals are ours; afterwards the caller's get the signals that came.
+
+        Where the caller has none, nothing ends the program: it is told by an exception that the job was stopped.
 
         A second Ctrl-C goes to its own handler at once. What is ignored stays so; in a thread nothing is taken over,
         because Python gives signals to its main thread alone.
@@ -94,7 +96,8 @@ class Signals:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             for came in self.came:
-                signal.raise_signal(came)
+                if callable(handlers.get(came)):
+                    signal.raise_signal(came)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self.came.add(number)
