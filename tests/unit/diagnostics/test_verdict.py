@@ -67,7 +67,9 @@ def test_a_run_of_levels_has_no_tau():
     levels = GOOD | {"tau": None, "draws": 60, "log_probability": -1.25}
     assert "tau" not in result(levels)[0]
     assert "level -1.2500" in result(levels)[1]
-    assert result(levels | {"rmse_mean": None}) == ["no RMSE: no ratings were held out"]
+    assert result(levels | {"rmse_mean": None, "test_ratings": 0}) == ["no RMSE: no ratings were held out"]
+    clicks = {"rmse_mean": None, "test_ratings": 9, "draws": 5}
+    assert result(clicks) == ["no rankings: they are made of saved draws, and there are none (--save-draws 0)"]
     assert doubts(levels) == doubts(levels | {"rmse_mean": None}) == []
 
 
