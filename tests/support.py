@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +32,7 @@ from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts import Noise, Part, RowPriors
 from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.parallel import faults
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
@@ -417,6 +419,20 @@ def metrics(run_directory: Path) -> list[dict[str, Any]]:
 def injected(*faults: str) -> dict[str, str]:
     """Environment in which these faults happen; see `dsgmcmc.parallel.faults`."""
     return {"DSGMCMC_FAULT": ";".join(faults)}
+
+
+def copied(fault: str, work: Callable[[], object]) -> int:
+    """How a copy of this process ends that does some work with a fault: no start, no imports, no kernels to load."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are not copied: the work needs none of them
+        process = os.fork()
+    if process == 0:
+        try:
+            faults._FAULTS = (faults._Fault(fault),)
+            work()
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def rank_pid(running: Running, rank: int, timeout: float = TIMEOUT) -> int:

@@ -24,10 +24,12 @@ def result(summary: Summary) -> list[str]:
     """Return the result of a run: RMSE beside the simplest predictors', coverage, agreement; of clicks its rankings."""
     if summary.get("rankings"):
         return _of_clicks(summary["rankings"])
-    if summary.get("rmse_mean") is None and summary.get("test_ratings"):
-        return ["no rankings: they are made of saved draws, and there are none (--save-draws 0)"]
     if summary.get("rmse_mean") is None:
-        return ["no RMSE: no ratings were held out" if _has_draws(summary) else "no RMSE: no draw was made yet"]
+        if not _has_draws(summary):
+            return ["no RMSE: no draw was made yet"]
+        if summary.get("test_ratings"):  # clicks, which have no RMSE
+            return ["no rankings: they are made of saved draws, and there are none (--save-draws 0)"]
+        return ["no RMSE: no ratings were held out"]
     simple = summary.get("baselines")
     beside = (
         f" (biases only {written(simple['biases_only'])}, mean only {written(simple['mean_only'])})" if simple else ""
@@ -113,8 +115,6 @@ def doubts(summary: Summary) -> list[str]:
     rankings = summary.get("rankings") or {}
     if any(each["mean"] < each["popular"] for name, each in rankings.items() if name != "users"):
         found.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
-    if summary.get("rmse_mean") is None and summary.get("test_ratings"):
-        return ["no rankings: they are made of saved draws, and there are none (--save-draws 0)"]
     if summary.get("rmse_mean") is None:
         return found
     simple = summary.get("baselines") or {}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from support import write_planted
+from support import typed, write_planted
 
+from dsgmcmc import open_run
+from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.extras import NEEDS, PACKAGES
 
 ROOT = Path(__file__).parents[2]
@@ -31,33 +32,28 @@ SMALL = ["--rank=2", "--grid=2", "--iterations=20", "--burn-in=4", "--thin=4"]
     ],
 )
 def test_what_later_commands_lack_is_said_before_sampling(
-    tmp_path: Path, missing: tuple[str, ...], said: str, by_export: str, by_arviz: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: tuple[str, ...],
+    said: str,
+    by_export: str,
+    by_arviz: str,
 ) -> None:
     """One line, the first, and none where nothing is missing; then by the commands themselves, in the same words."""
-    write_planted(tmp_path / "r.h5")
-    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({missing!r}))\n")
-    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
-
-    def python(*arguments: str) -> str:
-        command = [sys.executable, *arguments]
-        environment = {**os.environ, "PYTHONPATH": path}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert "dsgmcmc:" in done.stderr or "InputError" in done.stderr or not done.returncode, done.stderr
-        return done.stderr
-
-    lines = python("-m", "dsgmcmc", "sample", "r.h5", "--out=run", *SMALL).splitlines()
+    for module in missing:
+        monkeypatch.setitem(sys.modules, module, None)  # importing it fails
+    data = write_planted(tmp_path / "r.h5")
+    lines = typed("sample", data, "--out", tmp_path / "run", *SMALL).expect().err.splitlines()
     told = [line for line in lines if "pip install" in line]
     assert len(told) == bool(said)
     if said:
         assert said in told[0]
         assert lines.index(told[0]) < lines.index("grid 2 x 2")
-    for words, arguments in (
-        (by_export, ("-m", "dsgmcmc", "export", "run", "--out=run.nc")),
-        (by_arviz, ("-c", "import dsgmcmc; dsgmcmc.open_run('run').to_arviz()")),
-    ):
-        errors = python(*arguments)
-        assert errors.rstrip().endswith(words)
-        assert bool(errors) == bool(words)
+    exported = typed("export", tmp_path / "run", "--out", tmp_path / "run.nc").expect(2 if by_export else 0)
+    assert exported.err.rstrip().endswith(by_export)
+    assert bool(exported.err) == bool(by_export)
+    with pytest.raises(InputError, match=f"{by_arviz}$") if by_arviz else nullcontext():
+        open_run(tmp_path / "run").to_arviz()
 
 
 def test_the_extra_has_the_packages() -> None:

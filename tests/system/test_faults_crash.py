@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mpi4py import MPI
-from support import Running, digest, dsgmcmc, injected, rank_pid, run, sample
+from support import Running, copied, digest, dsgmcmc, injected, rank_pid, run, sample
 
+from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
@@ -51,11 +51,11 @@ def expect_whole(out: Path) -> int:
 def expect_same(data: Path, out: Path, tmp_path: Path) -> None:
     """Finish the run a little after where it is, and compare it with one that was never interrupted."""
     iterations = expect_whole(out) + 50
-    run(*command(data, out, None, iterations=iterations)).expect(0)
+    assert sample(Alone(), data, out, resume=True, iterations=iterations, sampler=SAMPLER, **SETTINGS) == 0
     leftovers = [path for path in out.rglob("*") if ".tmp-" in path.name or ".trash-" in path.name]
     assert leftovers == []
     settings = {**SETTINGS, "checkpoint_every": FOREVER}
-    assert sample(MPI.COMM_SELF, data, tmp_path / "alone", iterations=iterations, sampler=SAMPLER, **settings) == 0
+    assert sample(Alone(), data, tmp_path / "alone", iterations=iterations, sampler=SAMPLER, **settings) == 0
     assert digest(out) == digest(tmp_path / "alone")
 
 
@@ -152,6 +152,9 @@ def test_a_kill_at_any_step_of_the_commit_protocol_loses_nothing(data: Path, tmp
 def expect_killed(data: Path, out: Path, fault: str, processes: int | None) -> None:
     """Run until a fault kills it: checkpoints are whole, and none that was there before is lost."""
     before = expect_whole(out)
-    result = run(*command(data, out, processes), env=injected(fault))
-    assert result.code not in (0, 1, 2, 70, 75), (fault, result)
+    if processes is None:
+        code = copied(fault, lambda: sample(Alone(), data, out, True, iterations=FOREVER, sampler=SAMPLER, **SETTINGS))
+        assert code == -signal.SIGKILL, fault
+    else:
+        assert run(*command(data, out, processes), env=injected(fault)).code not in (0, 1, 2, 70, 75), fault
     assert expect_whole(out) >= before, fault

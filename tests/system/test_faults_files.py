@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import Running, digest, dsgmcmc, injected, metrics, run, sample, spoil
+from support import Running, digest, dsgmcmc, injected, metrics, run, sample, spoil, typed
 from typer.testing import CliRunner
 
 from dsgmcmc import BPMF
@@ -418,10 +418,10 @@ def test_readers_while_the_run_writes(data: Path, tmp_path: Path) -> None:
                 result = CliRunner().invoke(app, [str(part) for part in reader])
                 assert result.exception is None, (reader, result.exception)
             assert BPMF.load(out).predict([[1, 2]]).shape == (1,)
-        facts = json.loads(run(*dsgmcmc("info", out, "--json")).expect(0).out)
+        facts = json.loads(typed("info", out, "--json").expect(0).out)
         assert facts["progress"]["running"]
         assert facts["progress"]["draws"] >= SETTINGS["save_draws"]
-        refused = run(*dsgmcmc("export", out, "--out", tmp_path / "moments.parquet")).expect(2)
+        refused = typed("export", out, "--out", tmp_path / "moments.parquet").expect(2)
         assert "no moments yet" in refused.err
         running.signal(signal.SIGUSR1)
         running.wait().expect(75)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mpi4py import MPI
 from support import Running, digest, dsgmcmc, injected, metrics, rank_pid, run, sample
 
+from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.signals import ONE_PRESS
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
@@ -39,8 +39,8 @@ def newest(out: Path) -> int:
 def expect_same(data: Path, out: Path, tmp_path: Path) -> None:
     """Finish the run a little after where it is, and compare it with one that was never interrupted."""
     iterations = newest(out) + 50
-    run(*command(data, out, None, iterations=iterations)).expect(0)
-    assert sample(MPI.COMM_SELF, data, tmp_path / "alone", iterations=iterations, sampler=SAMPLER, **SETTINGS) == 0
+    assert sample(Alone(), data, out, resume=True, iterations=iterations, sampler=SAMPLER, **SETTINGS) == 0
+    assert sample(Alone(), data, tmp_path / "alone", iterations=iterations, sampler=SAMPLER, **SETTINGS) == 0
     assert digest(out) == digest(tmp_path / "alone")
 
 
@@ -103,7 +103,7 @@ def test_chains_that_end_together_stop_together(data: Path, tmp_path: Path) -> N
     iterations = 50 + max(steps(out / "checkpoints" / f"chain-{chain}")[-1] for chain in (0, 1))
     run(*command(data, out, None, chains, "--until=none", iterations=iterations)).expect(0)
     settings = {**SETTINGS, "sampler": SAMPLER, "chains": 2, "iterations": iterations}
-    assert sample(MPI.COMM_SELF, data, tmp_path / "alone", **settings) == 0
+    assert sample(Alone(), data, tmp_path / "alone", **settings) == 0
     assert digest(out) == digest(tmp_path / "alone")
 
 

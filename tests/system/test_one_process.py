@@ -10,14 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from densities import Logistic
 from mpi4py import MPI
-from support import digest, dsgmcmc, planted, run, typed, write_planted
+from support import digest, dsgmcmc, handlers_as_before, planted, run, typed, write_planted
 from threadpoolctl import threadpool_info
 from tiny import BASE, command
 
@@ -52,6 +52,14 @@ assert sys.modules["mpi4py.MPI"] is None
 
 def fit(out: Path | None = None, **more) -> BPMF:
     return BPMF(**{**SHORT, **more}, out=out).fit(X)
+
+
+@pytest.fixture(autouse=True)
+def usual_handler() -> Iterator[None]:
+    """Ctrl-C does what it does in Python, whatever tests before have left."""
+    with handlers_as_before():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
 
 
 @pytest.fixture

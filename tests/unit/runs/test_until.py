@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from densities import Logistic
 from mpi4py import MPI
-from support import digest, dsgmcmc, run, sample, write_planted
+from support import digest, sample, typed, write_planted
 
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.densities.run import DensityRun
@@ -73,7 +73,7 @@ def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
     look = last(out)
     assert look["reached"]
     assert look["found"]["ess"] >= 12
-    shown = run(*dsgmcmc("info", out)).expect(0).out  # as the last line of `sample` did
+    shown = typed("info", out).expect(0).out  # as the last line of `sample` did
     assert f"ended at iteration {look['iteration']}: ESS" in shown
     assert "stopped at" not in shown
     assert sample(MPI.COMM_SELF, data, fixed, iterations=look["iteration"], **SETTINGS) == 0
@@ -89,16 +89,16 @@ def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path
     """In the summary, by `info`, and as the last lines of `sample`, which show the way on."""
     options = ("--rank=2", "--grid=3", "--burn-in=20", "--iterations=90", "--until=rhat=1.0001", "--chains=2")
     options += ("--sampler=baoab", "--step-size=0.15", "--prior=fixed", "--prior-precision=20")
-    done = run(*dsgmcmc("sample", data, "--out", tmp_path / "run", *options)).expect(0)
+    done = typed("sample", data, "--out", tmp_path / "run", *options).expect(0)
     look = last(tmp_path / "run")
     assert (look["reached"], look["iteration"], look["limit"]) == (False, 90, 90)
     why = f"ended at the limit of 90 iterations without rhat=1.0001: R-hat {look['found']['rhat']:.3f}; to go on: "
     assert f"{why}--resume --iterations 180" in done.out
     assert "/1.0001" in done.err, "the way to go is shown"
-    facts = json.loads(run(*dsgmcmc("info", tmp_path / "run", "--json")).expect(0).out)
+    facts = json.loads(typed("info", tmp_path / "run", "--json").expect(0).out)
     assert facts["why"].startswith(why)
     assert facts["complete"]
-    assert why in run(*dsgmcmc("info", tmp_path / "run")).expect(0).out
+    assert why in typed("info", tmp_path / "run").expect(0).out
 
 
 def test_a_density_ends_with_the_accuracy_of_theta(tmp_path: Path) -> None:
