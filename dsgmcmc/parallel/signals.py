@@ -96,7 +96,7 @@ class Signals:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             for came in self.came:
-                if callable(handlers.get(came)):
+                if callable(handlers.get(signal.Signals(came))):
                     signal.raise_signal(came)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
