@@ -339,9 +339,10 @@ def test_not_a_ratings_file(tmp_path, file):
 def everything(path: Path) -> list:
     """What a run reads of a ratings file."""
     with open_ratings(path) as ratings:
-        facts = [getattr(ratings, name) for name in vars(ratings) if not name.startswith("_") and name != "features"]
+        told = [each for name, each in vars(ratings).items() if not name.startswith("_") and name != "features"]
+        facts = [each.tolist() if isinstance(each, np.ndarray) else each for each in told]
         slabs = [array.tolist() for part in ("train", "test") for array in ratings.slab(part, 0, ratings.n_rows)]
-        names = [ratings.row_ids().tolist(), ratings.col_ids().tolist(), ratings.column_counts.tolist()]
+        names = [ratings.row_ids().tolist(), ratings.col_ids().tolist()]
         features = [ratings.feature_slab(side, 0, 4).datasets(side) for side in ratings.features]
     return [facts, slabs, names, [{name: array.tolist() for name, array in each.items()} for each in features]]
 
