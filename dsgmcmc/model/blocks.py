@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -134,11 +134,6 @@ class RatingBlocks:
         """First and last + 1 global row of a block of a factor."""
         bounds = self.row_bounds if factor == Factor.W else self.column_bounds
         return int(bounds[index]), int(bounds[index + 1])
-
-    def zeros(self, factor: Factor, index: int, widths: Mapping[str, int]) -> dict[str, Array]:
-        """Zeros for the rows of a block of a factor, (n, width) float32 by name."""
-        start, stop = self.bounds(factor, index)
-        return {name: np.zeros((stop - start, width), np.float32) for name, width in widths.items()}
 
     def curvature_bound(self, probability: Float64 | None) -> float:
         """Most ratings of any one row or column in a part, over the part's probability; in all, without parts."""

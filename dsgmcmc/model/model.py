@@ -13,6 +13,7 @@ from dsgmcmc.model.parts import PARTS, Effects, Noise, Part, PriorMean, RowPrior
 from dsgmcmc.model.parts.base import DrawContext, Place, PrecisionTerms
 from dsgmcmc.model.quantity import Quantities, Sampled, Sizes, sizes_of
 from dsgmcmc.parallel.named import shapes_of
+from dsgmcmc.targets.base import DrawnField
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float64, Purpose
 
@@ -144,9 +145,19 @@ class FactorModel:
         drawn = (each for sampled in self.replicated for each in sampled.drawn(subchain))
         return {quantity.name: quantity.in_rating_unit(value, unit, scale) for quantity, value in drawn}
 
-    def unit(self, name: str) -> Array | float:
-        """By what a quantity of rows is multiplied to be in the ratings' own unit: one number, or (D,)."""
-        (quantity,) = (quantity for quantity in self.quantities.drawn_of_rows if quantity.name == name)
-        if quantity.columns:
-            return quantity.in_rating_unit(np.ones(self.rows.dimension), self.rows.unit, 1.0).astype(np.float32)
-        return float(self.rows.scale**quantity.rating)
+    @property
+    def drawn(self) -> tuple[DrawnField, ...]:
+        """What every row has in a draw."""
+        columns, rating = self.rows.unit, self.rows.scale
+        found = []
+        for quantity in self.quantities.drawn_of_rows:
+            unit: Array | float = float(rating**quantity.rating)
+            if quantity.columns:
+                unit = quantity.in_rating_unit(np.ones(len(columns)), columns, rating).astype(np.float32)
+            found.append(DrawnField(quantity.name, quantity.width(self.quantities.sizes), unit))
+        return tuple(found)
+
+    @property
+    def untraced(self) -> frozenset[str]:
+        """Names of what belongs to a draw, but not to its trace."""
+        return frozenset(quantity.name for quantity in self.quantities.shared if not quantity.traced)

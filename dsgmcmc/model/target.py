@@ -19,7 +19,7 @@ from dsgmcmc.model.heldout import HeldOut
 from dsgmcmc.model.information import fisher_information, own_squares, second_moments
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
-from dsgmcmc.model.quantity import SHIFT, THETA
+from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.model.statistics import keep_errors, row_statistics
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.parallel.schedule import Schedule
@@ -67,6 +67,7 @@ class FactorTarget:
         self.ring, self.model, self.stream = ring, model, stream
         self.ratings = ratings = model.effects.ratings if model.effects else ratings
         self.likelihood, self.quantities = model.likelihood, model.quantities
+        self.drawn, self.untraced = model.drawn, model.untraced
         self.metric_uses_current_hyperparameters = schedule is None
         self.timers, self.grid = ring.phases, ring.grid
         self.dimension, self.n_data, self.positions = model.rows.dimension, ratings.n_data, sampler.positions
@@ -234,28 +235,14 @@ class FactorTarget:
         for part in self.model.parts:
             part.loaded()
 
-    def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
-        """See `RunTarget.accumulators`."""
-        quantities = self.quantities
-        widths = {quantity.name: quantity.width(quantities.sizes) for quantity in quantities.drawn_of_rows}
-        return {(factor, b): self.ratings.zeros(factor, b, widths) for b in self.ring.blocks for factor in Factor}
-
-    def drawn_fields(self, position: str) -> dict[str, str]:
-        """See `RunTarget.drawn_fields`."""
-        names = [quantity.name for quantity in self.quantities.drawn_of_rows]
-        return {position if name == THETA.name else name: name for name in names}
-
-    def unit(self, field: str) -> Array | float:
-        """See `RunTarget.unit`."""
-        return self.model.unit(field)
+    def rows_at_home(self) -> dict[tuple[Factor, int], int]:
+        """See `RunTarget.rows_at_home`."""
+        bounds = {(factor, b): self.ratings.bounds(factor, b) for b in self.ring.blocks for factor in Factor}
+        return {place: stop - start for place, (start, stop) in bounds.items()}
 
     def parameters(self) -> dict[str, Float64]:
         """See `RunTarget.parameters`."""
         return self.model.parameters(self.subchain)
-
-    def is_traced(self, parameter: str) -> bool:
-        """See `RunTarget.is_traced`."""
-        return any(quantity.name == parameter for quantity in self.quantities.traced)
 
     def find_divergence(self, position: str) -> str:
         """See `RunTarget.find_divergence`."""

@@ -17,9 +17,10 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.storage.manifest import SAVED_DRAWS, Key, SmallArray
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
-from dsgmcmc.targets.base import Draw, RunTarget
+from dsgmcmc.targets.base import Draw, DrawnField, RunTarget
 from dsgmcmc.types import Array, Float64
 
+THETA = "theta"
 MOMENTS = Formula(
     """
 delta = x - mean
@@ -60,6 +61,11 @@ class Moments:
     mean: Array
     m2: Array
 
+    @classmethod
+    def zeros(cls, rows: int, field: DrawnField) -> Moments:
+        """Of no draws, of so many rows."""
+        return cls(*(np.zeros((rows, field.width), field.dtype) for _ in range(2)))
+
     def count(self, x: Array, draw: Draw) -> None:
         """Count a draw."""
         arrays = {"x": x, "mean": self.mean, "m2": self.m2}
@@ -89,8 +95,8 @@ class DrawRecorder:
         #: Of every draw: its number and weight and the parameters; only on process 0 are they ever used.
         self.trace: dict[str, list[Float64]] = {}
         self._moments = {
-            place: {name: Moments(zeros, zeros.copy()) for name, zeros in fields.items()}
-            for place, fields in target.accumulators().items()
+            place: {field.name: Moments.zeros(rows, field) for field in target.drawn}
+            for place, rows in target.rows_at_home().items()
         }
 
     def next(self, iteration: int, weight: float) -> Draw:
@@ -106,13 +112,13 @@ class DrawRecorder:
         saved = self.numbers.offer(draw.iteration)
         parameters = self.target.parameters()
         self._note(draw, parameters)
-        names = self.target.drawn_fields(position)
+        fields = {position if field.name == THETA else field.name: field for field in self.target.drawn}
         blocks: dict[Key, Array] = {}
-        for block in self.target.home(tuple(names)):
-            for name, label in names.items():
-                self._moments[block.factor, block.index][label].count(block[name], draw)
+        for block in self.target.home(tuple(fields)):
+            for name, field in fields.items():
+                self._moments[block.factor, block.index][field.name].count(block[name], draw)
                 if saved:
-                    blocks[Key("draw", block.factor.name, block.index, label)] = block[name] * self.target.unit(label)
+                    blocks[Key("draw", block.factor.name, block.index, field.name)] = block[name] * field.unit
         if saved:
             small = {name: SmallArray.of(value) for name, value in parameters.items()}
             self.pending[draw.iteration] = (blocks, small)
@@ -125,7 +131,7 @@ class DrawRecorder:
         self.trace.setdefault("iteration", []).append(np.array([draw.iteration], np.float64))
         self.trace.setdefault("weight", []).append(np.array([draw.weight]))
         for name, parameter in parameters.items():
-            if not self.target.is_traced(name):
+            if name in self.target.untraced:
                 continue
             value = np.atleast_1d(parameter)
             self.trace.setdefault(name, []).append(np.diag(value).copy() if value.ndim == 2 else value.copy())
@@ -152,7 +158,7 @@ class DrawRecorder:
         """All moments by field, with the keys of their mean and of their spread, which is called `spread`."""
         for (factor, index), fields in self._moments.items():
             for label, moments in fields.items():
-                prefix = "" if label == "theta" else f"{label}_"
+                prefix = "" if label == THETA else f"{label}_"
                 mean, other = (Key("moments", factor.name, index, f"{prefix}{name}") for name in ("mean", spread))
                 yield label, mean, other, moments
 
@@ -184,8 +190,9 @@ class DrawRecorder:
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
         """See `Recorder.posterior`: mean and variance of the parameters in the unit of the data, and the traces."""
+        units = {field.name: field.unit for field in self.target.drawn}
         for label, mean, variance, moments in self._named("variance"):
-            unit = self.target.unit(label)
+            unit = units[label]
             yield mean, partial(np.multiply, moments.mean, unit)
             yield variance, partial(_variance, moments.m2, moments.m2.dtype.type(weight), unit)
         yield from self._traces()

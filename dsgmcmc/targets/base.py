@@ -7,7 +7,9 @@ There are two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
 
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.state import ParameterBlock, Stream
@@ -243,8 +245,39 @@ class Recorder(Protocol):
         """What it has found, given the weight of all draws."""
 
 
+class DrawnField(NamedTuple):
+    """A field of blocks that belongs to a draw.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the draw, and, unless it is ``theta``, in the blocks.
+    width : int
+    unit : (width,) array, or float
+        Factors that convert it to the unit of the data.
+    dtype : type
+        Of its moments.
+    """
+
+    name: str
+    width: int
+    unit: Array | float = 1.0
+    dtype: type[np.floating[Any]] = np.float32
+
+
 class RunTarget(Target, Protocol):
-    """The target as a chain sees it: what it takes to iterate, record, save, resume and stop it."""
+    """The target as a chain sees it: what it takes to iterate, record, save, resume and stop it.
+
+    Attributes
+    ----------
+    drawn : tuple of DrawnField
+        What blocks have in a draw; first ``theta``, whichever field a sampler keeps its state in.
+    untraced : frozenset of str
+        Those of `parameters` that are kept in saved draws only, and not recorded at every draw.
+    """
+
+    drawn: tuple[DrawnField, ...]
+    untraced: frozenset[str]
 
     def at_once(self) -> int:
         """How many iterations may be made without listening to signals; on all processes the same."""
@@ -264,20 +297,11 @@ class RunTarget(Target, Protocol):
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
         """Blocks with these fields, each on the process that keeps its accumulators, wherever they rest. Collective."""
 
-    def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
-        """Zero arrays shaped like a draw's fields, by their names in the draw, for every block that `home` yields."""
-
-    def drawn_fields(self, position: str) -> dict[str, str]:
-        """Fields that make a draw, and what they are called in it."""
-
-    def unit(self, field: str) -> Array | float:
-        """Factors that convert a draw's field to the unit of the data: one number, or (D,)."""
+    def rows_at_home(self) -> dict[tuple[Factor, int], int]:
+        """Number of rows of every block that `home` yields."""
 
     def parameters(self) -> dict[str, Float64]:
         """The rest of a draw: the small parameters of the current sub-chain, in the unit of the data."""
-
-    def is_traced(self, parameter: str) -> bool:
-        """Whether one of `parameters` is recorded at every draw; else it is kept in saved draws only."""
 
     def find_divergence(self, position: str) -> str:
         """Say where the state is not finite or has exploded; empty if all is sane. Collective."""

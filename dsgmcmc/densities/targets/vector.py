@@ -22,7 +22,7 @@ from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy
-from dsgmcmc.targets.base import Draw, Information, Recorder
+from dsgmcmc.targets.base import Draw, DrawnField, Information, Recorder
 from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream, gradient_in
 from dsgmcmc.types import Array, Factor, Float64
 
@@ -114,6 +114,8 @@ class VectorTarget(Generic[D]):
         self.curvature = np.asarray(density.curvature, np.float64)
         self.curvature_bound, self.metric_uses_current_hyperparameters = float(np.max(self.curvature)), False
         prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
+        self.drawn: tuple[DrawnField, ...] = (DrawnField("theta", density.dimension, dtype=np.float64),)
+        self.untraced: frozenset[str] = frozenset()
         self.layout = Layout((*fields, *(StateField(name) for name in scratch)), density.dimension)
         self._asked = 0, perf_counter()
         self._probability: list[float] = schedule.probability.tolist() if schedule else []
@@ -265,25 +267,13 @@ class VectorTarget(Generic[D]):
         """See `RunTarget.home`."""
         yield self.block
 
-    def accumulators(self) -> dict[tuple[Factor, int], dict[str, Array]]:
-        """See `RunTarget.accumulators`."""
-        return {(Factor.W, 0): {"theta": np.zeros((len(self.block.counts), self.density.dimension))}}
-
-    def drawn_fields(self, position: str) -> dict[str, str]:
-        """See `RunTarget.drawn_fields`."""
-        return {position: "theta"}
-
-    def unit(self, field: str) -> float:
-        """See `RunTarget.unit`."""
-        return 1.0
+    def rows_at_home(self) -> dict[tuple[Factor, int], int]:
+        """See `RunTarget.rows_at_home`."""
+        return {(Factor.W, 0): len(self.block.counts)}
 
     def parameters(self) -> dict[str, Float64]:
         """See `RunTarget.parameters`."""
         return {}
-
-    def is_traced(self, parameter: str) -> bool:
-        """See `RunTarget.is_traced`."""
-        return True
 
     def find_divergence(self, position: str) -> str:
         """See `RunTarget.find_divergence`."""
