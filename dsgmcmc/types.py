@@ -43,6 +43,7 @@ class Purpose(IntEnum):
     IMPLICIT_UNKNOWN = 6
     TIME = 8
     GAP = 9
+    TIME_ACCEPTED = 10
     METROPOLIS = 0x4D
     HYPERPARAMETERS = 0x147
     SUBSAMPLE = 0x5AB5

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.effects import Score, level_score, level_terms_kernel
 from dsgmcmc.kernels.levels import level_moments, level_probabilities
-from dsgmcmc.kernels.ordinal import Link, Side, level_tables, ordinal_kernel
+from dsgmcmc.kernels.ordinal import END, Link, Side, level_tables, ordinal_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
@@ -217,13 +218,14 @@ class Ordinal(Law):
         """See `Law.add_gradient`."""
         ratings, blocks, own = cell.ratings, (cell.row, cell.column), self.own_thresholds
         scaled = self.heteroscedastic or own is not None
-        kernel = ordinal_kernel(self.rank, self.biases, self.link, scaled, None if own is None else _SIDES[own])
+        side = None if own is None else _SIDES[own]
+        kernel = ordinal_kernel(self.rank, self.biases, self.link, scaled, side, ratings.offsets is not None)
         arrays = [block[name] for name in (position, out) for block in blocks]
         tables = cut_table(blocks[own]) if own is not None else level_tables(self.link, scaled, self.thresholds.values)
         sums = np.zeros(tables.shape if own is not None else (len(self.values), 2))
         slopes = [np.zeros(len(block.counts), np.float32) for block in blocks] if scaled else []
         arrays += [tables, sums, *(self._scale(block) for block in blocks[: len(slopes)]), *slopes]
-        kernel(ratings.indptr, ratings.indices, ratings.values, *arrays, scale)
+        kernel(*ratings.arrays, *arrays, scale)
         if share and own is not None:
             keep_cut_slopes(blocks[own], sums, share / scale)
         elif share:
@@ -231,6 +233,22 @@ class Ordinal(Law):
         for block, slope in zip(blocks if share and self.heteroscedastic else (), slopes, strict=False):
             block["slope"][:, 0] += np.float32(share / scale) * slope
         return 0.0
+
+    @property
+    def score_source(self) -> Score:
+        """See `Law.score_source`."""
+        return level_score(self.link, self.heteroscedastic)
+
+    def score_terms(self, cell: RatingsCell) -> Float32:
+        """See `Law.score_terms`: the thresholds above and below a rating, and its scale."""
+        ratings, blocks, own = cell.ratings, (cell.row, cell.column), self.own_thresholds
+        scales = [self._scale(block) for block in blocks] if self.heteroscedastic else []
+        table = np.concatenate([[-END], self.thresholds.values, [END]]).astype(np.float32)[None]
+        found = np.empty((3 if scales else 2, len(ratings.values)), np.float32)
+        kernel = level_terms_kernel(bool(scales), None if own is None else _SIDES[own])
+        place = ratings.indptr, ratings.indices, ratings.values
+        kernel(*place, table if own is None else cut_table(blocks[own]), *scales, found)
+        return found
 
     def _scale(self, block: ParameterBlock) -> Float32:
         """Scales s of a block's rows, (n,)."""
