@@ -6,9 +6,10 @@ c the change of its group's effect, a pass adds over the ratings of every group
     S = sum e(eta + c)      I = sum max(i(eta + c), e(eta + c)^2 / 4)      L = sum log p(eta + c) - log p(eta)
 
 with the curvature i(x) = [e(x - H) - e(x)] / H, which is not relied upon where it is small beside the score, as in the
-tails of a law, or negative, as there of a law that is not log-concave; and L as the integral of the score from eta to eta + c by Gauss and Legendre's rule. With its 3 nodes a logistic law
-and a change of 1 err by 3e-7, as float32 does; any formula has 6, as heavy tails let changes be large. So a law has to
-give nothing but its score. Scores are taken `LANES` side by side.
+tails of a law, or negative, as there of a law that is not log-concave; and with L as the integral of the score from eta
+to eta + c by Gauss and Legendre's rule. With its 3 nodes a logistic law and a change of 1 err by 3e-7, as float32 does;
+any formula has 6, as heavy tails let changes be large. So a law has to give nothing but its score. Scores are taken
+`LANES` side by side.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def effects(groups, predictors, terms, nodes, sums):
 
 
 def _nodes(n: int) -> Float32:
-    """Where scores are taken, (n + 2, 5): at so many times c, and so far from there; and their shares in S, I and L / c."""
+    """Where scores are taken, (n + 2, 5): so many times c and so far off; and their shares in S, I and L / c."""
     nodes, weights = np.polynomial.legendre.leggauss(n)
     inside = [((node + 1) / 2, 0, 0, 0, weight / 2) for node, weight in zip(nodes, weights, strict=True)]
     return np.array([*inside, (1, 0, 1, -1 / STEP, 0), (1, -STEP, 0, 1 / STEP, 0)], np.float32)

@@ -212,10 +212,15 @@ class Predictor:
                 ]
                 eta[some, number], spread[some, number] = self._join(*rows)
                 variance[some, number] = rows[0].noise * rows[1].noise / draw.tau
-            variance[:, number] += np.float32(draw.time_variance)
             thresholds.append(of_owners(draw, whose, self.newcomers, number))
-        cuts = (None, None) if thresholds[0] is None else (np.array(thresholds), owner)
-        return PredictorDraws(eta, variance, spread, run.draw_weights, *cuts)
+        cuts = None if thresholds[0] is None else np.array(thresholds)
+        effects = self._effects(eta.shape)
+        return PredictorDraws(eta, variance, spread, run.draw_weights, cuts, None if cuts is None else owner, effects)
+
+    def _effects(self, shape: tuple[int, ...]) -> Float32 | None:
+        """Variances of the effects of levels of time, of which no group is known; None without."""
+        found = np.array([self.run.draw(number).time_variance for number in range(shape[1])], np.float32)
+        return np.broadcast_to(found, shape) if found.any() else None
 
     def _rows(self, number: int, draw: Draw, kind: str, index: Int32) -> Rows:
         """Rows of one side at a draw: known ones, newcomers, and those of which nothing is known."""

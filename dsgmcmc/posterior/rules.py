@@ -143,7 +143,8 @@ class Scorer:
         run, draw, shape = self.run, self.run.draw(number), predictors.shape
         whose, owner = owners(run.config, users)
         thresholds = of_owners(draw, whose, self.newcomers, number)
-        variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau) + np.float32(draw.time_variance)
+        variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau)
+        effects = np.full((predictors.size, 1), draw.time_variance, np.float32) if draw.time_variance else None
         draws = PredictorDraws(
             eta=predictors.reshape(-1, 1),
             noise=variance.reshape(-1, 1),
@@ -151,6 +152,7 @@ class Scorer:
             weights=np.ones(1),
             thresholds=None if thresholds is None else thresholds[None],
             owner=np.repeat(owner, shape[1]),
+            effects=effects,
         )
         found = np.empty(predictors.size, np.float32)
         for rows, some in draws.by_certainty():

@@ -474,16 +474,18 @@ class Likelihood(Law):
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """See `Law.predictive`."""
-        draws = draws.known()
-        eta = draws.eta.astype(np.float64)
-        mean, variance = cls.mean(eta), np.asarray(cls.variance(eta, draws.noise))
-        return cls.mixture(cls, mean, variance, draws.weights, centre, levels)
+        shares, nodes = zip(*draws.over_effects(), strict=True)
+        eta, noise = (np.concatenate([getattr(some, name) for some in nodes], axis=1) for name in ("eta", "noise"))
+        weights = np.concatenate([share * some.weights for share, some in zip(shares, nodes, strict=True)])
+        eta = eta.astype(np.float64)
+        return cls.mixture(cls, cls.mean(eta), np.asarray(cls.variance(eta, noise)), weights, centre, levels)
 
     @classmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """See `Law.expectation`."""
-        draws = draws.known()
-        return Scores(cls.mean(draws.eta), draws.spread, draws.weights, centre)
+        nodes, draws = draws.over_effects(), draws.known()
+        mean = sum((np.float32(share) * cls.mean(some.eta) for share, some in nodes), np.zeros_like(draws.eta))
+        return Scores(mean, draws.spread, draws.weights, centre)
 
     @classmethod
     def predictive_of_moments(

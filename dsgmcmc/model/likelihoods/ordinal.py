@@ -362,18 +362,21 @@ class Ordinal(Law):
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """See `Law.predictive`."""
         assert levels is not None
-        draws = draws.known()
         found = np.zeros((len(draws.eta), len(levels)), np.float32)
-        for weight, p in zip(draws.weights.tolist(), cls._by_draw(draws), strict=True):
-            found += np.float32(weight) * p
+        for share, some in draws.over_effects():
+            for weight, p in zip((share * some.weights).tolist(), cls._by_draw(some), strict=True):
+                found += np.float32(weight) * p
         return LevelDistribution(found, levels)
 
     @classmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """See `Law.expectation`."""
         assert levels is not None
-        draws = draws.known()
-        means = np.stack([level_moments(p, levels)[0] for p in cls._by_draw(draws)], axis=1)
+        nodes, draws = draws.over_effects(), draws.known()
+        means = np.zeros_like(draws.eta)
+        for share, some in nodes:
+            found = [level_moments(p, levels)[0] for p in cls._by_draw(some)]
+            means += np.float32(share) * np.stack(found, axis=1)
         return Scores(means, draws.spread, draws.weights)
 
     @classmethod
