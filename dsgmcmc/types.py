@@ -43,7 +43,8 @@ class Purpose(IntEnum):
     IMPLICIT_UNKNOWN = 6
     TIME = 8
     GAP = 9
-    OWN = 10  # of parts of your own
+    TIME_ACCEPTED = 10
+    OWN = 11  # of parts of your own
     METROPOLIS = 0x4D
     HYPERPARAMETERS = 0x147
     SUBSAMPLE = 0x5AB5

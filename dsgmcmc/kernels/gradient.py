@@ -32,7 +32,9 @@ WIDE = 16
 
 
 @functools.cache
-def gradient_kernel(K: int, biases: bool, weighted: bool = False, score: str = "x - eta") -> Callable[..., float]:
+def gradient_kernel(
+    K: int, biases: bool, weighted: bool = False, score: str = "x - eta", offset: bool = False
+) -> Callable[..., float]:
     """Compile the gradient for one rank.
 
     Parameters
@@ -45,13 +47,15 @@ def gradient_kernel(K: int, biases: bool, weighted: bool = False, score: str = "
         Scale the gradient and the squared scores by row and by column: heteroscedastic noise.
     score : str
         e as an expression of x and eta, in the language of formulas.
+    offset : bool
+        The predictor of every rating has an offset, besides.
 
     Returns
     -------
     f(indptr, indices, values, theta_w, theta_h, out_w, out_h, scale) -> float
         `indptr` (n + 1,) int64, `indices` (nnz,) int32 and `values` (nnz,) float32, centred: the cell's
         ratings in CSR. `theta_w`, `out_w` (n, D) and `theta_h`, `out_h` (m, D) float32; gradients are added to
-        the latter. `scale` float. The sum of squared scores is returned.
+        the latter. `scale` float. The sum of squared scores is returned. Offsets, (nnz,) float32, come after `values`.
 
         With noise scales g_i and g'_j there are four more arguments before `scale`: `weight_w` (n,) and `weight_h`
         (m,) float32, `sse_w` (n,) and `sse_h` (m,) float64. The gradient and the returned sum are of
@@ -64,18 +68,19 @@ def gradient_kernel(K: int, biases: bool, weighted: bool = False, score: str = "
     """
     if not 1 <= K <= 512:
         raise ValueError(f"rank K = {K} is outside 1 to 512")
-    rows = (_unrolled if K <= UNROLLED else _blocked)(K, biases, weighted, _expression(score))
-    source = functions("float32") + _function(K, weighted, rows)
-    name = f"gradient_{K}{'_biases' if biases else ''}{'_weighted' if weighted else ''}"
+    rows = (_unrolled if K <= UNROLLED else _blocked)(K, biases, weighted, score_expression(score), offset)
+    source = functions("float32") + _function(K, weighted, rows, offset)
+    name = f"gradient_{K}{'_biases' if biases else ''}{'_weighted' if weighted else ''}{'_offset' if offset else ''}"
     kernel: Callable[..., float] = jit.compile_source(name, source).gradient
     return kernel
 
 
-def _function(K: int, weighted: bool, rows: list[str]) -> str:
+def _function(K: int, weighted: bool, rows: list[str], offset: bool) -> str:
     """Source of the kernel around the lines for one row."""
     floats = "float32[:, ::1], " * 4
     weights = "float32[::1], float32[::1], float64[::1], float64[::1], " if weighted else ""
-    decorator = jit.decorator(f"float64(int64[::1], int32[::1], float32[::1], {floats}{weights}float64)")
+    offsets = "float32[::1], " if offset else ""
+    decorator = jit.decorator(f"float64(int64[::1], int32[::1], float32[::1], {offsets}{floats}{weights}float64)")
     extra = "weight_w, weight_h, sse_w, sse_h, " if weighted else ""
     lines = [
         f'"""Rank {K}."""',
@@ -90,7 +95,8 @@ def _function(K: int, weighted: bool, rows: list[str]) -> str:
     if K > UNROLLED:
         lines += ["errors = np.empty(np.max(np.diff(indptr)) if indptr.size > 1 else 0, np.float32)"]
     lines += ["for i in range(theta_w.shape[0]):", *_indented(rows), "return total"]
-    header = f"def gradient(indptr, indices, values, theta_w, theta_h, out_w, out_h, {extra}scale):"
+    given = f"indptr, indices, values, {'offsets, ' if offset else ''}theta_w, theta_h, out_w, out_h"
+    header = f"def gradient({given}, {extra}scale):"
     return "\n".join((decorator, header, *_indented(lines))) + "\n"
 
 
@@ -119,7 +125,7 @@ def _update(K: int, biases: bool) -> list[str]:
     return lines + ([f"oh[q + uint64({K})] = o{K} - e"] if biases else [])
 
 
-def _expression(score: str) -> str:
+def score_expression(score: str) -> str:
     """Check a score, and write it again for the compiler."""
     found = parse(f"e = {score}")
     if len(found.lines) > 1:
@@ -151,7 +157,7 @@ def _around(weighted: bool, lines: list[str]) -> list[str]:
     return [*first, "own = weight_w[i]", *lines, *last]
 
 
-def _unrolled(K: int, biases: bool, weighted: bool, score: str) -> list[str]:
+def _unrolled(K: int, biases: bool, weighted: bool, score: str, offset: bool) -> list[str]:
     """Lines for one row i: all columns at once."""
     D = K + biases
     rating = [
@@ -160,7 +166,8 @@ def _unrolled(K: int, biases: bool, weighted: bool, score: str) -> list[str]:
         *_load("h", "th", "q", D),
         *_load("o", "oh", "q", D),
     ]
-    rating += ["x = values[r]", f"eta = (w{K} + h{K}) + {_dot(K)}" if biases else f"eta = {_dot(K)}"]
+    eta = f"(w{K} + h{K}) + {_dot(K)}" if biases else _dot(K)
+    rating += ["x = values[r]", f"eta = offsets[r] + ({eta})" if offset else f"eta = {eta}"]
     rating += [f"e = {score}", *_account(weighted), *_update(K, biases)]
     lines = [f"p = uint64(i) * uint64({D})", *_load("w", "tw", "p", D), *_load("g", "ow", "p", D)]
     lines += ["for r in range(begin, end):", *_indented(rating)]
@@ -168,17 +175,20 @@ def _unrolled(K: int, biases: bool, weighted: bool, score: str) -> list[str]:
     return _around(weighted, lines)
 
 
-def _blocked(K: int, biases: bool, weighted: bool, score: str) -> list[str]:
+def _blocked(K: int, biases: bool, weighted: bool, score: str, offset: bool) -> list[str]:
     """Lines for one row i: the scores of all its ratings first, block by block, then the gradients.
 
     A score that is the residual itself is gathered from the rating down, any other from the predictor.
     """
     residual = score == "(x - eta)"
+    first = "values[r]" if residual else "float32(0)"
+    if offset:
+        first = "values[r] - offsets[r]" if residual else "offsets[r]"
     found = ["e = errors[r - base]"] if residual else ["x = values[r]", "eta = errors[r - base]", f"e = {score}"]
     rating = ["j = uint64(indices[r])", *found, *_account(weighted), "errors[r - base] = e"]
     lines = [
         "base = begin",
-        *predictor_pass(K, biases, "-" if residual else "+", "values[r]" if residual else "float32(0)"),
+        *predictor_pass(K, biases, "-" if residual else "+", first),
     ]
     lines += ["for r in range(begin, end):", *_indented(rating), *gradient_pass(K, biases)]
     return _around(weighted, lines)

@@ -1,10 +1,10 @@
-"""Passes over the ratings of a cell that belong to groups: residuals, sums over groups, and what groups take off."""
+"""Passes over the ratings of a cell that belong to groups: their predictors, sums over groups, and what these add."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.gradient import predictor_pass
@@ -37,15 +37,15 @@ def weigh(indptr, indices, weight_w, weight_h, out):
 
 
 @functools.cache
-def residual_kernel(K: int, biases: bool) -> Callable[..., None]:
-    """Compile the residuals of a cell's ratings for one rank.
+def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[..., None]:
+    """Compile the predictors of a cell's ratings, added to something or taken off it, for one rank.
 
     Returns
     -------
     f(indptr, indices, values, theta_w, theta_h, errors)
         `indptr` (n + 1,) int64, `indices` (nnz,) int32 and `values` (nnz,) float32: the cell's ratings in CSR;
-        `theta_w` (n, D) and `theta_h` (m, D) float32. `errors` (nnz,) float32 is set to the values less their
-        predictors.
+        `theta_w` (n, D) and `theta_h` (m, D) float32. `errors` (nnz,) float32 is set to the values plus, or minus,
+        their predictors.
     """
     signature = f"void(int64[::1], int32[::1], float32[::1], {'float32[:, ::1], ' * 2}float32[::1])"
     lines = [
@@ -55,12 +55,12 @@ def residual_kernel(K: int, biases: bool) -> Callable[..., None]:
         "for i in range(theta_w.shape[0]):",
         "    begin = uint64(indptr[i])",
         "    end = uint64(indptr[i + 1])",
-        *("    " + line for line in predictor_pass(K, biases, "-", "values[r]")),
+        *("    " + line for line in predictor_pass(K, biases, sign, "values[r]")),
     ]
-    header = "def residuals(indptr, indices, values, theta_w, theta_h, errors):"
+    header = "def predict(indptr, indices, values, theta_w, theta_h, errors):"
     source = "\n".join((jit.decorator(signature), header, *("    " + line for line in lines))) + "\n"
-    name = f"residuals_{K}{'_biases' if biases else ''}"
-    kernel: Callable[..., None] = jit.compile_source(name, source).residuals
+    name = f"predict_ratings_{K}{'_biases' if biases else ''}"
+    kernel: Callable[..., None] = jit.compile_source(name, source).predict
     return kernel
 
 

@@ -100,7 +100,7 @@ both = du - (second if b < a else first)
 """
 
 #: du, and its sum with dl, of `eta` and what stands in the level's tables, with and without scales.
-_DERIVATIVES = {
+DERIVATIVES = {
     ("logit", False): """\
 t = exp32(min(max(eta, float32(-40)), float32(40)))
 fu = float32(1) / (float32(1) + t * upper)
@@ -129,7 +129,7 @@ def indented(text: str | list[str], depth: int = 1) -> list[str]:
 
 @functools.cache
 def ordinal_kernel(
-    K: int, biases: bool, link: Link, scaled: bool = False, cut_by: Side | None = None
+    K: int, biases: bool, link: Link, scaled: bool = False, cut_by: Side | None = None, offset: bool = False
 ) -> Callable[..., None]:
     """Compile the gradient for one rank.
 
@@ -145,13 +145,15 @@ def ordinal_kernel(
         Rows and columns have scales s.
     cut_by : {"w", "h"}, optional
         Rows of W, or of H, have thresholds of their own; then `scaled` must be true.
+    offset : bool
+        The predictor of every rating has an offset, besides.
 
     Returns
     -------
     f(indptr, indices, values, theta_w, theta_h, out_w, out_h, tables, sums, scale) -> None
-        As of `dsgmcmc.kernels.gradient.gradient_kernel`; `values` (nnz,) float32 are levels. `tables` (3, R)
-        float32 is `level_tables` of the thresholds. To `sums` (R, 2) float64 are added, for every level, the sums over
-        its ratings of s du and of -s (du + dl), times `scale`.
+        As of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included; `values` (nnz,) float32 are levels.
+        `tables` (3, R) float32 is `level_tables` of the thresholds. To `sums` (R, 2) float64 are added, for every
+        level, the sums over its ratings of s du and of -s (du + dl), times `scale`.
 
         With scales there are four more arguments before `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and
         `slope_w` (n,) and `slope_h` (m,) float32, to which the derivatives of log p in log s are added, times `scale`.
@@ -164,21 +166,21 @@ def ordinal_kernel(
     if cut_by and not scaled:
         raise ValueError("thresholds of rows come with scales of rows")
     name = f"ordinal_{link}_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}"
-    name += f"_cut_{cut_by}" if cut_by else ""
-    source = FUNCTIONS + "\n\n" + _gradient(K, biases, link, scaled, cut_by)
+    name += (f"_cut_{cut_by}" if cut_by else "") + ("_offset" if offset else "")
+    source = FUNCTIONS + "\n\n" + _gradient(K, biases, link, scaled, cut_by, offset)
     kernel: Callable[..., None] = jit.compile_source(name, source).gradient
     return kernel
 
 
-def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: Side | None) -> str:
+def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: Side | None, offset: bool) -> str:
     """Source of the gradient kernel."""
     floats = "float32[:, ::1], " * 4
     extra = "float32[::1], " * 4 if scaled else ""
-    decorator = jit.decorator(
-        f"void(int64[::1], int32[::1], float32[::1], {floats}float32[:, ::1], float64[:, ::1], {extra}float64)"
-    )
+    ratings = "int64[::1], int32[::1], float32[::1], " + ("float32[::1], " if offset else "")
+    decorator = jit.decorator(f"void({ratings}{floats}float32[:, ::1], float64[:, ::1], {extra}float64)")
     names = "scale_w, scale_h, slope_w, slope_h, " if scaled else ""
-    header = f"def gradient(indptr, indices, values, theta_w, theta_h, out_w, out_h, tables, sums, {names}scale):"
+    given = f"indptr, indices, values, {'offsets, ' if offset else ''}theta_w, theta_h, out_w, out_h"
+    header = f"def gradient({given}, tables, sums, {names}scale):"
     row = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])"]
     kept = ("errors", "scales", "slopes", *(("uppers", "lowers") if cut_by else ()))
     lines = [
@@ -200,7 +202,7 @@ def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: Side | Non
         "    count = uint64(indptr[stop]) - base",
         "    for i in range(start, stop):",
         *indented(row, 2),
-        *indented(predictor_pass(K, biases), 2),
+        *indented(predictor_pass(K, biases, first="offsets[r]" if offset else "float32(0)"), 2),
         *indented(_SCALES if scaled else [], 2),
         *indented(_cuts(cut_by) if cut_by else [], 2),
         *indented(_scores(link, scaled, cut_by)),
@@ -229,7 +231,7 @@ _SLOPES = [
 
 
 #: Row of the tables that a rating finds its thresholds in.
-_OWNER: dict[Side, str] = {"w": "i", "h": "uint64(indices[r])"}
+OWNER: dict[Side, str] = {"w": "i", "h": "uint64(indices[r])"}
 
 
 def _cuts(cut_by: Side) -> list[str]:
@@ -237,8 +239,8 @@ def _cuts(cut_by: Side) -> list[str]:
     return [
         "for r in range(begin, end):",
         "    level = uint64(values[r])",
-        f"    lowers[r - base] = tables[{_OWNER[cut_by]}, level]",
-        f"    uppers[r - base] = tables[{_OWNER[cut_by]}, level + uint64(1)]",
+        f"    lowers[r - base] = tables[{OWNER[cut_by]}, level]",
+        f"    uppers[r - base] = tables[{OWNER[cut_by]}, level + uint64(1)]",
     ]
 
 
@@ -247,8 +249,8 @@ def _cut_slopes(cut_by: Side) -> list[str]:
     return [
         "for r in range(begin, end):",
         "    level = uint64(values[r])",
-        f"    sums[{_OWNER[cut_by]}, level] -= errors[r - base] + uppers[r - base]",
-        f"    sums[{_OWNER[cut_by]}, level + uint64(1)] += uppers[r - base]",
+        f"    sums[{OWNER[cut_by]}, level] -= errors[r - base] + uppers[r - base]",
+        f"    sums[{OWNER[cut_by]}, level + uint64(1)] += uppers[r - base]",
     ]
 
 
@@ -267,7 +269,7 @@ def _scores(link: Link, scaled: bool, cut_by: Side | None) -> list[str]:
         bounds = ["uppers[block + lane]", "lowers[block + lane]"]
     lane = ["eta = errors[block + lane]", f"upper = {bounds[0]}", f"lower = {bounds[1]}"]
     lane += ["s = scales[block + lane]"] if scaled else [f"rise = tile[lane + uint64({2 * LANES})]"]
-    lane += _DERIVATIVES[link, scaled].splitlines()
+    lane += DERIVATIVES[link, scaled].splitlines()
     lane += [f"errors[block + lane] = -scale * {s}both", f"{back} = scale * {s}du"]
     if scaled:
         bounded = "min(zu, float32(1e9)) * du + max(zl, float32(-1e9)) * (both - du)"

@@ -28,12 +28,30 @@ SLAB = 250_000  # ratings read at a time
 
 @dataclass(frozen=True)
 class RatingsBlock:
-    """Training ratings of one cell in CSR: local rows, local columns, values less the centre, over the scale."""
+    """Training ratings of one cell in CSR: local rows, local columns, values less the centre, over the scale.
+
+    Attributes
+    ----------
+    indptr : (n + 1,) int64
+    indices : (nnz,) int32
+    values : (nnz,) float32
+    columns : int
+        Of the cell.
+    offsets : (nnz,) float32, optional
+        What the predictors have besides that of the factors.
+    """
 
     indptr: Int64
     indices: Int32
     values: Float32
     columns: int
+    offsets: Float32 | None = None
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """What gradient kernels take of it; with `offsets` where there are some."""
+        given = self.indptr, self.indices, self.values
+        return given if self.offsets is None else (*given, self.offsets)
 
     @cached_property
     def by_column(self) -> RatingsBlock:

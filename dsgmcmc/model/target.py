@@ -147,7 +147,7 @@ class FactorTarget:
         """What parts draw their parameters with, before the rows of a factor are drawn or after all have moved."""
         turn, terms = self._turn, self.model.precision_terms()
         place = (self.circulation, self._prior, self.positions, self.stream)
-        return DrawContext(*place, lambda: self.noise_precision, turn, factor, terms if turn else {})
+        return DrawContext(*place, lambda: self.noise_precision, turn, factor, terms if turn else {}, self.likelihood)
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
         """See `Target.conditionals`. The columns must be at home."""

@@ -26,6 +26,7 @@ import numpy as np
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaps import cuts_of
 from dsgmcmc.model.likelihoods.thresholds import coordinates_of
+from dsgmcmc.model.predictive.base import EFFECT_NODES
 from dsgmcmc.types import Array, Float64
 
 #: Log density of every rating, (n,), given their predictors (n,).
@@ -41,13 +42,17 @@ STEP = 1e-3
 
 
 class Row(NamedTuple):
-    """A row and its ratings x: what multiplies it in their predictors, what else these have, and its prior."""
+    """A row and its ratings x: what multiplies it in their predictors, what else these have, and its prior.
+
+    `effects` are the variances of what predictors have besides, of which nothing is known.
+    """
 
     features: Float64
     offset: Float64
     x: Float64
     centre: Float64
     precision: Float64
+    effects: Array | float = 0.0
 
 
 class Spread(NamedTuple):
@@ -99,7 +104,12 @@ def draw_row(
 
     def log_density(eta: Float64, z: Float64) -> Float64:
         scale, cuts = spread.at(z, thresholds)
-        return law.log_likelihood_of_predictors(row.x, eta, scale * others, cuts)
+        nodes = [(np.sqrt(row.effects) * node, log(share)) for node, share in EFFECT_NODES]
+        if not np.any(row.effects):
+            nodes = [(np.zeros(()), 0.0)]
+        found = [law.log_likelihood_of_predictors(row.x, eta + d, scale * others, cuts) + share for d, share in nodes]
+        total: Float64 = np.logaddexp.reduce(found, axis=0)
+        return total
 
     def of_theta(u: Float64) -> float:
         theta = about.at(u)

@@ -192,7 +192,7 @@ class FoldIn:
             offset = offset + theta[:, config.rank]
             theta[:, config.rank] = 1.0
         x, own = self._values[part], draw.noise_scale[other][rated].astype(np.float64)
-        row = Row(theta, offset, x, centre, precision)
+        row = Row(theta, offset, x, centre, precision, variance)
         if config.law.is_conditionally_gaussian():
             noise_precision = draw.tau * own
             if np.any(variance):

@@ -142,7 +142,8 @@ class Scorer:
         whose, owner = owners(run, users)
         thresholds = of_owners(draw, whose, self.newcomers, number)
         variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau)
-        variance += np.float32(self._added(number, users)[1])
+        unknown = np.broadcast_to(self._added(number, users)[1], shape).astype(np.float32)
+        effects = unknown.reshape(-1, 1) if unknown.any() else None
         draws = PredictorDraws(
             eta=predictors.reshape(-1, 1),
             noise=variance.reshape(-1, 1),
@@ -150,6 +151,7 @@ class Scorer:
             weights=np.ones(1),
             thresholds=None if thresholds is None else thresholds[None],
             owner=np.repeat(owner, shape[1]),
+            effects=effects,
         )
         found = np.empty(predictors.size, np.float32)
         for rows, some in draws.by_certainty():

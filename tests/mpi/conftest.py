@@ -55,8 +55,8 @@ def together(comm: MPI.Comm) -> Together:
 
 @pytest.fixture(scope="session")
 def timed(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with times."""
-    path = write_planted(tmp_path_factory.mktemp("timed") / "r.h5", timed=True) if comm.rank == 0 else None
+    """Ratings of five levels, with times."""
+    path = write_planted(tmp_path_factory.mktemp("timed") / "r.h5", stars=True, timed=True) if comm.rank == 0 else None
     return comm.bcast(path, root=0)
 
 

@@ -128,6 +128,8 @@ def test_features(comm: MPI.Comm, together, described: Path, mpi_tmp_path: Path,
         ("baoab", {"time_levels": "user,item", "noise": "both", "implicit_features": "both"}),
         ("psgld", {"time_levels": "item:page,user:3,item:4"}),
         ("gibbs", {"time_levels": "item:3,user:page", "noise": "by-item"}),
+        ("baoab", {"time_levels": "user,item", "noise": "both", "likelihood": "ordinal-logit", "thresholds": "user"}),
+        ("psgld", {"time_levels": "item:4,user:page", "likelihood": "poisson"}),
     ],
 )
 def test_levels_of_time(

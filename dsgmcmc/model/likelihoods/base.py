@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.effects import Score, formula_score
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
@@ -233,6 +234,11 @@ class Law(Part):
         return cls.draw is not Law.draw
 
     @classmethod
+    def has_score(cls) -> bool:
+        """Whether scores of single ratings are known, as effects of groups need them: true with `score_terms`."""
+        return cls.score_terms is not Law.score_terms
+
+    @classmethod
     def is_sum_over_ratings(cls) -> bool:
         """Whether its energy is a sum over the ratings, so that it can be estimated from some of them."""
         return True
@@ -272,6 +278,18 @@ class Law(Part):
         float
             Sum of the squared scores; of no meaning where there is no noise.
         """
+
+    @property
+    def score_source(self) -> Score:
+        """The score of a rating at noise precision 1, as effects of groups need it where rows are not Gaussian."""
+        raise NotImplementedError
+
+    def score_terms(self, cell: RatingsCell) -> Float32:
+        """What the score of each training rating of a cell is of besides its predictor, (m, nnz) float32.
+
+        The cell's column has the fields in `drawn`, and no others.
+        """
+        raise NotImplementedError
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 where all have the same noise.
@@ -399,9 +417,24 @@ class Likelihood(Law):
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """See `Law.add_gradient`."""
         ratings, row, column = cell.ratings, cell.row, cell.column
-        kernel = gradient_kernel(self.rank, self.biases, score=self.score)
+        kernel = gradient_kernel(self.rank, self.biases, score=self.score, offset=ratings.offsets is not None)
         arrays = (row[position], column[position], row[out], column[out])
-        return float(kernel(ratings.indptr, ratings.indices, ratings.values, *arrays, np.float32(scale)))
+        return float(kernel(*ratings.arrays, *arrays, np.float32(scale)))
+
+    @classmethod
+    def has_score(cls) -> bool:
+        """See `Law.has_score`: a gradient of its own is of more than the formula."""
+        own = cls.score_terms is not Likelihood.score_terms
+        return own or cls.add_gradient is Likelihood.add_gradient
+
+    @property
+    def score_source(self) -> Score:
+        """See `Law.score_source`."""
+        return formula_score(self.score)
+
+    def score_terms(self, cell: RatingsCell) -> Float32:
+        """See `Law.score_terms`: the rating."""
+        return cell.ratings.values[None]
 
     # ------------------------------------------------------------------ of new ratings
 
@@ -441,16 +474,18 @@ class Likelihood(Law):
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """See `Law.predictive`."""
-        draws = draws.known()
-        eta = draws.eta.astype(np.float64)
-        mean, variance = cls.mean(eta), np.asarray(cls.variance(eta, draws.noise))
-        return cls.mixture(cls, mean, variance, draws.weights, centre, levels)
+        shares, nodes = zip(*draws.over_effects(), strict=True)
+        eta, noise = (np.concatenate([getattr(some, name) for some in nodes], axis=1) for name in ("eta", "noise"))
+        weights = np.concatenate([share * some.weights for share, some in zip(shares, nodes, strict=True)])
+        eta = eta.astype(np.float64)
+        return cls.mixture(cls, cls.mean(eta), np.asarray(cls.variance(eta, noise)), weights, centre, levels)
 
     @classmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """See `Law.expectation`."""
-        draws = draws.known()
-        return Scores(cls.mean(draws.eta), draws.spread, draws.weights, centre)
+        nodes, draws = draws.over_effects(), draws.known()
+        mean = sum((np.float32(share) * cls.mean(some.eta) for share, some in nodes), np.zeros_like(draws.eta))
+        return Scores(mean, draws.spread, draws.weights, centre)
 
     @classmethod
     def predictive_of_moments(

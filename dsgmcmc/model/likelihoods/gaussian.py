@@ -139,8 +139,9 @@ class Gaussian(Normal, Likelihood):
 
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """See `Law.predictive`: a predictor that is not known adds its variance to the noise's."""
-        return cls.mixture(cls, draws.eta, draws.noise + draws.spread, draws.weights, centre, levels)
+        """See `Law.predictive`: what is not known of a predictor adds its variance to the noise's."""
+        noise = draws.noise if draws.effects is None else draws.noise + draws.effects
+        return cls.mixture(cls, draws.eta, noise + draws.spread, draws.weights, centre, levels)
 
     @classmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.effects import Score, level_score, level_terms_kernel
 from dsgmcmc.kernels.levels import level_moments, level_probabilities
-from dsgmcmc.kernels.ordinal import Link, Side, level_tables, ordinal_kernel
+from dsgmcmc.kernels.ordinal import END, Link, Side, level_tables, ordinal_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
@@ -217,13 +218,14 @@ class Ordinal(Law):
         """See `Law.add_gradient`."""
         ratings, blocks, own = cell.ratings, (cell.row, cell.column), self.own_thresholds
         scaled = self.heteroscedastic or own is not None
-        kernel = ordinal_kernel(self.rank, self.biases, self.link, scaled, None if own is None else _SIDES[own])
+        side = None if own is None else _SIDES[own]
+        kernel = ordinal_kernel(self.rank, self.biases, self.link, scaled, side, ratings.offsets is not None)
         arrays = [block[name] for name in (position, out) for block in blocks]
         tables = cut_table(blocks[own]) if own is not None else level_tables(self.link, scaled, self.thresholds.values)
         sums = np.zeros(tables.shape if own is not None else (len(self.values), 2))
         slopes = [np.zeros(len(block.counts), np.float32) for block in blocks] if scaled else []
         arrays += [tables, sums, *(self._scale(block) for block in blocks[: len(slopes)]), *slopes]
-        kernel(ratings.indptr, ratings.indices, ratings.values, *arrays, scale)
+        kernel(*ratings.arrays, *arrays, scale)
         if share and own is not None:
             keep_cut_slopes(blocks[own], sums, share / scale)
         elif share:
@@ -231,6 +233,22 @@ class Ordinal(Law):
         for block, slope in zip(blocks if share and self.heteroscedastic else (), slopes, strict=False):
             block["slope"][:, 0] += np.float32(share / scale) * slope
         return 0.0
+
+    @property
+    def score_source(self) -> Score:
+        """See `Law.score_source`."""
+        return level_score(self.link, self.heteroscedastic)
+
+    def score_terms(self, cell: RatingsCell) -> Float32:
+        """See `Law.score_terms`: the thresholds above and below a rating, and its scale."""
+        ratings, blocks, own = cell.ratings, (cell.row, cell.column), self.own_thresholds
+        scales = [self._scale(block) for block in blocks] if self.heteroscedastic else []
+        table = np.concatenate([[-END], self.thresholds.values, [END]]).astype(np.float32)[None]
+        found = np.empty((3 if scales else 2, len(ratings.values)), np.float32)
+        kernel = level_terms_kernel(bool(scales), None if own is None else _SIDES[own])
+        place = ratings.indptr, ratings.indices, ratings.values
+        kernel(*place, table if own is None else cut_table(blocks[own]), *scales, found)
+        return found
 
     def _scale(self, block: ParameterBlock) -> Float32:
         """Scales s of a block's rows, (n,)."""
@@ -344,18 +362,21 @@ class Ordinal(Law):
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """See `Law.predictive`."""
         assert levels is not None
-        draws = draws.known()
         found = np.zeros((len(draws.eta), len(levels)), np.float32)
-        for weight, p in zip(draws.weights.tolist(), cls._by_draw(draws), strict=True):
-            found += np.float32(weight) * p
+        for share, some in draws.over_effects():
+            for weight, p in zip((share * some.weights).tolist(), cls._by_draw(some), strict=True):
+                found += np.float32(weight) * p
         return LevelDistribution(found, levels)
 
     @classmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """See `Law.expectation`."""
         assert levels is not None
-        draws = draws.known()
-        means = np.stack([level_moments(p, levels)[0] for p in cls._by_draw(draws)], axis=1)
+        nodes, draws = draws.over_effects(), draws.known()
+        means = np.zeros_like(draws.eta)
+        for share, some in nodes:
+            found = [level_moments(p, levels)[0] for p in cls._by_draw(some)]
+            means += np.float32(share) * np.stack(found, axis=1)
         return Scores(means, draws.spread, draws.weights)
 
     @classmethod

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 from pydantic import BaseModel
 
+from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, Sizes
 from dsgmcmc.targets.state import ParameterBlock, Stream
@@ -68,6 +70,27 @@ NO_TERMS = PrecisionTerms()
 FeatureSizes = Mapping[Factor, tuple[int, int]]
 
 
+class ScoredLaw(Protocol):
+    """What effects of groups need of a law that is not normal; see `dsgmcmc.model.likelihoods.base.Law`.
+
+    Attributes
+    ----------
+    drawn : tuple of str
+        Fields of rows that it depends on.
+    score_source : Score
+        Score of a rating.
+    """
+
+    drawn: tuple[str, ...]
+
+    @property
+    def score_source(self) -> Score:
+        """See `Law.score_source`."""
+
+    def score_terms(self, cell: RatingsCell) -> Float32:
+        """See `Law.score_terms`."""
+
+
 @dataclass(frozen=True)
 class DrawContext:
     """What a part needs to draw its parameters.
@@ -90,6 +113,8 @@ class DrawContext:
         The factor whose rows are drawn next given their errors, by Gibbs sampling; None where all rows were moved.
     terms : dict of Factor to PrecisionTerms
         What parameters of the rows' means say of Lambda.
+    law : ScoredLaw
+        Of a rating.
     """
 
     circulation: Circulation
@@ -100,6 +125,7 @@ class DrawContext:
     turn: int
     factor: Factor | None
     terms: Mapping[Factor, PrecisionTerms]
+    law: ScoredLaw
 
     @property
     def position(self) -> str:
@@ -345,7 +371,7 @@ class Effects(Part):
     Attributes
     ----------
     ratings : RatingBlocks
-        The ratings less its effects, which everything else is drawn from.
+        The ratings less its effects, or with these for offsets, which everything else is drawn from.
     test : dict of int to (q,) float32
         What it adds to the predictors of the test ratings of a row block.
     """

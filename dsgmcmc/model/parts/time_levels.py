@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PAGE = "page"
 #: What a side alone stands for: the levels that were measured to be worth it.
 USUAL = {"user": "user:page,user:8,user:64", "item": "item:32"}
-MAX_GROUPS = 2**30 - 1  # of a block: two numbers of each are a message
+MAX_GROUPS = 2**29 - 1  # of a block: four numbers of each are a message
 
 
 def no_times(path: Path) -> InputError:

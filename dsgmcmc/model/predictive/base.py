@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ SMALLEST = 1e-30
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # of the normal law
 _SHARES /= _SHARES.sum()
+#: The same for effects, which vary less: probabilities of levels err by 1e-3 where their variance is 1, 3e-6 at 0.1.
+EFFECT_NODES = ((-sqrt(3.0), 1 / 6), (0.0, 2 / 3), (sqrt(3.0), 1 / 6))
 _FEW = 512  # ratings whose predictors are integrated over together
 _POINTS, _WIDTHS = np.polynomial.legendre.leggauss(48)
 _TAIL = 1e-6  # of a distribution, beyond which no score is integrated
@@ -43,6 +46,8 @@ class PredictorDraws(NamedTuple):
         Thresholds between levels: of m users, or shared by all.
     owner : (q,) int32 or None
         Index of the user whose thresholds apply to each rating.
+    effects : (q, draws) float32 or None
+        Variances of what predictors have besides, each rating another: effects of groups of which nothing is known.
     """
 
     eta: Float32
@@ -51,12 +56,14 @@ class PredictorDraws(NamedTuple):
     weights: Float64
     thresholds: Float64 | None = None
     owner: Int32 | None = None
+    effects: Float32 | None = None
 
     def at(self, rows: npt.NDArray[np.intp]) -> PredictorDraws:
         """Those of some of the ratings."""
         eta, noise, spread = (each[rows] for each in (self.eta, self.noise, self.spread))
         owner = None if self.owner is None else self.owner[rows]
-        return self._replace(eta=eta, noise=noise, spread=spread, owner=owner)
+        effects = None if self.effects is None else self.effects[rows]
+        return self._replace(eta=eta, noise=noise, spread=spread, owner=owner, effects=effects)
 
     def by_certainty(self) -> Iterator[tuple[npt.NDArray[np.intp], PredictorDraws]]:
         """Split off the ratings with known predictors, and the others in small batches: indices, and their draws."""
@@ -81,7 +88,18 @@ class PredictorDraws(NamedTuple):
             weights=np.concatenate([self.weights * share for share in _SHARES]),
             thresholds=None if self.thresholds is None else np.tile(self.thresholds, (len(nodes), 1, 1)),
             owner=self.owner,
+            effects=None if self.effects is None else np.tile(self.effects, len(nodes)),
         )
+
+    def over_effects(self) -> list[tuple[float, PredictorDraws]]:
+        """Draws at quadrature nodes of the effects, and their shares; known predictors alone."""
+        draws = self.known()
+        if draws.effects is None:
+            return [(1.0, draws)]
+        sd: Float32 = np.sqrt(draws.effects)
+        return [
+            (share, draws._replace(eta=draws.eta + np.float32(node) * sd, effects=None)) for node, share in EFFECT_NODES
+        ]
 
     def apart(self) -> PredictorDraws:
         """Every draw of every rating as a separate rating with one draw, (q draws, 1), ordered by rating."""
@@ -90,7 +108,8 @@ class PredictorDraws(NamedTuple):
             owner = (owner[:, None] + thresholds.shape[1] * np.arange(draws, dtype=np.int32)).ravel()
             thresholds = thresholds.reshape(1, -1, thresholds.shape[2])
         eta, noise, spread = (each.reshape(-1, 1) for each in (self.eta, self.noise, self.spread))
-        return PredictorDraws(eta, noise, spread, np.ones(1), thresholds, owner)
+        effects = None if self.effects is None else self.effects.reshape(-1, 1)
+        return PredictorDraws(eta, noise, spread, np.ones(1), thresholds, owner, effects)
 
 
 class Prediction(NamedTuple):

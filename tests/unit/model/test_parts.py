@@ -32,7 +32,7 @@ WITH: dict[str, dict[str, Any]] = {
 AGAINST: list[tuple[dict[str, Any], str]] = [
     ({"implicit_features": "user", "prior": "normal-wishart"}, "--prior"),
     ({"implicit_features": "user", "sampler": "hamcmc"}, "--implicit-features no"),
-    ({"time_levels": "user", "likelihood": "ordinal-logit"}, "time_levels"),
+    ({"time_levels": "user", "likelihood": "all-cells"}, "time_levels"),
     ({"time_levels": "user", "sampler": "hamcmc"}, "--time-levels no"),
 ]
 THERE = {Factor.W: (4, 2), Factor.H: (3, 2)}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.special import expit
 from scipy.stats import expon, norm, poisson
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.ordinal import OrdinalLogit
 from dsgmcmc.model.likelihoods.poisson import Poisson
 from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.model.predictive.levels import LevelDistribution
@@ -120,6 +122,26 @@ def test_a_predictor_that_is_not_known_is_integrated_over() -> None:
     np.testing.assert_allclose(found[1].mean, mean, rtol=1e-6)
     np.testing.assert_allclose(found[1].sd ** 2, mean + mean**2 * np.expm1(0.25), rtol=1e-5)
     np.testing.assert_allclose(Gaussian.predictive(draws).sd, np.sqrt([1.0, 1.25]), rtol=1e-6)
+
+
+def test_effects_of_unknown_groups_are_integrated_over() -> None:
+    """Each rating of another group: in its distribution with all laws, and in no spread of what is expected of it."""
+    eta, effects = np.float32([[0.3, 0.1]]), np.float32([[0.1, 0.2]])
+    draws = PredictorDraws(eta, np.ones_like(eta), np.zeros_like(eta), np.array([0.5, 0.5]), effects=effects)
+    d, share = np.polynomial.hermite_e.hermegauss(40)
+    at = (eta[0] + d[:, None] * np.sqrt(effects[0])).astype(float)
+    over = share / share.sum()
+    expected = (over @ poisson.cdf(2, np.exp(at))).mean()
+    np.testing.assert_allclose(Poisson.predictive(draws).cdf(2.0), expected, atol=4e-4)  # of three nodes
+    np.testing.assert_allclose(Poisson.expectation(draws).mean, np.exp(eta + effects / 2).mean(), rtol=1e-4)
+    means = np.exp(eta + effects / 2)[0]
+    np.testing.assert_allclose(Poisson.expectation(draws).sd, means.std(), rtol=1e-3)
+    cuts = np.array([[[-1.0, 0.5]]] * 2)
+    levels = draws._replace(thresholds=cuts, owner=np.zeros(1, np.int32))
+    expected = (over @ expit(0.5 - at)).mean()
+    np.testing.assert_allclose(OrdinalLogit.predictive(levels, levels=LEVELS[:3]).cdf(2.0), expected, atol=1e-4)
+    np.testing.assert_allclose(Gaussian.predictive(draws).sd, np.sqrt(1.15 + 0.01), rtol=1e-5)
+    np.testing.assert_allclose(Gaussian.expectation(draws).sd, 0.1, rtol=1e-5)
 
 
 def test_scores_have_quantiles_and_no_probabilities() -> None:

@@ -29,7 +29,13 @@ MODELS: dict[str, dict[str, Any]] = {
     "shared": {},
     "dense": {"prior": "normal-wishart", "noise": "by-user"},
     "context": {"implicit_features": "user", "time_levels": "user:page,item:2", "noise": "both"},
-    "levels": {"likelihood": "ordinal-logit", "thresholds": "user", "noise": "by-item", "implicit_features": "both"},
+    "levels": {
+        "likelihood": "ordinal-logit",
+        "thresholds": "user",
+        "noise": "by-item",
+        "implicit_features": "both",
+        "time_levels": "item:3",
+    },
     "sub-chains": {"sampler": "hamcmc", "features": "no", "iterations": 26, "thin": 5},
 }
 SETTINGS = {"rank": 2, "grid": 2, "iterations": 12, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}

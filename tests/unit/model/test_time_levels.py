@@ -11,12 +11,12 @@ from mpi4py import MPI
 from support import write_planted
 
 from dsgmcmc import BPMF
-from dsgmcmc.config.run import RunConfig
+from dsgmcmc.config.layers import build
 from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.parts.time import draw_precision
+from dsgmcmc.model.parts.normal_effects import draw_precision
 from dsgmcmc.model.parts.time_levels import levels_of, read_groups
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import RatingsSource
@@ -103,17 +103,15 @@ def test_a_file_with_other_places_is_refused(tmp_path):
         ({"time_levels": "user:1"}, "'user:1' is not known"),
         ({"time_levels": "week"}, "'week' is not known"),
         ({"time_levels": "user,user:8"}, "a level twice"),
-        ({"time_levels": "user", "likelihood": "ordinal-logit"}, "leave out time_levels"),
+        ({"time_levels": "user", "likelihood": "all-cells"}, "have no time: leave out time_levels"),
         ({"time_levels": "user", "sampler": "hamcmc"}, "--time-levels no"),
         ({"time_levels": "user", "sampler": {"name": "sgld", "gradient": "control-variate"}}, "--time-levels no"),
     ],
 )
 def test_levels_that_cannot_be_are_refused(settings, said):
     """Unknown names, and models or samplers that have no place for effects."""
-    if "likelihood" in settings:
-        settings |= {"noise_precision": 1.0, "standardise": False}
     with pytest.raises(InputError, match=said):
-        RunConfig.of(settings).resolved()
+        build(settings).resolved()
 
 
 def test_ratings_without_timestamps_are_refused(tmp_path):

@@ -1,0 +1,268 @@
+"""What the ratings of groups say of a change of their predictors, under any law whose score is known.
+
+With e(eta) = d log p / d eta the score of a rating, at its predictor and what else its law needs (`Score.terms`), and
+c the change of its group's effect, a pass adds over the ratings of every group
+
+    S = sum e(eta + c)      I = sum max(i(eta + c), e(eta + c)^2 / 4)      L = sum log p(eta + c) - log p(eta)
+
+with the curvature i(x) = [e(x - H) - e(x)] / H, which is not relied upon where it is small beside the score, as in the
+tails of a law, or negative, as there of a law that is not log-concave; and with L as the integral of the score from eta
+to eta + c by Gauss and Legendre's rule. With its 3 nodes a logistic law and a change of 1 err by 3e-7, as float32 does;
+any formula has 6, as heavy tails let changes be large. So a law has to give nothing but its score. Scores are taken
+`LANES` side by side.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.formula.parser import functions
+from dsgmcmc.kernels.gradient import score_expression
+from dsgmcmc.kernels.ordinal import DERIVATIVES, FUNCTIONS, LANES, OWNER, Link, Side, indented
+from dsgmcmc.types import Float32, Float64, Int32
+
+STEP = 0.1
+"""H."""
+
+
+class Score(NamedTuple):
+    """Score of a rating, for the compiler.
+
+    Attributes
+    ----------
+    name : str
+        For file names.
+    lines : str
+        Assign it to ``e``, given ``eta`` and the terms.
+    terms : tuple of str
+        What else it is of, a number for each rating.
+    nodes : int
+        Of the rule by which it is integrated.
+    """
+
+    name: str
+    lines: str
+    terms: tuple[str, ...] = ("x",)
+    nodes: int = 6
+
+
+def formula_score(score: str) -> Score:
+    """Score that is an expression of x and eta, in the language of formulas."""
+    return Score("formula", f"e = {score_expression(score)}")
+
+
+def level_score(link: Link, scaled: bool) -> Score:
+    """Score of a level (`dsgmcmc.kernels.ordinal`), of the thresholds above and below it, and of its scale s."""
+    scale = "" if scaled else "s = float32(1)\n"
+    return Score(link, f"{scale}{DERIVATIVES[link, True]}e = -s * both", ("upper", "lower", *("s" * scaled)), 3)
+
+
+_SOURCE = '''\
+_exp = exp32
+
+
+{decorator}
+def effects(groups, predictors, terms, nodes, sums):
+    """Scores, curvatures and changes of the log density to the sums of their groups."""
+    wide_vectors()
+    tile = np.zeros({size}, np.float32)
+    n = groups.shape[0]
+    for block in range(uint64(0), uint64(n), uint64({lanes})):
+        here = min(uint64({lanes}), uint64(n) - block)
+        for lane in range(here):
+            tile[lane] = predictors[block + lane]
+            tile[lane + uint64({lanes})] = sums[uint64(groups[block + lane]), uint64(0)]
+{fill}
+        for lane in range(uint64({lanes})):
+{clear}
+        for node in range(nodes.shape[0]):
+            for lane in range(uint64({lanes})):
+                change = tile[lane + uint64({lanes})]
+                eta = tile[lane] + nodes[node, 0] * change + nodes[node, 1]
+{take}
+{lines}
+{add}
+        for lane in range(here):
+            g = uint64(groups[block + lane])
+            e = tile[lane + uint64({sums})]
+            sums[g, uint64(1)] += e
+            sums[g, uint64(2)] += max(tile[lane + uint64({sums} + {lanes})], float32(0.25) * e * e)
+            sums[g, uint64(3)] += tile[lane + uint64({sums} + 2 * {lanes})] * tile[lane + uint64({lanes})]
+'''
+
+
+def _nodes(n: int) -> Float32:
+    """Where scores are taken, (n + 2, 5): so many times c and so far off; and their shares in S, I and L / c."""
+    nodes, weights = np.polynomial.legendre.leggauss(n)
+    inside = [((node + 1) / 2, 0, 0, 0, weight / 2) for node, weight in zip(nodes, weights, strict=True)]
+    return np.array([*inside, (1, 0, 1, -1 / STEP, 0), (1, -STEP, 0, 1 / STEP, 0)], np.float32)
+
+
+@functools.cache
+def effects_kernel(score: Score) -> Callable[..., None]:
+    """Compile the sums over groups.
+
+    Returns
+    -------
+    f(groups, predictors, terms, sums, moved) -> None
+        Of a cell's ratings: `groups` (nnz,) int32, `predictors` (nnz,) float32, `terms` (m, nnz) float32, in the order
+        of `Score.terms`. `sums` (G, 4) float32 has c in its first column; S, I and L are added to the others. Unless
+        `moved` c is 0, and L is left out.
+    """
+    nodes, first = _nodes(score.nodes), (2 + len(score.terms)) * LANES
+    places = [f"tile[lane + uint64({(2 + k) * LANES})]" for k in range(len(score.terms))]
+    totals = [f"tile[lane + uint64({first + k * LANES})]" for k in range(3)]
+    source = _SOURCE.format(
+        decorator=jit.decorator("void(int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], float32[:, ::1])"),
+        fill="\n".join(indented([f"{place} = terms[{k}, block + lane]" for k, place in enumerate(places)], 3)),
+        clear="\n".join(indented([f"{total} = float32(0)" for total in totals], 3)),
+        take="\n".join(indented([f"{name} = {place}" for name, place in zip(score.terms, places, strict=True)], 4)),
+        lines="\n".join(indented(score.lines, 4)),
+        add="\n".join(indented([f"{total} += nodes[node, {2 + k}] * e" for k, total in enumerate(totals)], 4)),
+        lanes=LANES,
+        sums=first,
+        size=first + 3 * LANES,
+    )
+    source = "\n\n".join((functions("float32"), FUNCTIONS, source))
+    kernel = jit.compile_source(f"effects_{score.name}", source).effects
+
+    def add(groups: Int32, predictors: Float32, terms: Float32, sums: Float32, moved: bool) -> None:
+        kernel(groups, predictors, terms, nodes if moved else nodes[-2:], sums)
+
+    return add
+
+
+_STEPS = '''\
+{helper}
+def log_density(new, old, score, curvature, precision):
+    """Of an effect as it is proposed, up to a constant."""
+    total = curvature + precision
+    error = new - old - (score - precision * old) / total
+    return 0.5 * (math.log(total) - total * error * error)
+
+
+{propose}
+def propose(effects, sums, tau, precision, noise, out):
+    """Changes of the effects."""
+    for g in range(effects.shape[0]):
+        total = tau * sums[g, 2] + precision
+        step = (tau * sums[g, 1] - precision * effects[g]) / total + noise[g] / math.sqrt(total)
+        out[g, 0] = float32(step)
+
+
+{accept}
+def accept(effects, here, there, tau, precision, noise):
+    """Keep the changes that are accepted, and what was found there; of others what was found here."""
+    for g in range(effects.shape[0]):
+        old = float64(effects[g])
+        new = float64(effects[g] + there[g, 0])
+        ratio = tau * there[g, 3] - 0.5 * precision * (new - old) * (new + old)
+        ratio += log_density(old, new, tau * there[g, 1], tau * there[g, 2], precision)
+        ratio -= log_density(new, old, tau * here[g, 1], tau * here[g, 2], precision)
+        level = -0.5 * (float64(noise[2 * g]) ** 2 + float64(noise[2 * g + 1]) ** 2)
+        if not level < ratio:
+            there[g, 0] = float32(0)
+            there[g, 1] = here[g, 1]
+            there[g, 2] = here[g, 2]
+            there[g, 3] = float32(0)
+
+
+{along}
+def along(effects, sums, tau, out):
+    """Sums of d^2, d S, d^2 I and L, of changed effects d."""
+    for g in range(effects.shape[0]):
+        d = float64(effects[g] + sums[g, 0])
+        out[0] += d * d
+        out[1] += tau * d * sums[g, 1]
+        out[2] += tau * d * d * sums[g, 2]
+        out[3] += tau * sums[g, 3]
+'''
+
+
+@functools.cache
+def _steps() -> Any:
+    vector, table = "float32[::1]", "float32[:, ::1]"
+    source = _STEPS.format(
+        helper=jit.helper(),
+        propose=jit.decorator(f"void({vector}, {table}, float64, float64, {vector}, {table})"),
+        accept=jit.decorator(f"void({vector}, {table}, {table}, float64, float64, {vector})"),
+        along=jit.decorator(f"void({vector}, {table}, float64, float64[::1])"),
+    )
+    return jit.compile_source("effects_steps", source)
+
+
+def propose(effects: Float32, here: Float32, tau: float, precision: float, noise: Float32) -> Float32:
+    """Propose changes of effects d, (G,) float32, by a step of Newton's with noise.
+
+    Parameters
+    ----------
+    effects : (G,) float32
+    here : (G, 4) float32
+        0, S and I at these, at noise precision 1.
+    tau, precision : float
+        Precisions of the noise and of the effects' prior.
+    noise : (G,) float32
+        Normal.
+
+    Returns
+    -------
+    (G, 4) float32
+        The changes, and zeros.
+    """
+    out = np.zeros_like(here)
+    _steps().propose(effects, here, tau, precision, noise, out)
+    return out
+
+
+def accept(effects: Float32, here: Float32, there: Float32, tau: float, precision: float, noise: Float32) -> None:
+    """Accept changes in the first column of `there`, or replace them by 0 and their S and I by those of `here`.
+
+    Parameters
+    ----------
+    effects, here, tau, precision
+        As of `propose`.
+    there : (G, 4) float32
+        The changes, with S, I and L.
+    noise : (2 G,) float32
+        Normal: minus half the squares of two is the logarithm of a uniform number.
+    """
+    _steps().accept(effects, here, there, tau, precision, noise)
+
+
+def along(effects: Float32, sums: Float32, tau: float) -> Float64:
+    """Sums of d^2, d S, d^2 I and L over groups, (4,) float64, d being the effects with their changes."""
+    out = np.zeros(4)
+    _steps().along(effects, sums, tau, out)
+    return out
+
+
+@functools.cache
+def level_terms_kernel(scaled: bool, cut_by: Side | None) -> Callable[..., None]:
+    """Compile the terms of `level_score` of a cell's ratings.
+
+    Returns
+    -------
+    f(indptr, indices, values, tables, out) -> None
+        `tables` (1, R + 1) float32 are the thresholds with both ends, or (n, R + 1), (m, R + 1) where rows have their
+        own. `out` (2, nnz) float32 is set; with scales, of which (n,) and (m,) come before it, (3, nnz).
+    """
+    owner = OWNER[cut_by] if cut_by else "uint64(0)"
+    lines = ["level = uint64(values[r])", f"out[0, r] = tables[{owner}, level + uint64(1)]"]
+    lines += [f"out[1, r] = tables[{owner}, level]"]
+    lines += ["out[2, r] = scale_w[i] * scale_h[uint64(indices[r])]"] if scaled else []
+    scales = "float32[::1], float32[::1], " if scaled else ""
+    source = [
+        jit.decorator(f"void(int64[::1], int32[::1], float32[::1], float32[:, ::1], {scales}float32[:, ::1])"),
+        f"def terms(indptr, indices, values, tables, {'scale_w, scale_h, ' if scaled else ''}out):",
+        "    for i in range(indptr.shape[0] - 1):",
+        "        for r in range(uint64(indptr[i]), uint64(indptr[i + 1])):",
+        *indented(lines, 3),
+    ]
+    name = f"level_terms{'_scaled' if scaled else ''}{f'_cut_{cut_by}' if cut_by else ''}"
+    kernel: Callable[..., None] = jit.compile_source(name, "\n".join(source) + "\n").terms
+    return kernel

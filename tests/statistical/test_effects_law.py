@@ -1,0 +1,119 @@
+"""Effects of groups under laws that are not normal: given all else they have the law that quadrature finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from support import write_planted
+
+from dsgmcmc.config.layers import build
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
+from dsgmcmc.model.likelihoods.gaps import CUTS
+from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.runs.sources.ratings import targets_of
+
+pytestmark = pytest.mark.statistical
+DRAWS = 4000
+RATE = 0.1
+AT, LOG_PRECISIONS = np.linspace(-9, 9, 721), np.linspace(-3, 7, 141)
+
+
+class Student(Likelihood):
+    """Student's law of 3 degrees of freedom, whose logarithm is not concave."""
+
+    score = "4 * (x - eta) / (3 + (x - eta) ** 2)"
+    has_noise, defaults = False, {"noise_precision": 1.0, "center": False}
+    mean = variance = log_density = cdf = staticmethod(lambda *given: given[0])
+
+    @classmethod
+    def log_likelihood_of_predictors(cls, x, eta, scale, thresholds):
+        return -2 * np.log1p((x - eta) ** 2 / 3)
+
+
+def given_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
+    """Of every rating its group, and the log density at its predictor plus each of `AT`, (n, len(AT))."""
+    law, found, numbers = target.likelihood, [], []
+    effects = target.model.effects
+    for cell in target.circulation.tour(("theta", *law.drawn)):
+        row, column, ratings = cell.row, cell.column, cell.ratings
+        rows = np.repeat(np.arange(len(row.counts)), np.diff(ratings.indptr))
+        w, h = row["theta"][rows].astype(float), column["theta"][ratings.indices].astype(float)
+        eta = (w[:, :-1] * h[:, :-1]).sum(axis=1) + w[:, -1] + h[:, -1]
+        scale, cuts = np.ones(len(rows)), getattr(law, "thresholds", None)
+        cuts = None if cuts is None else cuts.values
+        if law.heteroscedastic and law.n_levels:
+            scale = (row.row("weight")[rows] * column.row("weight")[ratings.indices]).astype(float)
+        if law.own_thresholds is not None:
+            cuts = (row[CUTS][rows], column[CUTS][ratings.indices])[law.own_thresholds]
+        at = [law.log_likelihood_of_predictors(ratings.values.astype(float), eta + d, scale, cuts) for d in AT]
+        found.append(np.stack(at, axis=1))
+        (level,), block = effects.groups.levels, (row.index, column.index)
+        numbers.append(effects.groups.train[0][block] + effects.groups.first[0][block[level.factor]])
+    return np.concatenate(numbers), np.concatenate(found)
+
+
+def exact(groups: np.ndarray, logs: np.ndarray, size: int) -> tuple[np.ndarray, ...]:
+    """Means and sds of log lambda and of the effects, by quadrature."""
+    of_groups = np.zeros((size, len(AT)))
+    np.add.at(of_groups, groups, logs)
+    likelihood = np.exp(of_groups - of_groups.max(axis=1, keepdims=True))
+    precisions = np.exp(LOG_PRECISIONS)
+    prior = np.exp(-precisions[:, None] * AT**2 / 2) * np.sqrt(precisions)[:, None]
+    evidence = likelihood @ prior.T  # (groups, precisions)
+    log = np.log(evidence).sum(axis=0) - RATE * precisions + LOG_PRECISIONS
+    share = np.exp(log - log.max()) / np.exp(log - log.max()).sum()
+    mean, square = ((likelihood * AT**k) @ prior.T / evidence @ share for k in (1, 2))
+    centre = share @ LOG_PRECISIONS
+    return centre, np.sqrt(share @ (LOG_PRECISIONS - centre) ** 2), mean, np.sqrt(square - mean**2)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"likelihood": "student"},
+        {"likelihood": "ordinal-logit", "time_levels": "item:3", "noise": "both", "thresholds": "user"},
+        pytest.param({"likelihood": "poisson"}, marks=pytest.mark.long),
+        pytest.param({"likelihood": "ordinal-logit"}, marks=pytest.mark.long),
+        pytest.param({"likelihood": "ordinal-probit", "noise": "by-item"}, marks=pytest.mark.long),
+    ],
+    ids=lambda settings: "-".join(settings.values()),
+)
+def test_effects_have_their_law_given_all_else(tmp_path: Path, monkeypatch, settings: dict[str, Any]) -> None:
+    """Of effects and of log lambda means are within 0.15 sds, sds within 12 %, and on the average 4 %.
+
+    That is three times what 4,000 draws err by. With ten times as many these agreed to 0.02 sds, 3 % and 0.5 %.
+    """
+    monkeypatch.setitem(LIKELIHOODS, "student", Student)
+    data = write_planted(tmp_path / "r.h5", stars=True, timed=True)
+    base = {"rank": 1, "grid": 2, "time_levels": "user:4", "hyper_start": 1, "sampler": "baoab"}
+    config = build(base | settings).resolved()
+    made, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
+    with open_ratings(data) as ratings:
+        target = targets_of(config, ratings, ring)(0, made)
+    target.reset()
+    made.start(target, 0.4)
+    rng = np.random.default_rng(0)
+    for block in target.blocks():
+        for name in {"weight", CUTS} & set(target.layout.names):
+            move = rng.normal(0, 0.3, block[name].shape)
+            block[name][:] = np.sort(block[name] + move, axis=1) if name == CUTS else np.exp(move)
+    effects = target.model.effects
+    found, precisions = [], []
+    for number in range(DRAWS):
+        target.begin(10 * number)
+        target.model.draw_effects(target.context())
+        found.append(np.concatenate([values for _, values in effects.saved(ring.blocks)]))
+        precisions.append(np.log(effects.parameters.precision[0]))
+    centre, width, mean, sd = exact(*given_else(target), len(found[0]))
+    effects, log_precisions = np.array(found[200:]), np.array(precisions[200:])
+    assert log_precisions.mean() == pytest.approx(centre, abs=0.15 * width)
+    assert log_precisions.std() == pytest.approx(width, rel=0.12)
+    np.testing.assert_allclose((effects.mean(axis=0) - mean) / sd, 0, atol=0.15)
+    np.testing.assert_allclose(effects.std(axis=0) / sd, 1, atol=0.12)
+    assert np.mean(effects.std(axis=0) / sd) == pytest.approx(1, abs=0.04)

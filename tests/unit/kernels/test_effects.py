@@ -1,0 +1,106 @@
+"""Sums of groups under a change of their effects against NumPy in float64, and offsets against biases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit, ndtr
+
+from dsgmcmc.kernels.effects import effects_kernel, formula_score, level_score, level_terms_kernel
+from dsgmcmc.kernels.gradient import gradient_kernel
+from dsgmcmc.kernels.ordinal import level_tables, ordinal_kernel
+
+N, GROUPS = 533, 60
+CUTS = np.array([-1e9, -1.5, -0.4, 0.3, 1.1, 1e9])
+
+
+def level_log(cdf):
+    """Log probability of a level, by thresholds and scale; differences are taken in the tail that they lie in."""
+
+    def log(eta, upper, lower, s=1.0):
+        upper, lower = s * (upper - eta), s * (lower - eta)
+        flipped = lower + upper > 0
+        return np.log(cdf(np.where(flipped, -lower, upper)) - cdf(np.where(flipped, -upper, lower)))
+
+    return log
+
+
+def cases():
+    """Scores, terms and log densities of each kind of law."""
+    rng = np.random.default_rng(0)
+    level, count = rng.integers(0, 5, N), rng.poisson(2.0, N).astype(float)
+    bounds, s = [CUTS[level + 1], CUTS[level]], np.exp(rng.normal(0, 0.4, N))
+    yield "logit", level_score("logit", False), bounds, level_log(expit)
+    yield "scaled", level_score("logit", True), [*bounds, s], level_log(expit)
+    yield "probit", level_score("probit", True), [*bounds, s], level_log(ndtr)
+    yield "counts", formula_score("x - exp(eta)"), [count], lambda eta, x: x * eta - np.exp(eta)
+    yield (
+        "tails",
+        formula_score("4 * (x - eta) / (3 + (x - eta) ** 2)"),
+        [count],
+        lambda eta, x: -2 * np.log1p((x - eta) ** 2 / 3),
+    )
+
+
+@pytest.mark.parametrize(("score", "terms", "log"), [case[1:] for case in cases()], ids=[case[0] for case in cases()])
+def test_sums_are_those_of_the_log_density(score, terms, log) -> None:
+    """Of scores and curvatures after a change of the effects, and of what the log density gains by it."""
+    rng, step = np.random.default_rng(1), 1e-4
+    groups, eta = rng.integers(0, GROUPS, N).astype(np.int32), rng.normal(0, 0.8, N).astype(np.float32)
+    change = rng.normal(0, 0.7, GROUPS).astype(np.float32)
+    given = np.stack(terms).astype(np.float32)
+    for moved in (True, False):
+        sums = np.zeros((GROUPS, 4), np.float32)
+        sums[:, 0] = change if moved else 0.0
+        after = eta.astype(float) + sums[groups, 0]
+        effects_kernel(score)(groups, eta, given, sums, moved)
+        slope = (log(after + step, *terms) - log(after - step, *terms)) / (2 * step)
+        earlier = (log(after - 0.1 + step, *terms) - log(after - 0.1 - step, *terms)) / (2 * step)
+        curvature = np.maximum((earlier - slope) / 0.1, slope**2 / 4)
+        gain = log(after, *terms) - log(eta.astype(float), *terms)
+        for k, each in enumerate((slope, curvature, gain), start=1):
+            expected = np.bincount(groups, each, GROUPS)
+            np.testing.assert_allclose(sums[:, k], expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("cut_by", [None, "w", "h"])
+def test_a_level_finds_its_thresholds_and_scale(cut_by) -> None:
+    """Those of all, of its row or of its column; the ends are far away."""
+    rng = np.random.default_rng(2)
+    counts = rng.integers(0, 5, 7)
+    rows, indptr = np.repeat(np.arange(7), counts), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    columns, level = rng.integers(0, 4, len(rows)).astype(np.int32), rng.integers(0, 3, len(rows))
+    owner = {"w": rows, "h": columns, None: np.zeros_like(rows)}[cut_by]
+    tables = np.sort(rng.normal(size=({"w": 7, "h": 4, None: 1}[cut_by], 4)), axis=1).astype(np.float32)
+    scales = [rng.gamma(2, size=n).astype(np.float32) for n in (7, 4)]
+    out = np.empty((3, len(rows)), np.float32)
+    level_terms_kernel(True, cut_by)(indptr, columns, level.astype(np.float32), tables, *scales, out)
+    expected = tables[owner, level + 1], tables[owner, level], scales[0][rows] * scales[1][columns]
+    assert out.tolist() == np.stack(expected).tolist()
+
+
+@pytest.mark.parametrize("K", [3, 131])
+@pytest.mark.parametrize("kind", ["residual", "counts", "levels"])
+def test_an_offset_is_as_a_bias_is(K: int, kind: str) -> None:
+    """With those of a row's ratings all the same, its bias may have them as well."""
+    rng = np.random.default_rng(3)
+    counts = rng.integers(0, 30, 9)
+    indptr, columns = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), rng.integers(0, 8, counts.sum())
+    level = rng.integers(0, 5, counts.sum()).astype(np.float32)
+    w, h = ((rng.normal(size=(n, K + 1)) / K**0.5).astype(np.float32) for n in (9, 8))
+    offset = rng.normal(size=9).astype(np.float32)
+    found = []
+    for given, theta in (
+        ((np.repeat(offset, counts),), w),
+        ((), w + np.eye(K + 1, dtype=np.float32)[K] * offset[:, None]),
+    ):
+        outs, sums = (np.zeros_like(w), np.zeros_like(h)), np.zeros((5, 2))
+        place, factors = (indptr, columns.astype(np.int32), level, *given), (theta, h, *outs)
+        if kind == "levels":
+            tables = level_tables("logit", False, CUTS[1:-1])
+            ordinal_kernel(K, True, "logit", offset=bool(given))(*place, *factors, tables, sums, 1.0)
+        else:
+            score = "x - exp(eta)" if kind == "counts" else "x - eta"
+            gradient_kernel(K, True, score=score, offset=bool(given))(*place, *factors, 1.0)
+        found.append(np.concatenate([each.ravel() for each in (*outs, sums)]))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-4)
