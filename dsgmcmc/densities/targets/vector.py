@@ -74,7 +74,7 @@ class VectorTarget(Generic[D]):
 
     Parameters
     ----------
-    density : Density
+    density : AnyDensity
         What to sample.
     schedule : Schedule or None
         Which part of the data each iteration uses; None for all.
@@ -131,6 +131,7 @@ class VectorTarget(Generic[D]):
             counts=np.full(rows, density.n_data, np.int64),
             arrays=self.layout.views(buffer, rows),
             buffer=buffer,
+            origin=getattr(density, "start", None),
         )
 
     @property
