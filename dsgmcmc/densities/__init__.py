@@ -13,14 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dsgmcmc.densities.front import Density
     from dsgmcmc.densities.kernels import KERNELS
     from dsgmcmc.densities.run import DensityRun
     from dsgmcmc.densities.source import sample_density
-    from dsgmcmc.densities.targets.density import Density
 
 __all__ = ["KERNELS", "Density", "DensityRun", "sample_density"]
 
-_HOMES = {"KERNELS": "kernels", "Density": "targets.density", "DensityRun": "run", "sample_density": "source"}
+_HOMES = {"KERNELS": "kernels", "Density": "front", "DensityRun": "run", "sample_density": "source"}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from dsgmcmc.config.density import ResolvedDensity
 from dsgmcmc.densities.draws import MemoryDraws
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.density import AnyDensity
+from dsgmcmc.densities.targets.density import Density
 from dsgmcmc.densities.targets.vector import VectorTarget, VectorTrace
 from dsgmcmc.diagnostics.accuracy import Look, accuracy, met
 from dsgmcmc.errors import DivergenceError, InputError
@@ -20,7 +20,7 @@ from dsgmcmc.targets.base import Draw
 
 
 def chain_target(
-    density: AnyDensity, sampler: Sampler[Any, Any], config: ResolvedDensity, chain: int, **more: Any
+    density: Density, sampler: Sampler[Any, Any], config: ResolvedDensity, chain: int, **more: Any
 ) -> VectorTarget[Any]:
     """Make the target of a chain of a run."""
     return vector_target(
@@ -85,7 +85,7 @@ class MemoryChain:
             )
 
 
-def sample_in_memory(density: AnyDensity, config: ResolvedDensity) -> MemoryDraws:
+def sample_in_memory(density: Density, config: ResolvedDensity) -> MemoryDraws:
     """Sample a density; see `dsgmcmc.sample_density`.
 
     Raises

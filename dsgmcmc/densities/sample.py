@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dsgmcmc.densities.targets.density import AnyDensity, D, check_attributes
+from dsgmcmc.densities.targets.density import D, Density, check_attributes
 from dsgmcmc.densities.targets.vector import VectorTarget, part_sizes
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.schedule import Schedule
@@ -16,7 +16,7 @@ from dsgmcmc.targets.state import Stream
 from dsgmcmc.types import Float64, ScheduleName
 
 
-def check_fits(density: AnyDensity, kind: type[Sampler[Any, Any]], config: SamplerConfig, name: str = "") -> None:
+def check_fits(density: Density, kind: type[Sampler[Any, Any]], config: SamplerConfig, name: str = "") -> None:
     """Raise `InputError` if a density is not of the class that a sampler, or its gradient, is for."""
     for what, needed in (
         (f"sampler {name or kind.__name__} samples", kind.densities),
@@ -42,7 +42,7 @@ def vector_target(
 
     Parameters
     ----------
-    density : AnyDensity
+    density : Density
         What to sample.
     sampler : Sampler
         Says what is kept, and whether an iteration uses a part of the data or all.

@@ -22,8 +22,8 @@ from dsgmcmc.densities.run import DensityRun
 from dsgmcmc.densities.sample import check_fits
 from dsgmcmc.densities.targets.density import (
     ALL,
-    AnyDensity,
     Data,
+    Density,
     check_attributes,
     check_energy,
     check_gradient,
@@ -63,14 +63,14 @@ class DensitySource:
 
     Parameters
     ----------
-    density : AnyDensity
+    density : Density
         What to sample.
     """
 
     unit = "data"
     resolved = ResolvedDensity
 
-    def __init__(self, density: AnyDensity) -> None:
+    def __init__(self, density: Density) -> None:
         self.density = with_curvature(density)
         self._digest = fingerprint(density)
 
@@ -185,7 +185,7 @@ class DensitySource:
         return [f"{summary['draws']:,} draws" + ("" if energy is None else f", mean energy {energy:.6g}")]
 
 
-def few_data(density: AnyDensity) -> AnyDensity:
+def few_data(density: Density) -> Density:
     """A density of the same dimension and prior as another, with next to no data, or none that say anything."""
     if not isinstance(density, Regression):
         return FlatDensity(density)
@@ -197,26 +197,26 @@ def few_data(density: AnyDensity) -> AnyDensity:
 class FlatDensity:
     """A density of the same dimension and prior as another, whose data say nothing."""
 
-    def __init__(self, density: AnyDensity) -> None:
+    def __init__(self, density: Density) -> None:
         self.dimension, self.n_data, self.curvature = density.dimension, density.n_data, density.curvature
         self.prior_mean, self.prior_precision = density.prior_mean, density.prior_precision
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `AnyDensity.energy`."""
+        """See `Density.energy`."""
         return np.zeros(len(theta))
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `AnyDensity.gradient`."""
+        """See `Density.gradient`."""
         return np.zeros_like(theta)
 
 
 @overload
-def sample_density(density: AnyDensity, out: None = None, **settings: Any) -> MemoryDraws: ...
+def sample_density(density: Density, out: None = None, **settings: Any) -> MemoryDraws: ...
 
 
 @overload
 def sample_density(
-    density: AnyDensity,
+    density: Density,
     out: str | Path,
     *,
     resume: bool = True,
@@ -227,7 +227,7 @@ def sample_density(
 
 
 def sample_density(
-    density: AnyDensity,
+    density: Density,
     out: str | Path | None = None,
     *,
     resume: bool = True,
@@ -243,7 +243,7 @@ def sample_density(
 
     Parameters
     ----------
-    density : AnyDensity
+    density : Density
         What to sample. If it has no `curvature`, that is found: see `dsgmcmc.densities.targets.probe`.
     out : path, optional
         Run directory.
@@ -291,7 +291,7 @@ def sample_density(
     return DensityRun(out) if posteriors(RunDirectory(Path(out))) else None
 
 
-def _in_memory(density: AnyDensity, settings: Mapping[str, Any]) -> MemoryDraws:
+def _in_memory(density: Density, settings: Mapping[str, Any]) -> MemoryDraws:
     if launched():
         raise InputError("several processes were started, each of which would make all chains: name a run with out")
     with in_python(IN_PYTHON):

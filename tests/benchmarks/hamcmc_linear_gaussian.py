@@ -48,7 +48,7 @@ STEPS_AND_LAMBDAS = list(product(np.geomspace(0.03, 10.0, 7), (0.003, 0.03, 0.3)
 
 
 class LinearGaussian:
-    """Posterior of theta; a `AnyDensity` with minibatches of its own, drawn with replacement."""
+    """Posterior of theta; a `Density` with minibatches of its own, drawn with replacement."""
 
     def __init__(self, dimension: int, iterations: int, seed: int) -> None:
         rng = np.random.default_rng(dimension)  # the same data for every seed

@@ -8,7 +8,7 @@ from support import OF_ANY_TARGET
 
 from dsgmcmc.config.layers import build_density
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.targets.density import AnyDensity
+from dsgmcmc.densities.targets.density import Density
 from dsgmcmc.densities.targets.potentials import DoubleWell, Gaussian
 
 pytestmark = pytest.mark.statistical
@@ -25,7 +25,7 @@ WEIGHTS = np.exp(-DoubleWell().energy(GRID))
     [(NORMAL, np.sqrt(np.diag(NORMAL.covariance))), (DoubleWell(), np.sqrt(WEIGHTS @ GRID**2 / WEIGHTS.sum()))],
     ids=["normal", "double well"],
 )
-def test_default_steps_leave_the_right_spread(name: str, density: AnyDensity, sd: np.ndarray) -> None:
+def test_default_steps_leave_the_right_spread(name: str, density: Density, sd: np.ndarray) -> None:
     """Standard deviations over all chains are right within 5 %: steps of factorisations are too large here.
 
     200 chains of 1,500 draws know them to 1 or 2 %; what the step leaves is 3 % at most. SGLD at 0.9 had 25 % too much,

@@ -28,7 +28,7 @@ from pydantic import Field
 from dsgmcmc.densities.metropolis.adaptation import DualAveraging
 from dsgmcmc.densities.metropolis.base import Metropolis
 from dsgmcmc.densities.metropolis.stepwise import known
-from dsgmcmc.densities.targets.density import AnyDensity, posterior_gradient, prior_energy
+from dsgmcmc.densities.targets.density import Density, posterior_gradient, prior_energy
 from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.state import Replicated
@@ -87,7 +87,7 @@ class DiagonalMetric(Replicated):
         return (self.squares + OLD * self.inverse) / (self.number + OLD)
 
 
-class HMC(Metropolis[HMCConfig, AnyDensity]):
+class HMC(Metropolis[HMCConfig, Density]):
     """Hamiltonian Monte Carlo."""
 
     Config = HMCConfig
@@ -107,7 +107,7 @@ class HMC(Metropolis[HMCConfig, AnyDensity]):
         found = super().metrics()
         return found if self.adapted.steps is None else {**found, "step": float(self.adapted.eps(False).mean())}
 
-    def step(self, target: VectorTarget[AnyDensity], iteration: int) -> None:
+    def step(self, target: VectorTarget[Density], iteration: int) -> None:
         """One iteration."""
         theta, density, config = target.block["theta"], target.density, self.config
         energies, counts = self.tallied(target, iteration)
@@ -136,7 +136,7 @@ class HMC(Metropolis[HMCConfig, AnyDensity]):
             self._adapt_metric(theta, iteration + 1)
 
     def _trajectory(
-        self, density: AnyDensity, start: Float64, v: Float64, eps: Float64, number: Int64
+        self, density: Density, start: Float64, v: Float64, eps: Float64, number: Int64
     ) -> tuple[Float64, Float64]:
         """Where leapfrog steps of the rows lead, each as many as it has."""
         assert self.metric.inverse is not None

@@ -21,7 +21,7 @@ from pydantic import Field
 from dsgmcmc.densities.metropolis.adaptation import DualAveraging
 from dsgmcmc.densities.metropolis.base import Metropolis
 from dsgmcmc.densities.metropolis.stepwise import known
-from dsgmcmc.densities.targets.density import AnyDensity, posterior_gradient, prior_energy
+from dsgmcmc.densities.targets.density import Density, posterior_gradient, prior_energy
 from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Float64, Purpose
@@ -39,7 +39,7 @@ class MALAConfig(SamplerConfig):
     acceptance: float = Field(0.574, gt=0, lt=1, description="part of the proposals to which a step is adapted")
 
 
-class MALA(Metropolis[MALAConfig, AnyDensity]):
+class MALA(Metropolis[MALAConfig, Density]):
     """The Metropolis-adjusted Langevin algorithm."""
 
     Config = MALAConfig
@@ -50,7 +50,7 @@ class MALA(Metropolis[MALAConfig, AnyDensity]):
         self.replicated = (*self.replicated, self.adapted)
         self._gradient: tuple[int, Float64] | None = None  # of the state before an iteration
 
-    def step(self, target: VectorTarget[AnyDensity], iteration: int) -> None:
+    def step(self, target: VectorTarget[Density], iteration: int) -> None:
         """One iteration."""
         theta, density = target.block["theta"], target.density
         if self.adapted.steps is None:

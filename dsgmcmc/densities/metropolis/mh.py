@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dsgmcmc.densities.metropolis.proposals import ProposalConfig
 from dsgmcmc.densities.metropolis.stepwise import Moves, Stepwise, known
-from dsgmcmc.densities.targets.density import AnyDensity
+from dsgmcmc.densities.targets.density import Density
 from dsgmcmc.types import Array
 
 
@@ -16,12 +16,12 @@ class MHConfig(ProposalConfig):
     """Configuration of Metropolis-Hastings."""
 
 
-class MH(Stepwise[MHConfig, AnyDensity]):
+class MH(Stepwise[MHConfig, Density]):
     """Metropolis-Hastings."""
 
     Config = MHConfig
 
-    def decide(self, density: AnyDensity, moves: Moves) -> Array:
+    def decide(self, density: Density, moves: Moves) -> Array:
         """See `Stepwise.decide`."""
         energies = known(density, moves.theta, moves.energies, moves.counts)
         new = density.energy(moves.proposed)

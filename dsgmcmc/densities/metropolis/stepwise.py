@@ -10,14 +10,14 @@ import numpy as np
 
 from dsgmcmc.densities.metropolis.base import Metropolis
 from dsgmcmc.densities.metropolis.proposals import Normal, Proposal, ProposalConfig, dense
-from dsgmcmc.densities.targets.density import AnyDensity, D, prior_energy
+from dsgmcmc.densities.targets.density import D, Density, prior_energy
 from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.types import Array, Float64, Purpose
 
 C = TypeVar("C", bound=ProposalConfig)
 
 
-def stand_in(config: ProposalConfig, density: AnyDensity) -> Normal:
+def stand_in(config: ProposalConfig, density: Density) -> Normal:
     """Normal law by which proposals are made: the prior for pcn, else as wide as the typical curvature says."""
     prior = dense(density.prior_precision)
     if config.proposal == "pcn":
@@ -81,14 +81,14 @@ class Stepwise(Metropolis[C, D]):
 
         Parameters
         ----------
-        density : AnyDensity
+        density : Density
             What is sampled.
         moves : Moves
             Energies that it learns and what it took are to be entered there.
         """
 
 
-def known(density: AnyDensity, theta: Float64, energies: Float64, counts: Float64) -> Float64:
+def known(density: Density, theta: Float64, energies: Float64, counts: Float64) -> Float64:
     """Return the energies at theta, those that were not known filled in."""
     unknown = np.isnan(energies)
     if unknown.any():

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.targets.density import AnyDensity
+from dsgmcmc.densities.targets.density import Density
 from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
@@ -72,7 +72,7 @@ class Friction(Replicated):
     xi: Float64 | None = None
 
 
-class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[AnyDensity]]):
+class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
     """A Nose-Hoover thermostat with a matrix of frictions."""
 
     Config = MatrixSGNHTConfig
@@ -103,7 +103,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[AnyDensity]]):
         """Position and momentum."""
         return (StateField("theta"), StateField("r"))
 
-    def start(self, target: VectorTarget[AnyDensity], sd: float) -> None:
+    def start(self, target: VectorTarget[Density], sd: float) -> None:
         """Positions N(0, sd^2), momenta N(0, 1), friction A."""
         rows, D = target.block["theta"].shape
         if D > LARGEST:
@@ -115,7 +115,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[AnyDensity]]):
         self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
         self.friction.xi = np.tile(self.config.diffusion * np.eye(D), (rows, 1, 1))
 
-    def step(self, target: VectorTarget[AnyDensity], iteration: int) -> None:
+    def step(self, target: VectorTarget[Density], iteration: int) -> None:
         """One update of every row."""
         h = sqrt(2 * self.step_size(target, iteration))
         scaled = h / np.sqrt(target.precision)

@@ -8,14 +8,14 @@ data: of a part of them with their share.
 from __future__ import annotations
 
 import hashlib
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
 
-from dsgmcmc.densities.targets.density import ALL, Data, Density
+from dsgmcmc.densities.targets.density import ALL, Data
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64
 
@@ -23,16 +23,20 @@ DType = Literal["float32", "float64"]
 LogDensity = Callable[[Any, Any], Any]
 
 
-class TreeDensity(Density):
+class TreeDensity(ABC):
     """A density of parameters with names, its prior part of the log density.
 
     Attributes
     ----------
     start : (D,) float64
         The parameters that were given: chains start about them.
+    curvature : (D,) float64
+        Not there until it is set, or found by a run.
     law, data_digest, dtype : str
         Which functions and data, and the type in which they are evaluated: what tells one density from another.
     """
+
+    curvature: Float64
 
     def __init__(self, functions: tuple[Any, ...], leaves: list[Array], start: Float64, dtype: str) -> None:
         sizes = {len(np.atleast_1d(leaf)) for leaf in leaves}
@@ -54,6 +58,14 @@ class TreeDensity(Density):
         if isinstance(data, slice):
             return data, len(range(*data.indices(self.n_data))) / self.n_data
         return data, len(data) / self.n_data
+
+    @abstractmethod
+    def energy(self, theta: Float64, data: Data = ALL) -> Float64:
+        """See `dsgmcmc.densities.targets.density.Density.energy`."""
+
+    @abstractmethod
+    def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
+        """See `dsgmcmc.densities.targets.density.Density.gradient`."""
 
     @abstractmethod
     def named(self, theta: Float64) -> dict[str, Array]:
@@ -137,11 +149,11 @@ class JaxDensity(TreeDensity):
         return np.asarray(found, np.float64)[:n]
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `AnyDensity.energy`."""
+        """See `dsgmcmc.densities.targets.density.Density.energy`."""
         return self._call(self._energy, theta, data)
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `AnyDensity.gradient`."""
+        """See `dsgmcmc.densities.targets.density.Density.gradient`."""
         return self._call(self._gradient, theta, data)
 
     def named(self, theta: Float64) -> dict[str, Array]:
@@ -203,11 +215,11 @@ class TorchDensity(TreeDensity):
         return np.asarray(found.detach().cpu().numpy(), np.float64)
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `AnyDensity.energy`."""
+        """See `dsgmcmc.densities.targets.density.Density.energy`."""
         return self._call(self._energy, theta, data)
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `AnyDensity.gradient`."""
+        """See `dsgmcmc.densities.targets.density.Density.gradient`."""
         return self._call(self._gradient, theta, data)
 
     def named(self, theta: Float64) -> dict[str, Array]:

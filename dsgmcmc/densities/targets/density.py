@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +11,12 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
-if TYPE_CHECKING:
-    from dsgmcmc.densities.targets.autodiff import JaxDensity, TorchDensity
-
 #: Some of the data: a slice, or their numbers.
 Data = slice | npt.NDArray[np.integer[Any]]
 ALL = slice(None)
 
 
-class AnyDensity(Protocol):
+class Density(Protocol):
     """A posterior of a vector theta of length D, with a Gaussian prior.
 
     Attributes
@@ -50,95 +45,11 @@ class AnyDensity(Protocol):
         """Gradient of `energy`, (n, D)."""
 
 
-class Density(ABC):
-    """Base of a density, for who wants one: what has the members of `AnyDensity` will do. Makes one of a log law."""
-
-    dimension: int
-    n_data: int
-    curvature: Float64
-    prior_mean: Float64
-    prior_precision: Float64
-
-    @abstractmethod
-    def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `AnyDensity.energy`."""
-
-    @abstractmethod
-    def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `AnyDensity.gradient`."""
-
-    @staticmethod
-    def from_jax(
-        log_likelihood: Callable[[Any, Any], Any],
-        data: Any,
-        params: Any,
-        *,
-        log_prior: Callable[[Any], Any] | None = None,
-        dtype: Literal["float32", "float64"] = "float64",
-    ) -> JaxDensity:
-        """Make a density of a log likelihood that JAX can differentiate.
-
-        Parameters
-        ----------
-        log_likelihood : callable
-            ``f(params, data)`` of some of the data: their sum, or an array of which the sum is taken. It is compiled
-            once for all data, and once for each size of a part, of which there are two at most.
-        data : tree of arrays
-            One row a datum in each; None if there are none.
-        params : tree of arrays
-            Parameters, about which chains start. Draws come back in this form: ``density.tree(theta)``.
-        log_prior : callable, optional
-            ``f(params)``; flat if not given. For a normal prior it may be left to `prior_mean` and `prior_precision`.
-        dtype : {"float64", "float32"}
-            In which it is evaluated, whatever JAX's own default is.
-
-        Raises
-        ------
-        InputError
-            If JAX is not installed, or data have different numbers of rows.
-        """
-        from dsgmcmc.densities.targets.autodiff import JaxDensity
-
-        return JaxDensity(log_likelihood, data, params, log_prior, dtype)
-
-    @staticmethod
-    def from_torch(
-        log_likelihood: Callable[[Any, Any], Any],
-        data: Any,
-        params: Any,
-        *,
-        log_prior: Callable[[Any], Any] | None = None,
-        dtype: Literal["float32", "float64"] = "float64",
-    ) -> TorchDensity:
-        """Make a density of a log likelihood that PyTorch can differentiate, by `torch.func`.
-
-        Parameters
-        ----------
-        log_likelihood : callable
-            ``f(params, data)`` of some of the data, with `params` a dict of tensors; of a module
-            ``torch.func.functional_call(module, params, x)``.
-        data : tensor, tuple of tensors, or None
-            One row a datum in each.
-        params : dict of tensors, or torch.nn.Module
-            Parameters by their names, about which chains start. Draws come back so: ``density.named(theta)``.
-        log_prior, dtype
-            As of `from_jax`.
-
-        Raises
-        ------
-        InputError
-            If PyTorch is not installed, or data have different numbers of rows.
-        """
-        from dsgmcmc.densities.targets.autodiff import TorchDensity
-
-        return TorchDensity(log_likelihood, data, params, log_prior, dtype)
-
-
-D = TypeVar("D", bound=AnyDensity)
+D = TypeVar("D", bound=Density)
 
 
 @runtime_checkable
-class Riemannian(AnyDensity, Protocol):
+class Riemannian(Density, Protocol):
     """A density that brings a metric G(theta), for samplers that move in it."""
 
     def metric(self, theta: Float64) -> tuple[Float64, Float64]:
@@ -158,7 +69,7 @@ class Riemannian(AnyDensity, Protocol):
         """
 
 
-def prior_energy(density: AnyDensity, theta: Float64) -> Float64:
+def prior_energy(density: Density, theta: Float64) -> Float64:
     """Minus the log density of the prior up to a constant, (n,) for theta (n, D)."""
     offset, precision = theta - density.prior_mean, density.prior_precision
     pull = offset @ precision if precision.ndim == 2 else offset * precision
@@ -166,19 +77,19 @@ def prior_energy(density: AnyDensity, theta: Float64) -> Float64:
     return found
 
 
-def prior_gradient(density: AnyDensity, theta: Float64) -> Float64:
+def prior_gradient(density: Density, theta: Float64) -> Float64:
     """Gradient of `prior_energy`, (n, D)."""
     offset, precision = theta - density.prior_mean, density.prior_precision
     found: Float64 = offset @ precision if precision.ndim == 2 else offset * precision
     return found
 
 
-def posterior_gradient(density: AnyDensity, theta: Float64) -> Float64:
+def posterior_gradient(density: Density, theta: Float64) -> Float64:
     """Gradient of the energy of all data and of the prior's, (n, D)."""
     return density.gradient(theta) + prior_gradient(density, theta)
 
 
-def check_attributes(density: AnyDensity) -> None:
+def check_attributes(density: Density) -> None:
     """Raise `InputError` unless what a density says of itself has the shapes that are asked for."""
     kind = type(density).__name__
     for name in ("dimension", "n_data"):
@@ -197,7 +108,7 @@ def check_attributes(density: AnyDensity) -> None:
             raise InputError(f"{kind}.{name} must be finite: found {found}")
 
 
-def check_energy(density: AnyDensity, points: Float64) -> None:
+def check_energy(density: Density, points: Float64) -> None:
     """Raise `InputError` if an energy at one of these points (m, D) is no number, or NaN at all of them."""
     kind = type(density).__name__
     for point in points:
@@ -211,7 +122,7 @@ def check_energy(density: AnyDensity, points: Float64) -> None:
     raise InputError(f"{kind}.energy is NaN at {len(points)} points such as chains start from, one of them {points[0]}")
 
 
-def check_gradient(density: AnyDensity, theta: Float64, found: Any) -> None:
+def check_gradient(density: Density, theta: Float64, found: Any) -> None:
     """Raise `InputError` if what was found as the gradient of `energy` at theta (n, D) has another shape.
 
     For one row (D,) will do, too.
@@ -223,7 +134,7 @@ def check_gradient(density: AnyDensity, theta: Float64, found: Any) -> None:
         raise InputError(f"{kind}.gradient must have the shape of theta, {theta.shape}: found {np.shape(found)}")
 
 
-def fingerprint(density: AnyDensity) -> str:
+def fingerprint(density: Density) -> str:
     """SHA-256 of a density's class and of the numbers, texts and arrays that it keeps: which target a run is of.
 
     What else it keeps, such as lists, and data of its module, are not seen.

@@ -137,7 +137,7 @@ class LatentDirichlet:
         return total
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.AnyDensity.gradient`; unbiased but for the sweeps that are dropped."""
+        """See `dsgmcmc.densities.targets.density.Density.gradient`; unbiased but for the sweeps that are dropped."""
         documents, size = np.ascontiguousarray(np.arange(self.n_data)[data]), np.maximum(np.abs(theta), TINY)
         share, found = len(documents) / self.n_data, np.empty_like(size)
         for row, (beta, at) in enumerate(zip(self.topics(theta), size, strict=True)):

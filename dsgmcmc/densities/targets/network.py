@@ -176,7 +176,7 @@ class Network(SumDensity):
         return found
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.AnyDensity.gradient`; no gradient of a datum is formed."""
+        """See `dsgmcmc.densities.targets.density.Density.gradient`; no gradient of a datum is formed."""
         found = np.zeros_like(theta)
         for _, x, labels in self._chunks(data):
             for row, layers in enumerate(map(self.layers, theta)):

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dsgmcmc.densities.targets.density import AnyDensity, D, check_attributes, posterior_gradient, prior_energy
+from dsgmcmc.densities.targets.density import D, Density, check_attributes, posterior_gradient, prior_energy
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
@@ -51,7 +51,7 @@ def with_curvature(density: D) -> D:
     return found
 
 
-def _probe(density: AnyDensity) -> Float64:
+def _probe(density: Density) -> Float64:
     prior = np.asarray(density.prior_precision, np.float64)
     of_prior = np.diag(prior).copy() if prior.ndim == 2 else prior
     mode = _descend(density)
@@ -68,7 +68,7 @@ def _probe(density: AnyDensity) -> Float64:
     return found
 
 
-def _descend(density: AnyDensity) -> Float64:
+def _descend(density: Density) -> Float64:
     """Where L-BFGS ends, (D,)."""
     from scipy.optimize import minimize  # it takes longer to import than a short run to sample
 
@@ -89,7 +89,7 @@ def _positive(diagonal: Float64, of_prior: Float64) -> Float64:
     return found
 
 
-def _diagonal(density: AnyDensity, mode: Float64, spacing: Float64) -> Float64:
+def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
     """Diagonal of the likelihood's second derivatives, (D,)."""
     dimension = density.dimension
     if dimension <= EVERY_AXIS:
@@ -100,14 +100,14 @@ def _diagonal(density: AnyDensity, mode: Float64, spacing: Float64) -> Float64:
     return np.asarray(np.mean(products, axis=0), np.float64)
 
 
-def _slope(density: AnyDensity, mode: Float64, step: Float64) -> Float64:
+def _slope(density: Density, mode: Float64, step: Float64) -> Float64:
     """Half the difference of the likelihood's gradients a step apart in both directions, about H step, (D,)."""
     ahead, behind = (np.asarray(density.gradient((mode + sign * step)[None]), np.float64) for sign in (1, -1))
     found: Float64 = 0.5 * (ahead - behind).ravel()
     return found
 
 
-def _times(density: AnyDensity, mode: Float64, x: Float64) -> Float64:
+def _times(density: Density, mode: Float64, x: Float64) -> Float64:
     """(H + prior) x of a displacement x of a tenth of a standard deviation."""
     prior = np.asarray(density.prior_precision, np.float64)
     return _slope(density, mode, x) + (prior @ x if prior.ndim == 2 else prior * x)

@@ -116,7 +116,7 @@ class Regression(SumDensity):
         return self.spread(self.slopes(theta, index), index)
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.AnyDensity.gradient`; no gradient of a datum is formed."""
+        """See `dsgmcmc.densities.targets.density.Density.gradient`; no gradient of a datum is formed."""
         found: Float64 = self.slopes(theta, data)[:, :, 0] @ self.features[data]
         return found
 

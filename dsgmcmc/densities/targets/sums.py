@@ -16,7 +16,7 @@ from dsgmcmc.types import Float64
 
 
 class SumDensity(ABC):
-    """A posterior of a vector theta of length D from N data; a `dsgmcmc.densities.targets.density.AnyDensity`.
+    """A posterior of a vector theta of length D from N data; a `dsgmcmc.densities.targets.density.Density`.
 
     A subclass sets its attributes, and says the energy and the gradient of every datum. Bounds are needed by those
     kernels alone that rest on them.
@@ -46,12 +46,12 @@ class SumDensity(ABC):
         """Gradients of `energies`, (n, S, D)."""
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.AnyDensity.energy`."""
+        """See `dsgmcmc.densities.targets.density.Density.energy`."""
         found: Float64 = self.energies(theta, data).sum(axis=1)
         return found
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.AnyDensity.gradient`."""
+        """See `dsgmcmc.densities.targets.density.Density.gradient`."""
         found: Float64 = self.gradients(theta, data).sum(axis=1)
         return found
 

@@ -74,7 +74,7 @@ class VectorTarget(Generic[D]):
 
     Parameters
     ----------
-    density : AnyDensity
+    density : Density
         What to sample.
     schedule : Schedule or None
         Which part of the data each iteration uses; None for all.
