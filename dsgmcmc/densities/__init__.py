@@ -14,17 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dsgmcmc.densities.front import Density
-    from dsgmcmc.densities.kernels import KERNELS
     from dsgmcmc.densities.run import DensityRun
     from dsgmcmc.densities.source import sample_density
+    from dsgmcmc.samplers import KERNELS
 
 __all__ = ["KERNELS", "Density", "DensityRun", "sample_density"]
 
-_HOMES = {"KERNELS": "kernels", "Density": "front", "DensityRun": "run", "sample_density": "source"}
+_HOMES = {
+    "KERNELS": "samplers",
+    "Density": "densities.front",
+    "DensityRun": "densities.run",
+    "sample_density": "densities.source",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import what users ask for when they ask for it: samplers are imported by name, without the rest."""
     if name in _HOMES:
-        return getattr(import_module(f"dsgmcmc.densities.{_HOMES[name]}"), name)
+        return getattr(import_module(f"dsgmcmc.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
