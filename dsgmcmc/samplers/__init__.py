@@ -46,7 +46,7 @@ OF_DENSITIES: Registry[Sampler[Any, Any]] = Registry(
     }
 )
 
-#: All that sample a density, by the names that `sample_density` takes; ``KERNELS[name].Config`` has the settings of one.
+#: All that sample a density, by the names that `sample_density` takes; ``KERNELS[name].Config`` has the settings.
 #: Gibbs sampling is of conditionals, which a density does not give.
 KERNELS: Registry[Sampler[Any, Any]] = Registry(
     {name: home for name, home in {**SAMPLERS.data, **OF_DENSITIES.data}.items() if name != "gibbs"}
