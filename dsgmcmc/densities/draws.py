@@ -13,7 +13,7 @@ from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.posterior.arviz import datatree
-from dsgmcmc.types import Float64, Int64
+from dsgmcmc.types import Array, Float64, Int64
 
 
 class Mixing(NamedTuple):
@@ -84,10 +84,17 @@ class Draws:
             If arviz-base is not installed.
         """
         groups: dict[str, dict[str, Any]] = {
-            "posterior": {"theta": self.theta},
+            "posterior": self.named,
             "sample_stats": {"weight": self.weight, "iteration": self.iteration, "lp": -self.energy},
         }
-        return datatree(groups, {"element": self.elements}, {"theta": ["element"]}, self.sampler)
+        named = "theta" in self.named
+        coords, dims = ({"element": self.elements}, {"theta": ["element"]}) if named else ({}, {})
+        return datatree(groups, coords, dims, self.sampler)
+
+    @property
+    def named(self) -> dict[str, Array]:
+        """Draws by the names of the parameters, (chains, draws, their shape); theta alone, if it has no others."""
+        return {"theta": self.theta}
 
     def __repr__(self) -> str:
         chains, draws, m = self.theta.shape
@@ -116,3 +123,9 @@ class MemoryDraws(Draws):
     density: Any
     statistics: list[dict[str, float]]
     look: Look | None = None
+
+    @property
+    def named(self) -> dict[str, Array]:
+        """See `Draws.named`."""
+        found: dict[str, Array] = getattr(self.density, "named", lambda theta: {"theta": theta})(self.theta)
+        return found

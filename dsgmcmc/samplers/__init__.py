@@ -46,6 +46,12 @@ OF_DENSITIES: Registry[Sampler[Any, Any]] = Registry(
     }
 )
 
+#: All that sample a density, by the names that `sample_density` takes; ``KERNELS[name].Config`` has the settings.
+#: Gibbs sampling is of conditionals, which a density does not give.
+KERNELS: Registry[Sampler[Any, Any]] = Registry(
+    {name: home for name, home in {**SAMPLERS.data, **OF_DENSITIES.data}.items() if name != "gibbs"}
+)
+
 
 def sampler_named(name: str) -> type[Sampler[Any, Any]] | None:
     """Class of a sampler of either kind; None if there is none of that name."""

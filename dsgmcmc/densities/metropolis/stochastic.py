@@ -6,7 +6,8 @@ U(theta) is the estimate with which theta was accepted, taken for exact: a lucky
 
 Modified: data are drawn with replacement with probabilities p_i, half of them even and half in proportion to
 abs(U_i) at a reference point, and U is estimated by the mean of U_i / p_i. Both estimates are kept, tested against each
-other with Welch's t, and refined until the test is sure; after N evaluations the decision is exact.
+other by Welch's statistic, with n' - 1 degrees of freedom for the n' data of the proposal's estimate and not those of
+Welch and Satterthwaite, and refined until the test is sure; after N evaluations the decision is exact.
 
 Target: not the posterior; see the errors above, and `dsgmcmc.densities.metropolis.austerity`, whose paired differences
 vary far less. The variance of N times the mean, printed without 1/n and N^2, is N^2 (s^2 / n) (N - n) / (N - 1) here.

@@ -8,6 +8,8 @@ With S(theta) a root of the inverse of a metric of yours, S S^T = G^-1, and mome
 one after the other. Without `div` (the "naive" sampler of [Ma 2015, section 4.1]) the law is wrong at any step size.
 The last two signs of eq. 17 are wrong as printed, and the friction drives; those of algorithm 1 are right.
 
+The friction is S^T S, the inverse metric, as in algorithm 1: it has no setting of its own, and scales with the metric.
+
 Target: the posterior, up to the noise of the parts' gradients and O(eps). Left out: a Metropolis correction, and the
 estimate of that noise, whose covariance here is S^T V S for a gradient noise of covariance V.
 """

@@ -133,6 +133,7 @@ class VectorTarget(Generic[D]):
             counts=np.full(rows, density.n_data, np.int64),
             arrays=self.layout.views(buffer, rows),
             buffer=buffer,
+            origin=getattr(density, "start", None),
         )
 
     @property
