@@ -101,7 +101,7 @@ class Draw:
     scale_precision : dict of kind to float
         Of log `noise_scale`, where ratings are of levels and users or items use them differently.
     time_variance : float
-        Of the effects of all levels of time together, on a rating of which no group is known; 0 without levels.
+        Of the effects of all levels of time together, on a predictor of which no group is known; 0 without levels.
     """
 
     chain: int

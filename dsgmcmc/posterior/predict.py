@@ -197,7 +197,7 @@ class Predictor:
         which, known_users, known_items = self._unseen(users, items)
         eta = np.empty((len(users), len(run.draws)), np.float32)
         variance, spread = np.empty_like(eta), np.zeros_like(eta)
-        (whose, owner), thresholds = owners(run.config, users), []
+        (whose, owner), thresholds, of_time = owners(run.config, users), [], np.zeros(eta.shape[1], np.float32)
         for number in range(len(run.draws)):
             draw = run.draw(number)
             theta, noise = draw.theta, draw.inverse_scale
@@ -212,15 +212,11 @@ class Predictor:
                 ]
                 eta[some, number], spread[some, number] = self._join(*rows)
                 variance[some, number] = rows[0].noise * rows[1].noise / draw.tau
+            of_time[number] = draw.time_variance
             thresholds.append(of_owners(draw, whose, self.newcomers, number))
         cuts = None if thresholds[0] is None else np.array(thresholds)
-        effects = self._effects(eta.shape)
+        effects = np.broadcast_to(of_time, eta.shape) if of_time.any() else None
         return PredictorDraws(eta, variance, spread, run.draw_weights, cuts, None if cuts is None else owner, effects)
-
-    def _effects(self, shape: tuple[int, ...]) -> Float32 | None:
-        """Variances of the effects of levels of time, of which no group is known; None without."""
-        found = np.array([self.run.draw(number).time_variance for number in range(shape[1])], np.float32)
-        return np.broadcast_to(found, shape) if found.any() else None
 
     def _rows(self, number: int, draw: Draw, kind: str, index: Int32) -> Rows:
         """Rows of one side at a draw: known ones, newcomers, and those of which nothing is known."""
