@@ -45,7 +45,8 @@ def make_run(
 ) -> Made:
     """Sample planted ratings of `users` x `items`; the file is transposed where there are more items.
 
-    Names are integers with gaps, or text with spaces, quotes and letters beyond ASCII; `stars` rounds to 1 .. 5.
+    Names are integers with gaps, or text with spaces, quotes and letters beyond ASCII; `stars` rounds to 1 .. 5. There
+    are times if there are `time_levels` among the settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     i, j, x = planted(users, items, share=0.6, seed=3)
@@ -56,9 +57,12 @@ def make_run(
     lines = [f"{user_names[a]}\t{item_names[b]}\t{c}".replace('"', '""') for a, b, c in zip(i, j, x, strict=True)]
     if strings:
         lines = ["\t".join(f'"{field}"' for field in line.split("\t")) for line in lines]
-    source.write_text("user\titem\trating\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    if timed := "time_levels" in settings:
+        lines = [f"{line}\t{k % 10}" for k, line in enumerate(lines)]
+    header = "user\titem\trating" + "\ttimestamp" * timed
+    source.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
     data = folder / "ratings.h5"
-    prepare_ratings([str(source)], data, test_fraction=0.2)
+    prepare_ratings([str(source)], data, test_fraction=0.2, timestamps=timed)
     assert sample(MPI.COMM_SELF, data, folder / "run", **{**SETTINGS, **settings}) == 0
     named = [[user_names[a] for a in i], [item_names[b] for b in j], x.tolist()]
     return Made(folder / "run", data, user_names, item_names, np.array(named, dtype=object).T)

@@ -15,7 +15,8 @@ so, and what is new. Where rows have noise of their own, g | theta ~ Gamma((nu +
 theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is taken.
 
 Where the model has levels of time, nobody knows which of the new ratings were given together: their effects are taken
-to be independent, as more noise, 1 / (tau g') + sum_l 1 / lambda_l in the place of 1 / (tau g').
+to be independent, as more noise, 1 / (tau g') + sum_l 1 / lambda_l in the place of 1 / (tau g'); of other laws, the
+likelihood of a rating is integrated over them.
 
 Ratings of levels and counts give a row no normal law. Then it is drawn, one row at each saved draw
 (`dsgmcmc.posterior.elliptical`), with its scale and its thresholds, where rows have such.

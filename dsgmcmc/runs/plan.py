@@ -89,7 +89,8 @@ class Costs:
         saved = TEST_SAVED_BYTES + noises
         checkpoint = (rows + columns) * width * 4 + moments + ratings.nnz_test * saved
         held = ratings.nnz * RATING_BYTES + ratings.nnz_test * TEST_RATING_BYTES
-        timed, effects = costs_of(levels_of(config.time_levels, ratings.transposed), ratings)
+        normal = config.law.is_conditionally_gaussian()
+        timed, effects = costs_of(levels_of(config.time_levels, ratings.transposed), ratings, normal)
         held, checkpoint = held + timed, checkpoint + effects
         index = (rows + grid) * grid * 8  # where each row begins in each block
         everywhere = 2 * (rows + columns) * 8  # row and column counts, whole on every process

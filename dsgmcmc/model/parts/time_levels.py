@@ -91,15 +91,17 @@ def levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
     return tuple(found)
 
 
-def costs_of(levels: Sequence[TimeLevel], ratings: Ratings) -> tuple[int, int]:
-    """Bytes of memory of levels of time for all ratings, and what their effects take in a checkpoint."""
+def costs_of(levels: Sequence[TimeLevel], ratings: Ratings, normal: bool) -> tuple[int, int]:
+    """Bytes of memory of levels of time for all ratings, `normal` or not, and of their effects in a checkpoint."""
     if ratings.times is None or not levels:
         return 0, 0
-    counts = (level.groups(ratings.times.counts[SIDES[level.factor]]) for level in levels)
-    effects = 4 * sum(int(each.sum(dtype=np.int64)) for each in counts)
-    # groups, and what they add up to; besides, while effects are drawn, a residual and a weight of every rating
-    held = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1) + ratings.nnz * 8
-    return held + effects, effects
+    counts = [level.groups(ratings.times.counts[SIDES[level.factor]]).sum(dtype=np.int64).item() for level in levels]
+    effects = 4 * sum(counts)
+    # groups, and what they add up to; besides, while effects are drawn, a residual and a weight of every rating, or a
+    # predictor and three terms of its law, and twelve sums of every group of one level
+    held = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1)
+    drawing = ratings.nnz * 8 if normal else ratings.nnz * 16 + 48 * max(counts)
+    return held + drawing + effects, effects
 
 
 class TimeGroups(NamedTuple):

@@ -32,6 +32,7 @@ CASES: dict[str, dict[str, Any]] = {
     "probit with scales": {"likelihood": "ordinal-probit", "noise": "both"},
     "logit with thresholds of users": {"likelihood": "ordinal-logit", "thresholds": "user"},
     "counts": {"likelihood": "poisson"},
+    "logit with levels of time": {"likelihood": "ordinal-logit", "time_levels": "user:page,item:3"},
 }
 
 
@@ -57,7 +58,7 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
     k, log_weight = run.config.rank, np.zeros(REFERENCE)
     for j, x in zip(OTHERS, VALUES, strict=True):
         h = draw.theta[other][j].astype(float)
-        eta = theta[:, :k] @ h[:k] + theta[:, k] + h[k]
+        eta = theta[:, :k] @ h[:k] + theta[:, k] + h[k] + rng.normal(0, draw.time_variance**0.5, REFERENCE)
         if run.config.likelihood == "poisson":
             log_weight += stats.poisson.logpmf(x, np.exp(eta))
             continue
