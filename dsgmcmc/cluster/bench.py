@@ -113,17 +113,17 @@ def ring(comm: Comm, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
     there is such and the blocks are not too large for it. The sum is of one block's partials a process.
     """
     from dsgmcmc.parallel.ring import Ring
-    from dsgmcmc.parallel.shelf import Shelf
+    from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers
 
     lines = []
     here = Ring(comm, comm.size)
     for size in sizes:
         count = max(size // 4, 1)
         block = {here.rank: np.zeros(count, np.float32)}
-        partial, shelf = np.zeros((1, max(size // 8, 1))), here.shelf([count] * here.grid)
+        partial, shared = np.zeros((1, max(size // 8, 1))), here.shared_buffers([count] * here.grid)
 
-        def exchange(block: Any = block, count: int = count, shelf: Shelf | None = None) -> None:
-            going = here.move(block, 0, 1 % here.grid, lambda _: count, shelf)
+        def exchange(block: Any = block, count: int = count, shared: SharedColumnBuffers | None = None) -> None:
+            going = here.move(block, 0, 1 % here.grid, lambda _: count, shared)
             going.depart(here.rank)
             going.finish()
 
@@ -132,8 +132,8 @@ def ring(comm: Comm, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
             comm.Barrier()
             median, low, high = spread(work, repeats)
             line |= {f"{name}_us": 1e6 * median, f"{name}_quartiles": [1e6 * low, 1e6 * high]}
-        there = {here.rank: shelf.place(here.rank, count)} if shelf else {}
-        handed = spread(lambda b=there, n=count, s=shelf: exchange(b, n, s), repeats) if shelf else None  # type: ignore[misc]
+        there = {here.rank: shared.buffer(here.rank, count)} if shared else {}
+        handed = spread(lambda b=there, n=count, s=shared: exchange(b, n, s), repeats) if shared else None  # type: ignore[misc]
         line["handover_us"] = 1e6 * handed[0] if handed else None
         line["exchange_gb_per_s"] = size / line["exchange_us"] / 1e3 if comm.size > 1 else None
         lines.append(line)

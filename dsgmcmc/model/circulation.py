@@ -17,7 +17,7 @@ from dsgmcmc.types import Float32
 
 if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
-    from dsgmcmc.parallel.shelf import Shelf
+    from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers
 
 
 class Circulation:
@@ -45,7 +45,7 @@ class Circulation:
     def __init__(self, ring: Ring, ratings: RatingBlocks, schedule: Schedule | None, factors: LocalFactors) -> None:
         self.ring, self.ratings, self.schedule, self.factors = ring, ratings, schedule, factors
         self.grid = ring.grid
-        self._shelves: dict[int, Shelf | None] = {}
+        self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
         self.place(0)
 
     def place(self, iteration: int) -> None:
@@ -110,12 +110,12 @@ class Circulation:
                     yield self._cell(b, factors.columns[column_of(b, step, self.grid)])
             return
         layout = self._layout(names)
-        shelf, length = self._shelf_for(layout), partial(factors.length, width=layout.width)
-        buffers = self._brought_home(layout, shelf)
-        for b, c, buffer in self.ring.tour(buffers, length, bool(returning), shelf=shelf):
+        shared, length = self._claim_shared(layout), partial(factors.length, width=layout.width)
+        buffers = self._brought_home(layout, shared)
+        for b, c, buffer in self.ring.tour(buffers, length, bool(returning), shared=shared):
             yield self._cell(b, factors.column(c, layout, buffer))
         if returning:
-            self._take_back(layout, buffers, returning, shelf)
+            self._take_back(layout, buffers, returning, shared)
 
     def spread(self, sent: str, got: str) -> None:
         """Add `sent` of all that a row has ratings with to its `got`, for the rows of both factors. Collective."""
@@ -145,41 +145,50 @@ class Circulation:
         arrays = next(iter(self.factors.columns.values())).arrays
         return Layout([StateField(name, arrays[name].shape[1]) for name in names], 0)
 
-    def _shelf_for(self, layout: Layout) -> Shelf | None:
-        """Claim the shelf for copies of this layout; None where they travel as messages. Collective."""
-        if layout.width not in self._shelves:
-            self._shelves[layout.width] = self.ring.shelf(
+    def _claim_shared(self, layout: Layout) -> SharedColumnBuffers | None:
+        """Claim shared buffers for copies of this layout; None if copies travel as messages. Collective."""
+        if layout.width not in self._shared:
+            self._shared[layout.width] = self.ring.shared_buffers(
                 [self.factors.length(c, layout.width) for c in range(self.grid)]
             )
-        shelf = self._shelves[layout.width]
-        if shelf:
+        shared = self._shared[layout.width]
+        if shared:
             with self.ring.phases("exchange"):
-                shelf.claim()
-        return shelf
+                shared.claim()
+        return shared
 
-    def _brought_home(self, layout: Layout, shelf: Shelf | None = None) -> dict[int, Float32]:
+    def _brought_home(self, layout: Layout, shared: SharedColumnBuffers | None = None) -> dict[int, Float32]:
         """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""
-        return self._moved(self.factors.copies(layout, shelf), layout, self.part, 0, shelf)
+        return self._moved(self.factors.copies(layout, shared), layout, self.part, 0, shared)
 
     def _take_back(
-        self, layout: Layout, buffers: dict[int, Float32], names: Sequence[str], shelf: Shelf | None = None
+        self,
+        layout: Layout,
+        buffers: dict[int, Float32],
+        names: Sequence[str],
+        shared: SharedColumnBuffers | None = None,
     ) -> None:
-        """Set fields of the column blocks to those of their copies, which are at home. Collective."""
-        for c, buffer in self._moved(buffers, layout, 0, self.part, shelf).items():
+        """Copy fields from the copies at home back to the column blocks, wherever they rest. Collective."""
+        for c, buffer in self._moved(buffers, layout, 0, self.part, shared).items():
             block = self.factors.columns[c]
             arrays = layout.views(buffer, len(block.counts))
             for name in names:
                 block[name][:] = arrays[name]
-        if shelf:
-            shelf.release()
+        if shared:
+            shared.release()
 
     def _moved(
-        self, buffers: dict[int, Float32], layout: Layout, part: int, after: int, shelf: Shelf | None = None
+        self,
+        buffers: dict[int, Float32],
+        layout: Layout,
+        part: int,
+        after: int,
+        shared: SharedColumnBuffers | None = None,
     ) -> dict[int, Float32]:
-        """Copies where `after` has the column blocks, given those where `part` has them. Collective."""
+        """Move copies from where `part` has the column blocks to where `after` has them. Collective."""
         if part == after:
             return buffers
-        going = self.ring.move(buffers, part, after, partial(self.factors.length, width=layout.width), shelf)
+        going = self.ring.move(buffers, part, after, partial(self.factors.length, width=layout.width), shared)
         for c in buffers:
             going.depart(c)
         return going.finish()

@@ -13,7 +13,7 @@ from dsgmcmc.targets.state import Layout, ParameterBlock
 from dsgmcmc.types import Factor, Float32
 
 if TYPE_CHECKING:
-    from dsgmcmc.parallel.shelf import Shelf  # which loads MPI
+    from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers  # which loads MPI
 
 #: `ParameterBlock` but for its place, its counts and its arrays.
 MakeBlock = Callable[..., ParameterBlock]
@@ -79,13 +79,13 @@ class LocalFactors:
             columns[c] = block
         self.columns = columns
 
-    def copies(self, layout: Layout, shelf: Shelf | None = None) -> dict[int, Float32]:
-        """Copies of some arrays of the column blocks that rest here, to travel in their place; on a claimed shelf."""
-        found = {}
+    def copies(self, layout: Layout, shared: SharedColumnBuffers | None = None) -> dict[int, Float32]:
+        """Copy some arrays of the column blocks that rest here, to be sent in their place; `shared` must be claimed."""
+        buffers = {}
         for c, block in self.columns.items():
-            place = shelf.place(c, self.length(c, layout.width)) if shelf else None
-            found[c] = np.concatenate([block[name].ravel() for name in layout.names], out=place)
-        return found
+            out = shared.buffer(c, self.length(c, layout.width)) if shared else None
+            buffers[c] = np.concatenate([block[name].ravel() for name in layout.names], out=out)
+        return buffers
 
     def column(self, index: int, layout: Layout, buffer: Float32) -> ParameterBlock:
         """Column block `index`, with the fields of `layout` in this buffer."""

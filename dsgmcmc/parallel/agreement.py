@@ -1,6 +1,6 @@
-"""Fallible local work on several processes: one fails, all raise the same error.
+"""Local work that may fail on some processes: if it fails on one, all raise the same error.
 
-Imports no MPI: the communicator is given.
+Imports no MPI: the caller passes the communicator.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dsgmcmc.errors import (
     failed_file,
 )
 
-if TYPE_CHECKING:  # it needs NumPy, and commands that need none start with this file
+if TYPE_CHECKING:  # it needs NumPy, and this file is also loaded by commands that need none
     from dsgmcmc.types import Comm
 
 T = TypeVar("T")
 
 
 def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedError] = AgreedError) -> T:
-    """Do fallible local work; if any process fails, all raise one error that names them. Collective.
+    """Do local work that may fail; if it fails on any process, all raise one error that names them. Collective.
 
     Parameters
     ----------
@@ -46,8 +46,11 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
     Raises
     ------
     AgreedError
-        (or `error`, or a `WriteError` where a disk is full or failed, or an `AgreedGoneError` where the work raised a
-        `GoneError`) If the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
+        Or `error`: if the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
+    WriteError
+        If a disk is full or has failed.
+    AgreedGoneError
+        If the work raised a `GoneError`.
     """
     result: Any = None
     message = ""
@@ -69,7 +72,7 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
 
 
 def _own_kind(cause: Exception | None) -> type[AgreedError] | None:
-    """What all raise whatever was being done, for a cause that says more than that it failed."""
+    """The type of error that this cause requires, whichever type the caller asked for; None if it requires none."""
     if isinstance(cause, GoneError):
         return AgreedGoneError
     failed = isinstance(cause, OSError) and cause.errno in DISK_ERRORS

@@ -1,4 +1,4 @@
-"""A communicator of one process, for which MPI is neither installed, nor loaded, nor started."""
+"""A communicator of one process, which needs no MPI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Alone:
-    """A process by itself; a `dsgmcmc.types.Comm`."""
+    """The only process; a `dsgmcmc.types.Comm`."""
 
     rank, size = 0, 1
 
@@ -44,7 +44,7 @@ class Alone:
         os._exit(errorcode)
 
     def _nobody(self, *_: Any, **__: Any) -> Any:
-        raise RuntimeError("a process by itself has no other to exchange messages with")
+        raise RuntimeError("a single process has no other to exchange messages with")
 
     send = recv = Send = Recv = Sendrecv = Isend = Irecv = Gatherv = Bcast = Iallreduce = Ibarrier = _nobody
     Split_type = _nobody

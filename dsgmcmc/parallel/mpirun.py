@@ -1,4 +1,4 @@
-"""One way to find ``mpirun``, and to start ``dsgmcmc`` with it from Python."""
+"""Finding ``mpirun``, and starting ``dsgmcmc`` with it from Python."""
 
 from __future__ import annotations
 
@@ -21,33 +21,31 @@ import tomli_w
 from dsgmcmc.errors import EXIT_USAGE, InputError
 from dsgmcmc.parallel.machine import usable_cores
 
-#: Variables by which a process that was started here knows that its lines of progress are shown by whoever started it,
-#: and what that was told.
+#: Variables that tell a process started here that its parent shows its progress, and which command the user gave.
 RELAYED, COMMAND = "DSGMCMC_RELAYED", "DSGMCMC_COMMAND"
-#: What a line begins with that takes the place of the one before.
+#: Prefix of a line that replaces the line before.
 IN_PLACE = "\r"
-#: More processes than this many times the cores would take for ever.
+#: Most processes per core: more would take for ever.
 MOST_ON_A_CORE = 4
-#: What an error's begins with.
+#: Prefix of a line with an error.
 ERROR = "dsgmcmc: "
 #: Shows a line.
 Show = Callable[[str], None]
 
 OPENMPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 
-#: Code that becomes a command which the system ends (SIGTERM, at prctl's PR_SET_PDEATHSIG) when its parent ends: it
-#: would go on for ever.
+#: Code that runs a command which gets SIGTERM when its parent ends (prctl's PR_SET_PDEATHSIG); else it would run on.
 WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def find_mpirun() -> str | None:
-    """Path of the ``mpirun`` that belongs to this Python: the one of its environment, else that of the PATH."""
+    """Path of ``mpirun``: the one in this Python's environment, else the one on the PATH."""
     places = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", "")))
     return shutil.which("mpirun", path=places) or shutil.which("mpiexec", path=places)
 
 
 def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
-    """Variables with which Open MPI starts processes for any user; to `oversubscribe`, more than cores."""
+    """Variables that let Open MPI start processes for any user and, with `oversubscribe`, more of them than cores."""
     allowed = dict.fromkeys(OPENMPI_AS_ROOT, "1")
     if not oversubscribe:
         return allowed
@@ -57,20 +55,20 @@ def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
 def run_dsgmcmc(
     arguments: Sequence[str], processes: int = 1, variables: Mapping[str, str] | None = None, **streams: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a ``dsgmcmc`` command in processes of its own, and wait for it.
+    """Run a ``dsgmcmc`` command in separate processes, and wait for it.
 
-    At Ctrl-C they are told to stop, and waited for, so that `sample` writes a checkpoint. They end with this process.
+    At Ctrl-C they are asked to stop and waited for, so that `sample` writes a checkpoint. They end with this process.
 
     Parameters
     ----------
     arguments : sequence of str
         The command and its options.
     processes : int
-        More than one are started with ``mpirun``.
+        Their number; several are started with ``mpirun``.
     variables : mapping of str to str, optional
-        Of the environment, besides this process's own.
+        Environment variables that are added to those of this process.
     **streams
-        ``stdout``, ``stderr`` and so on, as of `subprocess.run`.
+        ``stdout``, ``stderr`` and so on, as for `subprocess.run`.
 
     Raises
     ------
@@ -87,7 +85,7 @@ def run_dsgmcmc(
     command = [sys.executable, "-IS", "-c", WITH_PARENT, *launcher, sys.executable, "-m", "dsgmcmc", *arguments]
     if streams.pop("capture_output", False):
         streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    # a terminal's Ctrl-C would end mpirun at once; a single process takes it for what it is
+    # a terminal's Ctrl-C would end mpirun at once; a single process handles it itself
     apart = processes > 1
     with subprocess.Popen(command, env=environment, text=True, start_new_session=apart, **streams) as process:
         try:
@@ -101,10 +99,10 @@ def run_dsgmcmc(
 
 @contextmanager
 def _shown_by_python(in_place: Show | None, last: deque[str]) -> Iterator[IO[str]]:
-    """Give a stream whose lines Python's standard error shows: in a notebook that is not the process's own.
+    """Yield a stream whose lines appear on `sys.stderr`, which in a notebook is not the standard error of the process.
 
-    Lines that begin with `IN_PLACE` are shown by `in_place`; the others are kept in `last`, too. From an error's on
-    they are left to whoever raises it.
+    Lines that begin with `IN_PLACE` are shown by `in_place`; the others are also kept in `last`. From the first line
+    of an error on they are not shown, because the caller raises the error.
     """
     read, write = os.pipe()
 
@@ -128,20 +126,20 @@ def _shown_by_python(in_place: Show | None, last: deque[str]) -> Iterator[IO[str
 
 
 def processes_wanted(n_jobs: int) -> int:
-    """Number of processes that `n_jobs` stands for: -1 is one on every core.
+    """Number of processes that `n_jobs` stands for: -1 is one per core.
 
     Raises
     ------
     InputError
-        If there are too many for the cores, or none.
+        If it is less than 1, or too large for the cores.
     """
     jobs = usable_cores() if n_jobs == -1 else n_jobs
     if not hasattr(n_jobs, "__index__") or jobs < 1:
-        raise InputError(f"n_jobs {n_jobs!r}: expected at least 1, or -1 for one process on every core")
+        raise InputError(f"n_jobs {n_jobs!r}: expected at least 1, or -1 for one process per core")
     if jobs > MOST_ON_A_CORE * usable_cores():
         raise InputError(
-            f"n_jobs {n_jobs}: there are {usable_cores()} cores, and processes that share one wait for each other; "
-            f"give -1 for one process on every core, at most {MOST_ON_A_CORE * usable_cores()}"
+            f"n_jobs {n_jobs}: there are {usable_cores()} cores, and processes that share a core wait for each other; "
+            f"use -1 for one process per core, or at most {MOST_ON_A_CORE * usable_cores()}"
         )
     return jobs
 
@@ -157,34 +155,34 @@ def sample_apart(
     start: Path | None = None,
     command: str = "",
 ) -> None:
-    """Run ``dsgmcmc sample`` in processes of its own, started with ``mpirun``.
+    """Run ``dsgmcmc sample`` in separate processes, with ``mpirun`` if there are several.
 
     Parameters
     ----------
     data, out : Path
         Ratings file and run directory.
     settings : dict
-        By the names of a configuration file.
+        Settings, by their names in a configuration file.
     resume : bool
-        Whether to go on with what is in `out`.
+        Whether to continue the run in `out`.
     jobs : int
         Number of processes.
     verbose : bool or callable(line)
-        Whether progress goes to standard error; or what shows it, each line in the place of the one before, and only
-        warnings go there.
+        Whether progress goes to standard error; or a callable that shows it, each line in place of the one before:
+        then only warnings go to standard error.
     folder : Path
-        Where a file with the settings may lie meanwhile.
+        Where a temporary file with the settings is written.
     start : Path, optional
         Run to start from.
     command : str
-        What the run keeps as the command that it was started with.
+        The command that the run records as the one that started it.
 
     Raises
     ------
     InputError
         If ratings or settings are wrong.
     RuntimeError
-        If sampling failed otherwise; the message has its last words.
+        If sampling failed otherwise; the message has the last lines that it printed.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".toml", dir=folder, encoding="utf-8") as file:
         file.write(tomli_w.dumps(settings))
@@ -205,9 +203,9 @@ def sample_apart(
             done = run_dsgmcmc(arguments, jobs, variables, stdout=subprocess.DEVNULL, stderr=stderr)
     if done.returncode:
         said = (done.stderr or "".join(last)).strip()
-        _, found, words = f"\n{said}".rpartition(f"\n{ERROR}")
-        words = words.partition("\n----")[0]  # mpirun's own follow
-        message = (words if found else said[-2000:]) or "see standard error"
+        _, marker, words = f"\n{said}".rpartition(f"\n{ERROR}")
+        words = words.partition("\n----")[0]  # lines of mpirun follow
+        message = (words if marker else said[-2000:]) or "see standard error"
         if done.returncode == EXIT_USAGE:
             raise InputError(message)
         raise RuntimeError(f"sampling ended with status {done.returncode}: {message}")

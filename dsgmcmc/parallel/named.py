@@ -1,4 +1,4 @@
-"""Named float64 arrays as one vector, so that they travel and are added together."""
+"""Named float64 arrays packed into one vector, so that they are sent and added together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def shapes_of(arrays: Named) -> dict[str, tuple[int, ...]]:
 
 
 def size_of(shapes: Shapes) -> int:
-    """Numbers in arrays of these shapes."""
+    """Total number of elements of arrays of these shapes."""
     return sum(prod(shape) for shape in shapes.values())
 
 
@@ -29,7 +29,7 @@ def pack(arrays: Named, shapes: Shapes) -> Float64:
     Raises
     ------
     ValueError
-        If they have others.
+        If names or shapes differ.
     """
     if shapes_of(arrays) != dict(shapes):
         raise ValueError(f"arrays of {shapes_of(arrays)} where {dict(shapes)} are expected")
@@ -38,9 +38,9 @@ def pack(arrays: Named, shapes: Shapes) -> Float64:
 
 def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:
     """Arrays of these names and shapes, as views of a vector."""
-    found, begin = {}, 0
+    arrays, begin = {}, 0
     for name, shape in shapes.items():
         end = begin + prod(shape)
-        found[name] = vector[begin:end].reshape(shape)
+        arrays[name] = vector[begin:end].reshape(shape)
         begin = end
-    return found
+    return arrays

@@ -1,7 +1,7 @@
-"""Who owns what: block boundaries, owners of row blocks, where column blocks live. Pure arithmetic.
+"""Who owns what: block boundaries, owners of row blocks, processes that hold column blocks. Pure arithmetic.
 
-Words: rows and columns are each cut in `grid` blocks, which meet in `grid` x `grid` cells; process `rank` of `size`
-owns a contiguous range of row blocks; part t holds the cells of row block b and column block (b + t) mod grid.
+Rows and columns are each cut into `grid` blocks, which gives `grid` x `grid` cells; process `rank` of `size` owns a
+contiguous range of row blocks; part t consists of the cells of row block b and column block (b + t) mod grid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def block_bounds(prefix: Int64, grid: int) -> Int64:
     Parameters
     ----------
     prefix : (n + 1,) int64
-        Running number of ratings before each entity (a CSR ``indptr``).
+        Number of ratings before each entity (a CSR ``indptr``).
     grid : int
         Number of ranges, at most n.
 
@@ -37,7 +37,7 @@ def block_bounds(prefix: Int64, grid: int) -> Int64:
     targets = [(int(prefix[-1]) * b) // grid for b in range(grid + 1)]
     bounds = np.searchsorted(prefix, targets, side="left").astype(np.int64)
     bounds[0], bounds[-1] = 0, n
-    for b in range(1, grid):  # at least one entity each, also where one entity has most of the ratings
+    for b in range(1, grid):  # at least one entity each, even if one entity has most of the ratings
         bounds[b] = min(max(bounds[b], bounds[b - 1] + 1), n - (grid - b))
     return bounds
 
@@ -53,12 +53,12 @@ def owner(block: int, size: int, grid: int) -> int:
 
 
 def column_of(row_block: int, part: int, grid: int) -> int:
-    """Column block that row block `row_block` meets in part `part`."""
+    """Column block that is paired with row block `row_block` in part `part`."""
     return (row_block + part) % grid
 
 
 def row_of(column_block: int, part: int, grid: int) -> int:
-    """Row block at whose owner column block `column_block` lives during part `part`."""
+    """Row block whose owner holds column block `column_block` during part `part`."""
     return (column_block - part) % grid
 
 

@@ -1,12 +1,12 @@
 """The processes of one chain: who holds which column block when, ordered sums, agreement.
 
-Column block c is, during part t, with the process that owns row block (c - t) mod B, whatever the
-schedule. `move` sends to where the next part needs them only the blocks that must go; `tour` passes all of
-them once round the ring [Ahn 2015, section 3]. All messages are upper-case mpi4py calls on preallocated
-float32 buffers; to a process of the same node a block on a shelf (`dsgmcmc.parallel.shelf`) goes without being copied.
+During part t, the owner of row block (c - t) mod B holds column block c, whatever the schedule. `move` sends the blocks
+that the next part needs elsewhere; `tour` passes all of them once round the ring [Ahn 2015, section 3]. All messages
+are upper-case mpi4py calls on preallocated float32 buffers; within a node, blocks in shared memory
+(`dsgmcmc.parallel.shared_buffers`) are handed over without being copied.
 
-Sums over blocks are gathered as float64 partials and added in block order by the root, which also computes
-what follows from them: no sum depends on the number of processes or on the MPI library.
+Sums over blocks are gathered as float64 partials and added in block order by the root, which also computes what follows
+from them: no sum depends on the number of processes or on the MPI library.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.launch import processes_here
 from dsgmcmc.parallel.named import Named, Shapes, pack, shapes_of, size_of, unpack
 from dsgmcmc.parallel.partition import blocks_of, column_of, owner, row_of
-from dsgmcmc.parallel.shelf import LARGEST, Shelf
+from dsgmcmc.parallel.shared_buffers import LARGEST, SharedColumnBuffers
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.settings import named
 from dsgmcmc.types import Comm, Float32, Float64
 
-if TYPE_CHECKING:  # it is loaded where there are several processes
+if TYPE_CHECKING:  # loaded only where there are several processes
     from mpi4py import MPI
 
 T = TypeVar("T")
 
-MAX_SUM = 1e15  # no sum over the data of a chain that samples comes near
-NOTHING = np.empty(0, np.float32)  # of a message that only says that a block on the shelf has changed hands
+MAX_SUM = 1e15  # sums over the data stay far below it, unless a chain has diverged
+NOTHING = np.empty(0, np.float32)  # an empty message: it only hands over a block in shared memory
 
 
 class Ring:
@@ -67,7 +67,7 @@ class Ring:
         part: int,
         after: int,
         length: Callable[[int], int],
-        shelf: Shelf | None = None,
+        shared: SharedColumnBuffers | None = None,
     ) -> Move:
         """Begin to move column blocks from where `part` has them to where `after` needs them.
 
@@ -79,10 +79,10 @@ class Ring:
             The part at which the blocks are now, and the next one.
         length : callable
             Number of float32 in the buffer of a column block.
-        shelf : Shelf, optional
-            Where the buffers are their blocks' places.
+        shared : SharedColumnBuffers, optional
+            The shared memory that `columns` are buffers of, if they are.
         """
-        return Move(self, columns, part, after, length, shelf)
+        return Move(self, columns, part, after, length, shared)
 
     def tour(
         self,
@@ -90,7 +90,7 @@ class Ring:
         length: Callable[[int], int],
         come_home: bool = False,
         steps: int = 0,
-        shelf: Shelf | None = None,
+        shared: SharedColumnBuffers | None = None,
     ) -> Iterator[tuple[int, int, Float32]]:
         """Pass column buffers once round the ring, yielding each at every row block. Collective.
 
@@ -100,16 +100,16 @@ class Ring:
         Parameters
         ----------
         home : dict of int to (length,) float32
-            Buffer of column block b for every row block b that this process owns (part 0). It is emptied, so that what
-            has left takes no memory.
+            Buffer of column block b for every row block b that this process owns (part 0). It is emptied, so that
+            blocks that have left take no memory.
         length : callable
             Number of float32 in the buffer of a column block.
         come_home : bool
             Whether to send the buffers back at the end, into `home`.
         steps : int
             How many of the `grid` steps to make; 0 for all.
-        shelf : Shelf, optional
-            Claimed, where the buffers are their blocks' places.
+        shared : SharedColumnBuffers, optional
+            The shared memory that `home` are buffers of, if they are; it must be claimed.
 
         Yields
         ------
@@ -120,7 +120,7 @@ class Ring:
         home.clear()
         for step in range(steps or self.grid):
             last = step + 1 == (steps or self.grid)
-            going = None if last and not come_home else self.move(here, step, (step + 1) % self.grid, length, shelf)
+            going = None if last and not come_home else self.move(here, step, (step + 1) % self.grid, length, shared)
             for b in going.order if going else self.blocks:
                 c = column_of(b, step, self.grid)
                 yield b, c, here[c]
@@ -131,8 +131,10 @@ class Ring:
         if come_home:
             home.update(here)
 
-    def shelf(self, sizes: Sequence[int]) -> Shelf | None:
-        """Make a place on every node for every column block; None if there is none, or one is too large. Collective.
+    def shared_buffers(self, sizes: Sequence[int]) -> SharedColumnBuffers | None:
+        """Allocate shared memory for column blocks on every node; None if that cannot be, or a block is too large.
+
+        Collective.
 
         Parameters
         ----------
@@ -142,9 +144,9 @@ class Ring:
         if self.size == 1 or 4 * max(sizes) > LARGEST:
             return None
         node = processes_here(self.comm)
-        found = Shelf.of(self.comm, node, sizes)
+        shared = SharedColumnBuffers.allocate(self.comm, node, sizes)
         node.Free()
-        return found
+        return shared
 
     # ------------------------------------------------------------------ ordered sums
 
@@ -218,7 +220,7 @@ class Ring:
         Returns
         -------
         dict of str to float64 array
-            Of NaN where the sums are of a diverged chain, and `finish` cannot make anything of them.
+            All NaN if the chain has diverged and `finish` fails on its sums.
         """
         shapes = shapes_of(partials[0][0])
         size, wanted = size_of(shapes), result or shapes
@@ -238,7 +240,7 @@ class Ring:
 
 
 def _finish(finish: Callable[[Float64], Float64], everything: Float64, width: int) -> Float64:
-    """What the root makes of partials; NaN where they are of a diverged chain, which is then found by all."""
+    """Apply `finish`; NaN if it fails on the sums of a diverged chain, so that all processes see the divergence."""
     try:
         return finish(everything)
     except (ArithmeticError, ValueError):  # LinAlgError is a ValueError
@@ -257,10 +259,10 @@ class Move:
         part: int,
         after: int,
         length: Callable[[int], int],
-        shelf: Shelf | None,
+        shared: SharedColumnBuffers | None,
     ) -> None:
         self._ring, self._columns = ring, columns
-        self._peers = shelf.peers if shelf else frozenset()
+        self._peers = shared.peers if shared else frozenset()
         grid, size, rank = ring.grid, ring.size, ring.rank
         self._arriving: dict[int, Float32] = {}
         self._receives: list[MPI.Request] = []
@@ -272,7 +274,7 @@ class Move:
                 source = owner(row_of(c, part, grid), size, grid)
                 if source != rank:
                     n = length(c)
-                    self._arriving[c] = shelf.place(c, n) if shelf else np.empty(n, np.float32)
+                    self._arriving[c] = shared.buffer(c, n) if shared else np.empty(n, np.float32)
                     sent = NOTHING if source in self._peers else self._arriving[c]
                     self._receives.append(ring.comm.Irecv(sent, source=source, tag=c))
             for c in columns:

@@ -1,6 +1,6 @@
 """Which part an iteration visits: a pure function of the seed and the iteration.
 
-All processes compute the same answers; nobody is told. [Ahn 2015, section 3] for the block schedule,
+All processes compute the same answer, without communication. [Ahn 2015, section 3] for the block schedule,
 [Simsekli 2016, 4.3] for drawing parts with probability proportional to their size.
 """
 
@@ -20,12 +20,12 @@ class Schedule:
     Parameters
     ----------
     name : {"shuffled", "cyclic", "random"}
-        ``shuffled``: a fresh permutation of all parts every sweep; ``cyclic``: 0, 1, 2 ...;
+        ``shuffled``: a new permutation of all parts every sweep; ``cyclic``: 0, 1, 2 ...;
         ``random``: independent draws with probability |part| / N.
     part_sizes : sequence of int
         Data in each of the B parts.
     seed, chain : int
-        The order is a function of these and of the iteration.
+        They determine the order.
     """
 
     def __init__(self, name: ScheduleName, part_sizes: Sequence[int], seed: int, chain: int) -> None:
@@ -34,7 +34,7 @@ class Schedule:
         self._cumulative = np.cumsum(np.asarray(part_sizes, dtype=np.int64))
         self._chain = chain
         self._generator = np.random.Philox(key=[seed, Purpose.SCHEDULE])
-        self._state = self._generator.state  # nothing drawn yet; to make a generator takes eight times as long
+        self._state = self._generator.state  # set anew before each use: eight times as fast as a new generator
         self._order: tuple[int, Int64] = (-1, np.zeros(0, np.int64))
         self._orders: tuple[tuple[int, int], Int64] = ((-1, 0), np.zeros((0, 0), np.int64))
         total = int(self._cumulative[-1])
@@ -57,13 +57,13 @@ class Schedule:
         return int(self._order[1][iteration % self.grid])
 
     def parts(self, iteration: int, rows: int) -> Int64:
-        """Parts that so many rows visit, each in an order of its own: (rows,); the first one that of `part`."""
+        """Parts that `rows` rows visit, each in its own order: (rows,); the first is that of `part`."""
         if self.name == "cyclic" or rows == 1:
             return np.full(rows, self.part(iteration), np.int64)
         if self.name == "random":
             u = self._raw(iteration, rows) / 2.0**64
-            found = np.searchsorted(self._cumulative, np.floor(u * self._cumulative[-1]), side="right")
-            return np.asarray(np.minimum(found, self.grid - 1), np.int64)
+            parts = np.searchsorted(self._cumulative, np.floor(u * self._cumulative[-1]), side="right")
+            return np.asarray(np.minimum(parts, self.grid - 1), np.int64)
         sweep = iteration // self.grid
         if self._orders[0] != (sweep, rows):
             raw = self._raw(sweep, rows * self.grid).reshape(rows, self.grid)
@@ -71,7 +71,7 @@ class Schedule:
         return np.asarray(self._orders[1][:, iteration % self.grid], np.int64)
 
     def _raw(self, index: int, count: int) -> npt.NDArray[np.uint64]:
-        """`count` raw 64-bit numbers that belong to `index`; NumPy promises the stream of `Philox`."""
+        """`count` raw 64-bit numbers of `index`; NumPy guarantees that the stream of `Philox` never changes."""
         self._state["state"]["counter"][:] = 0, 0, index, self._chain
         self._generator.state = self._state
         return self._generator.random_raw(count)

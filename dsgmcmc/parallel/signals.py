@@ -1,4 +1,4 @@
-"""Requests to stop that come as signals. Imports nothing heavy: they are taken over before everything else."""
+"""Requests to stop that come as signals. Imports nothing heavy: handlers are installed before everything else."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _interrupted = 0.0
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt at a Ctrl-C; end the process while a library is loading, or at a second one.
+    """Raise KeyboardInterrupt at a Ctrl-C; end the process at a second one, or if a library is being loaded.
 
-    Libraries in C++ abort with a traceback if an exception comes while they are loading.
+    C++ libraries abort with a traceback if an exception is raised while they are loaded.
     """
     global _interrupted
     before, _interrupted = _interrupted, monotonic()
@@ -40,7 +40,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 class Request(IntEnum):
-    """What a process wants; the largest request of any process is done by all."""
+    """What a process is asked to do; all processes do the largest request of any."""
 
     GO_ON = 0
     CHECKPOINT = 1
@@ -55,9 +55,9 @@ class Signals:
     ----------
     request : Request
     came : set of int
-        The signals that came.
+        The signals received.
     failure : str
-        Why this process must end without writing anything more; empty as long as nothing is wrong.
+        Why this process must end without writing anything more; empty if nothing is wrong.
     """
 
     def __init__(self) -> None:
@@ -68,19 +68,19 @@ class Signals:
         self._second: Any = signal.SIG_DFL  # what a second Ctrl-C is for
 
     def install(self) -> None:
-        """Take over the signals; a second Ctrl-C ends the process at once."""
+        """Install the handlers; a second Ctrl-C ends the process at once."""
         signal.signal(signal.SIGUSR1, self._stop)
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._interrupt)
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Context in which the handlers of signals are ours; afterwards the caller's get the signals that came.
+        """Context with our handlers of signals; afterwards the caller's are restored and get the signals received.
 
-        Where the caller has none, nothing ends the program: it is told by an exception that the job was stopped.
+        If the caller has none, the program is not ended: an exception tells it that the job was stopped.
 
-        A second Ctrl-C goes to its own handler at once. What is ignored stays so; in a thread nothing is taken over,
-        because Python gives signals to its main thread alone.
+        A second Ctrl-C goes to the caller's handler at once. Ignored signals stay ignored. In a thread no handler is
+        installed, because Python delivers signals only to its main thread.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -118,14 +118,14 @@ _early: Signals | None = None
 
 
 def install_early() -> None:
-    """Take over the signals at the very beginning of the program, for `installed` to find."""
+    """Install the handlers at the very beginning of the program; `installed` returns them later."""
     global _early
     _early = Signals()
     _early.install()
 
 
 def installed() -> Signals:
-    """Return the signals that were taken over early, with what came since, or take them over now."""
+    """Return the signals of `install_early`, with the requests received since; else install the handlers now."""
     global _early
     signals, _early = _early or Signals(), None
     signals.install()

@@ -1,7 +1,7 @@
-"""Standard streams of a command: where one cannot be written its work goes on, and that is said at the end.
+"""Standard streams of a command: if one cannot be written, the command continues and reports it at the end.
 
-A full disk, or a reader that has gone, as `head` does, then leaves neither a traceback nor half a run. Imports nothing
-heavy: it comes before everything else.
+A full disk, or a reader that ends early, as `head` does, then causes neither a traceback nor half a run. Imports
+nothing heavy: it is loaded before everything else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _File(io.FileIO):
-    """A descriptor to which no more is written once it failed."""
+    """A descriptor that is not written any more once a write has failed."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number, "w", closefd=False)
@@ -39,12 +39,12 @@ class _File(io.FileIO):
 
 
 class Stream(io.TextIOWrapper):
-    """Standard output, or error, in place of Python's own.
+    """Standard output or standard error, in place of Python's own.
 
     Attributes
     ----------
     kept : Path or None
-        File that has what was to be printed, too.
+        File that also contains what is printed.
     """
 
     def __init__(self, number: int, before: TextIO | Any) -> None:
@@ -55,28 +55,28 @@ class Stream(io.TextIOWrapper):
         super().__init__(io.BufferedWriter(self._file), encoding, errors, line_buffering=at_once)
 
     def complaint(self) -> str:
-        """Why not all was printed; empty if it was, or if its reader has gone, who knows."""
+        """Why not everything was printed; empty if it was, or if the reader closed the pipe."""
         self.flush()
         failure = self._file.failure
         if failure is None or failure.errno == errno.EPIPE:
             return ""
-        kept = f"; what was to be printed is in {self.kept}" if self.kept else ""
+        kept = f"; the output is in {self.kept}" if self.kept else ""
         return f"standard output cannot be written: {failure.strerror}{kept}"
 
 
 def also_in(path: Path) -> None:
-    """Tell which file has what was printed, too, should it turn out that it could not be."""
+    """Name a file that also contains what is printed, for the message if printing fails."""
     if isinstance(sys.stdout, Stream):
         sys.stdout.kept = path
 
 
 @contextmanager
 def standard_streams() -> Iterator[None]:
-    """Context of a command; it ends the process, with status 1 where standard output could not be written."""
+    """Context of a command; it ends the process, with status 1 if standard output could not be written."""
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
-        except OSError:  # closed: no other file shall have its number. What is printed fails, what is warned of is lost
+        except OSError:  # closed: no other file may get its number. Printing then fails, and warnings are lost
             os.open(os.devnull, mode)
     sys.stdout, sys.stderr = output, _ = Stream(1, sys.stdout), Stream(2, sys.stderr)
     status: Any = None

@@ -10,7 +10,7 @@ PHASES = ("gradient", "update", "exchange", "reduce", "evaluate", "checkpoint")
 
 
 class Phases:
-    """Seconds spent in each phase; a phase inside another takes its time from the outer one.
+    """Seconds spent in each phase; time in an inner phase does not count for the outer one.
 
     Waiting for other processes counts as ``exchange`` or ``reduce``.
     """
@@ -20,7 +20,7 @@ class Phases:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was counted so far."""
+        """Set all times to zero."""
         self.seconds = dict.fromkeys(PHASES, 0.0)
 
     @contextmanager

@@ -8,7 +8,7 @@ from threading import Lock
 
 
 class Together:
-    """Opened by the first thread that enters it, and closed by the last one that leaves.
+    """A context that the first thread opens on entry, and the last one closes on exit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A thread that ends a job which has stopped getting on: MPI itself would wait for ever.
+"""A thread that ends a job which makes no progress: MPI itself would wait for ever.
 
 Python's signal handlers do not run while the main thread waits inside MPI; a thread does.
 """
@@ -19,7 +19,7 @@ TICKS = 20
 class Watchdog:
     """Ends this process with status 70 if nobody calls `progress` for a time. Use as a context manager.
 
-    The time is counted in ticks of this process, so a job that was suspended as a whole and goes on is left alone.
+    The time is counted in ticks of this process, so a whole job that is suspended and resumed is not ended.
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ class Watchdog:
         self.stop()
 
     def progress(self) -> None:
-        """Say that this process is getting on."""
+        """Note that this process makes progress."""
         self._beats += 1
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._end.set()
 
     def _watch(self) -> None:
@@ -61,9 +61,9 @@ class Watchdog:
 
     def _end_job(self) -> None:
         say(
-            f"dsgmcmc: {self._who} has made no progress for {self._seconds:g} s and ends the job. It waits for "
-            "a process or a disk that does not answer; the last checkpoint is intact, go on with --resume. Its threads "
-            "are at:",
+            f"dsgmcmc: {self._who} has made no progress for {self._seconds:g} s and ends the job. It is waiting for a "
+            "process or a disk that does not answer. The last checkpoint is intact: continue with --resume. Its "
+            "threads are at:",
             file=sys.stderr,
         )
         faulthandler.dump_traceback(sys.stderr.fileno(), all_threads=True)

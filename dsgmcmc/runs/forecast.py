@@ -10,9 +10,10 @@ file has been fitted to the same counts. The share of a process is that of the r
 
 *Exchange.* In every step of a tour each process sends one block to its neighbour and receives one, while it works on
 the others that it has: n - 1 of its n cells. Between nodes a network card moves the block meanwhile, so only what takes
-longer is waited for. Within a node a block that lies on a shelf (`dsgmcmc.parallel.shelf`) is not moved; a larger one
-is copied by the processor, and nothing is hidden. All processes step together, so the slowest link counts. With parts
-in random order blocks go to processes that may be anywhere, and all of a node share its link; with a tour it is one.
+longer is waited for. Within a node a block in shared memory (`dsgmcmc.parallel.shared_buffers`) is not moved; a larger
+one is copied by the processor, and nothing is hidden. All processes step together, so the slowest link counts. With
+parts in random order blocks go to processes that may be anywhere, and all of a node share its link; with a tour it is
+one.
 
 *Sums.* Process 0 receives a message from every other one, adds B times as many numbers as a block has, and the result
 goes down a tree.
@@ -37,7 +38,7 @@ from dsgmcmc.cluster.constants import Machine, Work
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.partition import block_bounds
-from dsgmcmc.parallel.shelf import LARGEST
+from dsgmcmc.parallel.shared_buffers import LARGEST
 from dsgmcmc.runs.plan import Costs, Moves, moves
 from dsgmcmc.types import Float64
 
@@ -264,7 +265,7 @@ def _exposed(
     if nodes.all == 1:
         return 0.0
     exchange, cells = machine.exchange, ceil(config.grid / nodes.all)
-    copied = 0.0 if move.steps > 1 and size <= LARGEST else size  # a tour has a shelf
+    copied = 0.0 if move.steps > 1 and size <= LARGEST else size  # a tour uses shared memory
     within = exchange.latency + copied / exchange.bandwidth if nodes.processes > 1 else 0.0
     if nodes.nodes == 1:
         return within

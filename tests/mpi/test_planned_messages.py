@@ -25,7 +25,7 @@ class Watched(CountingRing):
     messages = received = largest = 0
 
     def move(self, *given: Any, **named: Any) -> Move:
-        """See `Ring.move`; a block that changes hands on a shelf counts like one that is sent."""
+        """See `Ring.move`; a block handed over in shared memory counts like one that is sent."""
         going = super().move(*given, **named)
         sizes = [buffer.nbytes for buffer in going._arriving.values()]
         self.messages, self.received = self.messages + len(sizes), self.received + sum(sizes)

@@ -1,0 +1,141 @@
+"""Shared memory of a node with a buffer for every column block, so that blocks are passed on without being copied.
+
+A block for a process of another node is sent as a message, and received in its buffer in the memory of that node. To a
+process of the same node goes an empty message, which hands the block over: everything written before a message is sent
+can be read once it has arrived. At any time only one process reads and writes a block.
+
+The memory is a file in ``/dev/shm``, which is unlinked as soon as all processes have opened it: from then on nothing is
+left behind, however a job ends. Without ``/dev/shm``, or without room in it, all blocks travel as messages.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.types import Comm, Float32
+
+FOLDER = Path("/dev/shm")
+#: Bytes of the largest block that is shared. Copying a larger one costs little compared with the work on it, and copies
+#: lie in huge pages, which shared memory does not have.
+LARGEST = 1 << 22
+LINE = 16  # float32 per cache line; no two blocks share a line
+MARK = 4 * LINE  # bytes by which processes check that they have opened the same file
+
+
+class SharedColumnBuffers:
+    """Buffers of column blocks in memory that the processes of a node share; made by `allocate`.
+
+    Parameters
+    ----------
+    comm : Comm
+        The processes that pass blocks on.
+    peers : frozenset of int
+        Ranks of those on this node, including this one.
+    offsets : sequence of int
+        Where the buffer of each block begins in `memory`.
+    memory : (n,) float32
+        The shared memory of this node.
+    """
+
+    def __init__(self, comm: Comm, peers: frozenset[int], offsets: Sequence[int], memory: Float32) -> None:
+        self._comm, self.peers, self._offsets, self._memory = comm, peers, offsets, memory
+        self._in_use = False
+
+    @classmethod
+    def allocate(cls, comm: Comm, node: Comm, sizes: Sequence[int]) -> SharedColumnBuffers | None:
+        """Allocate buffers on every node; None if any node cannot, or no node has two processes. Collective.
+
+        Parameters
+        ----------
+        comm : Comm
+            The processes that pass blocks on.
+        node : Comm
+            Those of them on this node.
+        sizes : sequence of int
+            Largest number of float32 in each block; the same on all processes.
+        """
+        if max(comm.allgather(node.size)) == 1:
+            return None
+        offsets = [0, *accumulate(-(-size // LINE) * LINE for size in sizes)]
+        memory = _shared_memory(node, offsets[-1])
+        everywhere = all(comm.allgather(memory is not None))
+        peers = frozenset(node.allgather(comm.rank))
+        return cls(comm, peers, offsets, memory) if memory is not None and everywhere else None
+
+    def buffer(self, column_block: int, length: int) -> Float32:
+        """Buffer of a block on this node, (length,)."""
+        begin = self._offsets[column_block]
+        return self._memory[begin : begin + length]
+
+    def claim(self) -> None:
+        """Start to use all buffers, once no process uses them any more. Collective."""
+        if self._in_use:
+            self._comm.Barrier()
+        self._in_use = True
+
+    def release(self) -> None:
+        """Note that every block is back where it started, so that the next `claim` need not wait."""
+        self._in_use = False
+
+
+class _File(NamedTuple):
+    """A file that all processes of a node are to open; the path is empty if it could not be created."""
+
+    path: str
+    mark: bytes
+
+
+def _shared_memory(node: Comm, count: int) -> Float32 | None:
+    """`count` zeros in memory that all processes of a node share; None if any cannot map it. Collective over `node`."""
+    size = count * 4 + MARK
+    file = node.bcast(_create(size) if node.rank == 0 else None)
+    memory = _map(file, size, node) if file.path else None
+    everyone = all(node.allgather(memory is not None))
+    if node.rank == 0:
+        _unlink(file.path)
+    return np.frombuffer(memory, np.float32, count, MARK) if memory is not None and everyone else None
+
+
+def _create(size: int) -> _File:
+    """Create the file, of `size` bytes."""
+    path, mark = "", os.urandom(MARK)
+    try:
+        handle, path = tempfile.mkstemp(prefix="dsgmcmc-", dir=FOLDER)
+        with os.fdopen(handle, "wb") as file:
+            file.write(mark)
+            file.truncate(size)
+    except OSError:
+        _unlink(path)
+        return _File("", mark)
+    return _File(path, mark)
+
+
+def _unlink(path: str) -> None:
+    """Unlink the file, if there is one."""
+    if path:
+        with suppress(OSError):
+            Path(path).unlink()
+
+
+def _map(file: _File, size: int, node: Comm) -> mmap.mmap | None:
+    """Map the file, after reserving memory for this process's share of it, which is then near this process."""
+    begin, end = (size * rank // node.size for rank in (node.rank, node.rank + 1))
+    try:
+        handle = os.open(file.path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            os.posix_fallocate(handle, begin, end - begin)
+            memory = mmap.mmap(handle, size)
+        finally:
+            os.close(handle)
+    except (OSError, ValueError):
+        return None
+    return memory if memory[:MARK] == file.mark else None
