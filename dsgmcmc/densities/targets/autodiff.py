@@ -144,7 +144,7 @@ class JaxDensity(TreeDensity):
             if isinstance(chosen, slice) and chosen == ALL:
                 found = of_all(rows, self._data, 1.0)
             else:
-                index = np.arange(self.n_data)[chosen] if isinstance(chosen, slice) else chosen
+                index = np.arange(*chosen.indices(self.n_data)) if isinstance(chosen, slice) else chosen
                 found = of_part(rows, self._data, index, share)
         return np.asarray(found, np.float64)[:n]
 
