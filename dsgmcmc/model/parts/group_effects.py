@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 #: Of the prior of a precision, Gamma(1, rate RATE).
 RATE = 0.1
+#: Precisions before they are first drawn, where the predictors' priors have width 1.
 START = 50.0
 
 CellRatings = dict[tuple[int, int], Float32]
@@ -61,6 +62,8 @@ class GroupEffects:
         This process's ratings; they stay as they are.
     ring : Ring
         The processes of the chain.
+    width : float
+        Of the priors of predictors, in which precisions start.
 
     Attributes
     ----------
@@ -70,19 +73,19 @@ class GroupEffects:
         Their precisions.
     """
 
-    def __init__(self, groups: TimeGroups, ratings: RatingBlocks, ring: Ring) -> None:
+    def __init__(self, groups: TimeGroups, ratings: RatingBlocks, ring: Ring, width: float) -> None:
         self.groups, self.levels, self.ring, self.given = groups, groups.levels, ring, ratings.train
-        self._test = ratings.test
+        self._test, self._start = ratings.test, START / width**2
         self.parameters = EffectPrecision(np.zeros(0))
         self.values = [
             {b: np.zeros(groups.size(number, b), np.float32) for b in ring.blocks} for number in range(len(self.levels))
         ]
 
     def start(self) -> None:
-        """Set the effects to 0."""
+        """Set the effects to 0, and their precisions to where they start."""
         for effects in (effects for blocks in self.values for effects in blocks.values()):
             effects.fill(0.0)
-        self.parameters.precision = np.full(len(self.levels), START)
+        self.parameters.precision = np.full(len(self.levels), self._start)
 
     def visit(
         self, number: int, arrays: dict[int, Float32], width: int = 1, returning: bool = False

@@ -36,6 +36,7 @@ from dsgmcmc.types import Array, Float32, Int32
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.model.likelihoods.base import Law  # which is a part itself
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 
@@ -65,22 +66,22 @@ class TimeEffects(Effects):
         This process's ratings; they stay as they are.
     ring : Ring
         The processes of the chain.
+    law : type of Law
+        Of a rating.
     rank : int
         Number K of latent dimensions.
     biases : bool
         Whether the last column of a factor is the bias.
-    normal : bool
-        Whether ratings are normal given their predictors.
     """
 
     Settings = TimeSettings
 
     def __init__(
-        self, groups: TimeGroups, ratings: RatingBlocks, ring: Ring, rank: int, biases: bool, normal: bool
+        self, groups: TimeGroups, ratings: RatingBlocks, ring: Ring, law: type[Law], rank: int, biases: bool
     ) -> None:
-        self.groups, self._normal = groups, normal
-        self._effects = GroupEffects(groups, ratings, ring)
-        self._draw = (NormalDraws if normal else MetropolisDraws)(self._effects, rank, biases)
+        self.groups, self._normal = groups, law.is_conditionally_gaussian()
+        self._effects = GroupEffects(groups, ratings, ring, law.width)
+        self._draw = (NormalDraws if self._normal else MetropolisDraws)(self._effects, rank, biases)
         self.ratings, self.parameters = copy(ratings), self._effects.parameters
         self.quantities = EffectPrecision.about(())
         self.test: dict[int, Float32] = {}
@@ -130,8 +131,7 @@ class TimeEffects(Effects):
         if data is None:
             return None
         config = place.config
-        normal = config.law.is_conditionally_gaussian()
-        return cls(data, place.ratings, place.ring, config.rank, config.biases, normal)
+        return cls(data, place.ratings, place.ring, config.law, config.rank, config.biases)
 
     @property
     def replicated(self) -> tuple[EffectPrecision]:
