@@ -16,6 +16,8 @@ from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.likelihoods import LIKELIHOODS
+from dsgmcmc.model.likelihoods.poisson import Poisson
 from dsgmcmc.model.parts.normal_effects import draw_precision
 from dsgmcmc.model.parts.time_levels import levels_of, read_groups
 from dsgmcmc.parallel.ring import Ring
@@ -112,6 +114,18 @@ def test_levels_that_cannot_be_are_refused(settings, said):
     """Unknown names, and models or samplers that have no place for effects."""
     with pytest.raises(InputError, match=said):
         build(settings).resolved()
+
+
+def test_a_law_with_a_gradient_of_its_own_has_to_give_its_score(monkeypatch):
+    """Else effects would be drawn from another law than everything else."""
+
+    class Own(Poisson):
+        def add_gradient(self, *given):
+            return super().add_gradient(*given)
+
+    monkeypatch.setitem(LIKELIHOODS, "own", Own)
+    with pytest.raises(InputError, match=r"need Own\.score_terms"):
+        build({"time_levels": "user", "likelihood": "own"}).resolved()
 
 
 def test_ratings_without_timestamps_are_refused(tmp_path):
