@@ -1,4 +1,4 @@
-"""What a run and its job are told: settings from files and options, checked once. Reads no ratings, starts nothing.
+"""Settings of a run and its job, from files and options, checked once. Reads no ratings, starts nothing.
 
-Importing the room loads nothing: `units` serves commands that do not sample.
+Importing this package loads nothing else: commands that do not sample use `units` alone.
 """

@@ -1,4 +1,4 @@
-"""The accuracy at which chains end: as people write it, and whether it can be reached and told.
+"""The accuracy at which chains end: its notation, and whether it can be reached and measured.
 
 Why ESS 100 a chain is the default: docs/defaults.md.
 """
@@ -11,25 +11,25 @@ from typing import Any
 
 from dsgmcmc.settings import named
 
-#: What an accuracy may be asked of, and what it is more than.
+#: Measures of accuracy, each with a bound that its limit must exceed.
 MEASURES = {"rhat": 1.0, "ess": 0.0}
 
-LEAST_DRAWS = 4  # of a chain; fewer say nothing about mixing
+LEAST_DRAWS = 4  # per chain; fewer say nothing about mixing
 ESS_PER_CHAIN = 100  # fewer leave R-hat and tail quantiles unsure [Vehtari 2021, section 5]
 
 
 def parse_accuracy(text: str) -> dict[str, float]:
-    """Accuracy that is asked for: ``ess=400``, ``rhat=1.01``, or both, joined by a comma.
+    """Parse an accuracy: ``ess=400``, ``rhat=1.01``, or both, separated by a comma.
 
     Returns
     -------
     dict of str to float
-        Limit of each measure that is named.
+        Limit of each measure in `text`.
 
     Raises
     ------
     ValueError
-        If it is no accuracy.
+        If `text` is not an accuracy.
     """
     wanted: dict[str, float] = {}
     for part in text.split(","):
@@ -50,28 +50,28 @@ def format_accuracy(wanted: Mapping[str, float]) -> str:
 
 
 def why_unreachable(settings: Mapping[str, Any], sweep: int, parts: int) -> str:
-    """Say why chains cannot reach the accuracy within their limit, or nobody could tell; empty if they can.
+    """Say why chains cannot reach the accuracy within their limit, or why it cannot be measured; empty if they can.
 
     Parameters
     ----------
     settings : mapping of str to object
-        Of a `dsgmcmc.config.chain.ResolvedChain`.
+        Settings of a `dsgmcmc.config.chain.ResolvedChain`.
     sweep : int
         Iterations in a sweep.
     parts : int
-        Chains that are made of one when it is measured.
+        Number of chains that each chain counts as when accuracy is measured.
     """
     iterations, burn_in, chains = settings["iterations"], settings["burn_in"], settings["chains"]
     draws = max(0, iterations - burn_in) // settings["thin"]
     made = f"{iterations:,} iterations make at most {draws:,} draws a chain"
     if draws < LEAST_DRAWS * parts:
-        return f"{made}, and at least {LEAST_DRAWS * parts} tell anything: raise iterations"
+        return f"{made}, and at least {LEAST_DRAWS * parts} are needed: raise iterations"
     if parse_accuracy(settings["until"]).get("ess", 0) > draws * chains:
         return f"{made}, of {chains} chain(s): raise iterations, or lower thin"
     step = settings["sampler"].config.step
     if step(burn_in, sweep, burn_in) != step(iterations - 1, sweep, burn_in):
         return (
-            "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal weights, and R-hat and "
-            f"ESS are of equally weighted ones: raise burn_in, or give {named('until')} none"
+            "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal weights, but R-hat and "
+            f"ESS need equal ones: raise burn_in, or give {named('until')} none"
         )
     return ""

@@ -1,7 +1,7 @@
-"""The configuration of a chain of any target: what is asked for, and what it resolves to, each checked once.
+"""The configuration of a chain for any target: as requested by the user, and resolved, each checked once.
 
-What is asked for may leave things open: lengths in sweeps, no grid, no thinning. What it resolves to has plain numbers:
-the processes sample by it, ``run.toml`` has it, and it identifies a chain.
+A request may leave things open: lengths in sweeps, no grid, no thinning. A resolved configuration has plain numbers:
+the processes use it, ``run.toml`` stores it, and it identifies a chain.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from dsgmcmc.storage.facts import Facts
     from dsgmcmc.storage.rundir import RunDirectory
 
-#: What may change between two parts of one run: it does not touch the chain.
+#: Settings that may change when a run is resumed: they do not affect the chain.
 FREE = ("iterations", "until", "checkpoint_every", "keep_checkpoints", "chains")
 
-#: What ``--override`` may change on the way: which draws are kept and which iterations evaluated, not the chain.
+#: Settings that ``--override`` may change during a run: they select draws and evaluations, and do not affect the chain.
 OVERRIDABLE = ("thin", "evaluate_every")
 
-#: Iterations in all, if nothing is said; and at most, if an accuracy is asked for.
+#: Default number of iterations: in total without an accuracy to reach, at most with one.
 DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
 
-Length = int | str  # iterations, or such as "500sweeps"
+Length = int | str  # iterations, or for example "500sweeps"
 
 
 class ChainConfig(BaseModel):
-    """What is asked for: everything that the draws depend on besides the target, and when to save.
+    """The requested settings: everything besides the target that the draws depend on, and when to save.
 
     Lengths in iterations may be given as a number or as ``"500sweeps"``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    #: Whether samplers may be chosen that sample densities alone.
+    #: Whether samplers that only sample densities may be chosen.
     of_densities: ClassVar[bool] = True
 
     sampler: SamplerSection = setting(
@@ -123,7 +123,7 @@ class ChainConfig(BaseModel):
         Raises
         ------
         InputError
-            Naming every setting that is wrong.
+            If any setting is wrong; the message names all of them.
         """
         try:
             return cls(**settings)
@@ -131,30 +131,30 @@ class ChainConfig(BaseModel):
             raise InputError(explain(error, cls.model_fields)) from error
 
     def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
-        """Decide what was left open, count lengths in iterations, and check that the sampler admits the settings.
+        """Choose what was left open, convert lengths to iterations, and check that the sampler allows the settings.
 
         Parameters
         ----------
         processes : int
-            The most that share a chain; they decide the grid, if none was asked for.
+            Largest number of processes that share a chain; it determines the default grid.
         finest : int, optional
-            The finest grid that the data can be cut into; the default grid is no finer.
+            Finest grid that the data can be cut into; the default grid is no finer.
 
         Returns
         -------
         dict
-            All settings, for the class of what it resolves to.
+            All settings, for the class of the resolved configuration.
 
         Raises
         ------
         InputError
-            If the settings do not go together.
+            If the settings are incompatible.
         """
         until = self.until or (self.default_until() if self.iterations is None else "none")
         if until != "none":
             plain = self._plain(processes, finest, until)
             sampler = self.sampler.kind(self.sampler.config, plain["burn_in"])
-            parts = len(sampler.positions) * (2 if self.chains == 1 else 1)  # its halves are compared, if it is alone
+            parts = len(sampler.positions) * (2 if self.chains == 1 else 1)  # the halves of a single chain are compared
             sweep = sampler.sweep_length(self.sampler.config, plain["grid"])
             why = why_unreachable(plain, sweep, parts)
             if not why:
@@ -164,7 +164,7 @@ class ChainConfig(BaseModel):
         return self._plain(processes, finest, None)
 
     def default_until(self) -> str:
-        """Accuracy at which chains end, if nothing is said about their end."""
+        """Default accuracy at which chains end, used if no number of iterations is given."""
         return "none"
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class ChainConfig(BaseModel):
 
 
 class ResolvedChain(ChainConfig):
-    """A configuration in plain numbers, with nothing left open; the same fields as what was asked for."""
+    """A resolved configuration: the same fields as a request, in plain numbers, with nothing left open."""
 
     grid: int = Field(ge=1, le=32767)
     iterations: int = Field(ge=1)
@@ -201,7 +201,7 @@ class ResolvedChain(ChainConfig):
 
     @classmethod
     def of_run(cls, run: RunDirectory) -> tuple[Self, Facts]:
-        """Read the configuration of a run, and the facts about it.
+        """Read the configuration of a run, and its facts.
 
         Raises
         ------
@@ -221,7 +221,7 @@ class ResolvedChain(ChainConfig):
         return config, facts
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> Self:
-        """Return it: nothing is open."""
+        """Return itself: nothing is open."""
         return self
 
     @property
@@ -231,12 +231,12 @@ class ResolvedChain(ChainConfig):
 
     @property
     def first_draw(self) -> int:
-        """Iteration of the first draw; where it is beyond the last one, a run predicts nothing."""
+        """Iteration of the first draw; if the run ends before it, it predicts nothing."""
         return self.burn_in + self.thin
 
     @property
     def wanted(self) -> dict[str, float]:
-        """Limits of what chains end by, by the names of the measures; empty where they end by their number alone."""
+        """Limits of the accuracy at which chains end, by measure; empty if only iterations count."""
         return parse_accuracy(self.until) if self.until else {}
 
     def make_sampler(self, step_scale: float = 1.0) -> Sampler[Any, Any]:
@@ -250,12 +250,12 @@ class ResolvedChain(ChainConfig):
         return None, parse_time(self.checkpoint_every)
 
     def table(self) -> dict[str, Any]:
-        """Settings by name, in the types of TOML; what has no value is left out."""
+        """Settings by name, in the types of TOML; settings without a value are left out."""
         settings = {name: value for name, value in self.model_dump().items() if value is not None}
         settings["sampler"] = {name: value for name, value in settings["sampler"].items() if value is not None}
         return settings
 
     def hash(self) -> str:
-        """Identity of the chain that this configuration describes: SHA-256 of what the draws depend on."""
+        """SHA-256 of the settings that the draws depend on; it identifies the chain."""
         content = self.model_dump(exclude=set(FREE))
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

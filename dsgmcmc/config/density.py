@@ -1,4 +1,4 @@
-"""The configuration of a run of a density: that of a chain, and what is kept of its draws."""
+"""The configuration of a run on a density: that of a chain, and what to keep of its draws."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pydantic import Field
 from dsgmcmc.config.chain import FREE, ChainConfig, ResolvedChain
 from dsgmcmc.settings import setting
 
-#: Settings that older runs have not, and what these did: the identity of a chain does not name them at that value.
+#: Settings that older runs lack, with the values that these used; the hash of a chain omits them at these values.
 LATER: dict[str, Any] = {"energy_every": 1, "follow": 256}
 
 
 class DensityConfig(ChainConfig):
-    """What is asked for of a run of a density: see `dsgmcmc.config.chain`."""
+    """Requested settings of a run on a density; see `dsgmcmc.config.chain`."""
 
     energy_every: int | None = setting(
         "Draws between energies of all data; 0: none.",
@@ -30,7 +30,7 @@ class DensityConfig(ChainConfig):
     )
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
-        """See `ChainConfig.plain`: with the sampler's steps suited to vectors, and to the noise of their gradients."""
+        """See `ChainConfig.plain`; the sampler's steps are chosen for vectors, and for the noise of the gradients."""
         plain = super()._plain(processes, finest, until)
         kind, config = self.sampler.kind, self.sampler.config
         sweep = kind.sweep_length(config, plain["grid"])
@@ -44,7 +44,7 @@ class DensityConfig(ChainConfig):
 
 
 class ResolvedDensity(ResolvedChain, DensityConfig):
-    """A configuration of a run of a density in plain numbers."""
+    """A resolved configuration of a run on a density."""
 
     energy_every: int = Field(LATER["energy_every"], ge=0)
 

@@ -1,4 +1,4 @@
-"""What a job does when time runs out or something goes wrong; no part of the chain's configuration."""
+"""What a job does when time runs out or something goes wrong; not part of the chain's configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LogLevel = Literal["debug", "info", "warning"]
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How a job behaves; ``dsgmcmc sample --help`` and docs/settings.md say what each attribute is."""
+    """How a job behaves; ``dsgmcmc sample --help`` and docs/settings.md describe each attribute."""
 
     max_walltime: Annotated[
         str | None, setting("Checkpoint and end (75) in time; auto: Slurm's limit.", metavar="1h|HH:MM:SS|auto")
@@ -44,7 +44,7 @@ class Policy:
             raise InputError(f"{named('watchdog')} {self.watchdog}: expected seconds, or 0 for none")
 
     def deadline(self, since_start: float) -> float | None:
-        """When the job must have ended, on the clock of `time.monotonic`.
+        """Time at which the job must have ended, on the clock of `time.monotonic`.
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ class Policy:
         Raises
         ------
         InputError
-            If the time is not one, or ``auto`` finds no Slurm job.
+            If the time is malformed, or ``auto`` finds no Slurm job.
         """
         if self.max_walltime is None:
             return None

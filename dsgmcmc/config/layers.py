@@ -1,4 +1,4 @@
-"""From what a user says in several places to one configuration: options, a TOML file, ``NAME=VALUE``."""
+"""Merges settings from several places into one configuration: options, a TOML file, ``NAME=VALUE``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.storage.files import read_toml
 
-#: The sampler of a factorisation where the metric of the default one is not known to be stable.
+#: The sampler of a factorisation if the metric of the default one may not be stable.
 ROBUST_SAMPLER = "psgld"
 
 #: Burn-in of a factorisation with the default sampler; why: docs/defaults.md.
@@ -24,16 +24,16 @@ BURN_IN = "50sweeps"
 
 
 class Layers(NamedTuple):
-    """Where a run's settings were given.
+    """Where a run's settings come from.
 
     Attributes
     ----------
     options : mapping of str to object
         Options of the command line, or of the caller.
     config_file : Path or None
-        TOML file; options win. Hyphens in its names mean underscores.
+        TOML file; options override it. Hyphens in its names mean underscores.
     assignments : sequence of str
-        ``NAME=VALUE`` given with ``--set``, which win over options.
+        ``NAME=VALUE`` given with ``--set``; they override options.
     """
 
     options: Mapping[str, Any]
@@ -41,26 +41,26 @@ class Layers(NamedTuple):
     assignments: Sequence[str] = ()
 
     def read(self) -> list[Mapping[str, Any]]:
-        """Settings of every layer, the weakest first.
+        """Settings of every layer; later ones take precedence.
 
         Raises
         ------
         InputError
-            If the file cannot be read, or an assignment is none.
+            If the file cannot be read, or an assignment is malformed.
         """
         file = [_underscored(read_toml(self.config_file))] if self.config_file else []
         return [*file, self.options, parse_assignments(self.assignments)]
 
 
 def build(*layers: Mapping[str, Any]) -> RunConfig:
-    """Merge layers of settings of a factorisation, later ones winning, and check them.
+    """Merge layers of settings of a factorisation, of which later ones take precedence, and check them.
 
-    A layer that names another sampler than the ones before discards their sampler section.
+    A layer that names another sampler than the layers before it discards their sampler section.
 
     Raises
     ------
     InputError
-        Naming every setting that is wrong.
+        If any setting is wrong; the message names all of them.
     """
     given = {name: value for layer in layers for name, value in layer.items()}
     law = SYNONYMS.get(str(given.get("likelihood")), given.get("likelihood"))
@@ -68,7 +68,7 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     sections = [section_of(layer["sampler"]) for layer in (defaults, *layers) if layer.get("sampler")]
     section = {name: value for each in sections for name, value in each.items()}
     merged = _merge((defaults, *layers), default_sampler({**defaults, **given, "sampler": section}))
-    if merged.get("prior") == "fixed":  # as published, with steps that are meant for ratings in their own unit
+    if merged.get("prior") == "fixed":  # as published; the steps are for ratings in their own unit
         published = {"noise_precision": 1.0, "prior_precision": 1.0, "standardise": False}
         merged = published | merged
     if law in LIKELIHOODS:
@@ -79,13 +79,13 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
 
 
 def build_density(*layers: Mapping[str, Any]) -> DensityConfig:
-    """Merge layers of settings of a run of a density, and check them; see `build`."""
+    """Merge layers of settings of a run on a density, and check them; see `build`."""
     merged = _merge(layers, DEFAULT_SAMPLER)
     return DensityConfig.of({**_sampler_defaults(merged, DensityConfig), **merged})
 
 
 def _merge(layers: Sequence[Mapping[str, Any]], default: str) -> dict[str, Any]:
-    """Merge layers, of which one may name the sampler that is not the `default`."""
+    """Merge layers; `default` is the sampler if none of them names one."""
     merged: dict[str, Any] = {}
     for layer in layers:
         settings = dict(layer)
@@ -101,7 +101,7 @@ def _merge(layers: Sequence[Mapping[str, Any]], default: str) -> dict[str, Any]:
 
 
 def _sampler_defaults(merged: Mapping[str, Any], kind: type[ChainConfig]) -> dict[str, Any]:
-    """Settings of the run that suit its sampler."""
+    """Defaults of the run's settings that its sampler declares."""
     sampler = sampler_named(merged["sampler"]["name"])
     defaults = sampler.defaults if sampler else {}
     return {setting: value for setting, value in defaults.items() if setting in kind.model_fields}
@@ -110,8 +110,8 @@ def _sampler_defaults(merged: Mapping[str, Any], kind: type[ChainConfig]) -> dic
 def default_sampler(settings: Mapping[str, Any]) -> str:
     """Return the sampler of a run that names none: BAOAB, unless its diagonal metric may not be stable.
 
-    That is so where factors have a common mean to explain or a wide prior: without biases, without centring, or with a
-    fixed prior (each was seen to diverge on MovieLens 1M). Whoever sets a metric wants the sampler that has one.
+    That is so if factors must explain a common mean, or have a wide prior: without biases, without centring, or with a
+    fixed prior (each was seen to diverge on MovieLens 1M). A user who sets a metric gets the sampler that has one.
     """
     stable = settings.get("biases", True) and settings.get("center", True) and settings.get("prior") != "fixed"
     asked = "metric" in section_of(settings.get("sampler", {}))

@@ -1,4 +1,4 @@
-"""The configuration of a run of a factorisation: that of a chain, and the model."""
+"""The configuration of a run on ratings: that of a chain, and the model."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from dsgmcmc.types import Factor
 
 Rank = Annotated[int, Field(ge=1, le=512)]
 
-#: The largest rank that is chosen.
+#: The largest rank that is chosen automatically.
 MAX_AUTOMATIC_RANK = 32
 
 
 def automatic_rank(ratings: int, rows_and_columns: int) -> int:
-    """Rank for so many training ratings: at most as many numbers of the factors as ratings, and 1 to 32."""
+    """Rank by the number of training ratings: from 1 to 32, with at most as many numbers in the factors as ratings."""
     return min(max(1, ratings // rows_and_columns), MAX_AUTOMATIC_RANK)
 
 
 class FactorConfig(BaseModel):
-    """What every model has: rank, likelihood, and when its parameters are drawn."""
+    """Settings of every model: rank, likelihood, and when its parameters are drawn."""
 
     of_densities: ClassVar[bool] = False
 
@@ -64,40 +64,40 @@ class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
 
 
 class RunConfig(ModelConfig, ChainConfig):
-    """What is asked for of a run: see `dsgmcmc.config.chain`. A source chooses the rank that is left to it."""
+    """Requested settings of a run; see `dsgmcmc.config.chain`. The source chooses the rank ``auto``."""
 
     def default_until(self) -> str:
-        """See `ChainConfig.default_until`: of predictions, so a density has none."""
+        """See `ChainConfig.default_until`: the accuracy of predictions."""
         return format_accuracy({"ess": ESS_PER_CHAIN * self.chains})
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:
         """Resolve it; see `ChainConfig.plain`."""
         self._check_law()
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
-        found = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
-        if found.interleaved and self.law.has_parameters():
+        config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
+        if config.interleaved and self.law.has_parameters():
             raise InputError(
                 f"{self.sampler.name} interleaves several states, and the parameters of {self.likelihood} would "
                 f"need one set for each: use another {named('sampler')}"
             )
         for part in PARTS:
-            part.check(found)
-        return found
+            part.check(config)
+        return config
 
     def _check_law(self) -> None:
-        """Refuse what the likelihood does not have, or cannot be sampled with."""
+        """Refuse settings that the likelihood does not support."""
         self.law.check(self)
         kind, estimator = self.sampler.kind, self.sampler.kind.estimator(self.sampler.config)
         if estimator.by_parts and not self.law.is_sum_over_ratings():
             full = f" or {named('sampler.gradient')}=full" if "full" in kind.gradients else ""
             raise InputError(
-                f"{self.sampler.name} goes by parts of the ratings, and with the {self.likelihood} likelihood every "
+                f"{self.sampler.name} uses parts of the ratings, but with the {self.likelihood} likelihood every "
                 f"cell counts: use {named('sampler')} {DEFAULT_SAMPLER} or gibbs{full}"
             )
         if kind.draws_conditionals and not self.law.is_conditionally_gaussian():
             raise InputError(
-                f"{named('sampler')} {self.sampler.name} draws from normal laws, which rows do not have with the "
-                f"{self.likelihood} likelihood: choose a sampler that steps along gradients, such as {DEFAULT_SAMPLER}"
+                f"{named('sampler')} {self.sampler.name} needs normal conditionals, which rows do not have with the "
+                f"{self.likelihood} likelihood: choose a sampler that uses gradients, such as {DEFAULT_SAMPLER}"
             )
         if estimator.fixed_likelihood and (self.noise != "shared" or not self.law.has_noise):
             raise InputError(
@@ -107,7 +107,7 @@ class RunConfig(ModelConfig, ChainConfig):
 
 
 class ResolvedConfig(ModelConfig, ResolvedChain):
-    """A configuration of a run in plain numbers."""
+    """A resolved configuration of a run."""
 
     rank: Rank
 
@@ -143,10 +143,10 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         transposed : bool
             Whether the rows of W are items.
         features : dict of Factor to (int, int)
-            Number of features of the rows of a factor, and of their groups, where there are any.
+            Number of features of the rows of a factor, and of groups of features, if there are any.
         levels : int
-            Levels of the ratings, where there are any.
+            Number of levels of the ratings; 0 without levels.
         """
         parts = (self.law, *PARTS)
-        found = dict.fromkeys(each for part in parts for each in part.quantities_of(self, transposed, features))
-        return Quantities(tuple(found), sizes_of(self.dimension, levels, len(self.times), features))
+        distinct = dict.fromkeys(each for part in parts for each in part.quantities_of(self, transposed, features))
+        return Quantities(tuple(distinct), sizes_of(self.dimension, levels, len(self.times), features))

@@ -1,4 +1,4 @@
-"""The sampler's section of a configuration, and what is said of settings that are wrong."""
+"""The sampler's section of a configuration, and messages about wrong settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SamplerSection(BaseModel):
     name : str
         One of `dsgmcmc.samplers.SAMPLERS` or ``OF_DENSITIES``.
     config : SamplerConfig
-        Of the class `Config` of that sampler.
+        Its configuration, of that sampler's class `Config`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,19 +43,19 @@ class SamplerSection(BaseModel):
 
     @classmethod
     def of(cls, given: Any, of_densities: bool = True) -> Self:
-        """Check a section, or take the defaults of a sampler that is only named.
+        """Check a section; a name alone stands for the sampler's defaults.
 
         Parameters
         ----------
         given : object
             Name, or section.
         of_densities : bool
-            Whether it may be one that samples densities alone.
+            Whether samplers that only sample densities are allowed.
 
         Raises
         ------
         ValueError
-            If there is no such sampler, or it admits no such settings.
+            If there is no such sampler, or it does not have these settings.
         """
         if isinstance(given, cls):
             return given
@@ -66,7 +66,7 @@ class SamplerSection(BaseModel):
         if kind is None or name not in known:
             why = "is not known" if kind is None else "samples densities alone"
             raise ValueError(f"sampler {_shown(name)} {why}; choose one of {', '.join(known)}")
-        if section.get("gradient") == kind.gradients[0]:  # the same chain as without naming it
+        if section.get("gradient") == kind.gradients[0]:  # the same chain as with the default
             del section["gradient"]
         if section.get("gradient") in ON_DATA and not of_densities:
             raise ValueError(
@@ -105,7 +105,7 @@ def section_of(given: Any) -> dict[str, Any]:
 
 
 def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
-    """Say what is wrong with a setting; of a name that is none, which one may have been meant."""
+    """Say what is wrong with a setting; for an unknown name, suggest a similar one."""
     if detail["type"] != "extra_forbidden":
         return what_it_must_be(detail)
     name = str(detail["loc"][-1])
@@ -117,7 +117,7 @@ def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Short text of what was found, whatever it is."""
+    """Short text of any value."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits
@@ -126,26 +126,26 @@ def _shown(value: Any) -> str:
 
 
 def explain(error: ValidationError, known: Iterable[str], prefix: str = "") -> str:
-    """Say which settings are wrong, each with what was found.
+    """Say which settings are wrong, each with its value.
 
     Parameters
     ----------
     error : ValidationError
-        What Pydantic found.
+        Error of Pydantic.
     known : iterable of str
-        Settings that there are.
+        Names of all settings.
     prefix : str
-        What stands before their names.
+        Prefix of their names.
     """
     messages: dict[str, list[str]] = {}
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for detail in error.errors():
         name = prefix + ".".join(str(part) for part in detail["loc"] if not _UNION_MEMBER.fullmatch(str(part)))
         text = _in_words(detail, known, prefix)
         name = name.rstrip(".")
         messages.setdefault(name, []).append(text)
-        found[name] = f" (found {_shown(detail['input'])})" if detail["loc"] else ""
+        values[name] = f" (found {_shown(detail['input'])})" if detail["loc"] else ""
     texts = {
-        name: " or ".join(several).replace(" or must be ", " or ") + found[name] for name, several in messages.items()
+        name: " or ".join(several).replace(" or must be ", " or ") + values[name] for name, several in messages.items()
     }
     return "; ".join(f"{name}: {text}" if name else text for name, text in texts.items())

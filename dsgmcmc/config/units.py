@@ -1,4 +1,4 @@
-"""Lengths and times as people write them. Imports nothing heavy: a job script is written on login nodes."""
+"""Lengths and times as users write them. Imports nothing heavy: job scripts are written on login nodes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def parse_length(length: int | str, sweep: int) -> int:
     Parameters
     ----------
     length : int or str
-        As it was given.
+        As given by the user.
     sweep : int
         Iterations in a sweep.
 
     Raises
     ------
     ValueError
-        If it is no length.
+        If it is not a length.
     """
     if isinstance(length, int):
         if length < 0:
@@ -49,19 +49,19 @@ def parse_time(text: str) -> float | None:
 
 
 def seconds_of(option: str, text: str, or_else: str = "") -> float:
-    """Seconds that an option gives, more than none.
+    """Seconds of an option, which must be positive.
 
     Parameters
     ----------
     option, text : str
-        The option, and what was given.
+        Name of the option, and its value.
     or_else : str
-        What else the option takes, for the message.
+        Other values that the option accepts, for the message.
 
     Raises
     ------
     InputError
-        If it is no time, or nothing.
+        If it is not a time, or zero.
     """
     seconds = parse_time(text)
     if not seconds:

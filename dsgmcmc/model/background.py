@@ -1,9 +1,9 @@
-r"""What all cells add to the energy, rated or not: (tau / 2) a0 sum_ij (W_i . H_j)^2 = (tau a0 / 2) tr(W^T W H^T H).
+r"""What all cells, rated or not, add to the energy: (tau / 2) a0 sum_ij (W_i . H_j)^2 = (tau a0 / 2) tr(W^T W H^T H).
 
-One Gram matrix of each factor says it all: the gradient for W_i is tau a0 (H^T H) W_i, and every row of W has the same
-precision tau a0 H^T H from it. In a metric it stands beside the precision Lambda of the prior, which all rows have in
-common, too. Each cell has one row of W and one of H, and (x + y)^2 <= 2 (x^2 + y^2): as for the ratings, both factors
-together are at most twice as curved as each alone, which the steps allow for.
+The Gram matrix of each factor suffices: the gradient for W_i is tau a0 (H^T H) W_i, and every row of W gets the same
+precision tau a0 H^T H. In a metric it is added to the precision Lambda of the prior, which all rows also share. Each
+cell has one row of W and one of H, and (x + y)^2 <= 2 (x^2 + y^2): as for the ratings, both factors together are at
+most twice as curved as each alone, which the steps allow for.
 
 In the metric of Lambda + tau a0 H^T H itself the curvature that a row has from the two is 1. In that of its diagonal it
 is at most the largest eigenvalue of the matrix scaled to a diagonal of 1, whatever the row's ratings are.
@@ -32,9 +32,9 @@ def _partials(circulation: Circulation, position: str) -> list[list[Named]]:
 
 
 def grams(circulation: Circulation, position: str) -> dict[Factor, Float32]:
-    """Gram matrix, (D, D), of what the rows of each factor meet: of the other factor's rows. Collective."""
-    found = circulation.ring.sum(_partials(circulation, position))
-    return {factor: found[other.name].astype(np.float32) for factor, other in OTHER.items()}
+    """For each factor, the Gram matrix (D, D) of the other factor's rows. Collective."""
+    sums = circulation.ring.sum(_partials(circulation, position))
+    return {factor: sums[other.name].astype(np.float32) for factor, other in OTHER.items()}
 
 
 def add_gradient(circulation: Circulation, weight: float, position: str, out: str) -> None:
@@ -47,12 +47,12 @@ def add_gradient(circulation: Circulation, weight: float, position: str, out: st
     weight : float
         a0.
     position, out : str
-        Field to take it at, and what it is added to.
+        Field that holds the state, and field that the gradient is added to.
     """
-    found = grams(circulation, position)
+    matrices = grams(circulation, position)
     with circulation.ring.phases("gradient"):
         for block in circulation.blocks():
-            add_rotated(block[out], block[position], np.float32(weight) * found[block.factor])
+            add_rotated(block[out], block[position], np.float32(weight) * matrices[block.factor])
 
 
 def common_precision(
@@ -65,7 +65,7 @@ def common_precision(
     circulation : Circulation
         The blocks of both factors.
     position : str
-        Field to take it at.
+        Field that holds the state.
     prior : dict of Factor to (D,) or (D, D) float64
         Precision of the prior.
     scale : float
@@ -75,19 +75,19 @@ def common_precision(
     -------
     precision : dict of Factor to (D, D) float64
     curvature : dict of Factor to float
-        The most that it is curved in the metric of its own diagonal, at least 1.
+        Largest curvature in the metric of its own diagonal, at least 1.
     """
 
     def finish(sums: dict[str, Float64]) -> dict[str, Float64]:
-        found = {}
+        result = {}
         for factor, precision in prior.items():
             whole = (precision if precision.ndim == 2 else np.diag(precision)) + scale * sums[OTHER[factor].name]
             root = np.sqrt(np.diag(whole))
-            found[factor.name] = whole
-            found[f"{factor.name}.curvature"] = np.linalg.eigvalsh(whole / np.outer(root, root))[-1:]
-        return found
+            result[factor.name] = whole
+            result[f"{factor.name}.curvature"] = np.linalg.eigvalsh(whole / np.outer(root, root))[-1:]
+        return result
 
     shapes: dict[str, tuple[int, ...]] = {factor.name: (len(precision),) * 2 for factor, precision in prior.items()}
     shapes |= {f"{factor.name}.curvature": (1,) for factor in prior}
-    found = circulation.ring.sum(_partials(circulation, position), finish, shapes)
-    return {f: found[f.name] for f in prior}, {f: float(found[f"{f.name}.curvature"][0]) for f in prior}
+    sums = circulation.ring.sum(_partials(circulation, position), finish, shapes)
+    return {f: sums[f.name] for f in prior}, {f: float(sums[f"{f.name}.curvature"][0]) for f in prior}

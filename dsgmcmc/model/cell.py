@@ -1,4 +1,4 @@
-"""A row block and a column block that meet, and their ratings."""
+"""A pair of a row block and a column block, and their ratings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dsgmcmc.targets.state import ParameterBlock
 
 
 class RatingsCell(NamedTuple):
-    """Where a row block and a column block meet. On a tour the column block has the arrays that travel, and no others.
+    """A pair of a row block and a column block. On a tour the column block has only the arrays that are sent.
 
     Attributes
     ----------

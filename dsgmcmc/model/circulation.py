@@ -1,4 +1,4 @@
-"""Where column blocks are, whom they meet, and how they travel: row blocks stay, column blocks go round the ring."""
+"""Which process holds each column block, and how blocks are sent: row blocks stay, column blocks go round the ring."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Circulation:
     ratings : RatingBlocks
         The ratings of this process's rows.
     schedule : Schedule or None
-        Which part each iteration visits; None where the column blocks stay at home.
+        Which part each iteration visits; None if the column blocks stay at home.
     factors : LocalFactors
         The blocks that this process holds.
 
@@ -39,7 +39,7 @@ class Circulation:
     part : int
         The part at which the column blocks rest.
     part_probability : float
-        p_t, with which that part is visited; 1 where there are no parts.
+        Probability p_t of visiting that part; 1 if there are no parts.
     """
 
     def __init__(self, ring: Ring, ratings: RatingBlocks, schedule: Schedule | None, factors: LocalFactors) -> None:
@@ -49,7 +49,7 @@ class Circulation:
         self.place(0)
 
     def place(self, iteration: int) -> None:
-        """Allocate the column blocks that rest here before `iteration`; their contents are set by the caller."""
+        """Allocate the column blocks that rest here before `iteration`; the caller sets their contents."""
         self._at(self._part_of(iteration))
         self.factors.place(self.part)
 
@@ -63,7 +63,7 @@ class Circulation:
     # ------------------------------------------------------------------ what rests here
 
     def blocks(self) -> Iterator[ParameterBlock]:
-        """All blocks that rest here: rows in block order, then the columns that meet them."""
+        """All blocks that rest here: rows in block order, then the columns paired with them."""
         yield from self.factors
 
     def pairs(self) -> Iterator[tuple[ParameterBlock, ParameterBlock]]:
@@ -74,7 +74,7 @@ class Circulation:
     # ------------------------------------------------------------------ travelling
 
     def visit(self, iteration: int, send: bool) -> Iterator[RatingsCell]:
-        """Cells of an iteration's part; with `send` the departing ones come first and travel during the others."""
+        """Cells of an iteration's part; with `send` the departing ones come first, and are sent during the others."""
         going = None
         columns = self.factors.columns
         if send:
@@ -92,16 +92,16 @@ class Circulation:
             self.factors.arrange(arrived, after)
 
     def tour(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[RatingsCell]:
-        """Show every row block all column blocks at a frozen state. Collective.
+        """Pair every row block with all column blocks, at a frozen state. Collective.
 
-        Every process meets them in the same order, so that sums have the same bits.
+        Every row block meets them in the same order on any number of processes, so that sums have the same bits.
 
         Parameters
         ----------
         names : sequence of str
             Arrays of the column blocks that are needed.
         returning : sequence of str
-            Those of them that come back changed, to where their blocks rest.
+            Those of them that change, and are sent back to where their blocks rest.
         """
         factors = self.factors
         if self.ring.size == 1:
@@ -118,7 +118,7 @@ class Circulation:
             self._take_back(layout, buffers, returning, shared)
 
     def spread(self, sent: str, got: str) -> None:
-        """Add `sent` of all that a row has ratings with to its `got`, for the rows of both factors. Collective."""
+        """Add to `got` of every row `sent` of all rows that it has ratings with, for both factors. Collective."""
         for cell in self.tour((sent, got), returning=(got,)):
             begin = self.ring.phases.enter()
             arrays = (cell.row[sent], cell.column[sent], cell.row[got], cell.column[got])
@@ -126,7 +126,7 @@ class Circulation:
             self.ring.phases.leave("gradient", begin)
 
     def home(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[ParameterBlock]:
-        """Row blocks, and the column blocks of their numbers with these fields, wherever they rest. Collective.
+        """Row blocks, and the column blocks of the same index with these fields, wherever they rest. Collective.
 
         Fields in `returning` are taken back to where the column blocks rest.
         """

@@ -1,4 +1,4 @@
-"""Draws of a normal law's mean and precision given n vectors of it."""
+"""Draws of the mean and the precision of a normal distribution, given n vectors from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dsgmcmc.types import Float64
 WISHART_BETA = 2.0
 
 
-#: Column sums of the rows and of their squares, by whether their means have more than m.
+#: Column sums of the rows and of their squares; the key says whether the rows' prior means are shifted.
 SUMS = {
     shifted: Formula(f"total = {x}\nsquares = ({x}) * ({x})", column_sums=("total", "squares"))
     for shifted, x in {False: "theta", True: "theta - shift"}.items()
@@ -23,14 +23,14 @@ SUMS = {
 
 
 def sums_of_rows(block: ParameterBlock, position: str, dense: bool) -> tuple[Float64, Float64]:
-    """What the mean and the precision of a block's rows are drawn given.
+    """Sufficient statistics of a block's rows for drawing their mean and precision.
 
     Parameters
     ----------
     block : ParameterBlock
-        The rows theta, less their shift, if they have one.
+        The rows theta; their shift, if they have one, is subtracted.
     position : str
-        Field that holds them.
+        Field that holds theta.
     dense : bool
         Whether products of different columns are wanted.
 
@@ -45,12 +45,12 @@ def sums_of_rows(block: ParameterBlock, position: str, dense: bool) -> tuple[Flo
     if dense:
         theta = block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0)
         return theta.sum(axis=0), theta.T @ theta
-    found = block.update(SUMS[shifted], theta=position)
-    return found["total"], found["squares"]
+    sums = block.update(SUMS[shifted], theta=position)
+    return sums["total"], sums["squares"]
 
 
 class GammaPrior(NamedTuple):
-    """Law of a precision before the data: Gamma(shape, rate)."""
+    """Prior of a precision: Gamma(shape, rate)."""
 
     shape: float
     rate: float
@@ -60,7 +60,7 @@ PUBLISHED = GammaPrior(1.0, 5.0)
 
 
 def with_mean_variance(b: float) -> GammaPrior:
-    """Law of a precision with E[1 / precision] = b; 1 / precision has a variance, so that few data keep near it."""
+    """Prior of a precision with E[1 / precision] = b; the variance of 1 / precision is finite, so it suits few data."""
     shape = 4.0
     return GammaPrior(shape, (shape - 1) * b)
 
@@ -84,15 +84,15 @@ def draw_normal_gamma(
     rng : Generator
         Source of randomness.
     prior : GammaPrior
-        Of lambda_k.
+        Prior of lambda_k.
     more : PrecisionTerms
-        Draws from N(0, diag(lambda)^-1) besides the rows.
+        Further draws from N(0, diag(lambda)^-1).
     """
     own = n * average**2
     rate = prior.rate + np.maximum(squares - own, 0.0) / 2 + own / (2 * (n + 1))
     if more.products is not None:
         rate += np.diag(more.of(len(average))) / 2
-    k = len(average)  # of the standard laws, which NumPy draws in half the time
+    k = len(average)  # standard variates, scaled afterwards: NumPy draws these in half the time
     precision = rng.standard_gamma(prior.shape + (n + more.n) / 2, k) * (1 / rate)
     mean = n * average / (n + 1) + rng.standard_normal(k) * (1 / np.sqrt((n + 1) * precision))
     return mean, precision
@@ -101,8 +101,8 @@ def draw_normal_gamma(
 def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Float64:
     """Draw from W(scale, freedom) by Bartlett's decomposition, as ``scipy.stats.wishart`` does.
 
-    The random numbers are taken in the same order, so that the bits are the same; `scipy.stats` takes longer to import
-    than all else that a run needs.
+    The random numbers are used in the same order, so that the bits are the same; importing `scipy.stats` takes longer
+    than everything else that a run imports.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Floa
     rng : Generator
         Source of randomness.
     """
-    from scipy.linalg import cholesky  # the one of NumPy differs in last bits
+    from scipy.linalg import cholesky  # NumPy's differs in the last bits
 
     k = len(scale)
     root = np.zeros((k, k))
@@ -144,7 +144,7 @@ def draw_normal_wishart(
     rng : Generator
         Source of randomness.
     more : PrecisionTerms
-        Draws from N(0, Lambda^-1) besides the rows.
+        Further draws from N(0, Lambda^-1).
     """
     k = len(average)
     scatter = outer - n * np.outer(average, average)

@@ -1,4 +1,4 @@
-"""Whether the numbers of a chain still mean anything."""
+"""Detection of diverged chains."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.targets.state import ParameterBlock
 
 SQUARES = Formula("square = theta * theta", sums=("square",))
-EXPLODED = 1e6  # mean square of a factor's elements; sane ones are below 10
+EXPLODED = 1e6  # mean square of a factor's elements; usual values are below 10
 
 
 def find_divergence(circulation: Circulation, position: str) -> str:
-    """Name the first block of a factor that is not finite or has exploded; empty if all are sane. Collective."""
+    """Name the first block of a factor that is not finite or has exploded; empty if there is none. Collective."""
 
     def mean_square(block: ParameterBlock) -> float:
         total: float = block.update(SQUARES, theta=position)["square"]

@@ -1,4 +1,4 @@
-"""The blocks of both factors that a process holds: row blocks for ever, column blocks while they rest here."""
+"""The blocks of both factors that a process holds: row blocks always, column blocks while they rest here."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from dsgmcmc.types import Factor, Float32
 if TYPE_CHECKING:
     from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers  # which loads MPI
 
-#: `ParameterBlock` but for its place, its counts and its arrays.
+#: Makes a `ParameterBlock` from its factor, index, start, counts and arrays.
 MakeBlock = Callable[..., ParameterBlock]
 
 
 class LocalFactors:
-    """The row blocks of a process, and the column blocks that meet them.
+    """The row blocks of a process, and the column blocks paired with them.
 
     Parameters
     ----------
     make : callable
-        Makes a `ParameterBlock`; what all blocks have in common is bound already.
+        Makes a `ParameterBlock`; what all blocks have in common is already bound.
     ratings : RatingBlocks
         Bounds and counts of the blocks.
     row_blocks : range
         Row blocks of this process.
     layout : Layout
-        What travels with a block.
+        Fields that are sent with a block.
     scratch : tuple of str
-        (n, D) arrays that do not; a column block uses those of the row block that it meets.
+        (n, D) arrays that are not sent; a column block uses those of the row block that it is paired with.
     dimension : int
         Columns D of a factor.
     """
@@ -56,7 +56,7 @@ class LocalFactors:
         self.columns: dict[int, ParameterBlock] = {}
 
     def length(self, column_block: int, width: int = 0) -> int:
-        """Number of float32 with which a column block travels, with all its fields or with `width` columns."""
+        """Number of float32 that are sent of a column block: all its fields, or `width` columns."""
         start, stop = self._ratings.bounds(Factor.H, column_block)
         return (stop - start) * (width or self.layout.width)
 
@@ -95,7 +95,7 @@ class LocalFactors:
         return self._make(factor=Factor.H, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
 
     def __iter__(self) -> Iterator[ParameterBlock]:
-        """All blocks: rows in block order, then the columns that they meet."""
+        """All blocks: rows in block order, then the columns paired with them."""
         yield from self.rows.values()
         yield from self.columns.values()
 

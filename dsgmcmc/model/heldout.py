@@ -1,8 +1,8 @@
-"""Predictions of the test ratings: at the state last looked at, and their mean and variance over the draws.
+"""Predictions of the test ratings: at the last recorded state, and their mean and variance over the draws.
 
-Each test rating costs 28 bytes, 36 where users or items have noise of their own, and 8 for each level that it may
-have; memory counts, since a tenth of all
-ratings is usual. A few ratings are followed: their predictions at every draw are kept, for convergence diagnostics.
+Each test rating costs 28 bytes, or 36 if users or items have their own noise, and 8 for each level that it may have;
+memory counts, since usually a tenth of all ratings are for testing. A few ratings are followed: their predictions at
+every draw are kept, for convergence diagnostics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import Draw
 from dsgmcmc.types import Float32, Float64
 
-#: About so many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.
+#: About this many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.
 FOLLOWED = 256
 
 
@@ -36,13 +36,13 @@ class HeldOut:
     Parameters
     ----------
     circulation : Circulation
-        Has the test ratings and the factors.
+        Holds the test ratings and the factors.
     likelihood : Law
-        Law of a rating.
+        Distribution of a rating.
     noise_precision : callable
-        Gives tau as it is now.
+        Returns the current tau.
     effects : Effects, optional
-        What is added to the predictors of the test ratings.
+        Added to the predictors of the test ratings.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class HeldOut:
         self._has_draws = False
 
     def record(self, position: str, draw: Draw | None) -> None:
-        """Predict the test ratings at the current state; count it if it is a draw. Collective."""
+        """Predict the test ratings at the current state; include it in the averages if it is a draw. Collective."""
         if self._ratings.n_test:
             tau = self._noise_precision()
             for cell in self._circulation.tour((position, *self._drawn)):
@@ -74,9 +74,9 @@ class HeldOut:
                 rows.count(draw)
 
     def metrics(self) -> dict[str, float | None]:
-        """RMSE now and of the posterior mean, null without test ratings; tau, if there is noise. Collective.
+        """RMSE of this state and of the posterior mean, None without test ratings; tau, if there is noise. Collective.
 
-        In the ratings' own unit. Clicks have no RMSE.
+        All in the ratings' own unit. Clicks have no RMSE.
         """
         n, scale = self._ratings.n_test, self._ratings.scale
         tau = {"tau": self._noise_precision() / scale**2} if self._has_noise else {}
@@ -121,23 +121,23 @@ class HeldOutRows:
     rows : TestRows
         Its test ratings.
     likelihood : Law
-        Law of a rating.
+        Distribution of a rating.
     follow : int
-        How many to follow, if there are as many.
+        How many ratings to follow at most.
 
     Attributes
     ----------
     prediction : (q,) float32
-        Expected ratings at the state last looked at, less the centre, over the scale.
+        Expected ratings at the last recorded state, standardised: less the centre, over the scale.
     noise : (q,) or (1,) float32
-        Variance of a rating about it at that state.
+        Variances of the ratings about their predictions at that state.
     probability : (q, R) float32
-        Of the levels at that state; R is 0 where there are none.
+        Probabilities of the levels at that state; R is 0 without levels.
     mean, m2, mean_noise, mean_probability : float32
         Weighted mean and sum of squared deviations of the predictions over the draws; means of the noise variances and
         of the probabilities.
     accumulators : tuple of str
-        Of these, those that there are, by their names on disk.
+        Names, here and on disk, of those of them that are used.
     """
 
     def __init__(self, block: int, rows: TestRows, likelihood: Law, follow: int) -> None:
@@ -160,23 +160,23 @@ class HeldOutRows:
         kernel(rows, columns, cell.row[position], cell.column[position], eta)
         if shift is not None:
             eta += shift[chosen]
-        found = self.likelihood.state(eta, cell, rows, columns, tau)
-        self.prediction[chosen], self.probability[chosen] = found.mean, found.probability
-        self.noise[chosen if self.likelihood.noise_varies else 0] = found.variance
+        state = self.likelihood.state(eta, cell, rows, columns, tau)
+        self.prediction[chosen], self.probability[chosen] = state.mean, state.probability
+        self.noise[chosen if self.likelihood.noise_varies else 0] = state.variance
 
     def count(self, draw: Draw) -> None:
-        """Count the state last looked at as a draw."""
+        """Include the last recorded state in the averages, as a draw."""
         delta = self.prediction - self.mean
         self.mean += draw.share * delta
         self.m2 += draw.weight * delta * (self.prediction - self.mean)
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
         self.mean_probability += draw.share * (self.probability - self.mean_probability)
         self.followed_predictions.append(self.prediction[self.followed])
-        found = State(self.prediction, self.noise, self.probability)
-        self.log_likelihoods.append(self.likelihood.log_likelihood(self.rows.values, found))
+        state = State(self.prediction, self.noise, self.probability)
+        self.log_likelihoods.append(self.likelihood.log_likelihood(self.rows.values, state))
 
     def squared_errors(self) -> Float64:
-        """Sums of squared errors of the state last looked at and of the mean prediction, (2,) float64."""
+        """Sums of squared errors of the last recorded state and of the mean prediction, (2,) float64."""
         x = self.rows.values
         return np.array([np.square(p - x).sum(dtype=np.float64) for p in (self.prediction, self.mean)])
 
@@ -186,7 +186,7 @@ class HeldOutRows:
         return Key("test", "W", self.block, name)
 
     def saved(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
-        """Give the accumulators, for a snapshot."""
+        """Yield the accumulators and traces, for a snapshot."""
         for name in self.accumulators:
             yield self._key(name), getattr(self, name)
         yield from self.traces(0.0, 1.0)
@@ -197,21 +197,21 @@ class HeldOutRows:
         return np.array(self.followed_predictions, np.float32).reshape(shape)
 
     def traces(self, centre: float, scale: float) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
-        """Give what is kept of every draw: of ratings `centre` + `scale` times what is here."""
+        """Yield what is kept of every draw, converted to ratings: `centre` + `scale` times a standardised one."""
         likelihoods = np.array(self.log_likelihoods, np.float64) - len(self.rows.values) * np.log(scale)
         yield Key("trace", "W", self.block, "prediction"), _rating(self.trace(), centre, scale)
         yield Key("trace", "W", self.block, "log_likelihood"), likelihoods
         yield Key("trace", "W", self.block, "followed"), self.followed
 
     def load(self, snapshot: Snapshot) -> None:
-        """Take the accumulators of a snapshot."""
+        """Load the accumulators and traces from a snapshot."""
         for name in self.accumulators:
             setattr(self, name, snapshot.read(self._key(name)))
         self.followed_predictions = list(snapshot.read(Key("trace", "W", self.block, "prediction")))
         self.log_likelihoods = snapshot.read(Key("trace", "W", self.block, "log_likelihood")).tolist()
 
     def posterior(self, centre: float, scale: float, total: float) -> Iterator[tuple[Key, Lazy]]:
-        """Posterior of the predictions of ratings `centre` + `scale` times ours; `total` is the weight of all draws."""
+        """Posterior of the predictions, converted as by `traces`; `total` is the weight of all draws."""
         square = np.float32(scale**2)
         yield self._key("rating"), partial(_rating, self.rows.values, centre, scale)
         yield self._key("mean"), partial(_rating, self.mean, centre, scale)
@@ -223,6 +223,6 @@ class HeldOutRows:
 
 
 def _rating(x: Float32, centre: float, scale: float) -> Float32:
-    """Ratings of standardised ones."""
-    found: Float32 = x * np.float32(scale) + np.float32(centre)
-    return found
+    """Convert standardised ratings to the ratings' own unit."""
+    ratings: Float32 = x * np.float32(scale) + np.float32(centre)
+    return ratings

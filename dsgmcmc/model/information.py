@@ -38,20 +38,20 @@ def fisher_information(
     circulation : Circulation
         The blocks of both factors.
     likelihood : Law
-        Says how much each rating counts.
+        Determines the weight of each rating.
     prior : callable
-        Gives a block's prior.
+        Returns a block's prior.
     position : str
-        Field to take it at.
+        Field that holds the state.
     tau : float
         Precision of the noise.
     biases : bool
         Whether the last column is the bias.
     scratch : str, optional
-        An array (n, D) of the blocks to work in, if the bound on the curvature is to hold for rows whose ratings are of
-        others that are alike, too.
+        An (n, D) array of the blocks to work in, if the bound on the curvature must also hold for rows whose ratings
+        are with similar rows.
     bound : bool
-        Whether the bounds are wanted even if, with `scratch`, they cost a tour more.
+        Whether to compute the bounds even if, with `scratch`, they cost another tour.
     """
     n, squares = likelihood.counts(circulation)
     c = _mean_squares(circulation, position, n, biases)
@@ -64,15 +64,15 @@ def fisher_information(
         return Information(c, lambda_, tau, n, squares, None, common)
     if scratch:
         _align(circulation, likelihood, position, n if biases else {}, scratch)
-    found = {}
+    bounds = {}
     for block in circulation.blocks():
         metric = {"c": c[block.factor].astype(np.float32), "lambda_": lambda_[block.factor].astype(np.float32)}
-        found[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
+        bounds[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
         if scratch:
             own = alignment(block[scratch], n[block], tau=tau, **metric)
-            found[block] = np.maximum(found[block], own / 2)
-        found[block] += curvature[block.factor] - 1
-    return Information(c, lambda_, tau, n, squares, found, common)
+            bounds[block] = np.maximum(bounds[block], own / 2)
+        bounds[block] += curvature[block.factor] - 1
+    return Information(c, lambda_, tau, n, squares, bounds, common)
 
 
 def second_moments(
@@ -125,7 +125,7 @@ def own_squares(
 def _mean_squares(
     circulation: Circulation, position: str, n: dict[ParameterBlock, Array], biases: bool
 ) -> dict[Factor, Float64]:
-    """Mean squares over all ratings of what multiplies each column, (D,), by factor. Collective."""
+    """Mean over all ratings of the square of what multiplies each column, (D,), by factor. Collective."""
     partials = []
     for pair in circulation.pairs():
         sums = {}
@@ -146,9 +146,9 @@ def _mean_squares(
 def _align(
     circulation: Circulation, likelihood: Law, position: str, biases: dict[ParameterBlock, Array], out: str
 ) -> None:
-    """Set `out` to the sums over every row's ratings of what multiplies it, as much as each counts. Collective.
+    """Set `out` to the weighted sums over every row's ratings of what multiplies the row. Collective.
 
-    `biases` has those of the biases, if there are any: how much a row's ratings count together.
+    `biases` has these sums for the biases, if there are any: the total weight of a row's ratings.
     """
     blocks = list(circulation.blocks())
     scaled = likelihood.noise_varies

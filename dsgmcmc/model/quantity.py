@@ -114,11 +114,11 @@ class Quantity:
             What ratings were divided by.
         """
         of_columns = np.outer(columns, columns) if self.dims.count("column") > 1 else columns ** abs(self.columns)
-        found = value
+        converted = value
         for power, unit in ((self.columns, of_columns), (self.rating, rating ** abs(self.rating))):
             if power:
-                found = found * unit if power > 0 else found / unit
-        return found
+                converted = converted * unit if power > 0 else converted / unit
+        return converted
 
 
 #: A row of a factor, whatever field of a block a sampler keeps its state in.
@@ -129,7 +129,7 @@ THETA = Quantity("theta", ("column",), of_rows=True, columns=1, started=True)
 WEIGHT = Quantity("weight", of_rows=True, started=True)
 
 
-#: What the means of rows have besides m.
+#: Shift of a row's prior mean from m.
 SHIFT = Quantity("shift", ("column",), of_rows=True, drawn=False)
 
 
@@ -214,8 +214,8 @@ def sizes_of(
     features : dict of Factor to (int, int)
         Features F, and groups of features, of the rows of a factor.
     """
-    found = {"one": 1, "column": dimension, "time_level": time_levels}
-    found |= {"threshold": max(levels - 1, 0), "gap": max(levels - 2, 0)}
+    sizes = {"one": 1, "column": dimension, "time_level": time_levels}
+    sizes |= {"threshold": max(levels - 1, 0), "gap": max(levels - 2, 0)}
     for factor, (number, groups) in (features or {}).items():
-        found |= {f"{factor.name}.feature": number, f"{factor.name}.feature_group": groups}
-    return found
+        sizes |= {f"{factor.name}.feature": number, f"{factor.name}.feature_group": groups}
+    return sizes

@@ -1,8 +1,8 @@
-"""A warm start: the state of a chain on other ratings, taken by those rows and parameters that this target has, too.
+"""A warm start: the state of an earlier chain on other ratings, for the rows and parameters that both chains have.
 
-What is taken are the factors, what the rows' noise and priors have of their own, and what all rows have in common. The
-rest begins as ever: rows that the other chain did not know, momenta, and what shifts the rows' prior means, which
-follows from these ratings and is drawn given the factors.
+Taken over are the factors, the rows' own noise and prior parameters, and the parameters that all rows share. Everything
+else starts as usual: rows that the earlier chain did not know, momenta, and shifts of the rows' prior means, which are
+drawn given the factors and these ratings.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from dsgmcmc.model.target import FactorTarget
     from dsgmcmc.storage.snapshot import Snapshot
 
-#: Marks the rows of a block that are known.
+#: Name of the array that marks the known rows of a block.
 KNOWN = "known"
 
 
 def take_start(target: FactorTarget, start: Snapshot) -> None:
-    """Move a target that is at its usual start to what `start` has of it; the blocks of this process.
+    """Set the known rows and parameters of a target to those of `start`, for the blocks of this process.
 
     Parameters
     ----------
     target : FactorTarget
-        Before its first iteration.
+        The target at its usual start, before its first iteration.
     start : Snapshot
-        For the blocks of this grid (`dsgmcmc.runs.sources.start`).
+        A start with the blocks of this grid (`dsgmcmc.runs.sources.start`).
 
     Raises
     ------
     InputError
-        If it is damaged, or of another shape.
+        If `start` is damaged, or has other shapes.
     """
     try:
         for block in target.blocks():
@@ -52,9 +52,9 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
         small = {name: value.array() for name, value in start.manifest.state.items()}
         for part in target.model.replicated:
             arrays = part.arrays()
-            # one set of what all rows have in common, for every interleaved sub-chain
+            # every interleaved sub-chain gets the same parameters
             part.take({n: np.broadcast_to(small[n], arrays[n].shape).copy() for n in small.keys() & arrays.keys()})
         for block in target.blocks():
             target.likelihood.refresh_derived_fields(block)
     except (ValueError, IndexError) as error:
-        raise InputError(f"{start.path} is of another shape than the model: {error}") from error
+        raise InputError(f"{start.path} does not have the shapes of the model: {error}") from error

@@ -1,8 +1,8 @@
-"""What the ratings say of every row of a factor, given the other one: sums over a tour of the ring.
+"""Sufficient statistics of the ratings for every row of a factor, given the other factor: sums over a tour of the ring.
 
-The sums of the rows of W stay where they are, while the columns pass by with their positions. Those of the rows of H
-travel with them, and nothing else does: (D + 1)(D + 2) / 2 float32 a column. What all cells say besides, where the
-likelihood counts them, is the same of every row.
+The sums of the rows of W stay in place, while the columns pass by with their positions. The sums of the rows of H are
+sent round the ring, and nothing else is: (D + 1)(D + 2) / 2 float32 per column. If the likelihood counts cells without
+ratings, too, their contribution is the same for every row.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ SUMS = "statistics"
 def row_statistics(
     circulation: Circulation, likelihood: Law, factor: Factor, position: str
 ) -> dict[ParameterBlock, Float32]:
-    """Statistics of the rows of a factor's blocks, see `dsgmcmc.kernels.outer`. Collective; columns must be at home.
+    """Statistics of all rows of a factor, see `dsgmcmc.kernels.outer`. Collective; column blocks must be at home.
 
     Parameters
     ----------
     circulation : Circulation
         The blocks and the ratings.
     likelihood : Law
-        A conditionally Gaussian one.
+        A conditionally Gaussian likelihood.
     factor : Factor
-        Whose rows.
+        The factor whose rows are meant.
     position : str
         Field that holds the other factor's state.
     """
@@ -59,7 +59,7 @@ def row_statistics(
 
 
 def keep_errors(statistics: dict[ParameterBlock, Float32], likelihood: Law, position: str) -> Float64:
-    """Have the likelihood keep the squared errors of every row; returns their sums by block, as much as each counts."""
+    """Pass the squared errors of every row to the likelihood; return their sums by block, weighted by noise scale."""
     sums = []
     for block, of_rows in statistics.items():
         errors = squared_errors(block[position], of_rows)

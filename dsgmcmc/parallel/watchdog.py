@@ -62,7 +62,7 @@ class Watchdog:
     def _end_job(self) -> None:
         say(
             f"dsgmcmc: {self._who} has made no progress for {self._seconds:g} s and ends the job. It is waiting for a "
-            "process or a disk that does not answer. The last checkpoint is intact: continue with --resume. Its "
+            "process or a disk that does not answer. The last checkpoint is intact: go on with --resume. Its "
             "threads are at:",
             file=sys.stderr,
         )

@@ -1,4 +1,4 @@
-"""What to choose for a run on a cluster, and how far more processes help, from `dsgmcmc.runs.forecast`."""
+"""Which nodes, processes and blocks to choose for a run on a cluster, by `dsgmcmc.runs.forecast`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from dsgmcmc.runs.forecast import Forecast, Nodes
 from dsgmcmc.runs.plan import MAX_COUNT
 from dsgmcmc.settings import named
 
-BLOCKS = (1, 2, 3, 4, 8)  # row blocks of a process that are tried
-FEW = (4, 8, 16, 32, 64, 128, 256)  # blocks that are tried as well
-MAX_GRID = 32767  # as `--grid` admits
-WORTH = 1.4  # twice the processes are worth it while a sweep gets so many times faster
+BLOCKS = (1, 2, 3, 4, 8)  # numbers of row blocks per process that are tried
+FEW = (4, 8, 16, 32, 64, 128, 256)  # numbers of blocks that are tried as well
+MAX_GRID = 32767  # largest value of `--grid`
+WORTH = 1.4  # doubling the processes is worth it if a sweep gets at least this many times faster
 NEARLY = 0.95  # of the best speed is enough, with fewer processes
 
-#: Why a doubling is no longer worth it, by the part of a sweep that has lost most beside perfect scaling.
+#: Why a doubling is no longer worth it, by the part of a sweep that loses most compared with perfect scaling.
 REASONS = {
     "ratings": "row blocks cannot be shared out evenly, or column blocks no longer fit the caches",
     "visits": "too few rows a block: a row meets B column blocks in a sweep, and has few ratings with each",
     "updates": "row blocks cannot be shared out evenly",
-    "calls": "too little work in a cell: what surrounds the kernels takes longer than they do",
+    "calls": "too little work in a cell: the calls of the kernels take longer than the kernels",
     "differences": "too few ratings in a cell: processes wait for the one that happens to have more",
-    "exchange": "exchange is no longer hidden: a block takes longer to travel than the others to be worked on",
-    "sums": "ordered sums: process 0 takes in a message of everyone, and adds what all blocks say",
+    "exchange": "exchange is no longer hidden: sending a block takes longer than the work on the others",
+    "sums": "ordered sums: process 0 receives a message from every process, and adds the sums of all blocks",
 }
 
 
@@ -54,14 +54,14 @@ class Node:
     overlap: float = 1.0
 
     def nodes(self, number: int, processes: int) -> Nodes:
-        """So many of them, with so many processes each."""
+        """`number` nodes of this kind, with `processes` processes each."""
         return Nodes(number, processes, self.bandwidth, self.latency, self.overlap)
 
 
 def forecasts(
     asked: RunConfig, ratings: Ratings, machine: Machine, nodes: Nodes, grid: int | None = None
 ) -> list[Forecast]:
-    """Forecasts for some numbers of blocks, or the one that was asked for, the quickest first.
+    """Forecasts for several numbers of blocks, or for `grid` alone, the fastest first.
 
     Parameters
     ----------
@@ -78,44 +78,44 @@ def forecasts(
     InputError
         If there are more processes than blocks, or no number of blocks is possible.
     """
-    found = []
+    possible = []
     for blocks in [grid] if grid else sorted({*FEW, *(nodes.all * each for each in BLOCKS)}):
         if not nodes.all <= blocks <= min(MAX_GRID, ratings.n_cols):
             continue
         config = asked.model_copy(update={"grid": blocks}).resolved()
         forecast = Forecast.of(config, ratings, machine, nodes)
         if forecast.message // 4 <= MAX_COUNT:
-            found.append(forecast)
-    if not found:
+            possible.append(forecast)
+    if not possible:
         most, asked_for = min(MAX_GRID, ratings.n_cols), f" with {named('grid')} {grid}" if grid else ""
         raise InputError(
             f"{nodes.all:,} processes{asked_for} are not possible here: B is at least the "
             f"number of processes and at most {most:,}, and a message has at most {MAX_COUNT:,} numbers"
         )
-    return sorted(found, key=lambda each: each.seconds)
+    return sorted(possible, key=lambda each: each.seconds)
 
 
 def choose(
     asked: RunConfig, ratings: Ratings, machine: Machine, node: Node, number: int, processes: int | None = None
 ) -> tuple[int, Forecast]:
-    """Processes a node and number of blocks: the fewest processes that are nearly as quick as any.
+    """Number of processes per node and forecast: the fewest processes that are nearly as fast as any other number.
 
     Parameters
     ----------
     asked : RunConfig
-        With its grid, if that is not to be chosen.
+        Settings of the run; its grid is kept if it is set.
     ratings : Ratings
     machine : Machine
     node : Node
     number : int
-        Of nodes.
+        Number of nodes.
     processes : int, optional
-        On each node, if they are not to be chosen.
+        Processes per node, if they are not to be chosen.
 
     Raises
     ------
     InputError
-        If the run fits on these nodes in no way.
+        If the run does not fit on these nodes.
     """
     possible: list[tuple[int, Forecast]] = []
     least = float("inf")
@@ -141,22 +141,22 @@ def choose(
 
 
 def counts(most: int) -> list[int]:
-    """1, 2, 4, ... up to `most`, and that."""
+    """1, 2, 4, ... up to `most`, and `most` itself."""
     return sorted({*(1 << bit for bit in range(most.bit_length())), most})
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Sweeps on more and more processes.
+    """Forecasts of a sweep for a growing number of processes.
 
     Attributes
     ----------
     forecasts : list of Forecast
-        Of 1, 2, 4, ... processes, at the best number of blocks each.
+        For 1, 2, 4, ... processes, each with the best number of blocks.
     alone : float
-        Seconds of a sweep of one process, were its memory large enough.
+        Seconds of a sweep of one process, if its memory were large enough.
     last : int or None
-        Processes beyond which twice as many are not worth it; None if the curve ends before.
+        Number of processes that is not worth doubling; None if the curve ends before.
     reason : str
         Why.
     """
@@ -167,41 +167,41 @@ class Curve:
     reason: str
 
     def efficiency(self, forecast: Forecast) -> float:
-        """Speed a process, relative to one process alone."""
+        """Speed per process, relative to one process alone."""
         return self.alone / (forecast.processes * forecast.seconds)
 
 
 def curve(asked: RunConfig, ratings: Ratings, machine: Machine, node: Node, processes: int, most: int) -> Curve:
-    """Double the number of processes, on nodes with so many processes each, up to `most`.
+    """Forecast 1, 2, 4, ... processes, up to `most`, on nodes with `processes` processes each.
 
     Parameters
     ----------
     asked : RunConfig
-        Whose grid is not looked at: every number of processes has its best.
+        Settings of the run; its grid is ignored: every number of processes gets its best one.
     ratings : Ratings
     machine : Machine
     node : Node
     processes : int
-        On a full node.
+        Processes on a full node.
     most : int
-        Processes.
+        Largest number of processes.
     """
-    found: list[Forecast] = []
+    points: list[Forecast] = []
     number = 1
     while number <= most:
         nodes = node.nodes(-(-number // processes), min(number, processes))
         try:
-            found.append(forecasts(asked, ratings, machine, nodes)[0])
+            points.append(forecasts(asked, ratings, machine, nodes)[0])
         except InputError:
             break
         number *= 2
-    first = found[0]
-    for one, two in pairwise(found):
+    first = points[0]
+    for one, two in pairwise(points):
         if one.seconds / two.seconds < WORTH:
             lost = {name: getattr(two, name) - getattr(first, name) / two.processes for name in Forecast.PARTS}
-            return Curve(found, first.seconds, one.processes, REASONS[max(lost, key=lost.__getitem__)])
-    reason = "" if number > most else f"a grid of more than {found[-1].grid:,} blocks is not possible"
-    return Curve(found, first.seconds, None, reason)
+            return Curve(points, first.seconds, one.processes, REASONS[max(lost, key=lost.__getitem__)])
+    reason = "" if number > most else f"a grid of more than {points[-1].grid:,} blocks is not possible"
+    return Curve(points, first.seconds, None, reason)
 
 
 def checkpoint_interval(cost: float, mtbf: float) -> float:

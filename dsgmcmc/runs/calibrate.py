@@ -1,9 +1,9 @@
 """The constants of `dsgmcmc.cluster.constants`, measured on this machine.
 
-Nothing here lists kernels. Real targets of made-up ratings go through whole sweeps, in shapes that differ in what they
-have much of: ratings, rows, cells, or nothing; the constants are what fits their times best, each time counting as much
-as any other. Times are seconds of the processor, and of some cycles the quickest counts, so that other work on the
-machine disturbs them little; where processes share caches and memory, all of them measure at once.
+Nothing here lists kernels. Real targets of synthetic ratings make whole sweeps, in shapes with many ratings, many rows,
+many cells, or few of all; the constants are fitted to their times, which all have equal weight. Times are processor
+seconds, and the fastest of several cycles counts, so that other work on the machine disturbs them little; processes
+that share caches and memory measure at the same time.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.rundir import now
 from dsgmcmc.types import Comm, Float32, Float64, Int32, Int64
 
-SETTLED = 40  # sweeps, after which metrics are refreshed as ever after; see `dsgmcmc.samplers.metrics.SETTLED`
+SETTLED = 40  # sweeps after which metrics are refreshed at a constant rate; see `dsgmcmc.samplers.metrics.SETTLED`
 BURST = 256  # small messages at a time
-CYCLE = 10  # sweeps after which what a metric does repeats itself
+CYCLE = 10  # sweeps after which the updates of a metric repeat
 COLUMN_BYTES = (1 << 16, 1 << 18, 1 << 20, 1 << 22)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Made-up ratings: so many rows, with so many ratings each, of so many columns, cut in a grid."""
+    """Shape of synthetic ratings: rows, columns, ratings per row, and the grid that they are cut into."""
 
     rows: int
     columns: int
@@ -48,7 +48,7 @@ class Shape:
     grid: int = 4
 
 
-#: Much of ratings: below, at sizes of the columns. Much of rows, of visits, of cells, of nothing.
+#: Shapes with many rows, many visits, many cells (twice), and few of all; `measure_work` adds those with many ratings.
 OTHERS = (
     Shape(30_000, 1000, 8),
     Shape(30_000, 1000, 8, grid=16),
@@ -59,7 +59,7 @@ OTHERS = (
 
 
 class MadeUp(Ratings):
-    """Ratings of a shape, in memory; a tenth of the columns has 46 % of them, about as in MovieLens."""
+    """Synthetic ratings in memory; a tenth of the columns has 46 % of them, about as in MovieLens."""
 
     def __init__(self, shape: Shape, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -85,7 +85,7 @@ class MadeUp(Ratings):
 
 
 class CountingRing(Ring):
-    """A ring that counts its ordered sums, and the numbers of a block that go into them."""
+    """A ring that counts its ordered sums, and how many numbers each block adds to them."""
 
     sums = summed = 0
 
@@ -124,18 +124,18 @@ class Chain:
             self.sweep += 1
 
     def cost(self, repeats: int, clock: Callable[[], float] = process_time) -> float:
-        """Seconds of a sweep, of the processor if no other clock is given: the least of so many cycles. Collective."""
-        found = []
+        """Seconds of a sweep, in the fastest of `repeats` cycles; processor time by default. Collective."""
+        seconds = []
         self.tours = self.ring.sums = self.ring.summed = 0
         with np.errstate(all="ignore"):
             for _ in range(repeats):
                 begin = clock()
                 self.cycle()
-                found.append((clock() - begin) / CYCLE)
-        return min(found)
+                seconds.append((clock() - begin) / CYCLE)
+        return min(seconds)
 
     def per_sweep(self, repeats: int) -> dict[str, float]:
-        """Tours and sums of a sweep, as `cost` has counted them."""
+        """Tours and sums of a sweep, as counted by `cost`."""
         counted = {"tours": self.tours, "sums": self.ring.sums, "summed": self.ring.summed}
         return {name: count / (repeats * CYCLE) for name, count in counted.items()}
 
@@ -150,7 +150,7 @@ def measure_work(comm: Comm, sampler: str, noise: str, rank: int, repeats: int =
     sampler, noise : str
     rank : int
     repeats : int
-        Cycles of ten sweeps of which the quickest counts.
+        Cycles of ten sweeps; the fastest one counts.
     """
     settings = {"sampler": sampler, "noise": noise, "rank": rank, "iterations": "100000sweeps"}
     config = build(settings).resolved()
@@ -180,13 +180,13 @@ def measure_work(comm: Comm, sampler: str, noise: str, rank: int, repeats: int =
 
 
 def _shares(size: float) -> Float64:
-    """How much the constant at each of `COLUMN_BYTES` says of columns of this size; see `Work.seconds_per_rating`."""
+    """Weight of the constant at each of `COLUMN_BYTES` for columns of this size; see `Work.seconds_per_rating`."""
     places, each = np.log(COLUMN_BYTES), np.eye(len(COLUMN_BYTES))
     return np.array([np.interp(np.log(size), places, one) for one in each])
 
 
 def measure_exchange(comm: Comm) -> Exchange:
-    """Messages between the processes of this node, of which there are several. Collective."""
+    """Measure messages between the processes of this node, at least two. Collective."""
     numbers = np.ones((64, 4096))
     added, _, _ = spread(lambda: numbers.sum(axis=0), 30)
     small, *large = ring(comm, [1000, 1_000_000, 4_000_000])
@@ -199,7 +199,7 @@ def measure_exchange(comm: Comm) -> Exchange:
 
 
 def _burst(comm: Comm) -> None:
-    """Send many small messages to the next process, and take in as many."""
+    """Send many small messages to the next process, and receive as many."""
     sent, received = np.zeros(8), np.zeros((BURST, 8))
     before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
     requests = [comm.Irecv(each, source=before) for each in received]
@@ -209,7 +209,7 @@ def _burst(comm: Comm) -> None:
 
 
 def measure_disk(folder: Path) -> Disk:
-    """Bytes a second that one process writes to a file in a folder, until they lie on the device."""
+    """Measure how fast one process writes a file in a folder, until the data are on the device."""
     data = np.random.default_rng(0).bytes(1 << 26)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".dsgmcmc-bench-") as place:
         begin = perf_counter()
@@ -220,40 +220,41 @@ def measure_disk(folder: Path) -> Disk:
 def measure_machine(
     comm: Comm, sampler: str, noise: str, ranks: Sequence[int], folder: Path, known: Machine | None
 ) -> Machine | None:
-    """Measure everything; all processes at once. Collective.
+    """Measure everything, on all processes at once. Collective.
 
     Parameters
     ----------
     comm : Comm
-        The processes of one node, as many as are to sample on it.
+        The processes of one node, as many as will sample on it.
     sampler, noise : str
-        As of a run.
+        Settings of a run.
     ranks : sequence of int
         Numbers K of latent dimensions.
     folder : Path
-        Where runs are to be written.
+        Where runs will be written.
     known : Machine or None
-        Of which costs of other samplers and ranks are kept, and of messages, if one process is alone.
+        An earlier measurement: its costs of other samplers and ranks are kept, and those of messages if there is only
+        one process.
 
     Returns
     -------
     Machine or None
-        At process 0: the slowest process counts.
+        At process 0, with the costs of the slowest process; None elsewhere.
     """
-    found, alone = [], comm.Split(comm.rank)
+    measured, alone = [], comm.Split(comm.rank)
     for rank in ranks:
         everyone = comm.gather(measure_work(alone, sampler, noise, rank))
         if everyone:
-            found.append(max(everyone, key=lambda each: sum(each.rating)))
+            measured.append(max(everyone, key=lambda each: sum(each.rating)))
     exchange = measure_exchange(comm) if comm.size > 1 else None
     if comm.rank:
         return None
-    work = {(each.sampler, each.noise, each.rank): each for each in [*(known.work if known else []), *found]}
+    work = {(each.sampler, each.noise, each.rank): each for each in [*(known.work if known else []), *measured]}
     told = "" if exchange else "; messages were not"
     return Machine(
         cpu=cpu_name(),
         processes=comm.size,
-        about=f"{found[0].sampler} measured on {now()[:10]}, {comm.size} process(es) at once{told}",
+        about=f"{measured[0].sampler} measured on {now()[:10]}, {comm.size} process(es) at once{told}",
         exchange=exchange or (known or builtin()).exchange,
         disk=measure_disk(folder),
         work=list(work.values()),

@@ -32,7 +32,7 @@ from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.base import RunTarget
 from dsgmcmc.types import Array, Float64
 
-SMALLEST_SCALE = 2.0**-10  # of the step, below which halving does not help
+SMALLEST_SCALE = 2.0**-10  # smaller steps do not help a chain that diverges
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -40,14 +40,14 @@ log = logging.getLogger(__name__)
 
 
 class Chain:
-    """A chain of a run, of any target.
+    """A chain of a run, for any target.
 
     Parameters
     ----------
     config : ResolvedChain
         Settings of the run.
     make_target : callable
-        Makes the target for a sampler, as it is before the first iteration.
+        Makes the target for a sampler, in its state before the first iteration.
     ring : Ring
         The processes of this chain.
     run : RunDirectory
@@ -55,15 +55,15 @@ class Chain:
     chain : int
         Number of the chain.
     data_hash : str
-        Identity of what is sampled.
+        Hash of the data, or of the density.
     control : Control
         When to checkpoint and when to stop.
     policy : Policy
         What to do when something goes wrong.
     made : dict, optional
-        What its snapshots are made with; see `dsgmcmc.storage.facts`.
+        Facts that its snapshots record; see `dsgmcmc.storage.facts`.
     begin : callable, optional
-        Moves the target from its usual start to another one.
+        Moves the target from its usual initial state to another one.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class Chain:
         self._earlier_hashes: Collection[str] = ()
         self.seconds_before = 0.0  # sampling time until `advance` was last called
         self._begin: float | None = None
-        self._taken_up: Callable[[], None] | None = None  # notes from which checkpoint it goes on, once it does
+        self._taken_up: Callable[[], None] | None = None  # records, at the next iteration, where it was resumed
         self._make()
 
     def _make(self) -> None:
-        """Make everything that changes while the chain runs, as it is before the first iteration."""
+        """Make everything that changes while the chain runs, in its state before the first iteration."""
         config = self.config
         self.sampler = config.make_sampler()
         self.target = self._make_target(self.sampler)
@@ -134,22 +134,22 @@ class Chain:
         Returns
         -------
         Request
-            What was asked for last.
+            The last request.
 
         Raises
         ------
         DivergenceError
-            If the chain diverges, and is not to go on with smaller steps.
+            If the chain diverges, and ``on_divergence`` does not let it continue with smaller steps.
         WriteError
-            If something cannot be written, and the chain is not to go on without.
+            If something cannot be written, and ``on_checkpoint_error`` does not let the chain continue without it.
         """
         self._begin = perf_counter()
         while True:
             try:
-                with np.errstate(all="ignore"):  # a diverging chain is found by looking at it
+                with np.errstate(all="ignore"):  # `_check_finite` detects divergence
                     request = self._iterate_to(goal, report)
             except DivergenceError as error:
-                self.checkpoints.settle()  # what is under way was sane
+                self.checkpoints.settle()  # a checkpoint being written is of an earlier, finite state
                 if self.policy.on_divergence != "halve" or self.state.step_scale <= SMALLEST_SCALE:
                     raise
                 self._go_back(error)
@@ -178,7 +178,7 @@ class Chain:
         return request
 
     def finish(self) -> None:
-        """Save the state as it is, and the posterior; nothing if all of it is there. Collective.
+        """Save the current state and the posterior, unless they are on disk already. Collective.
 
         Raises
         ------
@@ -191,18 +191,18 @@ class Chain:
         self.checkpoints.save_posterior(self.iteration, self.seconds)
 
     def close(self) -> None:
-        """End the thread that writes, once it has written what it was given."""
+        """End the writer's thread once it has written everything."""
         self.checkpoints.close()
 
     def save(self, last: bool = False) -> None:
-        """Begin to write a checkpoint and the draws that belong to it. Collective.
+        """Begin to write a checkpoint and its draws. Collective.
 
-        After the `last` one nothing may change before it is written, and the job fails without it.
+        With `last`, the state must not change before it is written, and the job fails if that fails.
 
         Raises
         ------
         DivergenceError
-            If the state has diverged: earlier checkpoints stay.
+            If the state has diverged; earlier checkpoints are kept.
         """
         self._check_finite(self.sampler.position(self.iteration - 1))
         self.checkpoints.save(self.iteration, self.seconds, last)
@@ -213,7 +213,7 @@ class Chain:
         Parameters
         ----------
         config_hashes : collection of str
-            Identities of this run's configuration before it was overridden.
+            Hashes of this run's configuration before it was overridden.
 
         Raises
         ------
@@ -235,7 +235,7 @@ class Chain:
         return True
 
     def _go_back(self, error: DivergenceError) -> None:
-        """Return to the last checkpoint, or to the start, with half the step. Collective."""
+        """Go back to the last checkpoint, or to the start, with half the step. Collective."""
         scale, diverged, seconds = self.state.step_scale / 2, self.iteration, self.seconds_before
         self.checkpoints.close()
         self._make()
@@ -268,14 +268,14 @@ class Chain:
         return self.seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
 
     def _next_stop(self, goal: int, saving: int) -> int:
-        """Iteration at which there is something else to do: look at the state, save it, or listen."""
+        """Next iteration at which to evaluate or save the state, or to check for requests."""
         done = self.iteration
         following = [(0, self.every), (self.burn_in, self.thin), (0, saving)]
         looks = [done + interval - (done - origin) % interval for origin, interval in following]
         return min(goal, *looks, done + self.target.at_once()) if done else 1
 
     def _iterate(self, done: int, report: Report) -> None:
-        """Go on until `done` iterations are made, and look at the state if it is time. Collective."""
+        """Iterate until `done` iterations are made; record the state if it is a draw or due for metrics. Collective."""
         target, sampler, first, iteration = self.target, self.sampler, self.iteration, done - 1
         self.iteration = done
         sampler.advance(target, first, done - first)
@@ -307,12 +307,12 @@ class Chain:
             report(line)
 
     def _check_finite(self, position: str) -> None:
-        """Stop all processes if any block of parameters is no longer finite or has exploded. Collective."""
-        found = self.target.find_divergence(position)
-        if found:
+        """Raise DivergenceError on all processes if any block of parameters is not finite or huge. Collective."""
+        divergence = self.target.find_divergence(position)
+        if divergence:
             remedy = f", or {named(self.sampler.remedy)}" if self.sampler.remedy else ""
             raise DivergenceError(
-                f"chain {self.chain} diverged by iteration {self.iteration}: {found} at step size "
+                f"chain {self.chain} diverged by iteration {self.iteration}: {divergence} at step size "
                 f"{self.sampler.weight(self.target, self.iteration - 1):.3g}. Use a smaller {named('step_size')}"
                 f"{remedy}, or {named('on_divergence')} halve; the last checkpoint is intact"
             )

@@ -27,9 +27,9 @@ from dsgmcmc.storage.writer import SnapshotWriter, is_whole
 
 log = logging.getLogger(__name__)
 
-RESERVE = 3.0  # times the longest write so far is kept for the last checkpoint, its draws and the posterior
-SLOW_DISK = 20e6  # bytes a second, assumed until the first checkpoint has shown better
-SIDE_BY_SIDE = 8  # snapshots that are written at a time
+RESERVE = 3.0  # times the longest write so far is reserved for the last checkpoint, its draws and the posterior
+SLOW_DISK = 20e6  # bytes per second, assumed until the first checkpoint is written
+SIDE_BY_SIDE = 8  # snapshots written at a time
 PendingDraws = dict[int, tuple[dict[Key, Any], dict[str, SmallArray]]]
 
 
@@ -42,7 +42,7 @@ Tasks = list[Callable[[], None]]
 
 
 def _do(first: Tasks, several: Tasks, then: Tasks) -> None:
-    """Do tasks in their order, then several side by side, each of which waits for the disk, then others in order."""
+    """Do tasks in order, then several side by side, as each of them waits for the disk, then others in order."""
     for task in first:
         task()
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="writer") as pool:
@@ -53,26 +53,26 @@ def _do(first: Tasks, several: Tasks, then: Tasks) -> None:
 
 @dataclass
 class _Write:
-    """Snapshots on their way to the disk: a checkpoint and the draws that belong to it, or a posterior.
+    """Snapshots being written: a checkpoint with its draws, or a posterior.
 
     Attributes
     ----------
     iteration : int
-        At which they were taken.
+        Iteration of their state.
     begin : float
-        When, on the clock of `time.monotonic`.
+        Time at which writing began, on the clock of `time.monotonic`.
     drafts : list of SnapshotWriter
-        In the order in which they are committed.
+        The snapshots, in the order in which they are committed.
     pending : dict
-        The draws, to be kept if they cannot be written.
+        The draws, which are kept if they cannot be written.
     task : Future
-        What the writer's thread does.
+        The task of the writer's thread.
     prune : callable
-        Removes what they make superfluous; for process 0.
+        Removes snapshots that these replace; called on process 0.
     needed : bool
-        Whether the job must fail without them.
+        Whether the job must fail if they cannot be written.
     committing : bool
-        Whether the shards are written and process 0 commits.
+        Whether the shards are written and process 0 commits them.
     """
 
     iteration: int
@@ -88,8 +88,8 @@ class _Write:
 class Checkpoints:
     """The snapshots of one chain.
 
-    A checkpoint is copied, and written by a thread while the chain goes on. The thread makes no MPI calls: when all
-    processes have found, in the course of their iterations, that none is busy any more, they agree on the outcome.
+    A checkpoint is copied, and written by a thread while the chain continues. The thread makes no MPI calls: once the
+    processes learn, during their iterations, that none of them is busy any more, they agree on the outcome.
 
     Parameters
     ----------
@@ -102,15 +102,15 @@ class Checkpoints:
     chain : int
         Number of the chain.
     hashes : dict of str to str
-        ``config_hash`` and ``data_hash``: which chain this is.
+        ``config_hash`` and ``data_hash``, which identify the run.
     keep : int
-        Checkpoints to keep.
+        Number of checkpoints to keep.
     control : Control
-        Waits for other processes, and is told how long writing takes.
+        Waits for other processes, and takes note of how long writing takes.
     go_on : bool
-        Whether the chain goes on when a checkpoint cannot be written.
+        Whether the chain continues if a checkpoint cannot be written.
     made : dict, optional
-        What the snapshots are made with; see `dsgmcmc.storage.facts`.
+        Facts that the snapshots record; see `dsgmcmc.storage.facts`.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
         self._longest = 0.0
-        #: Iteration of the newest complete checkpoint; a posterior is written after the one of its iteration.
+        #: Iteration of the newest complete checkpoint; a posterior is written after the checkpoint of its iteration.
         self.newest = 0
         size = sum(array.nbytes for _, array in state.saved())
         control.write_seconds = RESERVE * size / SLOW_DISK
@@ -145,7 +145,7 @@ class Checkpoints:
         return self._write is not None and not self._write.task.done()
 
     def save(self, iteration: int, seconds: float, last: bool = False) -> None:
-        """Begin to write the pending draws and a checkpoint. Collective; waits for the one before.
+        """Begin to write the pending draws and a checkpoint; wait for an earlier write first. Collective.
 
         Parameters
         ----------
@@ -154,12 +154,12 @@ class Checkpoints:
         seconds : float
             Sampling time so far.
         last : bool
-            Whether the job ends with it: it must succeed, and is not copied, as nothing changes meanwhile.
+            Whether the job ends with it: it must succeed, and is not copied, as the state no longer changes.
 
         Raises
         ------
         WriteError
-            On all processes, if it cannot be written and the chain is not to go on without.
+            On all processes, if it cannot be written and the chain must not continue without it.
         """
         self.settle()
         begin = monotonic()
@@ -176,7 +176,7 @@ class Checkpoints:
         log.debug("chain %d: writing the checkpoint of iteration %d", self._chain, iteration)
 
     def _drafts(self, iteration: int, seconds: float, pending: PendingDraws, copy: bool) -> list[SnapshotWriter]:
-        """Drafts of the pending draws and, last, of a checkpoint. Collective."""
+        """Drafts of the pending draws, followed by that of a checkpoint. Collective."""
         comm, draws, series = self._ring.comm, self._make("draws"), self._make("checkpoints")
         drafts: list[SnapshotWriter] = []
         try:
@@ -202,7 +202,7 @@ class Checkpoints:
         write = self._write
         if write is None:
             return
-        self._control.finish()  # what was asked before does not know of what begins here
+        self._control.finish()  # an earlier answer does not apply to the write that begins here
         with self._ring.phases("checkpoint"):
             try:
                 what = f"writing {write.drafts[-1].final}"
@@ -241,7 +241,7 @@ class Checkpoints:
     def _failed(
         self, error: WriteError, iteration: int, drafts: list[SnapshotWriter], pending: PendingDraws, needed: bool
     ) -> None:
-        """Clean up, and raise the error or go on; the next checkpoint then has these draws."""
+        """Clean up, and raise the error or continue; the next checkpoint then includes these draws."""
         self._discard(drafts)
         if needed or not self._go_on:
             raise error
@@ -258,12 +258,12 @@ class Checkpoints:
                 draft.discard()
 
     def _prune(self) -> None:
-        """Remove old checkpoints, and draws that belong to none; on process 0."""
+        """Remove old checkpoints, and draws that no checkpoint needs; called on process 0."""
         prune(self._run.series("checkpoints", self._chain), self._keep)
         self._run.prune_draws(self._chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
-        """Write the posterior so far, if there were draws, in place of older ones or a damaged one. Collective."""
+        """Write the posterior so far if there are draws; it replaces older and damaged ones. Collective."""
         if not self._draws.weight:
             return
         self.settle()
@@ -284,7 +284,7 @@ class Checkpoints:
         self.settle()
 
     def _make(self, kind: str) -> Path:
-        """Directory of the snapshots of a kind, made if need be. Collective."""
+        """Directory of the snapshots of a kind; created if it does not exist. Collective."""
         parent = self._run.series(kind, self._chain)
 
         def make() -> None:

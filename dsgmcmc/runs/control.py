@@ -1,4 +1,4 @@
-"""When to checkpoint and when to stop: signals and the clock, agreed on by all processes of a chain."""
+"""When to checkpoint and when to stop, by signals and the clock; all processes of a chain agree on it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.types import Comm
 
-MARGIN = 3.0  # seconds between the last write and the end of the wall time: summary, MPI's and the launcher's end
-POLL = 0.005  # seconds between two looks at a write
+MARGIN = 3.0  # seconds between the last write and the end of the wall time: for the summary, and for MPI to end
+POLL = 0.005  # seconds between two checks of a write
 
 
 class Control:
-    """Asks all processes of a chain, once an iteration, what to do next.
+    """Decides with all processes of a chain, once per iteration, what to do next.
 
-    One pipelined maximum of two integers: the answer to the question of one iteration is read in the next.
+    It costs one pipelined maximum of two integers: the result of one iteration's reduction is read in the next.
 
     Parameters
     ----------
     comm : Comm
         The processes of the chain.
     signals : Signals
-        What this process was asked.
+        Requests to this process.
     checkpoint_seconds : float or None
         Time between checkpoints.
     deadline : float or None
-        When the job must have ended, on the clock of `time.monotonic`.
+        Time at which the job must have ended, on the clock of `time.monotonic`.
     watchdog : Watchdog or None
-        What to tell that this process is getting on.
+        Is told that this process makes progress.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Control:
     ) -> None:
         self._comm, self._signals = comm, signals
         self._seconds, self._deadline, self._watchdog = checkpoint_seconds, deadline, watchdog
-        #: Seconds that writing all of a chain may take, to be known before the wall time is over.
+        #: Seconds to reserve for writing a chain before the wall time ends.
         self.write_seconds = 0.0
-        #: Chains of these processes that are not finished, each of which is to be written.
+        #: Unfinished chains of these processes: each has to be written.
         self.chains = 1
         self._iteration_seconds = 0.0
         self._saved = self._asked = monotonic()
@@ -57,7 +57,7 @@ class Control:
 
     def _local(self) -> Request:
         now = monotonic()
-        # decays, so that an iteration that compiled kernels is forgotten
+        # decays, so that one slow iteration, which compiled kernels, does not count for ever
         self._iteration_seconds = max(now - self._asked, 0.9 * self._iteration_seconds)
         self._asked = now
         writing = self.chains * self.write_seconds
@@ -67,7 +67,7 @@ class Control:
         return max(self._signals.request, Request.CHECKPOINT if due else Request.GO_ON)
 
     def ask(self, busy: bool) -> tuple[Request, bool]:
-        """Largest request of all processes, and whether none of them was busy writing. Collective."""
+        """Return the largest request of all processes, and whether none of them was busy writing. Collective."""
         self._progress()
         if self._comm.size == 1:
             return self._local(), not busy
@@ -75,7 +75,7 @@ class Control:
         if self._reduction is not None:
             self._reduction.Wait()
             request, idle = Request(int(self._all[0])), not self._all[1]
-        from mpi4py import MPI  # of several processes alone
+        from mpi4py import MPI  # only needed with several processes
 
         self._mine[:] = self._local(), busy
         self._reduction = self._comm.Iallreduce(self._mine, self._all, op=MPI.MAX)
@@ -84,7 +84,7 @@ class Control:
     def wait(self, busy: Callable[[], bool]) -> None:
         """Wait until no process is busy. Collective.
 
-        While all of them answer, however slow the disk of one, no watchdog ends the job.
+        As long as all of them answer, no watchdog ends the job, however slow a disk is.
         """
         while any(self._comm.allgather(busy())):
             self._progress()
@@ -94,7 +94,7 @@ class Control:
     def meet(self, everyone: Comm) -> None:
         """Wait for the processes of all chains. Collective over `everyone`.
 
-        While they come, however slow another chain, no watchdog ends the job.
+        No watchdog ends the job meanwhile, however slow another chain is.
         """
         self._progress()
         if everyone.size == self._comm.size:
@@ -105,12 +105,12 @@ class Control:
             sleep(POLL)
 
     def saving(self) -> None:
-        """Take note that a checkpoint is being written. Collective."""
+        """Note that a checkpoint is being written. Collective."""
         self._saved = monotonic()
         self.finish()
 
     def finish(self) -> None:
-        """Wait for the question that is under way; what it asked for was done, or is asked again. Collective."""
+        """Complete the pending reduction and drop its result: requests that still stand are made again. Collective."""
         if self._reduction is not None:
             self._reduction.Wait()
             self._reduction = None

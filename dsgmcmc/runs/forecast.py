@@ -1,19 +1,19 @@
-"""How long a sweep will take on machines that are not there: a model of few measured constants.
+"""Forecast of the time of a sweep on other machines: a model with a few measured constants.
 
-    seconds of a sweep = work of the process that has most of it            (`Counts`, times `Work`)
-                       + what it waits for since cells differ in their ratings
+    seconds of a sweep = work of the process that has the most              (`Counts`, times `Work`)
+                       + waiting, since cells differ in their number of ratings
                        + exchange that is not hidden behind the work
                        + ordered sums
 
-*Work* is what a sweep has of ratings, visits, updates, cells and blocks, each times what one of it costs; the machine
-file has been fitted to the same counts. The share of a process is that of the row blocks that it owns.
+*Work* is the number of ratings, visits, updates, cells and blocks of a sweep, each times its cost; the machine file is
+fitted to the same counts. The share of a process is that of the row blocks that it owns.
 
 *Exchange.* In every step of a tour each process sends one block to its neighbour and receives one, while it works on
-the others that it has: n - 1 of its n cells. Between nodes a network card moves the block meanwhile, so only what takes
-longer is waited for. Within a node a block in shared memory (`dsgmcmc.parallel.shared_buffers`) is not moved; a larger
+its other blocks: n - 1 of its n cells. Between nodes a network card moves the block meanwhile, so processes wait only
+if that takes longer. Within a node a block in shared memory (`dsgmcmc.parallel.shared_buffers`) is not moved; a larger
 one is copied by the processor, and nothing is hidden. All processes step together, so the slowest link counts. With
-parts in random order blocks go to processes that may be anywhere, and all of a node share its link; with a tour it is
-one.
+parts in random order, blocks go to processes on any node, and all processes of a node share its link; with a tour only
+one uses it.
 
 *Sums.* Process 0 receives a message from every other one, adds B times as many numbers as a block has, and the result
 goes down a tree.
@@ -21,7 +21,7 @@ goes down a tree.
 *Differences.* Cells have about m ratings, with a variance of m where rows and columns are rated at random; of P
 processes the slowest has about sqrt(2 ln P) standard deviations more than the average.
 
-Draws, evaluation and checkpoints come on top: the model is of sweeps.
+Draws, evaluation and checkpoints are not included: the model is of sweeps.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ INTERPRETER = 200_000_000  # bytes of Python and its libraries
 
 
 class Sizes(Ratings):
-    """Numbers in the place of a ratings file.
+    """The sizes of a ratings file, in place of the file.
 
     Parameters
     ----------
     users, items, ratings : int
-        Ratings of training; the longer side are the rows.
+        Numbers of users, items and training ratings; the longer side becomes the rows.
     test : int
-        Test ratings.
+        Number of test ratings.
     """
 
     def __init__(self, users: int, items: int, ratings: int, test: int = 0) -> None:
@@ -75,11 +75,11 @@ class Nodes:
     nodes, processes : int
         Nodes, and processes on each.
     bandwidth : float
-        Bytes a second of a node's link, each way.
+        Bytes per second of a node's link, in each direction.
     latency : float
-        Seconds of a message of next to nothing between nodes.
+        Seconds that a tiny message between nodes takes.
     overlap : float
-        Part of a message between nodes that moves while the processor computes: 1 with cards that do it alone.
+        Fraction of a message between nodes that moves while the processor computes: 1 if network cards need no help.
     """
 
     nodes: int
@@ -96,7 +96,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Counts:
-    """What the process that has most to do goes through in a sweep.
+    """Counts of a sweep, for the process that has the most to do.
 
     Attributes
     ----------
@@ -111,12 +111,12 @@ class Counts:
     blocks: float
     iterations: float
 
-    #: Costs of all but the first, by their names in `Work`.
+    #: Names in `Work` of the costs of all counts but the first.
     names: ClassVar[tuple[str, ...]] = ("visit", "update", "cell", "block", "iteration")
 
     @classmethod
     def of(cls, config: ResolvedConfig, ratings: Ratings, processes: int) -> Counts:
-        """Count what a sweep has, on so many processes."""
+        """Counts of a sweep on `processes` processes."""
         grid, iterations = config.grid, config.sweep_length
         share = ceil(grid / processes) / grid
         rows, columns = ratings.n_rows, ratings.n_cols
@@ -136,12 +136,12 @@ class Counts:
 
 
 def column_bytes(config: ResolvedConfig, columns: int) -> float:
-    """Bytes of the positions and gradients of a column block."""
+    """Bytes of the positions and gradients of an average column block."""
     return columns / config.grid * config.dimension * 8
 
 
 def largest_block(ratings: Ratings, grid: int) -> int:
-    """Columns of the largest column block; rows and columns are in random order, so all are about alike."""
+    """Columns of the largest column block; columns are in random order, so all blocks are about equal."""
     if isinstance(ratings, Sizes):
         return -(-int(ratings.n_cols) // grid)
     bounds = block_bounds(np.concatenate([[0], np.cumsum(ratings.column_counts)]), grid)
@@ -150,24 +150,24 @@ def largest_block(ratings: Ratings, grid: int) -> int:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A sweep on so many processes.
+    """Forecast of a sweep on a number of processes.
 
     Attributes
     ----------
     processes, grid : int
     ratings, visits, updates, calls : float
-        Seconds of the process that has most to do: at the ratings, at rows that meet column blocks, at updates, and
+        Seconds of the process that has the most to do: per rating, per pair of row and column block, for updates, and
         between kernels.
     differences, exchange, sums : float
         Seconds of waiting; see the module's docstring.
     sent_per_sweep : float
-        Bytes of all column blocks that change process.
+        Bytes of all column blocks that are sent to another process.
     messages_per_sweep : float
-        Messages of them, of all processes.
+        Number of these messages, of all processes.
     message : int
-        Bytes of the largest.
+        Bytes of the largest message.
     memory_per_process, disk_least, disk_most, checkpoint : int
-        See `Costs`; memory with the interpreter's.
+        See `Costs`; the memory includes the interpreter's.
     """
 
     processes: int
@@ -205,7 +205,7 @@ class Forecast:
 
     @classmethod
     def of(cls, config: ResolvedConfig, ratings: Ratings, machine: Machine, nodes: Nodes) -> Forecast:
-        """Foresee a run with this configuration, whose grid is at least the number of processes."""
+        """Forecast a run with this configuration, whose grid is at least the number of processes."""
         processes, grid = nodes.all, config.grid
         work = machine.work_of(config.sampler.name, config.noise, config.rank)
         counts, costs = Counts.of(config, ratings, processes), Costs.of(config, ratings, processes)
@@ -242,12 +242,12 @@ class Forecast:
         )
 
     def table(self) -> dict[str, Any]:
-        """All by name, with the seconds of a sweep."""
+        """All attributes by name, with the seconds of a sweep."""
         return {"seconds_per_sweep": self.seconds, **asdict(self)}
 
 
 def _traffic(config: ResolvedConfig, ratings: Ratings, work: Work, processes: int) -> Iterator[tuple[Moves, float]]:
-    """What is sent, and how often in a sweep; of a metric that needs tours of its own positions and sums travel."""
+    """What is sent, and how often in a sweep; the extra tours of a metric send positions and sums."""
     regular = moves(config, processes, config.quantities_for(ratings))
     if config.sweep_length == 1:
         yield from ((move, work.tours / len(regular)) for move in regular)
@@ -261,7 +261,7 @@ def _traffic(config: ResolvedConfig, ratings: Ratings, work: Work, processes: in
 def _exposed(
     config: ResolvedConfig, machine: Machine, nodes: Nodes, move: Moves, size: float, computing: float
 ) -> float:
-    """Seconds of a step in which nothing is done but wait for a message of `size` bytes, or copy it."""
+    """Seconds of a step that are spent only on waiting for a message of `size` bytes, or on copying it."""
     if nodes.all == 1:
         return 0.0
     exchange, cells = machine.exchange, ceil(config.grid / nodes.all)
@@ -276,7 +276,7 @@ def _exposed(
 
 
 def _sums(machine: Machine, nodes: Nodes, work: Work, grid: int) -> float:
-    """Seconds of the ordered sums of a sweep, that one process alone would not need."""
+    """Extra seconds of the ordered sums of a sweep, compared with one process."""
     if nodes.all == 1:
         return 0.0
     exchange, far = machine.exchange, nodes.nodes > 1

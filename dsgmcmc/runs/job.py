@@ -61,8 +61,8 @@ WORTH_SAYING = 1.0  # seconds of compiling or loading kernels
 log = logging.getLogger(__name__)
 
 
-#: Contexts of a program that has a job inside it. The last bits of BLAS depend on its threads: it has one, also in the
-#: libraries that the rehearsal loads.
+#: Contexts for a job inside another program. The last bits of BLAS results depend on its number of threads, so it gets
+#: one; also in libraries that the rehearsal loads.
 _LOGS = Together(logs_as_before)
 _BLAS, _BLAS_AFTER_REHEARSAL = (Together(partial(threadpool_limits, 1, user_api="blas")) for _ in range(2))
 
@@ -79,15 +79,15 @@ class Job:
     out : Path
         Run directory.
     layers : Layers
-        Where its settings were given.
+        Where the settings come from.
     resume : bool, optional
-        Whether to go on with what is in `out`.
+        Whether to continue the run in `out`.
     policy : Policy, optional
         What to do when time runs out or something goes wrong.
     command : str, optional
-        What it was started with; the run keeps it for people.
+        The command that started it, which the run records.
     quiet : bool, optional
-        Whether nothing is shown: no progress, no messages.
+        Whether to show neither progress nor messages.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Job:
         self._signals, self._age = Signals(), seconds_since_start
         self._lock = Lock(self.run_directory.lock_file)
         self._after_rehearsal: AbstractContextManager[object] = nullcontext()
-        #: What people are told at the end; on process 0.
+        #: Lines for the user at the end; on process 0.
         self.result: list[str] = []
 
     def _resolve(self) -> Resolution:
@@ -128,7 +128,7 @@ class Job:
     # ------------------------------------------------------------------ running
 
     def run(self) -> int:
-        """Sample, and say what came of it, in processes of this job's own. Collective.
+        """Sample, and print the result, in processes started for this job. Collective.
 
         Returns
         -------
@@ -141,15 +141,15 @@ class Job:
         return status
 
     def run_inside(self) -> None:
-        """Sample in processes that are the caller's, and leave them as they were. Collective.
+        """Sample in the caller's processes, and leave them as they were. Collective.
 
-        Signals, logs and the threads of BLAS are given back. One process by itself is not ended either: nothing in it
-        waits for another one.
+        Signal handlers, logs and the threads of BLAS are restored. A single process is never ended by the watchdog:
+        it waits for no other one.
 
         Raises
         ------
         StoppedError
-            If the job was stopped, and the signal that stopped it did not raise anything.
+            If the job was stopped, and the signal that stopped it raised no exception.
         """
         self._after_rehearsal, begin = _BLAS_AFTER_REHEARSAL, monotonic()
         self._age = lambda: monotonic() - begin
@@ -162,7 +162,7 @@ class Job:
             raise StoppedError(f"stopped before its end, at a checkpoint: go on with {named('resume')}")
 
     def say_result(self) -> None:
-        """Print what came of it."""
+        """Print the result."""
         if self.result:
             say(*self.result)
             also_in(self.run_directory.summary_file)
@@ -179,7 +179,7 @@ class Job:
             log.info("afterwards %s", wanting)
         if self._at_root and len(processors) > 1:
             log.warning(
-                "the processes run on different processors (%s): only these give the same bits again",
+                "the processes run on different processors (%s): only the same ones will give the same bits again",
                 ", ".join(processors),
             )
         deadline = agree(comm, partial(policy.deadline, self._age()))
@@ -197,14 +197,14 @@ class Job:
                 self._lock.release()
 
     def _open(self, config: ResolvedChain, overridden: Changes) -> tuple[list[str], Facts]:
-        """Make the run directory, claim it and write the settings; on process 0.
+        """Create and lock the run directory, and write the settings; on process 0.
 
         Returns
         -------
         earlier : list of str
-            Hashes of the configurations that this run had before it was overridden.
+            Hashes of this run's configurations before they were overridden.
         made : dict
-            What its snapshots are made with; see `dsgmcmc.storage.facts`.
+            Facts that its snapshots record; see `dsgmcmc.storage.facts`.
         """
         self.run_directory.path.mkdir(parents=True, exist_ok=True)
         taken_over = self._lock.acquire()
@@ -215,7 +215,7 @@ class Job:
             raise
 
     def _prepare(self, config: ResolvedChain, overridden: Changes, taken_over: str) -> tuple[list[str], Facts]:
-        """Do what `_open` does in a directory that is ours."""
+        """Do the work of `_open` once the directory is locked."""
         run = self.run_directory
         run.refuse_links()
         run.remove_left()
@@ -270,21 +270,21 @@ class Job:
         with Progress(config.iterations, n_data / config.sweep_length, self.source.unit, self._quiet) as progress:
             self._rehearse(config)
             end = Until(config, comm, control, progress) if config.until else Limit(config.iterations)
-            turns = ChainScheduler(
+            scheduler = ChainScheduler(
                 open_chain, range(group, config.chains, groups), end, control, progress, self._note_job, self._age
             )
             with self._after_rehearsal:
-                turns.run()
-            sampling = turns.seconds
-        watchdog.stop()  # other chains may take their time
-        self._share(turns.failure)
+                scheduler.run()
+            sampling = scheduler.seconds
+        watchdog.stop()  # other chains may take much longer
+        self._share(scheduler.failure)
         agree(comm, log_errors.check, "writing a log", WriteError)
-        request = max(comm.allgather(turns.request))
+        request = max(comm.allgather(scheduler.request))
         agree(comm, self.run_directory.merge_metrics if self._at_root else lambda: None, "writing metrics", WriteError)
         before = saved_result(self.source, self.run_directory) if self._at_root else []
-        news = turns.iterations or before is None
+        news = scheduler.iterations or before is None
         if any(comm.allgather(bool(news))):  # another group may have finished its chains before
-            times = Times(turns.startup, sampling, turns.iterations if ring.rank == 0 else 0)
+            times = Times(scheduler.startup, sampling, scheduler.iterations if ring.rank == 0 else 0)
             measured = config, ring.phases, n_data, times
             self.result = write_summary(comm, self.source, *measured, self.run_directory, library_of(comm), end.look)
         else:
@@ -294,21 +294,21 @@ class Job:
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE
 
     def _note_job(self) -> None:
-        """Keep what this job was started with, now that it samples. With nothing to do a run stays as it is."""
+        """Record the command of this job, now that it samples; a job with nothing to do leaves the run unchanged."""
         if self._at_root and self._rehearsed > WORTH_SAYING:
             self.run_directory.note("kernels ready", seconds=round(self._rehearsed, 1))
         if self._at_root and self._command:
             self.run_directory.note_job(self._command, self.comm.size)
 
     def _rehearse(self, config: ResolvedChain) -> None:
-        """Compile, or load, what sampling needs; say so if that took long."""
+        """Compile or load the kernels that sampling needs; log it if that took long."""
         make_target = partial(self.source.miniature, config, Ring(Alone(), 1))
         self._rehearsed = rehearse(config, make_target, self.comm.rank)
         if self._at_root and self._rehearsed > WORTH_SAYING:
             log.info("kernels compiled or loaded in %.1f s", self._rehearsed)
 
     def _share(self, failure: InputError | DivergenceError | None) -> None:
-        """Raise on all processes what ended the chain of any. Collective."""
-        failures = [found for found in self.comm.allgather(failure) if found]
+        """Raise on all processes the errors that ended any chain. Collective."""
+        failures = [each for each in self.comm.allgather(failure) if each]
         if failures:
             raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))

@@ -1,4 +1,4 @@
-"""Where messages go: process 0's to the terminal, every process's to a file of its own where one asks for it."""
+"""Where messages go: those of process 0 to the terminal and, on request, those of every process to its own file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ log = logging.getLogger(__name__)
 
 
 class _OneLine(logging.Formatter):
-    """One line a message, whatever names are in it."""
+    """One line per message, whatever characters it contains."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return plain(super().formatMessage(record))
 
 
 class _Terminal(logging.Formatter):
-    """Warnings say that they are."""
+    """Prefixes warnings and errors with their level."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = plain(record.getMessage())
@@ -32,7 +32,7 @@ class _Terminal(logging.Formatter):
 
 
 class _File(logging.FileHandler):
-    """A log that is left once it cannot be written, which is said once."""
+    """A log file that is closed, with one warning, once it cannot be written."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         error = sys.exc_info()[1]
@@ -44,14 +44,14 @@ class _File(logging.FileHandler):
 
 
 class LogErrors:
-    """What is done where a line of a run's logs cannot be written: the job stops after a checkpoint, or goes on.
+    """Handles errors in writing a run's logs: the job stops after a checkpoint, or continues.
 
     Parameters
     ----------
     signals : Signals
-        By which this process asks all others to stop.
+        Through which this process asks all others to stop.
     go_on : bool
-        Whether the job goes on without the line, and says so once.
+        Whether the job continues without the line, with one warning.
     """
 
     def __init__(self, signals: Signals, go_on: bool) -> None:
@@ -59,9 +59,9 @@ class LogErrors:
         self._first: OSError | None = None
 
     def __call__(self, error: OSError) -> None:
-        """Take note of an error."""
+        """Handle an error."""
         if self._first is None and self._go_on:
-            log.warning("%s; the run goes on without what cannot be logged", failed_file(error))
+            log.warning("%s; the run goes on, and these lines are lost", failed_file(error))
         self._first = self._first or error
         if not self._go_on:
             self._signals.request = max(self._signals.request, Request.STOP)
@@ -79,13 +79,13 @@ def start_logs(rank: int, level: str, directory: Path | None, quiet: bool = Fals
     Parameters
     ----------
     rank : int
-        Number of this process; only process 0 writes to the terminal, so that nothing is said P times.
+        Number of this process; only process 0 writes to the terminal.
     level : {"debug", "info", "warning"}
-        The least that is said.
+        Least severe level that is logged.
     directory : Path or None
-        Where ``process-00000.log`` and so on are appended to, with times; made if need be.
+        Folder of ``process-00000.log`` and so on, which are appended to, with times; created if it does not exist.
     quiet : bool
-        Whether nothing goes to the terminal.
+        Whether to write nothing to the terminal.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def start_logs(rank: int, level: str, directory: Path | None, quiet: bool = Fals
 
 @contextmanager
 def logs_as_before() -> Iterator[None]:
-    """Context in which `start_logs` may be called."""
+    """Context that undoes `start_logs` at its end."""
     logger = logging.getLogger("dsgmcmc")
     level, propagate, handlers = logger.level, logger.propagate, list(logger.handlers)
     for handler in handlers:
@@ -126,7 +126,7 @@ def logs_as_before() -> Iterator[None]:
 
 
 def stop_logs() -> None:
-    """Close the files of an earlier `start_logs` of this process."""
+    """Remove and close the handlers of an earlier `start_logs`."""
     logger = logging.getLogger("dsgmcmc")
     for handler in list(logger.handlers):
         logger.removeHandler(handler)

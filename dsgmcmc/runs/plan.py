@@ -1,7 +1,7 @@
-"""What a run will need, from its configuration and the sizes of the data alone: memory, messages, disk.
+"""The memory, messages and disk that a run will need, from its configuration and the sizes of the data alone.
 
-Most MPI libraries count the elements of a message in 32 bits, and positions of test ratings have 32, too; a run that
-would have more is refused here. docs/reliability.md says which quantity has which type and limit.
+Most MPI libraries count the elements of a message in 32 bits, and positions of test ratings are 32-bit integers, too; a
+run that would exceed that is refused here. docs/reliability.md lists types and limits.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ class Costs:
     Attributes
     ----------
     ratings_per_process, state_per_process, accumulators_per_process, saving_per_process : int
-        Memory of the largest process, besides the interpreter and its libraries (about 200 MB). The last is needed
-        while a checkpoint is written: its copy, and the draws made since the one before, at most.
+        Memory of the largest process, without the interpreter and its libraries (about 200 MB). The last is needed
+        while a checkpoint is written: for its copy, and for the draws made since the one before.
     sweeping_per_process : int
-        What a sampler that draws rows from their conditional laws needs on top: sums, and the ratings by column.
+        Extra memory of a sampler that draws rows from their conditional distributions: sums, and the ratings by column.
     sent_per_iteration : int
-        All column blocks that change process in an iteration, together, on average; evaluation comes on top.
+        All column blocks that are sent to another process in an iteration, on average, without those of evaluation.
     checkpoint, saved_draws : int
-        Disk: one checkpoint; all saved draws at most.
+        Disk space of one checkpoint, and of as many saved draws as there can be.
     memory_per_process : int
         Sum of the first five.
     disk_least, disk_most : int
-        What a whole run will leave on disk: checkpoints, posteriors and saved draws of all chains.
+        Bounds of what a whole run leaves on disk: checkpoints, posteriors and saved draws of all chains.
     """
 
     ratings_per_process: int
@@ -121,23 +121,23 @@ class Costs:
 
 
 def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
-    """Refuse a run that has more of something than its type, or MPI, can count.
+    """Refuse a run in which a number exceeds its integer type, or what MPI can count.
 
     Parameters
     ----------
     config : ResolvedConfig
     ratings : Ratings
-        Open ratings file; of the ratings themselves only their numbers are used.
+        Open ratings file; only the numbers of ratings are used, not their values.
 
     Raises
     ------
     InputError
-        Saying what is too large, and which setting helps.
+        If something is too large; the message names the setting that helps.
     """
     if config.iterations > MAX_ITERATION:
         raise InputError(
-            f"{config.iterations:,} iterations are more than the random numbers have counters for ({MAX_ITERATION:,}): "
-            f"ask for fewer {named('iterations')}"
+            f"{config.iterations:,} iterations are more than the random number generator can count "
+            f"({MAX_ITERATION:,}): ask for fewer {named('iterations')}"
         )
     featured = featured_factors(config.features, ratings)
     features = [len(ratings.features[SIDES[factor]].names) for factor in featured]
@@ -147,26 +147,26 @@ def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
     tested = int(np.diff(ratings.test_indptr[bounds]).max())
     if tested > MAX_COUNT:
         raise InputError(
-            f"a block of rows would have {tested:,} test ratings, more than 32 bits number ({MAX_COUNT:,}): use a "
+            f"a block of rows would have {tested:,} test ratings, more than 32 bits can count ({MAX_COUNT:,}): use a "
             f"larger {named('grid')}, or prepare the ratings with a smaller {named('test_fraction')}"
         )
 
 
 def _check_blocks(config: ResolvedConfig, column_counts: Int64, quantities: Quantities) -> None:
-    """Refuse blocks of columns that are too long for one message; the counts decide how columns are cut."""
+    """Refuse column blocks that are too long for one message; the counts determine the blocks."""
     grid = config.grid
     bounds = block_bounds(np.concatenate([[0], np.cumsum(column_counts)]), grid)
     widths = (_width(config, quantities), *(tour.width for tour in _tours(config, quantities)))
     block = int(np.diff(bounds).max()) * max(widths)
     if block > MAX_COUNT:
         raise InputError(
-            f"a block of columns would be a message of {block:,} numbers, more than MPI counts ({MAX_COUNT:,}): use a "
-            f"{named('grid')} of at least {-(-grid * block // MAX_COUNT)}, or a smaller {named('rank')}"
+            f"a block of columns would be a message of {block:,} numbers, more than MPI can count ({MAX_COUNT:,}): "
+            f"use a {named('grid')} of at least {-(-grid * block // MAX_COUNT)}, or a smaller {named('rank')}"
         )
 
 
 def _check_sums(config: ResolvedConfig, features: Sequence[int]) -> None:
-    """Refuse sums over the blocks, of whose addends process 0 has all, that are too wide."""
+    """Refuse sums over blocks whose addends, which process 0 gathers, are too many numbers for one message."""
     d, grid = config.dimension, config.grid
     moments = d + d * d if config.prior == "normal-wishart" else 2 * d
     widths = {
@@ -181,18 +181,18 @@ def _check_sums(config: ResolvedConfig, features: Sequence[int]) -> None:
     for remedy, width in widths.items():
         if grid * width > MAX_COUNT:
             raise InputError(
-                f"the sums over {grid} blocks would be a message of {grid * width:,} numbers, more than MPI counts "
+                f"the sums over {grid} blocks would be a message of {grid * width:,} numbers, more than MPI can count "
                 f"({MAX_COUNT:,}): use a smaller {named('grid')} or {remedy}"
             )
 
 
 def _width(config: ResolvedConfig, quantities: Quantities) -> int:
-    """Numbers of a row that are saved, and travel with a part."""
+    """Number of float32 per row that are saved, and sent between parts."""
     return Layout(config.make_sampler().kept, config.dimension).width + quantities.width_of_rows()
 
 
 class _Tour(NamedTuple):
-    """A tour of all column blocks: how many numbers of a column travel, and whether they come home."""
+    """A tour of all column blocks: how many numbers per column are sent, and whether they return home."""
 
     width: int
     returns: bool
@@ -208,7 +208,7 @@ def _tours(config: ResolvedConfig, quantities: Quantities) -> list[_Tour]:
 
 
 def _sweeping(config: ResolvedConfig, ratings: Ratings, share: float) -> int:
-    """Memory of the sums of one factor, if they travel at home, leaving and arriving, and of the ratings by column."""
+    """Memory of the ratings by column and of the sums of a factor; while they are sent, in three buffers."""
     if not config.sampler.kind.draws_conditionals:
         return 0
     rows = max(ratings.n_rows, ratings.n_cols * (1 if share == 1 else 3))
@@ -217,15 +217,16 @@ def _sweeping(config: ResolvedConfig, ratings: Ratings, share: float) -> int:
 
 
 class Moves(NamedTuple):
-    """Column blocks that change process in an iteration, on average, each with `width` numbers of a column.
+    """Column blocks that are sent to another process in an iteration, on average.
 
     Attributes
     ----------
     width : int
+        Numbers per column.
     blocks : float
-        How many blocks do, of all processes.
+        Number of blocks, of all processes.
     steps : int
-        In how many steps: between two of them every process works on the blocks that it has.
+        Number of steps; between two of them every process works on the blocks that it holds.
     """
 
     width: int
@@ -234,7 +235,7 @@ class Moves(NamedTuple):
 
 
 def moves(config: ResolvedConfig, size: int, quantities: Quantities) -> list[Moves]:
-    """What is sent in an iteration between the `size` processes of a chain."""
+    """Column blocks that the `size` processes of a chain send in an iteration."""
     grid = config.grid
     owners = np.array([owner(b, size, grid) for b in range(grid)])
 
@@ -246,13 +247,12 @@ def moves(config: ResolvedConfig, size: int, quantities: Quantities) -> list[Mov
         steps = [(tour.width, grid if tour.returns else grid - 1) for tour in _tours(config, quantities)]
         return [Moves(width, count * grid * following, count) for width, count in steps]
     if config.schedule != "cyclic":
-        # parts follow each other by any other shift equally often; a part follows itself at random, or where sweeps
-        # meet
+        # all shifts other than 0 are equally likely; a part follows itself by chance, or across the end of a sweep
         itself = 1 / grid if config.schedule == "random" else 1 / grid**2
         following = (1 - itself) * sum(map(leaving, range(1, grid))) / max(grid - 1, 1)
     return [Moves(_width(config, quantities), grid * following, 1)]
 
 
 def _sent(config: ResolvedConfig, columns: int, size: int, quantities: Quantities) -> int:
-    """Bytes of the column blocks that change process in an iteration, on average."""
+    """Bytes of the column blocks that are sent in an iteration, on average."""
     return int(sum(columns / config.grid * move.width * 4 * move.blocks for move in moves(config, size, quantities)))

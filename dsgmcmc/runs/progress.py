@@ -1,7 +1,7 @@
-"""What process 0 says while it samples: one live line on a terminal or in a notebook, plain lines elsewhere.
+"""Progress that process 0 shows while it samples: one live line on a terminal or in a notebook, plain lines elsewhere.
 
-A process that `dsgmcmc.parallel.mpirun.sample_apart` started has no notebook: it marks its lines, and whoever started
-it shows them there.
+A process that `dsgmcmc.parallel.mpirun.sample_apart` started cannot write to a notebook: it marks its lines, and its
+parent shows them there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dsgmcmc.parallel.mpirun import IN_PLACE, RELAYED
 from dsgmcmc.terminal import console, say
 
 PLAIN_SECONDS, LIVE_SECONDS = 5.0, 0.5
-#: What is shown of a line of metrics, if it is there: its name there, how it is called, and how it is written.
+#: What is shown of a line of metrics, if present: name, label and format.
 SHOWN = (
     ("rmse", "RMSE of this draw", written),
     ("rmse_mean", "of the posterior mean", written),
@@ -31,7 +31,7 @@ SHOWN = (
 
 
 def folded(parts: Sequence[str], width: int) -> str:
-    """Join what is said, in as many lines as the width needs, each broken between two parts."""
+    """Join parts into lines of at most `width` characters, broken only between parts."""
     lines = [""]
     for part in parts:
         longer = f"{lines[-1]}  {part}" if lines[-1] else part
@@ -40,7 +40,7 @@ def folded(parts: Sequence[str], width: int) -> str:
 
 
 class NotebookLine:
-    """A bar and a line in the output of a notebook's cell; the next line takes the place of the one before."""
+    """A progress bar and a line in the output of a notebook's cell; each line replaces the one before."""
 
     def __init__(self) -> None:
         self._shown: Any = None
@@ -59,7 +59,7 @@ class NotebookLine:
 
 
 def notebook_line() -> NotebookLine | None:
-    """What shows a line in the notebook that this process belongs to; None where it belongs to none."""
+    """A `NotebookLine` if this process runs in a notebook, else None."""
     return NotebookLine() if console(stderr=True).is_jupyter else None
 
 
@@ -76,18 +76,18 @@ def _unseen(text: str) -> None:
 
 
 class Progress:
-    """Shows the metrics of a chain as they come. Use as a context manager.
+    """Shows the metrics of chains while they are sampled. Use as a context manager.
 
     Parameters
     ----------
     iterations : int
         Total number of iterations.
     data : float
-        Data that an iteration uses.
+        Number of data that an iteration uses.
     unit : str
-        What they are called.
+        Name of the data.
     quiet : bool
-        Whether nothing is shown.
+        Whether to show nothing.
     """
 
     def __init__(self, iterations: int, data: float, unit: str = "ratings", quiet: bool = False) -> None:
@@ -100,7 +100,7 @@ class Progress:
         self._show: Callable[[str], None] = _unseen if quiet else replaced or _plain
         self._seconds = LIVE_SECONDS if replaced else PLAIN_SECONDS
         self._last = 0.0
-        #: What the last look at all chains has found; empty before it, or where none is taken.
+        #: Accuracy at the last look at all chains; empty before the first.
         self.look = ""
         self._unsaid = ""
         self._from: tuple[int, float] | None = None

@@ -1,9 +1,9 @@
-"""What a chain accumulates of any target: moments of the parameters, saved draws, traces of the small parameters.
+"""What a chain records for any target: moments of the parameters, saved draws, traces of the small parameters.
 
 All of it is part of every snapshot. Draws are weighted by their step [Simsekli 2016, eq. 12]; moments are updated by
-West's weighted form of Welford's recursion. Which draws are saved follows from their number alone: every `spacing`-th,
-and whenever twice `keep` are there, every other one is dropped and `spacing` doubles, so that between `keep` and
-2 `keep` - 1 draws, evenly spread over the whole chain, stand for it at any time.
+West's weighted form of Welford's recursion. Which draws are saved follows from their number alone: every `spacing`-th
+is; when there would be 2 `keep` of them, every other one is dropped and `spacing` doubles. So at any time between
+`keep` and 2 `keep` - 1 draws, evenly spread over the whole chain, represent it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ m2 = m2 + weight * delta * (x - mean)
 
 
 class DrawNumbers:
-    """Numbers of the draws that stand for a chain of `made` draws; see the module."""
+    """Iterations of the saved draws that represent a chain of `made` draws; see the module."""
 
     def __init__(self, keep: int) -> None:
         self.keep = keep
@@ -40,7 +40,7 @@ class DrawNumbers:
         self.kept: list[int] = []
 
     def offer(self, iteration: int) -> bool:
-        """Count a draw; whether it is to be saved. `kept` then holds the iterations of the saved ones."""
+        """Count a draw, and return whether to save it; `kept` then holds the iterations of all saved draws."""
         number = self.made
         self.made += 1
         if self.keep == 0 or number % self.spacing:
@@ -67,7 +67,7 @@ class Moments:
         return cls(*(np.zeros((rows, field.width), field.dtype) for _ in range(2)))
 
     def count(self, x: Array, draw: Draw) -> None:
-        """Count a draw."""
+        """Add a draw."""
         arrays = {"x": x, "mean": self.mean, "m2": self.m2}
         MOMENTS.apply(arrays, {"share": draw.share, "weight": draw.weight})
 
@@ -80,9 +80,9 @@ class DrawRecorder:
     target : RunTarget
         What is sampled.
     at_root : bool
-        Whether this process keeps the traces.
+        Whether this process saves the traces.
     save_draws : int
-        Draws to keep at least.
+        Least number of draws to keep.
     """
 
     def __init__(self, target: RunTarget, at_root: bool, save_draws: int) -> None:
@@ -90,9 +90,9 @@ class DrawRecorder:
         self.numbers = DrawNumbers(save_draws)
         #: Saved draws that are not on disk yet: blocks and parameters, by iteration.
         self.pending: dict[int, tuple[dict[Key, Array], dict[str, SmallArray]]] = {}
-        #: Of all draws.
+        #: Total weight of all draws.
         self.weight = 0.0
-        #: Of every draw: its number and weight and the parameters; only on process 0 are they ever used.
+        #: Iteration, weight and small parameters of every draw; only used on process 0.
         self.trace: dict[str, list[Float64]] = {}
         self._moments = {
             place: {field.name: Moments.zeros(rows, field) for field in target.drawn}
@@ -127,7 +127,7 @@ class DrawRecorder:
             self.pending = {number: each for number, each in self.pending.items() if number in kept}
 
     def _note(self, draw: Draw, parameters: dict[str, Float64]) -> None:
-        """Keep the parameters of this draw; of a dense precision the diagonal."""
+        """Append the parameters of this draw to the trace; of a dense precision only the diagonal."""
         self.trace.setdefault("iteration", []).append(np.array([draw.iteration], np.float64))
         self.trace.setdefault("weight", []).append(np.array([draw.weight]))
         for name, parameter in parameters.items():
@@ -155,7 +155,7 @@ class DrawRecorder:
         }
 
     def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, Moments]]:
-        """All moments by field, with the keys of their mean and of their spread, which is called `spread`."""
+        """All moments by field, with the keys of their mean and of their spread; `spread` is its name."""
         for (factor, index), fields in self._moments.items():
             for label, moments in fields.items():
                 prefix = "" if label == THETA else f"{label}_"
@@ -179,7 +179,7 @@ class DrawRecorder:
         state = snapshot.manifest.state
         self.weight, made, spacing = state["observer.numbers"].array().tolist()
         if self.weight < 0 or made < 0 or spacing < 1:
-            raise ValueError(f"of draws there are (weight, number, spacing) {self.weight:g}, {made:g}, {spacing:g}")
+            raise ValueError(f"draws have (weight, number, spacing) {self.weight:g}, {made:g}, {spacing:g}")
         self.numbers.made, self.numbers.spacing = int(made), int(spacing)
         self.numbers.kept = [int(number) for number in state[SAVED_DRAWS].values]
         for _, mean, m2, moments in self._named("m2"):
@@ -199,6 +199,6 @@ class DrawRecorder:
 
 
 def _variance(m2: Array, weight: float, unit: Array | float) -> Array:
-    found: Array = m2 / weight
-    found *= unit * unit
-    return found
+    variance: Array = m2 / weight
+    variance *= unit * unit
+    return variance

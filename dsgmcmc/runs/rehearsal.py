@@ -1,8 +1,8 @@
-"""Before the clock of sampling starts: what an iteration runs is compiled, or loaded from the cache.
+"""Before the clock of sampling starts, all kernels of an iteration are compiled, or loaded from the cache.
 
-Nothing here lists kernels. A target of the same kind, with next to no data, goes through some iterations: so a new
-sampler, prior or likelihood is rehearsed, too. What it computes is thrown away, and the chain loses no random numbers,
-which are functions of what they are for.
+Nothing here lists kernels. A target of the same kind, with next to no data, makes a few iterations: so a new sampler,
+prior or likelihood is rehearsed, too. The results are discarded, and the chain loses no random numbers, because its
+random numbers depend only on their counters.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 
 def rehearse(config: ResolvedChain, miniature: Callable[[], MakeTarget], rank: int = 0) -> float:
-    """Have everything compiled that the iterations of a run need; on this process alone.
+    """Compile everything that the iterations of a run need, on this process.
 
-    Processes of one machine share what they compile: those of odd rank begin with what comes late.
+    Processes of one machine share what they compile: those of odd rank begin with kernels that come late.
 
     Parameters
     ----------
@@ -41,18 +41,18 @@ def rehearse(config: ResolvedChain, miniature: Callable[[], MakeTarget], rank: i
     miniature : callable
         `Source.miniature` of these settings.
     rank : int
-        Of this process.
+        Rank of this process.
 
     Returns
     -------
     float
-        Seconds that it took.
+        Seconds taken.
     """
     begin = perf_counter()
     try:
         with no_faults(), np.errstate(all="ignore"):
             _iterate(config, miniature(), late_first=rank % 2 == 1)
-    except Exception:  # the run itself will say what is wrong, or compile what is missing when it is needed
+    except Exception:  # the run itself reports what is wrong, or compiles what is missing
         log.debug("the rehearsal ended early", exc_info=True)
     return perf_counter() - begin
 
@@ -75,7 +75,7 @@ def _iterate(config: ResolvedChain, make_target: MakeTarget, late_first: bool) -
 
 
 def _take_gradient(sampler: Sampler[Any, Any], target: RunTarget) -> None:
-    """Take a sampler's gradient and its metric, if it has them: most of what is compiled."""
+    """Compute a sampler's gradient and metric, if it has them: most kernels belong to these."""
     target.reset()
     target.begin(0)
     with suppress(AttributeError):
@@ -85,7 +85,7 @@ def _take_gradient(sampler: Sampler[Any, Any], target: RunTarget) -> None:
 
 
 class FewRatings(Ratings):
-    """Two users and two items in the place of a file's, train and test: its extreme ratings, and one between."""
+    """Ratings of two users and two items, for training and test: a file's smallest and largest, and one in between."""
 
     def __init__(self, ratings: Ratings) -> None:
         self.path, self.n_rows, self.n_cols, self.nnz, self.nnz_test = ratings.path, 2, 2, 4, 4
@@ -109,13 +109,13 @@ class FewRatings(Ratings):
         return self.slab(part, start, stop)[1]
 
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
-        """See `Ratings.feature_slab`; one feature of all."""
+        """See `Ratings.feature_slab`; all rows have the same feature."""
         n = stop - start
         return Features(np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, np.float32), ("",), ("",))
 
 
 class FewTimes(StoredTimes):
-    """All of one second."""
+    """Times of `FewRatings`: all the same."""
 
     def __init__(self) -> None:
         self.counts = {side: Times(np.full(2, 4, np.int32), np.ones(2, np.int32)) for side in SIDES}

@@ -1,4 +1,4 @@
-"""From what was asked for to the configuration that all processes sample by, the same on each, or one error."""
+"""Resolves the user's settings to one configuration, the same on all processes, or raises one error on all."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ log = logging.getLogger(__name__)
 
 
 class Resolution(NamedTuple):
-    """What a job samples by.
+    """The configuration of a job.
 
     Attributes
     ----------
     config : ResolvedChain
     overridden : dict of str to (object, object)
-        Settings of the run that ``--override`` changes, before and now.
+        Old and new values of the settings that ``--override`` changes.
     """
 
     config: ResolvedChain
@@ -50,16 +50,16 @@ def resolve(
     source : Source
         What is sampled.
     run : RunDirectory
-        Its settings count, if it is resumed.
+        Run directory; if the run is resumed, its settings are the defaults.
     layers : Layers
-        Where settings were given.
+        Where the settings come from.
     resume, override : bool
-        Whether to go on with what is in `run`, and whether settings in `OVERRIDABLE` may change.
+        Whether to continue the run in `run`, and whether settings in `OVERRIDABLE` may change.
 
     Raises
     ------
     AgreedError
-        On all processes, saying what is wrong with the settings, the source or the run directory.
+        On all processes, if settings, source or run directory are wrong.
     """
 
     def work() -> tuple[dict[str, Any], Changes]:
@@ -92,8 +92,8 @@ def _saved_settings(run: RunDirectory, source: Source[Any], resume: bool) -> dic
         before, facts = source.resolved.of_run(run)
         if facts.get("data_hash") != source.digest():
             raise InputError(
-                f"{run.path} was sampled from other data than {source.name}: a run has the same ratings from its first "
-                f"iteration to its last; start another with another {named('out')}"
+                f"{run.path} was sampled from other data than {source.name}, and a run cannot change its data: start "
+                f"another run with another {named('out')}"
             )
         _check_facts(run, facts)
         return before.table()
@@ -105,7 +105,7 @@ def _saved_settings(run: RunDirectory, source: Source[Any], resume: bool) -> dic
 
 
 def _check_facts(run: RunDirectory, facts: Facts) -> None:
-    """Refuse a ``run.toml`` that was changed, by the first snapshot that can say so: one that is damaged cannot."""
+    """Refuse a ``run.toml`` that was changed: compare it with the first snapshot whose manifest can be read."""
     series = [run.series("checkpoints", chain) for chain in run.chains()]
     for folder in (run.path / INDEX, *(parent / step_name(n) for parent in series for n in reversed(steps(parent)))):
         try:
@@ -117,7 +117,7 @@ def _check_facts(run: RunDirectory, facts: Facts) -> None:
 
 
 def _check_disk(run: RunDirectory, costs: dict[str, Any]) -> None:
-    """Refuse a new run that cannot fit on the disk, and warn of one that may not, before anything is sampled."""
+    """Refuse a new run that cannot fit on the disk, and warn if it may not fit, before anything is sampled."""
     folder = next(path for path in (run.path, *run.path.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     if free < costs["disk_most"]:
@@ -131,7 +131,7 @@ def _check_disk(run: RunDirectory, costs: dict[str, Any]) -> None:
 
 
 def _changes(before: ResolvedChain, now: ResolvedChain, run: RunDirectory, override: bool) -> Changes:
-    """Return the settings that `override` changes; refuse those that a chain cannot change on its way."""
+    """Return the settings that `override` changes; refuse those that cannot change during a run."""
     old, new = before.model_dump(exclude=set(FREE)), now.model_dump(exclude=set(FREE))
     changes = {name: (old[name], new[name]) for name in old if old[name] != new[name]}
     fixed = [name for name in changes if name not in OVERRIDABLE]
@@ -140,6 +140,6 @@ def _changes(before: ResolvedChain, now: ResolvedChain, run: RunDirectory, overr
     notes = {name: "" if name in fixed else " (--override allows it)" for name in changes}
     table = "\n  ".join(f"{n}: {a} in the run, {b} asked for{notes[n]}" for n, (a, b) in changes.items())
     raise InputError(
-        f"{run.path} was started with other settings, which a chain cannot change on its way:\n"
+        f"{run.path} was started with other settings, which cannot change during a run:\n"
         f"  {table}\nLeave them out to go on with the run's own, or start another run"
     )

@@ -1,7 +1,7 @@
-"""Taking up a chain again from its newest complete checkpoint, on any number of processes.
+"""Resuming a chain from its newest complete checkpoint, on any number of processes.
 
-A checkpoint is complete if it and all the saved draws that belong to it are what was written. What is not is left
-behind: the chain goes on from a checkpoint before it, and makes the same draws again.
+A checkpoint is complete if it and all its saved draws are undamaged. If it is not, the chain resumes from the
+checkpoint before it, and makes the same draws again.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Resume:
     ring : Ring
         The processes of the chain.
     state : ChainState
-        Takes what is read.
+        Receives what is read.
     run : RunDirectory
         Where the snapshots lie.
     chain : int
         Number of the chain.
     data_hash : str
-        Identity of the ratings.
+        Hash of the data.
     config_hashes : collection of str
-        Identities of the configurations whose checkpoints may be read.
+        Hashes of the configurations whose checkpoints may be read.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Resume:
         self._ring, self._state, self._run, self._chain = ring, state, run, chain
         self._data_hash, self._config_hashes = data_hash, config_hashes
         self._at_root = self._ring.rank == 0
-        self._checked: set[Path] = set()  # draws that several checkpoints count on are read once
+        self._checked: set[Path] = set()  # draws that several checkpoints need are read once
 
     def newest(self) -> Manifest | None:
-        """Take the state of the newest complete checkpoint; None if there is none. Collective.
+        """Load the state of the newest complete checkpoint; None if there is none. Collective.
 
-        What a run that was cut off wrote after it is removed, and what is damaged before it.
+        What an interrupted run wrote after it is removed, and so are damaged checkpoints before it.
 
         Raises
         ------
@@ -68,10 +68,10 @@ class Resume:
             If there are checkpoints, but none is complete.
         """
         comm, parent = self._ring.comm, self._run.series("checkpoints", self._chain)
-        found: list[int] = comm.bcast(steps(parent) if self._at_root else None, root=0)
+        iterations: list[int] = comm.bcast(steps(parent) if self._at_root else None, root=0)
         why = ""
-        while found:
-            iteration = found.pop()
+        while iterations:
+            iteration = iterations.pop()
             try:
                 manifest = self._load(parent / step_name(iteration))
             except InputError as error:
@@ -81,7 +81,7 @@ class Resume:
                     self._run.note("fell back", chain=self._chain, iteration=iteration, error=why)
                 continue
             agree(comm, partial(self._tidy, manifest.iteration), "preparing to resume")
-            for earlier in found:
+            for earlier in iterations:
                 self._keep_whole(parent / step_name(earlier))
             prune = partial(self._run.prune_draws, self._chain)
             agree(comm, prune if self._at_root else lambda: None, "removing draws", WriteError)
@@ -89,31 +89,31 @@ class Resume:
         if why:
             raise AgreedError(
                 f"no checkpoint in {parent} can be read with its draws ({why}); start again in a new directory: the "
-                "same settings make the same draws"
+                "same settings give the same draws"
             )
         agree(comm, partial(self._tidy, 0), "preparing to start")
         return None
 
     def _keep_whole(self, path: Path) -> None:
-        """Remove an older checkpoint that is not complete, so that nobody counts on it. Collective."""
+        """Remove an older checkpoint if it is not complete, so that no job tries to resume from it. Collective."""
         comm = self._ring.comm
         try:
             manifest = agree(comm, partial(read_manifest, path), f"reading {path}")
             self._check_files([Snapshot(path, manifest), *self._draws(manifest)])
         except InputError as error:
             if self._at_root:
-                log.warning("%s; it is not needed any more, and removed", error)
+                log.warning("%s; it is no longer needed, and is removed", error)
                 self._run.note("removed", chain=self._chain, error=str(error))
             agree(comm, partial(remove, path) if self._at_root else lambda: None, f"removing {path}", WriteError)
 
     def _draws(self, manifest: Manifest) -> list[Snapshot]:
-        """Saved draws that belong to a checkpoint. Collective."""
+        """Saved draws of a checkpoint. Collective."""
         series = self._run.series("draws", self._chain)
         paths = [series / step_name(number) for number in sorted(manifest.saved_draws)]
         return agree(self._ring.comm, lambda: [Snapshot(path) for path in paths], "reading saved draws")
 
     def _check_files(self, snapshots: list[Snapshot]) -> None:
-        """Check that all files are what was written, each by one process. Collective."""
+        """Check that no file is damaged; the processes share the files. Collective."""
         new = [snapshot for snapshot in snapshots if snapshot.path not in self._checked]
         files = [(snapshot, shard) for snapshot in new for shard in snapshot.manifest.shards]
 
@@ -121,7 +121,7 @@ class Resume:
             for snapshot, shard in files[self._ring.rank :: self._ring.size]:
                 snapshot.check_shard(shard)
 
-        agree(self._ring.comm, check, "checking what was saved")
+        agree(self._ring.comm, check, "checking saved files")
         self._checked.update(snapshot.path for snapshot in new)
 
     def _load(self, path: Path) -> Manifest:
@@ -137,7 +137,11 @@ class Resume:
     def _take(self, snapshot: Snapshot) -> None:
         try:
             self._state.load(snapshot)
-        except (KeyError, ValueError, IndexError) as error:  # its seal is whole, its content is not that of this run
+        except (
+            KeyError,
+            ValueError,
+            IndexError,
+        ) as error:  # its seal is intact, but its content does not belong to this run
             raise InputError(f"{snapshot.path} is incomplete or inconsistent: {error!r}") from error
 
     def _check(self, manifest: Manifest, path: Path) -> None:
@@ -145,15 +149,13 @@ class Resume:
             raise InputError(f"{path} belongs to another run: its data_hash differs")
         if manifest.config_hash not in self._config_hashes:
             raise InputError(f"{path} belongs to another run: its config_hash differs")
-        found = (manifest.kind, manifest.chain, manifest.grid, step_name(manifest.iteration))
+        identity = (manifest.kind, manifest.chain, manifest.grid, step_name(manifest.iteration))
         expected = ("checkpoint", self._chain, self._ring.grid, path.name)
-        if found != expected:
-            raise InputError(
-                f"{path} holds something else: (kind, chain, grid, name) are {found} in place of {expected}"
-            )
+        if identity != expected:
+            raise InputError(f"{path} holds something else: (kind, chain, grid, name) are {identity}, not {expected}")
 
     def _tidy(self, newest: int) -> None:
-        """Remove what a run that was cut off wrote after its newest checkpoint, or began to write."""
+        """Remove what an interrupted run wrote, or began to write, after its newest checkpoint."""
         if not self._at_root:
             return
         for kind in SERIES:
@@ -165,7 +167,7 @@ class Resume:
         self._run.cut_metrics(self._chain, newest)
 
     def note(self, manifest: Manifest) -> None:
-        """Record that the chain goes on from a checkpoint, and warn if it was written by something else."""
+        """Record that the chain resumes from a checkpoint, and warn if other versions wrote it."""
         if not self._at_root:
             return
         before, now = manifest.about.get("versions", {}), versions()
@@ -173,8 +175,8 @@ class Resume:
         if changes:
             text = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
             log.warning(
-                "chain %d was sampled so far with something else (%s): it goes on, but not with the same bits as on "
-                "one machine",
+                "chain %d was sampled with other versions so far (%s): it goes on, but its bits are no longer those of "
+                "a run with one version",
                 self._chain,
                 text,
             )

@@ -1,4 +1,4 @@
-"""The chains of one group of processes: one after another, or in turns where they end together."""
+"""The chains of one group of processes: sampled one after another, or in turns if they end together."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from dsgmcmc.runs.until import Limit
 
 
 class ChainScheduler:
-    """Samples chains; one at a time iterates.
+    """Samples chains, of which one iterates at a time.
 
-    Where they end together, all of them are in memory, and go on from look to look.
+    If they end together, all of them are in memory, and each iterates up to the next look in turn.
 
     Parameters
     ----------
     open_chain : callable
-        Makes a chain by its number, where it is to go on from.
+        Makes a chain by its number, at its start or at its checkpoint.
     numbers : sequence of int
-        Of the chains.
+        Numbers of the chains.
     end : Limit
         When they end.
     control : Control
-        What these processes agree by.
+        Through which these processes agree.
     report : callable
-        Shows the lines of metrics.
+        Shows lines of metrics.
     begins : callable
-        Called once before anything is sampled; not where all chains are at their end.
+        Called once before anything is sampled; not if all chains have ended already.
     age : callable
         Seconds since the job began.
 
     Attributes
     ----------
     request : Request
-        What was asked for last.
+        The last request.
     failure : AgreedError, DivergenceError or None
-        What ended a chain; all processes of the group have it.
+        The error that ended a chain, on all processes of the group.
     startup : float
         Seconds of the job before sampling began.
     iterations : int
@@ -69,12 +69,12 @@ class ChainScheduler:
 
     @property
     def seconds(self) -> float:
-        """Seconds of sampling so far, all inclusive; 0 if there was nothing to sample."""
+        """Wall seconds since sampling began; 0 if there was nothing to sample."""
         return perf_counter() - self._begin if self.iterations else 0.0
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing more is to be sampled, though chains may not be at their end."""
+        """Whether sampling stops, though chains may not have ended."""
         return self.failure is not None or self.request >= Request.STOP
 
     def run(self) -> None:
@@ -90,7 +90,7 @@ class ChainScheduler:
             finally:
                 for chain in self._chains:
                     chain.close()
-            self._chains = []  # what comes next may have their memory
+            self._chains = []  # frees their memory for the next batch
             if self.stopped:
                 return
 
@@ -99,7 +99,7 @@ class ChainScheduler:
         self._control.chains = len(self._chains)
 
     def _go_on(self) -> None:
-        """Bring the chains to their end."""
+        """Sample the chains until they end."""
         over = False
         while not over:
             goal = self._end.goal(self._chains)
@@ -112,11 +112,11 @@ class ChainScheduler:
         if self._begins:
             self._begins()
             self._begins = None
-        if not self.iterations:  # what came before belongs to the start
+        if not self.iterations:  # everything before this belongs to the startup
             self.startup, self._begin = self._age(), perf_counter()
             chain.ring.phases.clear()
         before = chain.iteration
-        self._chains.remove(chain)  # one that fails is not looked at, nor saved
+        self._chains.remove(chain)  # if it fails it is neither evaluated nor saved
         try:
             self.request = chain.advance(goal, self._report)
         except BaseException:
@@ -126,7 +126,7 @@ class ChainScheduler:
         self.iterations += chain.iteration - before
 
     def _attempt(self, work: Callable[[], None]) -> None:
-        """Do something with a chain, and keep what it fails with for the end of the job: other groups go on."""
+        """Do something with a chain, and keep its error for the end of the job: other groups continue."""
         try:
             work()
         except (AgreedError, DivergenceError) as error:

@@ -1,4 +1,4 @@
-"""Everything that a chain has to remember: what its target, its sampler and its recorders save, and its own step."""
+"""The whole state of a chain: what its target, its sampler and its recorders save, and its step scale."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from dsgmcmc.types import Array
 
 @dataclass
 class ChainState:
-    """What belongs to a checkpoint.
+    """The content of a checkpoint.
 
     Attributes
     ----------
     target : RunTarget
         What is sampled.
     sampler : Sampler
-        With its replicated state.
+        The sampler, with its replicated state.
     draws : DrawRecorder
         Moments and draws.
     others : tuple of Recorder
-        What the target records besides.
+        Further recorders of the target.
     step_scale : float
-        Times which the configured step is taken.
+        Factor of the configured step.
     """
 
     target: RunTarget
@@ -63,13 +63,13 @@ class ChainState:
         return {name: SmallArray.of(array) for name, array in arrays.items()}
 
     def load(self, snapshot: Snapshot) -> None:
-        """Take everything from a checkpoint but the step, which is told to `Chain`.
+        """Load everything from a checkpoint except the step scale, which `Chain` sets.
 
         Raises
         ------
         ValueError
-            If a number of the target is not finite, or an array of another shape or type than when a chain begins;
-            those of traces may have any length.
+            If a number of the target is not finite, or an array has another shape or type than at the start of a
+            chain; traces may have any length.
         """
         expected = {key: f"{array.dtype} {array.shape}" for key, array in self.saved()}
         small = {name: value.array() for name, value in snapshot.manifest.state.items()}
@@ -84,14 +84,14 @@ class ChainState:
         for recorder in self.recorders:
             recorder.load(snapshot)
         for key, array in self.saved():
-            found = f"{array.dtype} {array.shape}"
-            if key.object != "trace" and found != expected.get(key, found):  # blocks of columns may lie elsewhere now
-                raise ValueError(f"{key.path} is {found}, and not {expected[key]}")
+            loaded = f"{array.dtype} {array.shape}"
+            if key.object != "trace" and loaded != expected.get(key, loaded):  # other column blocks may be here now
+                raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
             if key.object == "state" and array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise ValueError(f"{key.path} has values that are not finite")
 
     def posterior(self) -> Iterator[tuple[Key, Lazy]]:
-        """What was found, given all draws."""
+        """Arrays of the posterior, from all draws."""
         weight = max(self.draws.weight, np.finfo(np.float64).tiny)
         for recorder in self.recorders:
             yield from recorder.posterior(weight)

@@ -1,4 +1,4 @@
-"""What a job says and writes at its end: ``summary.json``."""
+"""The end of a job: ``summary.json``, and the result that is printed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dsgmcmc.storage.rundir import RunDirectory, now
 from dsgmcmc.types import Comm
 
 WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for others
-SLOWER = 1.25  # times the others' median, from which on a process is named
-WORTH_NAMING = 0.05  # of the sampling time, that it made the others wait
+SLOWER = 1.25  # times the median of the others: a process is named from here on
+WORTH_NAMING = 0.05  # of the sampling time: it is named only if the others wait longer than this
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ def write_summary(
     source : Source
         What was sampled.
     config : ResolvedChain
-        What it was sampled by.
+        Settings of the run.
     phases : Phases
-        Where this process's time went.
+        Seconds of this process by phase.
     n_data : int
-        Number of data: training ratings, of a factorisation.
+        Number of data; for a factorisation that of training ratings.
     times : Times
         How long this process took.
     run : RunDirectory
@@ -77,12 +77,12 @@ def write_summary(
     mpi : str
         Name of the MPI library.
     look : Look, optional
-        The last look at how accurate the chains are.
+        The last look at the accuracy of the chains.
 
     Returns
     -------
     list of str
-        The result, for people; on process 0.
+        The result for the user; on process 0.
 
     Raises
     ------
@@ -129,19 +129,19 @@ def write_summary(
 
 
 def _peak_memory() -> int:
-    """Bytes of this process, at most so far."""
+    """Peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:
-    """Name the process for which the others waited, if there is one.
+    """Find the process that the others waited for, if there is one.
 
     Parameters
     ----------
     busy : list of float
-        Seconds that each process did not wait for others.
+        Seconds in which each process did not wait for others.
     hosts : list of str
-        Where each runs.
+        Host of each process.
     sampling : float
         Seconds of sampling.
 
@@ -160,18 +160,18 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
 
 
 def saved_result(source: Source[Any], run: RunDirectory) -> list[str] | None:
-    """Return the lines that a run which is finished ended with; None without a summary that can be read."""
+    """Return the last lines of a finished run; None without a readable summary."""
     try:
         summary = read_summary(run.summary_file)
     except (FileNotFoundError, InputError):
         return None
-    summary["reached"] = [summary["iterations"]]  # also of runs whose summary does not say it
+    summary["reached"] = [summary["iterations"]]  # some older summaries lack it
     first, *others = _result(source, summary, run.path)
     return [f"finished before: {first}", *others]
 
 
 def _result(source: Source[Any], summary: dict[str, Any], path: Path) -> list[str]:
-    """Return what the user reads at the end, in lines."""
+    """Return the lines that the user reads at the end."""
     rate = in_units(summary.get(f"{source.unit}_per_second", 0.0))
     speed = [f"{rate} {source.unit}/s on {summary['processes']} process(es)"]
     slow = summary.get("straggler")

@@ -1,12 +1,12 @@
-"""When the chains of a run end: after a number of iterations, or before it, once they have an accuracy.
+"""When the chains of a run end: after a number of iterations, or earlier, once they are accurate enough.
 
-The accuracy is that of what is followed: predictions of some test ratings, or elements of a density's theta. Process 0
-measures it (`dsgmcmc.diagnostics.accuracy`) from the recorded draws of all chains; all but one in twenty of them must
-have it. One chain is compared with itself: its halves count as chains, each of which R-hat splits again.
+The accuracy is that of the followed quantities: predictions of some test ratings, or elements of a density's theta.
+Process 0 measures it (`dsgmcmc.diagnostics.accuracy`) from the recorded draws of all chains; 19 in 20 of the quantities
+must reach it. A single chain is compared with itself: its halves count as chains, each of which R-hat splits again.
 
 Chains are looked at when all have made the same number of iterations: burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10,
 12, 14, 16, 20, ... with at most three significant binary digits. So the end depends on the draws alone, all looks
-together cost about as much as six at the last draws, and chains end at most a quarter later than they could.
+together cost about as much as six looks at the end, and chains end at most a quarter later than they could.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.diagnostics.accuracy import LABELS, Look, accuracy, met
 from dsgmcmc.types import Array, Comm, Float64
 
-if TYPE_CHECKING:  # `dsgmcmc info` tells how a run ended without
+if TYPE_CHECKING:  # `dsgmcmc info` does without them
     from dsgmcmc.runs.chain import Chain
     from dsgmcmc.runs.control import Control
     from dsgmcmc.runs.progress import Progress
@@ -29,7 +29,7 @@ LOOK_SWEEPS, DIGITS = 10, 3
 
 
 def next_look(iteration: int, burn_in: int, sweep: int) -> int:
-    """First iteration, `iteration` or later, at which chains are looked at; see the module.
+    """Iteration of the first look at `iteration` or later; see the module.
 
     Parameters
     ----------
@@ -43,27 +43,27 @@ def next_look(iteration: int, burn_in: int, sweep: int) -> int:
 
 
 class Limit:
-    """All iterations are made, by one chain after another."""
+    """Chains run one after another, and make all iterations."""
 
-    #: Whether all chains go on together.
+    #: Whether the chains run together.
     together = False
-    #: The last look at all chains, the same on all processes; None where none was taken.
+    #: The last look at all chains, the same on all processes; None before the first.
     look: Look | None = None
 
     def __init__(self, iterations: int) -> None:
         self.iterations = iterations
 
     def goal(self, chains: Sequence[Chain]) -> int:
-        """Number of iterations up to which chains are to go on."""
+        """Number of iterations that the chains make next."""
         return self.iterations
 
     def over(self, chains: Sequence[Chain], stopped: bool) -> bool:
-        """Whether they end there."""
+        """Whether the chains end there."""
         return True
 
 
 class Until(Limit):
-    """Chains go on together until they have the accuracy, or have made all iterations.
+    """Chains run together until they reach the accuracy, or have made all iterations.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Until(Limit):
     control : Control
         Waits for them.
     progress : Progress
-        Shows what was found.
+        Shows the accuracy.
     """
 
     together = True
@@ -86,7 +86,7 @@ class Until(Limit):
         self._goal = -1
 
     def goal(self, chains: Sequence[Chain]) -> int:
-        """See `Limit.goal`: the next look, which no chain has passed. Collective."""
+        """See `Limit.goal`: the next look that no chain has passed. Collective."""
         if self._goal < 0:
             made = self._comm.allgather(max((chain.iteration for chain in chains), default=0))
             self._goal = max(made) - 1
@@ -103,14 +103,14 @@ class Until(Limit):
         everything = self._comm.gather((followed, facts))
         look: Look = self._comm.bcast(None if everything is None else self._judge(everything))
         limits = [
-            f"{LABELS[name][0]} {found:{LABELS[name][1]}}/{self.config.wanted[name]:g}"
-            for name, found in look.found.items()
+            f"{LABELS[name][0]} {value:{LABELS[name][1]}}/{self.config.wanted[name]:g}"
+            for name, value in look.found.items()
         ]
         self.look, self._progress.look = look, ", ".join(limits)
         return look.reached or look.iteration >= self.iterations
 
     def _judge(self, everything: Sequence[tuple[dict[tuple[int, int], Array], dict[int, tuple[int, Float64]]]]) -> Look:
-        """Measure the draws of all processes; on process 0."""
+        """Measure the accuracy of the draws of all processes; on process 0."""
         followed = {key: values for part, _ in everything for key, values in part.items()}
         facts = {chain: fact for _, part in everything for chain, fact in part.items()}
         chains = [
@@ -119,14 +119,15 @@ class Until(Limit):
         ]
         draws = min(map(len, chains))
         weights = np.stack([fact[1][len(fact[1]) - draws :] for fact in facts.values()])
-        found: dict[str, float] = {}
+        measured: dict[str, float] = {}
         if draws and np.allclose(weights, weights[0, 0], rtol=1e-9):
             values = np.stack([chain[len(chain) - draws :] for chain in chains]).astype(np.float64)
-            found = accuracy(values, len(self.config.make_sampler().positions), list(self.config.wanted))
+            measured = accuracy(values, len(self.config.make_sampler().positions), list(self.config.wanted))
         return Look(
             until=str(self.config.until),
             iteration=min(iteration for iteration, _ in facts.values()),
-            found=found,
-            reached=bool(found) and all(met(name, found[name], limit) for name, limit in self.config.wanted.items()),
+            found=measured,
+            reached=bool(measured)
+            and all(met(name, measured[name], limit) for name, limit in self.config.wanted.items()),
             limit=self.iterations,
         )

@@ -1,6 +1,6 @@
-"""How a target is sampled: one algorithm a file, and the gradients that they step along.
+"""Samplers, one algorithm per file, and the gradient estimators that they use.
 
-No process, no file and no factorisation is known here. To add a sampler, write its file and name it below.
+Nothing here depends on processes, files or the factorisation. To add a sampler, write its file and name it below.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dsgmcmc.samplers.registry import Registry
 if TYPE_CHECKING:
     from dsgmcmc.samplers.base import Sampler
 
-#: Of any target.
+#: Samplers of any target.
 SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     {
         "sgld": "samplers.sgmcmc.sgld.SGLD",
@@ -26,7 +26,7 @@ SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     }
 )
 
-#: Of densities on a plain vector alone.
+#: Samplers that only sample densities on a plain vector.
 OF_DENSITIES: Registry[Sampler[Any, Any]] = Registry(
     {
         "mh": "densities.metropolis.mh.MH",

@@ -1,4 +1,4 @@
-"""What every sampler is: its configuration, the fields of its state, and one iteration.
+"""The base class of samplers: a configuration, the fields of the state, and one iteration.
 
 Step convention, everywhere: theta <- theta - eps D grad U + N(0, 2 eps D), with U the energy, the negative log
 posterior. Papers that write eps / 2 are converted in the docstring of the sampler.
@@ -24,7 +24,7 @@ NORMAL = Formula("theta = sd * z")
 
 
 class Sampler(ABC, Generic[C, T]):
-    """A Markov chain on the fields of a target's blocks: of a configuration `C`, on a target `T`.
+    """A Markov chain on the fields of a target's blocks, with a configuration `C`, for a target `T`.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Sampler(ABC, Generic[C, T]):
     Attributes
     ----------
     gradient : GradientEstimator
-        What it steps along.
+        Computes the gradient that it uses.
     replicated : tuple of Replicated
         Small state that is the same on all processes, and part of every checkpoint.
     """
@@ -44,15 +44,15 @@ class Sampler(ABC, Generic[C, T]):
     Config: ClassVar[type[SamplerConfig]]
     #: Names of the gradient estimators that it can use, its default first.
     gradients: ClassVar[tuple[str, ...]] = ("part",)
-    #: Whether it may also step along gradients of data drawn one by one: those of `ON_DATA`.
+    #: Whether it can also use gradient estimators that draw single data: those of `ON_DATA`.
     draws_data: ClassVar[bool] = False
-    #: Whether it draws rows from their laws given everything else, which are then to be normal.
+    #: Whether it draws rows from their conditional distributions, which must then be normal.
     draws_conditionals: ClassVar[bool] = False
-    #: Class of which a density has to be, if not any will do.
+    #: Class that a density must have; None if any will do.
     densities: ClassVar[type | None] = None
-    #: Arrays of the shape of theta that are not kept with a block; gradients are taken into the first.
+    #: Arrays of the shape of theta that are not kept with a block; gradients go into the first.
     scratch: tuple[str, ...] = ("g",)
-    #: Settings of the run that suit this sampler, where they are not those of all.
+    #: Defaults of the run's settings that differ for this sampler.
     defaults: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, config: C, burn_in: int) -> None:
@@ -63,7 +63,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @property
     def fields(self) -> tuple[StateField, ...]:
-        """What travels with a block and is saved."""
+        """Fields that are sent with a block, and saved."""
         return (StateField("theta"),)
 
     @property
@@ -82,12 +82,12 @@ class Sampler(ABC, Generic[C, T]):
         return ("theta",)
 
     def position(self, iteration: int) -> str:
-        """Field that holds the draw which `iteration` made."""
+        """Field that holds the draw made by `iteration`."""
         return self.positions[iteration % len(self.positions)]
 
     @property
     def remedy(self) -> str:
-        """Setting that may help where a chain diverges, besides a smaller step: ``sampler.NAME=VALUE``, or nothing."""
+        """Setting that may help a diverging chain, besides a smaller step: ``sampler.NAME=VALUE``, or empty."""
         return ""
 
     # ------------------------------------------------------------------ configuration
@@ -109,7 +109,7 @@ class Sampler(ABC, Generic[C, T]):
             )
         if config.anchor_every and name != "control-variate":
             raise InputError(
-                "sampler.anchor_every is of control variates: leave it out, or "
+                "sampler.anchor_every is only for control variates: leave it out, or "
                 f"{named('sampler.gradient')}=control-variate"
             )
         return GRADIENTS.get(name) or ON_DATA[name]
@@ -121,18 +121,18 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def check(cls, config: C, schedule: str, grid: int, thin: int) -> None:
-        """Raise `InputError` for a combination of settings that would sample another law."""
+        """Raise `InputError` for a combination of settings that would sample a wrong distribution."""
 
     @classmethod
     def suited(cls, config: C, n_data: int, per_number: float) -> C:
-        """Return the configuration with what was left open suited to the number of data, of all and `per_number`."""
+        """Return the configuration with open settings chosen by the number of data, in total and `per_number`."""
         return config
 
     @classmethod
     def noise_of_parts(cls, config: C, grid: int) -> float | None:
-        """Variance V of the noise of a gradient where P is the Fisher information: B - 1 of plain parts; None: unknown.
+        """Variance V of a gradient's noise in the metric of the Fisher information; B - 1 for plain parts.
 
-        Of N independent data of which a part of N / B stands for all, at a mode of the likelihood.
+        For N independent data, of which a part of N / B represents all, at a mode of the likelihood. None if unknown.
         """
         estimator = cls.estimator(config)
         if not estimator.by_parts:
@@ -141,7 +141,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def excess(cls, config: C, noise: float) -> float | None:
-        """Variance on a normal law over the true one, in the metric in which its precision is 1; None: not known.
+        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
 
         Parameters
         ----------
@@ -154,12 +154,12 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def suited_to_density(cls, config: C, noise: float | None) -> C:
-        """Return the configuration, for a plain vector, with steps left open such that the `excess` is below `MOST`."""
+        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`."""
         return config
 
     @classmethod
     def needs_independent_parts(cls, what: str, otherwise: str, config: C, schedule: str, grid: int) -> None:
-        """Raise `InputError` where `what` takes the noises of the gradients for independent, and they are not."""
+        """Raise `InputError` if `what` assumes that the gradients' noise is independent, and it is not."""
         if cls.sweep_length(config, grid) > 1 and schedule != "random":
             raise InputError(
                 f"{what} needs parts that are drawn independently: those of the {schedule} schedule make up for each "
@@ -168,7 +168,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
-        """Raise `InputError` where a correction for the noise of plain parts would be wrong."""
+        """Raise `InputError` if a correction for the noise of plain parts would be wrong."""
         if config.gradient == "control-variate" or config.gradient in ON_DATA:
             raise InputError(
                 "sampler.noise_correction is for the noise of plain parts: leave it out, or take sampler.gradient=part"
@@ -177,13 +177,13 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def default_thin(cls, config: C, grid: int) -> int:
-        """Iterations between draws, if the user does not say."""
+        """Default number of iterations between draws."""
         return 2 * cls.sweep_length(config, grid)
 
     # ------------------------------------------------------------------ sampling
 
     def metrics(self) -> dict[str, float]:
-        """Return what this sampler adds to a line of metrics."""
+        """Entries that this sampler adds to a line of metrics."""
         return self.gradient.metrics()
 
     def start(self, target: T, sd: float) -> None:
@@ -199,7 +199,7 @@ class Sampler(ABC, Generic[C, T]):
                 block[name][:] += block.origin
 
     def step_size(self, target: T, iteration: int) -> float:
-        """Step of `iteration`, in the unit in which the configuration gives it."""
+        """Step of `iteration`, in the unit of the configuration."""
         return self.config.step(iteration, target.sweep_length, self.burn_in)
 
     def weight(self, target: T, iteration: int) -> float:
@@ -209,7 +209,7 @@ class Sampler(ABC, Generic[C, T]):
     def advance(self, target: T, first: int, count: int) -> None:
         """Make `count` iterations from number `first` on. Collective.
 
-        However many are made at once, the states after them are the same.
+        The states do not depend on how many are made at once.
         """
         for iteration in range(first, first + count):
             target.begin(iteration)

@@ -49,7 +49,7 @@ class Gibbs(Sampler[GibbsConfig, Target]):
 
     @classmethod
     def default_thin(cls, config: GibbsConfig, grid: int) -> int:
-        """Every sweep: it costs far more than to look at the state that it has made."""
+        """Every sweep: a sweep costs far more than recording its state."""
         return 1
 
     def step(self, target: Target, iteration: int) -> None:

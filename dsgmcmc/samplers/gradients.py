@@ -1,9 +1,9 @@
-"""Gradient estimators: what a sampler steps along, apart from how it steps.
+"""Gradient estimators: they compute the gradient that a sampler uses, separately from how it steps.
 
-An estimator takes the gradient of the energy at a field, and yields the blocks that may be updated with it; `grad` in
-the formula of an update is then that gradient, and `grad_likelihood` its part without the prior. It owns what follows
-from how the data are gone through: whether an iteration uses a part of them or all, what stands for the whole, and when
-all data were seen, so that hyperparameters may be drawn.
+An estimator computes the gradient of the energy at a field, and yields the blocks that may be updated with it; `grad`
+in the formula of an update is then that gradient, and `grad_likelihood` its part without the prior. The estimator
+decides whether an iteration uses a part of the data or all, how a part represents the whole, and when all data were
+seen, so that hyperparameters may be drawn.
 """
 
 from __future__ import annotations
@@ -29,60 +29,60 @@ class GradientEstimator(ABC, Generic[T]):
     Attributes
     ----------
     by_parts : bool
-        Whether an iteration visits one part of the data; else all of them.
+        Whether an iteration visits one part of the data; else it visits all of them.
     fields : tuple of StateField
-        What it keeps with a block.
+        Fields that it keeps with a block.
     scratch : tuple of str
         Arrays of the shape of theta that it needs besides ``g``.
     fixed_likelihood : bool
-        Whether the likelihood may have no parameters that are sampled but tau.
+        Whether tau may be the only parameter of the likelihood that is sampled.
     """
 
     by_parts: ClassVar[bool]
     fields: ClassVar[tuple[StateField, ...]] = ()
     scratch: ClassVar[tuple[str, ...]] = ()
     fixed_likelihood: ClassVar[bool] = False
-    #: Class of the densities on which it is there, if it is nowhere else.
+    #: Class of densities that it is limited to; None if there is no limit.
     densities: ClassVar[type | None] = None
 
     def tables(self, density: Any, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on a density's data; `grid` is the number of iterations that see as many."""
+        """Fields whose width depends on a density's data; `grid` iterations use as many data as there are."""
         return ()
 
     def metrics(self) -> dict[str, float]:
-        """What it adds to a line of metrics."""
+        """Entries that it adds to a line of metrics."""
         return {}
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
-        """Make that of a sampler with this configuration, of whose iterations the first `burn_in` are burn-in."""
+        """Make the estimator of a sampler with this configuration; its first `burn_in` iterations are burn-in."""
         return cls()
 
     @abstractmethod
     def __call__(
         self, target: T, position: str, prior: bool = True, before: BeforeDraws = None
     ) -> Iterator[ParameterBlock]:
-        """Take the gradient at field `position` into scratch ``g``, and yield the blocks to update. Collective.
+        """Compute the gradient at field `position` into scratch ``g``, and yield the blocks to update. Collective.
 
         Parameters
         ----------
         target : Target
             What is sampled.
         position : str
-            Field at which to take it.
+            Field that holds the state.
         prior : bool
-            Whether the prior's gradient may be put in where the sum begins. Then there is no `grad_likelihood`.
+            Whether the sum may start from the prior's gradient; then there is no `grad_likelihood`.
         before : callable, optional
-            What is done with every block and its gradient before hyperparameters are drawn, if they are drawn between
-            the gradient and the update.
+            Called with every block, and its gradient, before hyperparameters are drawn, if that happens between
+            gradient and update.
         """
 
 
 class PartGradient(GradientEstimator[T]):
     """The stochastic gradient of one part, scaled by 1 / p_t [Ahn 2015, eq. 7; Simsekli 2016, eq. 3].
 
-    A block leaves for where the next part needs it once it is updated, and travels while others are worked on. A
-    sampler that visits the cells by itself calls `begin`, then `take` for each, and at last `finish`.
+    A block is sent to where the next part needs it once it is updated, during the work on the others. A sampler that
+    visits the cells itself calls `begin`, then `take` for each cell, and finally `finish`.
     """
 
     by_parts: ClassVar[bool] = True
@@ -98,17 +98,17 @@ class PartGradient(GradientEstimator[T]):
         self.finish(target)
 
     def begin(self, target: T, position: str) -> None:
-        """Do what comes before the cells of an iteration are visited. Collective."""
+        """Prepare an iteration, before its cells are visited. Collective."""
 
     def take(
         self, target: T, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
     ) -> None:
-        """Take the gradient of a cell's blocks; see `dsgmcmc.targets.base.Cell.gradient`."""
+        """Compute the gradient of a cell's blocks; see `dsgmcmc.targets.base.Cell.gradient`."""
         cell.gradient(position, out, prior, errors)
 
     @staticmethod
     def finish(target: T) -> None:
-        """Say that all data were seen, if this part was the last of a sweep. Collective."""
+        """Tell the target that all data were seen, if this part was the last of a sweep. Collective."""
         if (target.stream.iteration + 1) % target.sweep_length == 0:
             target.all_data_seen()
 
@@ -140,7 +140,7 @@ class ControlVariate(PartGradient[Target]):
         return cls(config.anchor_every, burn_in)
 
     def begin(self, target: Target, position: str) -> None:
-        """Move the anchor to the state, if it is its turn. Collective."""
+        """Move the anchor to the state, if it is due. Collective."""
         iteration = target.stream.iteration
         if iteration % (self.every * target.sweep_length) if self.every else iteration != self.burn_in:
             return
@@ -156,8 +156,8 @@ class ControlVariate(PartGradient[Target]):
         if not self.every and target.stream.iteration < self.burn_in:
             return
         cell.gradient("anchor", "anchored", prior=False, errors=False)
-        found, tau = f"{out} - anchored + tau * full", {"tau": target.noise_precision}
-        gradient = Gradient(found, "", tau) if prior else Gradient(f"{found} + grad_prior", found, tau)
+        estimate, tau = f"{out} - anchored + tau * full", {"tau": target.noise_precision}
+        gradient = Gradient(estimate, "", tau) if prior else Gradient(f"{estimate} + grad_prior", estimate, tau)
         for block in cell.blocks:
             block.gradient = gradient
 
@@ -187,7 +187,7 @@ class FullGradient(GradientEstimator[Target]):
 
     @staticmethod
     def _blocks(target: Target) -> Iterator[ParameterBlock]:
-        """Blocks that may be updated, with the gradient at the hyperparameters of now."""
+        """Blocks that may be updated, with the gradient at the current hyperparameters."""
         gradient = Gradient("tau * g + grad_prior", "tau * g", {"tau": target.noise_precision})
         for block in target.blocks():
             block.gradient = gradient
@@ -196,18 +196,18 @@ class FullGradient(GradientEstimator[Target]):
 
 
 class NoGradient(GradientEstimator[Target]):
-    """None: for samplers that take no gradient, and use all the data in an iteration."""
+    """No gradient: for samplers that need none, and use all the data in an iteration."""
 
     by_parts: ClassVar[bool] = False
 
     def __call__(
         self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
     ) -> Iterator[ParameterBlock]:
-        """See `GradientEstimator`: no block may be updated along it."""
+        """See `GradientEstimator`: yields no block."""
         yield from ()
 
 
-#: To add an estimator, write its class and name it here; samplers say which they can use.
+#: To add an estimator, write its class and name it here; samplers declare which ones they can use.
 GRADIENTS: dict[str, type[GradientEstimator[Any]]] = {
     "part": PartGradient,
     "full": FullGradient,
@@ -215,7 +215,7 @@ GRADIENTS: dict[str, type[GradientEstimator[Any]]] = {
     "control-variate": ControlVariate,
 }
 
-#: Of densities that are sums over data alone, which are drawn one by one.
+#: Estimators that draw single data; only for densities that are sums over data.
 ON_DATA: Registry[GradientEstimator[Any]] = Registry(
     {
         "saga": "densities.subsampling.Saga",

@@ -30,11 +30,11 @@ from dsgmcmc.targets.information import curvature_bound, own_curvature
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Array, Factor, Float64
 
-#: Field of the momenta of samplers that have them; a metric whose coordinates turn turns them along.
+#: Field of the momenta of samplers that have them; a metric whose coordinates rotate rotates them, too.
 MOMENTUM = "r"
 
-#: The curvature of rows of their own costs a tour, and changes slowly: from the refresh on by which chains have settled
-#: it is taken at each of so many.
+#: The curvature of each row's own data costs a tour, and changes slowly: after SETTLED refreshes, when chains have
+#: settled, it is computed at one refresh in BOUND_EVERY.
 SETTLED, BOUND_EVERY = 20, 5
 
 GRADIENT = Formula("out = grad")
@@ -48,18 +48,18 @@ class Metric(Replicated, ABC):
     Attributes
     ----------
     fields : tuple of StateField
-        What it keeps with a block.
+        Fields that it keeps with a block.
     """
 
     fields: ClassVar[tuple[StateField, ...]] = ()
-    #: Arrays that its updates need besides; see `dsgmcmc.samplers.base.Sampler.scratch`.
+    #: Further arrays that its updates need; see `dsgmcmc.samplers.base.Sampler.scratch`.
     scratch: ClassVar[tuple[str, ...]] = ("g",)
     #: Lines before those of the sampler, and the vectors in them.
     source: ClassVar[str]
     columns: ClassVar[tuple[str, ...]] = ()
     rows: ClassVar[tuple[str, ...]] = ()
 
-    #: What may help where a chain in this metric diverges; see `dsgmcmc.samplers.base.Sampler.remedy`.
+    #: Setting that may help if a chain diverges in this metric; see `dsgmcmc.samplers.base.Sampler.remedy`.
     remedy: ClassVar[str] = ""
 
     def formula(self, lines: str, **declared: Any) -> Formula:
@@ -68,7 +68,7 @@ class Metric(Replicated, ABC):
         return Formula(self.source + lines, columns=self.columns, rows=rows, **declared)
 
     def refresh(self, target: Target, iteration: int, every: int) -> None:
-        """Take it from the current state, if it is its turn: once in `every` iterations. Collective."""
+        """Recompute it from the current state once in `every` iterations. Collective."""
         if iteration % every == 0:
             turn = iteration // every
             settled = turn >= SETTLED
@@ -76,14 +76,14 @@ class Metric(Replicated, ABC):
 
     @abstractmethod
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """Take it from the state in a field, with `bound` also the l_i where they cost a tour. Collective.
+        """Compute it from the state in a field; with `bound` also the l_i, even if they cost a tour. Collective.
 
-        Once the chain has `settled`, what need not follow the state may stay.
+        Once the chain has `settled`, parts that need not follow the state may be kept.
         """
 
     @abstractmethod
     def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
-        """What `source` reads, for a step h."""
+        """Values that `source` reads, for a step h."""
 
     def update(
         self,
@@ -97,7 +97,7 @@ class Metric(Replicated, ABC):
         return block.update(formula, **self.of(target, block, h), **given)
 
     def kick(self, target: Target, block: ParameterBlock, formula: Formula, h: float) -> None:
-        """Update a block's momenta alone by a `formula` of this metric; the gradient is there for more."""
+        """Update only a block's momenta by a `formula` of this metric; the gradient stays valid."""
         block.update(formula, **self.of(target, block, h))
 
 
@@ -154,13 +154,13 @@ p = information / precision
 
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
         """See `Metric.take_from`."""
-        found = target.information(position, bound)
-        self.c, self.lambda_, self.tau = found.c, dict(found.lambda_), np.array([found.tau])
+        information = target.information(position, bound)
+        self.c, self.lambda_, self.tau = information.c, dict(information.lambda_), np.array([information.tau])
         for block in target.blocks():
-            block.row("n")[:] = found.n[block]
-            h_i = None if found.bound is None else 1 / np.sqrt(found.bound[block])
+            block.row("n")[:] = information.n[block]
+            h_i = None if information.bound is None else 1 / np.sqrt(information.bound[block])
             if target.metric_uses_current_hyperparameters:
-                self.lambda_[block.factor] = found.lambda_[block.factor] - _diagonal(block.prior(block))
+                self.lambda_[block.factor] = information.lambda_[block.factor] - _diagonal(block.prior(block))
                 if (own := target.own_scale(block)) is not None:
                     block.row("n")[:] /= own
                 if settled and h_i is not None:
@@ -213,13 +213,13 @@ class Kronecker(Fisher):
 
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
         """See `Metric.take_from`."""
-        found = target.information(position, bound=False)
-        precision = found.common
+        information = target.information(position, bound=False)
+        precision = information.common
         solve = partial(self._solve, precision)
         square = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in SQUARE}
         shapes = square | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}
-        solved = target.second_moments(position, found.n, solve, shapes)
-        self.tau = np.array([found.tau])
+        solved = target.second_moments(position, information.n, solve, shapes)
+        self.tau = np.array([information.tau])
         for name in ("c", "vectors", "axes"):
             setattr(self, name, {factor: solved[f"{name}.{factor.name}"] for factor in precision})
         self.lambda_ = {factor: np.ones(len(p)) for factor, p in precision.items()}
@@ -227,38 +227,38 @@ class Kronecker(Fisher):
             target.own_squares(position, self.vectors, "g")
         for block in target.blocks():
             columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
-            block.row("n")[:] = found.n[block]
+            block.row("n")[:] = information.n[block]
             if bound:
-                of_row = (found.n[block], found.squares[block])
-                l_i = curvature_bound(block, *of_row, tau=found.tau, **columns)
-                own = own_curvature(block["g"], *of_row, tau=found.tau, **columns)
+                of_row = (information.n[block], information.squares[block])
+                l_i = curvature_bound(block, *of_row, tau=information.tau, **columns)
+                own = own_curvature(block["g"], *of_row, tau=information.tau, **columns)
                 block.row("h")[:] = 1 / np.sqrt(np.maximum(l_i, own))
             if MOMENTUM in block.arrays:
                 add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)
 
     def now(self, target: Target, block: ParameterBlock, prior: RowPrior) -> tuple[float, Float64, Array]:
-        """See `Fisher.now`: of the last refresh, as the axes are."""
+        """See `Fisher.now`: all of the last refresh, like the axes."""
         return float(self.tau[0]), self.lambda_[block.factor], block.row("n")
 
     def _solve(self, precision: dict[Factor, Float64], moments: dict[Factor, Float64]) -> dict[str, Float64]:
         """Eigenproblems of both factors, and the rotation of momenta to their coordinates; runs at the root."""
-        found: dict[str, Float64] = {}
+        result: dict[str, Float64] = {}
         for factor, moment in moments.items():
             dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
             inverse = np.linalg.inv(np.linalg.cholesky(dense))
             c, axes = np.linalg.eigh(inverse @ moment @ inverse.T)
             before = self.axes.get(factor, axes)
             solved = {"c": np.maximum(c, 0), "vectors": inverse.T @ axes, "axes": axes, "turn": before.T @ axes}
-            found |= {f"{name}.{factor.name}": array for name, array in solved.items()}
-        return found
+            result |= {f"{name}.{factor.name}": array for name, array in solved.items()}
+        return result
 
     def update(self, target: Target, block: ParameterBlock, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
         """See `Metric.update`: `theta` of the formula is the move, `grad` the gradient, in the metric's coordinates."""
         self._turn(block)
         block["g"].fill(0.0)
-        found = block.update(formula, **self.of(target, block, h), **given, theta="g")
+        sums = block.update(formula, **self.of(target, block, h), **given, theta="g")
         add_rotated(block["theta"], block["g"], self.vectors[block.factor].T)
-        return found
+        return sums
 
     def kick(self, target: Target, block: ParameterBlock, formula: Formula, h: float) -> None:
         """See `Metric.kick`."""
@@ -266,7 +266,7 @@ class Kronecker(Fisher):
         super().kick(target, block, formula, h)
 
     def _turn(self, block: ParameterBlock) -> None:
-        """Have `grad` mean the gradient in the metric's coordinates, if this is the first update along it."""
+        """Make `grad` the gradient in the metric's coordinates, if this is the first update with it."""
         if block.gradient is not TURNED:
             block.update(GRADIENT, out="turned")
             add_rotated(block["turned"], block["turned"], self.vectors[block.factor], keep=0.0)

@@ -11,12 +11,12 @@ K = TypeVar("K")
 
 
 class Registry(UserDict[str, "type[K]"], Generic[K]):
-    """Classes by name, each imported when it is first asked for: a run needs the settings of its own sampler alone.
+    """Classes by name, each imported when it is first asked for: a run needs only its own sampler.
 
     Parameters
     ----------
     homes : mapping of str to str
-        Module below `dsgmcmc`, and class in it.
+        Module below `dsgmcmc` and class, as ``module.Class``, by name.
     """
 
     def __init__(self, homes: Mapping[str, str]) -> None:
@@ -26,5 +26,5 @@ class Registry(UserDict[str, "type[K]"], Generic[K]):
         if isinstance(home := self.data[name], str):
             module, _, class_name = home.rpartition(".")
             self.data[name] = getattr(import_module(f"dsgmcmc.{module}"), class_name)
-        found: type[K] = self.data[name]
-        return found
+        kind: type[K] = self.data[name]
+        return kind

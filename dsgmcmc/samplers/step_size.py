@@ -1,4 +1,4 @@
-"""What samplers are told: along which gradient they step, and how far, a pure function of the iteration."""
+"""Configurations of samplers: the gradient estimator, and the step size as a pure function of the iteration."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dsgmcmc.settings import setting
 
-#: Variance over the true one that default steps leave on vectors, by `Sampler.excess`: 2 % of a standard
-#: deviation. A direction l times as curved as the metric says has l times as much, and so have unlike parts.
+#: Largest variance over the true one for default steps on vectors, by `Sampler.excess`: an error of 2 % in a standard
+#: deviation. A direction l times as curved as in the metric has l times the error; unlike parts increase it, too.
 MOST = 1.04
-#: h^2 V up to which the splitting of a thermostat is good for noise of variance V: at twice as much it leaves 5 %.
+#: Largest h^2 V at which the splitting of a thermostat is accurate, for noise of variance V: at twice that the error is
+#: 5 %.
 HEAT = 0.3
-#: What a user is warned of.
+#: Excess above which a user is warned.
 TOO_MUCH = 1.1
 
 
 def langevin_excess(eps: float, noise: float) -> float:
-    """Variance of Langevin dynamics on N(0, 1) whose gradients have noise: (1 + eps V / 2) / (1 - eps / 2)."""
+    """Variance of Langevin dynamics on N(0, 1) with noise in the gradients: (1 + eps V / 2) / (1 - eps / 2)."""
     return (1 + 0.5 * eps * noise) / (1 - 0.5 * eps) if eps < 2 else inf
 
 
@@ -34,7 +35,7 @@ def thermostat_step(most: float, noise: float | None) -> float:
 
 
 class SamplerConfig(BaseModel):
-    """What the configurations of all samplers have; those of samplers that take steps extend `StepSize`."""
+    """Base of the configurations of all samplers; samplers that take steps extend `StepSize`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,11 +47,11 @@ class SamplerConfig(BaseModel):
     )
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
-        """Step of `iteration`; 1 where none is taken, so that all draws weigh the same."""
+        """Step of `iteration`; 1 for samplers without steps, so that all draws have the same weight."""
         return 1.0
 
     def scaled(self, scale: float) -> Self:
-        """Return it with all steps times `scale`."""
+        """Return the configuration with all steps times `scale`."""
         return self
 
 
@@ -77,7 +78,7 @@ class StepSize(SamplerConfig):
     decay_power: float = Field(0.33, gt=0, le=1)
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
-        """Step of `iteration`, in the unit in which `step_size` is given.
+        """Step of `iteration`, in the unit of `step_size`.
 
         Parameters
         ----------

@@ -24,22 +24,22 @@ kicked = r - step * grad
 r = damp * kicked + spread * z
 theta = theta + 0.5 * step * (kicked + r)
 """
-#: In this and in other updates.
+#: The kick, in this and in other updates.
 KICK = "step * grad"
-#: Where the curvature has no bound (counts) a kick has one. At the posterior its sd is below h, which is 0.84 at the
-#: default step, so the bound is there for the way in and for tails: a row that a steep wall throws back comes to rest
-#: near it, and not where its exponential makes the next row's kick beyond all numbers.
-TAMED = f"minimum(maximum({KICK}, -5.0), 5.0)"
+#: If the curvature is unbounded (counts), kicks are clipped. At the posterior a kick's sd is below h, which is 0.84 at
+#: the default step, so the bound only matters during burn-in and in the tails: a row pushed back by a steep energy
+#: stays near, instead of going to where the exponential makes the next row's kick overflow.
+CLIPPED = f"minimum(maximum({KICK}, -5.0), 5.0)"
 
 
 class Underdamped(Sampler[C, Target]):
-    """A sampler whose rows have a momentum, in the coordinates of a metric."""
+    """Base of samplers whose rows have a momentum, in the coordinates of a metric."""
 
     metric: Metric
 
     def prepare(self, lines: str) -> None:
-        """Make the formulas of an update of these lines: as a whole, and with the halves of its kick apart."""
-        kicks = {False: KICK, True: TAMED}
+        """Make the formulas of an update with these lines: with the whole kick, and with its halves separate."""
+        kicks = {False: KICK, True: CLIPPED}
         make = self.metric.formula
         self.first_half = {clip_kicks: make(f"r = r - 0.5 * {kick}\n") for clip_kicks, kick in kicks.items()}
         self.updates = {
@@ -49,26 +49,26 @@ class Underdamped(Sampler[C, Target]):
         }
 
     def update_of(self, block: ParameterBlock, half: bool) -> Formula:
-        """Return the update of a block, with a whole kick or with its second half alone."""
+        """Return the update of a block, with the whole kick or only its second half."""
         return self.updates[block.clip_kicks, half]
 
     def halves(self, target: Target) -> bool:
-        """Whether the halves of the kick are taken apart."""
+        """Whether the halves of the kick are separate."""
         return not self.gradient.by_parts and target.renews_data
 
     def end_step(self, target: Target, h: float, block: ParameterBlock) -> None:
-        """Take the half of the kick that ends the step before, if it is taken apart."""
+        """Apply the half of the kick that ends the previous step, if the halves are separate."""
         if self.halves(target):
             self.metric.kick(target, block, self.first_half[block.clip_kicks], h)
 
     @property
     def remedy(self) -> str:
-        """The other metric."""
+        """See `Sampler.remedy`: another metric."""
         return self.metric.remedy
 
     @property
     def fields(self) -> tuple[StateField, ...]:
-        """Position and momentum, and what the metric keeps."""
+        """Position, momentum, and the fields of the metric."""
         return (StateField("theta"), StateField("r"), *self.metric.fields)
 
     def start(self, target: Target, sd: float) -> None:

@@ -1,4 +1,4 @@
-"""What is sampled, and what samplers and chains see of it: blocks of parameters, gradients, ordered sums, recorders.
+"""The interfaces of a target to samplers and chains: blocks of parameters, gradients, ordered sums, recorders.
 
-No update rule, no loop over iterations and no file format lives here.
+There is no update rule, no loop over iterations and no file format here.
 """

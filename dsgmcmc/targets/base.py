@@ -1,7 +1,7 @@
-"""The interfaces of a target: to samplers (`Target`), to chains (`RunTarget`), and to what records it (`Recorder`).
+"""The interfaces of a target to samplers (`Target`) and to chains (`RunTarget`), and of its recorders (`Recorder`).
 
 There are two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the ring, and
-`dsgmcmc.densities.targets.vector.VectorTarget`, any density on a plain vector. Samplers and runs know neither.
+`dsgmcmc.densities.targets.vector.VectorTarget`, any density on a plain vector. Samplers and runs depend on neither.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Cell(Protocol):
-    """Part of the target whose gradient can be taken: blocks of parameters, and the data at which they meet."""
+    """Part of the target with a gradient of its own: blocks of parameters, and the data that depend on them."""
 
     @property
     def blocks(self) -> tuple[ParameterBlock, ...]:
@@ -33,11 +33,11 @@ class Cell(Protocol):
         Parameters
         ----------
         position, out : str
-            Field to take the gradient at, and scratch to put it in.
+            Field that holds the state, and scratch for the result.
         prior : bool
             Whether the prior's gradient is included.
         errors : bool
-            Whether the squared errors count for drawing the noise precision.
+            Whether the squared errors are used for drawing the noise precision.
         """
 
 
@@ -52,14 +52,14 @@ class Information(NamedTuple):
     c : dict of Factor to (D,) float64
         Mean square, over the data, of what multiplies each column.
     lambda_ : dict of Factor to (D,) float64
-        Precision that all rows have in common: that of the prior, and what all cells add where they count.
+        Precision that all rows share: that of the prior, and the contribution of all cells if the likelihood has one.
     tau : float
         Precision of the noise.
     n, squares : dict of ParameterBlock to (n,) array
         For every row, sums over its data of their weights and of the squared weights. A weight is 1, or the product of
         the noise scales.
     bound : dict of ParameterBlock to (n,) float64, or None
-        l_i for the diagonal metric, if they were asked for or cost nothing.
+        l_i for the diagonal metric, if requested or free.
     common : dict of Factor to (D,) or (D, D) float64
         The matrix of which `lambda_` is the diagonal, or `lambda_` itself.
     """
@@ -81,7 +81,7 @@ class Target(Protocol):
     stream : Stream
         Seed, chain and iteration: names the random numbers.
     subchain : int
-        Which of the interleaved sub-chains is moved; each has hyperparameters of its own.
+        Which of the interleaved sub-chains is moved; each has its own hyperparameters.
     sweep_length : int
         Iterations that use all the data once.
     n_data : int
@@ -103,14 +103,14 @@ class Target(Protocol):
 
     @property
     def renews_data(self) -> bool:
-        """Whether `all_data_seen` changes the data in this iteration, so that gradients are to be taken anew."""
+        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be recomputed."""
 
     @property
     def noise_precision(self) -> float:
-        """Tau as it is now; 1 where there is none."""
+        """Current tau; 1 if there is none."""
 
     def own_scale(self, block: ParameterBlock) -> Array | None:
-        """Noise scales of a block's rows as they are now, (n,); None where they have none."""
+        """Current noise scales of a block's rows, (n,); None if they have none."""
 
     def begin(self, iteration: int) -> None:
         """Begin an iteration."""
@@ -129,30 +129,30 @@ class Target(Protocol):
         """
 
     def all_data_seen(self) -> None:
-        """Draw what is sampled from the data besides the blocks, if it is its turn; once a sweep. Collective."""
+        """Draw hyperparameters and other parameters besides the blocks, if due; called once a sweep. Collective."""
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
         """Blocks of a factor, with the conditionals of their rows given everything else. Collective.
 
-        What is sampled besides the blocks is drawn on the way, if it is its turn, given the current state: shared
-        parameters in the call for W, and the rows' parameters besides `position` in the call for their factor.
+        Parameters besides the blocks are drawn on the way, if due, given the current state: shared parameters in the
+        call for W, and the rows' parameters besides `position` in the call for their factor.
 
         Parameters
         ----------
         factor : Factor
-            W, and after it H: once each in an iteration.
+            W, then H: once each per iteration.
         position : str
             Field that holds the state.
 
         Yields
         ------
         ParameterBlock
-            One that may be drawn anew, with `ParameterBlock.conditional` set.
+            A block that may be redrawn, with `ParameterBlock.conditional` set.
 
         Raises
         ------
         InputError
-            If these laws are not normal.
+            If these distributions are not normal.
         """
 
     def information(self, position: str, bound: bool = True) -> Information:
@@ -170,7 +170,7 @@ class Target(Protocol):
         Parameters
         ----------
         position : str
-            Field to take them at.
+            Field that holds the state.
         counts : dict of ParameterBlock to (n,) array
             `Information.n`.
         finish : callable
@@ -186,11 +186,11 @@ class Target(Protocol):
         Parameters
         ----------
         position : str
-            Field to take them at.
+            Field that holds the state.
         axes : dict of Factor to (D, D) float64
-            In columns.
+            Axes, in columns.
         out : str
-            Scratch to put them in, (n, D); data have the same weights as in `Information.n`.
+            Scratch for the sums, (n, D); data have the same weights as in `Information.n`.
         """
 
     def sum(
@@ -221,16 +221,16 @@ class Draw(NamedTuple):
 
 
 class Recorder(Protocol):
-    """Accumulates over the draws of a chain; all of it is part of every checkpoint."""
+    """Accumulates over the draws of a chain; its accumulators are part of every checkpoint."""
 
     def record(self, position: str, draw: Draw | None) -> None:
-        """Look at the state in field `position`, and count it if it is a draw. Collective."""
+        """Record the state in field `position`, and include it in averages if it is a draw. Collective."""
 
     def metrics(self) -> dict[str, float | None]:
         """Its entries of a line of metrics, about the state last recorded and about all draws. Collective."""
 
     def followed(self) -> dict[int, Array]:
-        """Values at every draw from which accuracy is computed, (draws, m) for each block on this process; or none."""
+        """Values at every draw from which accuracy is computed, (draws, m) per block on this process; may be empty."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Accumulators of this process, for a checkpoint."""
@@ -239,10 +239,10 @@ class Recorder(Protocol):
         """Accumulators that are the same on all processes."""
 
     def load(self, snapshot: Snapshot) -> None:
-        """Take the accumulators of a checkpoint."""
+        """Load the accumulators of a checkpoint."""
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
-        """What it has found, given the weight of all draws."""
+        """Arrays of the posterior, given the weight of all draws."""
 
 
 class DrawnField(NamedTuple):
@@ -266,7 +266,7 @@ class DrawnField(NamedTuple):
 
 
 class RunTarget(Target, Protocol):
-    """The target as a chain sees it: what it takes to iterate, record, save, resume and stop it.
+    """The target as a chain sees it: everything needed to iterate, record, save, resume and stop.
 
     Attributes
     ----------
@@ -280,7 +280,7 @@ class RunTarget(Target, Protocol):
     untraced: frozenset[str]
 
     def at_once(self) -> int:
-        """How many iterations may be made without listening to signals; on all processes the same."""
+        """Number of iterations between checks for signals; the same on all processes."""
 
     def reset(self) -> None:
         """Set everything but the sampler's fields to its initial value."""
@@ -292,7 +292,7 @@ class RunTarget(Target, Protocol):
         """State that is the same on all processes."""
 
     def load(self, snapshot: Snapshot) -> None:
-        """Take the state of a checkpoint: its blocks come to where the next iteration needs them."""
+        """Load the state of a checkpoint; blocks are placed where the next iteration needs them."""
 
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
         """Blocks with these fields, each on the process that keeps its accumulators, wherever they rest. Collective."""
@@ -304,7 +304,7 @@ class RunTarget(Target, Protocol):
         """The rest of a draw: the small parameters of the current sub-chain, in the unit of the data."""
 
     def find_divergence(self, position: str) -> str:
-        """Say where the state is not finite or has exploded; empty if all is sane. Collective."""
+        """Say where the state is not finite or has exploded; empty if nowhere. Collective."""
 
     def recorders(self) -> Sequence[Recorder]:
-        """What is recorded of this target besides moments and draws."""
+        """Recorders of this target besides that of moments and draws."""

@@ -1,4 +1,4 @@
-"""How curved the energy of a row is in the metric of its Fisher information; for every target."""
+"""Curvature of a row's energy in the metric of its Fisher information; for every target."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ALONG = Formula(
 
 
 def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: Any) -> Float64:
-    """Bound l_i on the curvature that the rows of two factors give each other, in the metric P.
+    """Bound l_i on the curvature due to the interaction of the rows of two factors, in the metric P.
 
     With P_ik = tau n_i c_k + lambda_k, p_k = tau n_i c_k / P_ik and t = sum p_k
     it is 1 + t / n_i + 2 sqrt(max(p) t / n_i), where n_i is the effective count, (sum w)^2 / sum w^2.
@@ -53,7 +53,7 @@ def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: A
     block : ParameterBlock
         The rows.
     n, squares : (n,) array
-        Sums over a row's data of how much each counts, and of the squares.
+        Sums over a row's data of their weights, and of the squared weights.
     **metric
         ``tau``, and ``c`` and ``lambda_`` (D,) in the block's dtype.
 
@@ -61,15 +61,15 @@ def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: A
     -------
     (n,) float64
     """
-    found = block.update(SHARE, **metric, n=n)
+    shares = block.update(SHARE, **metric, n=n)
     effective = np.maximum(n * n / np.maximum(squares, 1e-30), 1e-30)
-    per_datum = np.where(n > 0, found["p"] / effective, 0.0)
-    bound: Float64 = 1 + per_datum + 2 * np.sqrt(found["largest"] * per_datum)
+    per_datum = np.where(n > 0, shares["p"] / effective, 0.0)
+    bound: Float64 = 1 + per_datum + 2 * np.sqrt(shares["largest"] * per_datum)
     return bound
 
 
 def own_curvature(own: Array, n: Array, squares: Array, tau: float, c: Array, lambda_: Array) -> Float64:
-    """The bound l_i where a row's own data have other mean squares than c, those of all data, in the metric P.
+    """The bound l_i for a row whose own data have other mean squares than c, that of all data, in the metric P.
 
     With p_k = tau s_ik / P_ik it is max(p) + t / n_i + 2 sqrt(max(p) t / n_i), t = sum p_k, and n_i as in
     `curvature_bound`: the edge of the spectrum of n_i random vectors of these mean squares [Marchenko & Pastur 1967].
@@ -77,7 +77,7 @@ def own_curvature(own: Array, n: Array, squares: Array, tau: float, c: Array, la
     Parameters
     ----------
     own : (n, D) array
-        s: sums over a row's data of the squares of what multiplies it, as much as each counts.
+        s: weighted sums over a row's data of the squares of what multiplies it.
     n, squares, tau, c, lambda_
         As in `curvature_bound`.
 
@@ -86,23 +86,23 @@ def own_curvature(own: Array, n: Array, squares: Array, tau: float, c: Array, la
     (n,) float64
     """
     given = {"tau": tau, "c": c, "lambda_": lambda_, "n": n.astype(own.dtype)}
-    found = OWN.apply({"own": own}, given)
-    per_datum = found["p"] * squares / np.maximum(n * n, 1e-30)
-    bound: Float64 = found["largest"] + per_datum + 2 * np.sqrt(found["largest"] * per_datum)
+    shares = OWN.apply({"own": own}, given)
+    per_datum = shares["p"] * squares / np.maximum(n * n, 1e-30)
+    bound: Float64 = shares["largest"] + per_datum + 2 * np.sqrt(shares["largest"] * per_datum)
     return bound
 
 
 def alignment(aligned: Array, n: Array, tau: float, c: Array, lambda_: Array) -> Float64:
     """Curvature of every row's energy along the mean of what multiplies it, in the metric P.
 
-    Where the others that a row has data with are alike, this is far above 1, and close to the largest curvature.
+    If the rows that a row has data with are similar, this is far above 1, and close to the largest curvature.
 
     Parameters
     ----------
     aligned : (n, D) array
-        Sums over a row's data of what multiplies it, as much as each counts.
+        Weighted sums over a row's data of what multiplies it.
     n : (n,) array
-        Sums over a row's data of how much each counts.
+        Sums over a row's data of their weights.
     tau, c, lambda_ : float, (D,) array, (D,) array
         The metric.
 

@@ -1,7 +1,7 @@
-"""What a target keeps: blocks of parameters with named fields, and the small state that all processes share.
+"""The state of a target: blocks of parameters with named fields, and the small state that all processes share.
 
-A block's fields are views of one contiguous buffer: it travels as one message, and checkpoints iterate over its fields
-without knowing the sampler.
+A block's fields are views of one contiguous buffer: it is sent as one message, and checkpoints iterate over its fields
+without depending on the sampler.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class StateField(NamedTuple):
 
 
 class Keeps(Protocol):
-    """What a sampler keeps with every block, as `dsgmcmc.samplers.base.Sampler` says it.
+    """What a sampler keeps with every block; see `dsgmcmc.samplers.base.Sampler`.
 
     Attributes
     ----------
     kept : sequence of StateField
-        State that travels with a block.
+        Fields that are sent with a block.
     working : tuple of str
-        Arrays of the same shape that do not.
+        Arrays of the shape of theta that are not sent.
     positions : tuple of str
         The field that holds the state of each interleaved sub-chain.
     """
@@ -52,14 +52,14 @@ class Keeps(Protocol):
 
 
 class Conditional(NamedTuple):
-    """Normal laws of the rows of a block given everything else but their prior.
+    """Normal conditional distributions of a block's rows, without their prior.
 
     Attributes
     ----------
     statistics : (n, (D + 1)(D + 2) / 2) float32
-        What their data say, see `dsgmcmc.kernels.outer`.
+        Sufficient statistics of their data; see `dsgmcmc.kernels.outer`.
     scale : (n,) float64
-        Times which they say it: tau and the row's noise scale.
+        Factor of the statistics: tau times the row's noise scale.
     """
 
     statistics: Float32
@@ -85,7 +85,7 @@ class Layout:
 
 @dataclass
 class Stream:
-    """Names the random numbers of a chain: they are a function of this, of their purpose and of their place."""
+    """Identifies the random numbers of a chain: they are a function of it, of their purpose and of their place."""
 
     seed: int
     chain: int
@@ -96,23 +96,23 @@ class Stream:
         return NoiseKey(first, self.seed, self.chain, purpose, self.iteration, factor)
 
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
-        """What the root draws with in this iteration; several parts of one purpose have a number each."""
+        """Generator for draws on the root in this iteration; `part` separates several draws of one purpose."""
         key, counter = [self.seed, purpose], [0, part, self.iteration, self.chain]
         return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 @dataclass(eq=False)
 class ParameterBlock:
-    """Some rows of a factor, and everything that is done to them row by row.
+    """Some rows of a factor, and all operations on single rows.
 
     Attributes
     ----------
     stream : Stream
-        Names its noise.
+        Identifies its random numbers.
     timers : Phases
-        Where the time of its updates is counted.
+        Counts the time of its updates.
     prior : callable
-        Gives a block's prior.
+        Returns a block's prior.
     factor : Factor
         Row factor or column factor.
     index : int
@@ -126,17 +126,17 @@ class ParameterBlock:
     arrays : dict of str to (n, D) array
         Persistent fields (views of `buffer`) and scratch; float32, or float64 outside the factorisation.
     buffer : (n * width,) array
-        What travels.
+        All fields that are sent.
     origin : (D,) array or None
-        About which its rows start, where that is not 0.
+        Centre of the initial rows; None for 0.
     clip_kicks : bool
-        Whether the curvature of its energy has no bound, so that kicks need one.
+        Whether kicks must be clipped, because the curvature of its energy is unbounded.
     frozen : bool
-        Whether it stays as it is.
+        Whether it is not updated.
     gradient : Gradient or None
-        What `grad` means in formulas: set by whoever has taken a gradient.
+        Meaning of `grad` in formulas; set whenever a gradient is computed.
     conditional : Conditional or None
-        What `rowwise` works with: set by whoever has found it.
+        Conditional distributions for `rowwise`; set by `Target.conditionals`.
     """
 
     stream: Stream
@@ -176,13 +176,13 @@ class ParameterBlock:
         Parameters
         ----------
         formula : Formula
-            What to compute. Its names are fields of this block, or given.
+            What to compute. Its names are fields of this block, or keys of `given`.
         purpose : Purpose
-            Of the noise `z`, the normal of (seed, chain, purpose, iteration, factor, row, k).
+            Purpose of the noise `z`, the normal of (seed, chain, purpose, iteration, factor, row, k).
         width : int
-            Columns of the fields, where these may be more than D.
+            Columns of the fields, if these may be more than D.
         **given
-            Scalars, (D,) columns and (n,) rows that the formula names; or, as a str, the field that stands for a name.
+            Scalars, (D,) columns and (n,) rows that the formula names; a str is the name of the field to use instead.
 
         Returns
         -------
@@ -201,7 +201,7 @@ class ParameterBlock:
         return result
 
     def rowwise(self, kernel: Callable[..., None], name: str) -> None:
-        """Let a kernel replace the rows of an array, given their conditional law and their prior.
+        """Let a kernel replace the rows of an array, given their conditional distribution and their prior.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class ParameterBlock:
         self.timers.leave("update", begin)
 
     def begin_gradient(self, position: str, out: str, prior: bool) -> None:
-        """Set `out` to where a gradient's sum begins: the prior's gradient at field `position`, or zero."""
+        """Set `out` to the first term of a gradient: the prior's gradient at field `position`, or zero."""
         if prior:
             self.update(PRIOR_GRADIENT, out=out, theta=position)
         else:
@@ -227,7 +227,7 @@ class ParameterBlock:
 
 @functools.cache
 def gradient_in(out: str, prior: bool) -> Gradient:
-    """Say what is in `out`: the whole gradient, or that of the likelihood."""
+    """Declare the content of `out`: the whole gradient, or only that of the likelihood."""
     return Gradient(out) if prior else Gradient(f"{out} + grad_prior", out)
 
 
@@ -238,32 +238,32 @@ def _labels(name: str) -> dict[Factor, str]:
 
 
 class Replicated:
-    """Small float64 arrays that are the same on all processes; base of dataclasses that say how they are `saved_as`.
+    """Small float64 arrays that are the same on all processes; base of dataclasses with their names in `saved_as`.
 
-    A field is an array, a dict of arrays by factor, or None where there is none yet.
+    A field is an array, a dict of arrays by factor, or None if there is none yet.
     """
 
-    #: Names on disk, by field; ``{}`` stands for the factor, where there is an array for each.
+    #: Names on disk, by field; ``{}`` stands for the factor, if each factor has an array.
     saved_as: ClassVar[dict[str, str]]
 
     def arrays(self) -> dict[str, Float64]:
         """All arrays, by their names on disk."""
-        found: dict[str, Float64] = {}
+        result: dict[str, Float64] = {}
         for attribute, name in self.saved_as.items():
             value = getattr(self, attribute)
             if isinstance(value, dict):
                 labels = _labels(name)
                 for factor, array in value.items():
-                    found[labels[factor]] = array
+                    result[labels[factor]] = array
             elif value is not None:
-                found[name] = value
-        return found
+                result[name] = value
+        return result
 
     def take(self, arrays: Mapping[str, Float64]) -> None:
-        """Replace the arrays by those of these names that there are; others are of somebody else."""
+        """Replace the arrays whose names are in `arrays`; other entries are ignored."""
         for attribute, name in self.saved_as.items():
             if "{}" in name:
-                found = {factor: arrays[label] for factor, label in _labels(name).items() if label in arrays}
-                setattr(self, attribute, getattr(self, attribute) | found)
+                given = {factor: arrays[label] for factor, label in _labels(name).items() if label in arrays}
+                setattr(self, attribute, getattr(self, attribute) | given)
             elif name in arrays:
                 setattr(self, attribute, arrays[name])

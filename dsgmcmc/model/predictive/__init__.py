@@ -1,4 +1,4 @@
-"""What is predicted of ratings, whatever their likelihood: one kind of predictive distribution a file.
+"""Predictive distributions of ratings, for any likelihood: one kind per file.
 
-`base` is the contract. Nothing here knows of runs, draws on disk, or likelihoods.
+`base` is the interface. Nothing here depends on runs, draws on disk, or likelihoods.
 """

@@ -1,4 +1,4 @@
-r"""The contract of predictive distributions, for a batch of ratings and draws of their predictors.
+r"""The interface of predictive distributions, for a batch of ratings and draws of their predictors.
 
 A predictive distribution is a mixture: sum_d w_d p(x | eta_d, ...), one component for every draw d. A subclass defines
 its mean, sd, distribution function F and density; quantiles, probabilities of levels, samples and scores follow.
@@ -17,16 +17,16 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
-#: A probability whose logarithm is taken is not less than this, which float32 still can say.
+#: Least probability of which a logarithm is taken; float32 can still represent it.
 SMALLEST = 1e-30
 
-_NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # of the normal law
+_NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # quadrature for a normal distribution
 _SHARES /= _SHARES.sum()
 #: The same for effects, which vary less: probabilities of levels err by 1e-3 where their variance is 1, 3e-6 at 0.1.
 EFFECT_NODES = ((-sqrt(3.0), 1 / 6), (0.0, 2 / 3), (sqrt(3.0), 1 / 6))
-_FEW = 512  # ratings whose predictors are integrated over together
+_FEW = 512  # ratings per batch of integrals over predictors
 _POINTS, _WIDTHS = np.polynomial.legendre.leggauss(48)
-_TAIL = 1e-6  # of a distribution, beyond which no score is integrated
+_TAIL = 1e-6  # probability in each tail that scores leave out
 
 
 class PredictorDraws(NamedTuple):
@@ -37,9 +37,9 @@ class PredictorDraws(NamedTuple):
     eta : (q, draws) float32
         Predictors, less the training mean.
     noise : (q, draws) float32
-        Variances of the ratings' noise, 1 / (tau g g'); where ratings are of levels, 1 / (s s') of their scales.
+        Variances of the ratings' noise, 1 / (tau g g'); for ratings on levels 1 / (s s'), with the scales s, s'.
     spread : (q, draws) float32
-        The predictors' own variances, where a row is not known at a draw; 0 elsewhere.
+        Variances of the predictors, if a row is uncertain at a draw; else 0.
     weights : (draws,) float64
         They sum to 1.
     thresholds : (draws, m, R - 1) float64 or None
@@ -59,14 +59,14 @@ class PredictorDraws(NamedTuple):
     effects: Float32 | None = None
 
     def at(self, rows: npt.NDArray[np.intp]) -> PredictorDraws:
-        """Those of some of the ratings."""
+        """Draws of some of the ratings."""
         eta, noise, spread = (each[rows] for each in (self.eta, self.noise, self.spread))
         owner = None if self.owner is None else self.owner[rows]
         effects = None if self.effects is None else self.effects[rows]
         return self._replace(eta=eta, noise=noise, spread=spread, owner=owner, effects=effects)
 
     def by_certainty(self) -> Iterator[tuple[npt.NDArray[np.intp], PredictorDraws]]:
-        """Split off the ratings with known predictors, and the others in small batches: indices, and their draws."""
+        """Yield indices and draws of the ratings with known predictors, then of the others in small batches."""
         unsure = np.any(self.spread > 0, axis=1)
         if not unsure.any():
             yield np.arange(len(unsure)), self
@@ -129,7 +129,7 @@ class Predictive(ABC):
     Attributes
     ----------
     levels : (R,) float64 or None
-        What ratings can be, in ascending order, where that is known.
+        Possible ratings, in ascending order, if known.
     """
 
     levels: Float64 | None = None
@@ -168,46 +168,46 @@ class Predictive(ABC):
 
     def summary(self, low: float, high: float) -> Prediction:
         """Mean, sd and the quantiles of these two probabilities."""
-        found = (self.mean, self.sd, self.quantile(low), self.quantile(high))
-        return Prediction(*(each.astype(np.float32) for each in found))
+        fields = (self.mean, self.sd, self.quantile(low), self.quantile(high))
+        return Prediction(*(each.astype(np.float32) for each in fields))
 
-    # ------------------------------------------------------------------ of levels
+    # ------------------------------------------------------------------ levels
 
     def known_levels(self) -> Float64:
-        """Levels that ratings have, (R,) float64.
+        """Levels of the ratings, (R,) float64.
 
         Raises
         ------
         InputError
-            If they have none.
+            If there are none.
         """
         if self.levels is None:
-            raise InputError("ratings have no levels that could have probabilities")
+            raise InputError("the ratings have no levels, so there are no probabilities of levels")
         return self.levels
 
     def _ends(self) -> Float64:
-        """Ends of the intervals of values that are rounded to each level, (R + 1,)."""
+        """Bounds of the intervals of values that are rounded to each level, (R + 1,)."""
         levels = self.known_levels()
         return np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
 
     def probabilities(self) -> Float64:
-        """Probability of every level, (q, R) float64: of all values that are rounded to it."""
+        """Probability of every level, (q, R) float64: that of all values rounded to it."""
         inside = np.stack([np.broadcast_to(self.below(end), self.mean.shape) for end in self._ends()[1:-1]], axis=1)
         return np.diff(inside, axis=1, prepend=0.0, append=1.0)
 
     def log_probability(self, x: Array) -> Float64:
-        """Log probability of the level that each rating has."""
+        """Log probability of each rating's level."""
         ends, level = self._ends(), nearest_level(x, self.known_levels())
         inside = self.cdf(ends[level + 1]) - self.cdf(ends[level])
         return np.log(np.maximum(inside, SMALLEST))
 
     def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; with levels, of one that is rounded to such a level."""
+        """Probability of a rating of at least `bound`; with levels, of a value rounded to such a level."""
         if self.levels is not None:
             bound = float(self._ends()[(self.levels < bound - 1e-9).sum()])
         return 1.0 - self.below(bound)
 
-    # ------------------------------------------------------------------ held against ratings
+    # ------------------------------------------------------------------ scores against ratings
 
     def pit(self, x: Array) -> tuple[Float64, Float64]:
         """Probability integral transforms: uniform between F(x-) and F(x) [Czado 2009]."""
@@ -218,11 +218,11 @@ class Predictive(ABC):
         return (x - self.mean) / self.sd
 
     def log_scores(self, x: Array) -> dict[str, float | None]:
-        """Mean ``log_predictive_density`` of ratings, and ``log_probability`` of their levels; None where not told."""
-        told = self.levels is not None and len(self.levels) > 1
+        """Mean ``log_predictive_density`` of ratings, and ``log_probability`` of their levels; None if not defined."""
+        has_levels = self.levels is not None and len(self.levels) > 1
         return {
             "log_predictive_density": float(self.log_density(x).mean()),
-            "log_probability": float(self.log_probability(x).mean()) if told else None,
+            "log_probability": float(self.log_probability(x).mean()) if has_levels else None,
         }
 
     def crps(self, x: Array) -> Float64:
@@ -235,59 +235,61 @@ class Predictive(ABC):
         return total
 
 
-#: From the smallest step to the largest float64.
+#: Enough to double the smallest step beyond the largest float64.
 MOST_DOUBLINGS = 1100
 
 
 def nearest_level(x: Array, levels: Float64) -> Int64:
-    """Number of the level next to each rating, (q,) int64; of two as near, the upper one."""
-    found: Int64 = np.searchsorted((levels[1:] + levels[:-1]) / 2, np.asarray(x, np.float64), side="right")
-    return found
+    """Index of the level nearest to each rating, (q,) int64; the upper one if two are equally near."""
+    nearest: Int64 = np.searchsorted((levels[1:] + levels[:-1]) / 2, np.asarray(x, np.float64), side="right")
+    return nearest
 
 
-def solve(found: Predictive, p: Float64) -> Float64:
-    """Quantiles of distributions, (q,) float64: the smallest x of F(x) >= p, from the distribution function alone.
+def solve(predictive: Predictive, p: Float64) -> Float64:
+    """Quantiles of distributions, (q,) float64: the smallest x with F(x) >= p, from the distribution function alone.
 
-    A bracket F(low) < p <= F(high) is widened about the quantile of a normal law until it is one, then narrowed: by
-    secants with the Illinois rule, and every third time by its middle; of whole numbers by the middle alone.
+    An interval around the quantile of a normal distribution is widened until F(low) < p <= F(high), then narrowed: by
+    secants with the Illinois rule, and by bisection every third time; for whole numbers by bisection alone.
     """
     from scipy.special import ndtri
 
-    mean, sd, whole = found.mean, np.maximum(found.sd, 1e-12), found.whole
+    mean, sd, whole = predictive.mean, np.maximum(predictive.sd, 1e-12), predictive.whole
     p = np.clip(np.broadcast_to(p, mean.shape) - (1e-12 if whole else 0.0), 1e-15, 1 - 1e-15)
     start, step = mean + ndtri(p) * sd, sd / 2
     if whole:
         start, step = np.rint(start), np.ceil(step)
     with np.errstate(over="ignore", invalid="ignore"):  # of infinite ends
-        return _narrow(found, p, _widen(found, p, start, -step), _widen(found, p, start, step))
+        return _narrow(predictive, p, _widen(predictive, p, start, -step), _widen(predictive, p, start, step))
 
 
-def _narrow(found: Predictive, p: Float64, below: tuple[Float64, Float64], above: tuple[Float64, Float64]) -> Float64:
-    """Narrow brackets, of which x and F(x) - p are given; their upper ends."""
-    (low, under), (high, over), whole = below, above, found.whole
-    tolerance = np.ones_like(low) if whole else 1e-10 * found.sd + 4 * np.spacing(np.abs(found.mean))
+def _narrow(
+    predictive: Predictive, p: Float64, below: tuple[Float64, Float64], above: tuple[Float64, Float64]
+) -> Float64:
+    """Narrow brackets, and return their upper ends; each end is given as x and F(x) - p."""
+    (low, under), (high, over), whole = below, above, predictive.whole
+    tolerance = np.ones_like(low) if whole else 1e-10 * predictive.sd + 4 * np.spacing(np.abs(predictive.mean))
     for turn in range(200):
         if np.all(high - low <= tolerance):
             break
         share = 0.5 if whole or turn % 3 == 2 else under / (under - over)
         x = low + share * (high - low)
         x = np.floor(x) if whole else x
-        error = found.cdf(x) - p
+        error = predictive.cdf(x) - p
         reached = error >= 0
         low, high = np.where(reached, low, x), np.where(reached, x, high)
         under, over = np.where(reached, under / 2, error), np.where(reached, error, over / 2)
     return high
 
 
-def _widen(found: Predictive, p: Float64, x: Float64, step: Float64) -> tuple[Float64, Float64]:
-    """Go from x by steps that double until F(x) < p, or F(x) >= p where they go up; x, and F(x) - p.
+def _widen(predictive: Predictive, p: Float64, x: Float64, step: Float64) -> tuple[Float64, Float64]:
+    """Double the step until F(x) >= p if it is positive, or F(x) < p if it is negative; return x and F(x) - p.
 
-    Where F never gets there, as one that ends below 1, x is infinite in the end.
+    If F never gets there, as when its limit is below 1, x becomes infinite.
     """
     up = step > 0
     for _ in range(MOST_DOUBLINGS):
         x = x + step
-        error = found.cdf(x) - p
+        error = predictive.cdf(x) - p
         short = np.where(up, error < 0, error >= 0)  # not where F is not a number
         if not short.any():
             break

@@ -1,4 +1,4 @@
-"""Mixtures of laws of counts: whole numbers from 0 on."""
+"""Mixtures of distributions of counts: whole numbers from 0 on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dsgmcmc.types import Array, Float64
 
 
 class CountMixture(Mixture):
-    """Mixtures of laws of counts; see `Mixture`."""
+    """Mixtures of distributions of counts; see `Mixture`."""
 
     whole = True
 

@@ -9,10 +9,10 @@ from dsgmcmc.types import Array, Float64, Int64
 
 
 def log_probability(p: Array, level: Int64) -> Float64:
-    """Log probability of the level that each rating has, (q,) float64."""
+    """Log probability of each rating's level, (q,) float64."""
     own = np.take_along_axis(p, level[:, None], axis=1)[:, 0]
-    found: Float64 = np.log(np.maximum(own, SMALLEST), dtype=np.float64)
-    return found
+    log_p: Float64 = np.log(np.maximum(own, SMALLEST), dtype=np.float64)
+    return log_p
 
 
 class LevelDistribution(Predictive):
@@ -21,9 +21,9 @@ class LevelDistribution(Predictive):
     Parameters
     ----------
     probability : (q, R) float
-        Of the levels.
+        Probabilities of the levels.
     levels : (R,) float64
-        In ascending order.
+        The levels, in ascending order.
     """
 
     levels: Float64
@@ -34,24 +34,24 @@ class LevelDistribution(Predictive):
     @property
     def mean(self) -> Float64:
         """See `Predictive.mean`."""
-        found: Float64 = self._probability @ self.levels
-        return found
+        mean: Float64 = self._probability @ self.levels
+        return mean
 
     @property
     def sd(self) -> Float64:
         """See `Predictive.sd`."""
         square = np.square(self.levels - self.mean[:, None])
-        found: Float64 = np.sqrt(np.einsum("qr,qr->q", self._probability, square) + 1e-12)
-        return found
+        sd: Float64 = np.sqrt(np.einsum("qr,qr->q", self._probability, square) + 1e-12)
+        return sd
 
     def _up_to(self, levels: Int64) -> Float64:
-        """Probability of the first so many levels."""
+        """Probability of the first `levels` levels."""
         table = np.zeros((len(self._probability), len(self.levels) + 1))
         np.cumsum(self._probability, axis=1, out=table[:, 1:])
         np.minimum(table, 1.0, out=table)
         table[:, -1] = 1.0
-        found: Float64 = table[np.arange(len(table)), levels]
-        return found
+        probability: Float64 = table[np.arange(len(table)), levels]
+        return probability
 
     def cdf(self, x: Array | float) -> Float64:
         """See `Predictive.cdf`."""
@@ -62,10 +62,10 @@ class LevelDistribution(Predictive):
         return self._up_to(np.searchsorted(self.levels, x, side="left"))
 
     def quantile(self, p: Array | float) -> Float64:
-        """See `Predictive.quantile`: the smallest level up to which it is reached, to 1e-6."""
+        """See `Predictive.quantile`: the smallest level at which F reaches p, to 1e-6."""
         below = np.cumsum(self._probability, axis=1)[:, :-1]
-        found: Float64 = self.levels[(below < np.reshape(p, (-1, 1)) - 1e-6).sum(axis=1)]
-        return found
+        quantile: Float64 = self.levels[(below < np.reshape(p, (-1, 1)) - 1e-6).sum(axis=1)]
+        return quantile
 
     def probabilities(self) -> Float64:
         """See `Predictive.probabilities`."""
@@ -73,11 +73,11 @@ class LevelDistribution(Predictive):
 
     def at_least(self, bound: float) -> Float64:
         """See `Predictive.at_least`."""
-        found: Float64 = self._probability[:, self.levels >= bound - 1e-9].sum(axis=1)
-        return found
+        probability: Float64 = self._probability[:, self.levels >= bound - 1e-9].sum(axis=1)
+        return probability
 
     def log_density(self, x: Array | float) -> Float64:
-        """See `Predictive.log_density`: that of the level next to each rating."""
+        """See `Predictive.log_density`: log probability of the level nearest to each rating."""
         level = nearest_level(np.broadcast_to(x, len(self._probability)), self.levels)
         return log_probability(self._probability, level)
 
@@ -101,5 +101,5 @@ class LevelDistribution(Predictive):
         """See `Predictive.crps`: the sum over the gaps between levels of their width times (F - 1{x <= v})^2."""
         up_to = np.cumsum(self._probability, axis=1)[:, :-1]
         at_most = nearest_level(x, self.levels)[:, None] <= np.arange(len(self.levels) - 1)
-        found: Float64 = np.square(up_to - at_most) @ np.diff(self.levels)
-        return found
+        score: Float64 = np.square(up_to - at_most) @ np.diff(self.levels)
+        return score

@@ -1,4 +1,4 @@
-"""Mixtures of any law that is told by its mean and variance: what a likelihood has without writing one of its own."""
+"""Mixtures of any distribution that mean and variance determine: the default for a likelihood."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dsgmcmc.types import Array, Float64
 
 
 class LawOfMoments(Protocol):
-    """A law of ratings that their mean and variance tell, elementwise; see `dsgmcmc.model.likelihoods.base`."""
+    """A distribution of ratings, given by mean and variance, elementwise; see `dsgmcmc.model.likelihoods.base`."""
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array) -> Float64:
@@ -23,17 +23,17 @@ class LawOfMoments(Protocol):
 
 
 class Mixture(Predictive):
-    """Mixtures of laws of these means and variances.
+    """Mixtures of distributions with these means and variances.
 
     Parameters
     ----------
     law : LawOfMoments
     mean, variance : (q, n) float
-        Of the components.
+        Means and variances of the components.
     weights : (n,) float64
         They sum to 1.
     centre : float
-        What is added to their ratings.
+        Added to the mixtures' values.
     levels : (R,) float64, optional
         See `Predictive`.
     """
@@ -53,29 +53,29 @@ class Mixture(Predictive):
     @property
     def mean(self) -> Float64:
         """See `Predictive.mean`."""
-        found: Float64 = self._mean @ self._weights + self._centre
-        return found
+        mean: Float64 = self._mean @ self._weights + self._centre
+        return mean
 
     @property
     def sd(self) -> Float64:
         """See `Predictive.sd`."""
         apart = self._mean - (self._mean @ self._weights)[:, None]
-        found: Float64 = np.sqrt((np.square(apart) + self._variance) @ self._weights)
-        return found
+        sd: Float64 = np.sqrt((np.square(apart) + self._variance) @ self._weights)
+        return sd
 
     def _less_centre(self, x: Array | float) -> Float64:
         """Ratings, less the centre, for every component: (q, 1), or (1, 1)."""
-        found: Float64 = np.reshape(np.asarray(x, np.float64) - self._centre, (-1, 1))
-        return found
+        shifted: Float64 = np.reshape(np.asarray(x, np.float64) - self._centre, (-1, 1))
+        return shifted
 
     def cdf(self, x: Array | float) -> Float64:
         """See `Predictive.cdf`."""
-        found: Float64 = self._law.cdf(self._less_centre(x), self._mean, self._variance) @ self._weights
-        return found
+        probability: Float64 = self._law.cdf(self._less_centre(x), self._mean, self._variance) @ self._weights
+        return probability
 
     def log_density(self, x: Array | float) -> Float64:
         """See `Predictive.log_density`."""
         logs = self._law.log_density(self._less_centre(x), self._mean, self._variance)
         largest = logs.max(axis=1)
-        found: Float64 = largest + np.log(np.exp(logs - largest[:, None]) @ self._weights)
-        return found
+        log_density: Float64 = largest + np.log(np.exp(logs - largest[:, None]) @ self._weights)
+        return log_density

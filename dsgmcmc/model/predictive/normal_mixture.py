@@ -1,4 +1,4 @@
-"""Mixtures of normals: of Gaussian ratings, over draws of their predictors and of the noise."""
+"""Mixtures of normal distributions: of Gaussian ratings, over draws of their predictors and of the noise."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ class Normal:
         """Probability of a rating of at most `x`."""
         from scipy.special import ndtr
 
-        found: Float64 = ndtr((x - mean) / np.sqrt(variance))
-        return found
+        probability: Float64 = ndtr((x - mean) / np.sqrt(variance))
+        return probability
 
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array) -> Array:
         """Log density of ratings."""
-        found: Array = -0.5 * (np.square(mean - x) / variance + np.log(2 * np.pi * variance))
-        return found
+        log_density: Array = -0.5 * (np.square(mean - x) / variance + np.log(2 * np.pi * variance))
+        return log_density
 
 
 class NormalMixture(Mixture):
-    """Mixtures of normals of these means and variances; see `Mixture`."""
+    """Mixtures of normal distributions with these means and variances; see `Mixture`."""
 
     def sample(self, rng: np.random.Generator) -> Float64:
         """See `Predictive.sample`."""
         n = len(self._mean)
         chosen = np.arange(n), rng.choice(len(self._weights), n, p=self._weights)
-        found: Float64 = self._mean[chosen] + np.sqrt(self._variance[chosen]) * rng.standard_normal(n) + self._centre
-        return found
+        ratings: Float64 = self._mean[chosen] + np.sqrt(self._variance[chosen]) * rng.standard_normal(n) + self._centre
+        return ratings
 
     def summary(self, low: float, high: float) -> Prediction:
-        """See `Predictive.summary`: compiled, with quantiles to 2e-6 in probability."""
+        """See `Predictive.summary`: compiled, with quantiles accurate to 2e-6 in probability."""
         z = NormalDist().inv_cdf(low), NormalDist().inv_cdf(high)
         mean, variance = (np.ascontiguousarray(each, np.float32) for each in (self._mean, self._variance))
-        found = Prediction(*summarise(mean, variance, self._weights, (low, high), z))
+        centred = Prediction(*summarise(mean, variance, self._weights, (low, high), z))
         centre = np.float32(self._centre)
-        return Prediction(found.mean + centre, found.sd, found.low + centre, found.high + centre)
+        return Prediction(centred.mean + centre, centred.sd, centred.low + centre, centred.high + centre)
 
     def crps(self, x: Array) -> Float64:
         """See `Predictive.crps`: E|X - x| - E|X - X'| / 2, and both are means of folded normals [Grimit 2006]."""
@@ -54,15 +54,15 @@ class NormalMixture(Mixture):
         for mean, variance, weight in zip(self._mean.T, self._variance.T, self._weights.tolist(), strict=True):
             between = _folded(self._mean - mean[:, None], self._variance + variance[:, None])
             spread += weight * (between @ self._weights)
-        found: Float64 = _folded(self._less_centre(x) - self._mean, self._variance) @ self._weights - spread / 2
-        return found
+        score: Float64 = _folded(self._less_centre(x) - self._mean, self._variance) @ self._weights - spread / 2
+        return score
 
 
 def _folded(mean: Float64, variance: Float64) -> Float64:
-    """E|X| of normals."""
+    """E|X| of normal X."""
     from scipy.special import ndtr
 
     sd = np.sqrt(variance)
     z = mean / sd
-    found: Float64 = mean * (2 * ndtr(z) - 1) + sd * np.exp(-(z**2) / 2) * np.sqrt(2 / np.pi)
-    return found
+    expected: Float64 = mean * (2 * ndtr(z) - 1) + sd * np.exp(-(z**2) / 2) * np.sqrt(2 / np.pi)
+    return expected

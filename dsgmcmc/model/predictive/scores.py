@@ -1,4 +1,4 @@
-"""Posteriors of expected ratings, and of the scores of clicks: no rating is drawn from them."""
+"""Posteriors of expected ratings, and of the scores of clicks; these are not distributions of ratings."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dsgmcmc.types import Array, Float64
 
 
 class Scores(NormalMixture):
-    """Draws of what is expected; each a point, or where a row is not known a normal.
+    """Mixtures over draws of expected ratings: of points, or of normal distributions if a row is uncertain.
 
-    Parameters are as of `Mixture`, without levels. Quantiles are those of the sample, in which each draw stands in the
-    middle of its weight, where all are points.
+    Parameters are those of `Mixture`, without levels. If all components are points, quantiles are those of the weighted
+    sample, in which each draw is at the middle of its weight.
     """
 
     def __init__(self, mean: Array, variance: Array, weights: Float64, centre: float = 0.0) -> None:
@@ -24,13 +24,12 @@ class Scores(NormalMixture):
         from scipy.special import ndtr
 
         error, sd = self._less_centre(x) - self._mean, np.sqrt(self._variance)
-        found: Float64 = np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self._weights
-        return found
+        probability: Float64 = np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self._weights
+        return probability
 
     def quantile(self, p: Array | float) -> Float64:
         """See `Predictive.quantile`."""
-        found = self.summary(float(p), float(p))
-        return found.low.astype(np.float64)
+        return self.summary(float(p), float(p)).low.astype(np.float64)
 
     def at_least(self, bound: float) -> Float64:
         """See `Predictive.at_least`: not known.

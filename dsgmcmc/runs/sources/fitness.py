@@ -1,4 +1,4 @@
-"""Whether a model is fit for its ratings: what is refused, or warned of, before anything is sampled."""
+"""Whether a model suits its ratings: checks and warnings before anything is sampled."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import scale_of
 
-#: Numbers of the factors for a rating above which exact Gibbs, too, was seen to take noise for structure.
+#: Numbers in the factors per rating above which even exact Gibbs was seen to mistake noise for structure.
 MAX_NUMBERS_PER_RATING = 3
 
 
 def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
-    """Say what may be wrong with a run on these ratings, though it is no error; nothing, mostly."""
+    """Warnings about a run on these ratings that is doubtful, though not an error."""
     return [*_of_small_data(config, ratings), *config.law.warnings_for_data(ratings, config.likelihood)]
 
 
 def _of_small_data(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:
-    """Of a rank with which tau says little, and the published priors less."""
+    """Warn of a rank so large that tau means little, and the published priors fit badly."""
     rows_and_columns = ratings.n_rows + ratings.n_cols
     numbers = config.rank * rows_and_columns
     if config.law.is_sum_over_ratings() and numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
@@ -30,14 +30,14 @@ def _of_small_data(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:
             "" if config.standardise else ", and leave out --standardise: the published priors are too wide here"
         )
         yield (
-            f"{numbers:,} numbers of the factors for {ratings.nnz:,} training ratings: the data hardly tell noise from "
+            f"{numbers:,} numbers in the factors for {ratings.nnz:,} training ratings: the data hardly tell noise from "
             f"factors, so tau means little; leave out --rank, or try --rank "
             f"{automatic_rank(ratings.nnz, rows_and_columns)}{published}"
         )
 
 
 def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
-    """Refuse ratings that the likelihood does not take, and those whose squares or variances leave float32."""
+    """Refuse ratings that the likelihood does not accept, or whose squares or variances exceed float32."""
     config.law.check_ratings(config, ratings)
     low, high = ratings.minimum, ratings.maximum
     for start, stop in row_slabs(ratings.test_indptr, SLAB):
@@ -49,7 +49,7 @@ def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
 
 
 def levels_of_scale(ratings: Ratings, law: type[Law]) -> list[float] | None:
-    """What training ratings there are, in order, if these are levels of the likelihood or of a scale; else None."""
-    found = law.levels_of(ratings)
-    found = scale_of(ratings) if found is None else found
-    return None if found is None else found.tolist()
+    """Distinct training ratings, in order, if these are levels of the likelihood or of a scale; else None."""
+    levels = law.levels_of(ratings)
+    levels = scale_of(ratings) if levels is None else levels
+    return None if levels is None else levels.tolist()

@@ -55,9 +55,9 @@ class RatingsSource:
     path : Path
         The file.
     checksums : bool, optional
-        Whether what is read is compared with its checksums.
+        Whether to verify checksums.
     start : Path, optional
-        Run from which a new run starts; one that is resumed has what it started from.
+        Run from which a new run starts; a resumed run has a copy of what it started from.
     """
 
     unit = "ratings"
@@ -69,7 +69,7 @@ class RatingsSource:
 
     @cached_property
     def _ratings(self) -> Ratings:
-        """Opened once: what is asked of it before the run would take longer to check each time than a short run."""
+        """The file, opened once: checking it again for each question would take longer than a short run."""
         return open_ratings(self.path, self._checksums)
 
     @property
@@ -83,7 +83,7 @@ class RatingsSource:
         return str(ratings.digest)
 
     def build(self, *layers: Mapping[str, Any]) -> RunConfig:
-        """See `Source.build`; what is not given is suited to the ratings, or that of the run that it starts from."""
+        """See `Source.build`; settings not given are fitted to the ratings, or taken from the run to start from."""
         if self._start is not None and not layers[0]:
             self._earlier = WarmStart(self._start)
             layers = (self._earlier.model(), *layers)
@@ -118,7 +118,7 @@ class RatingsSource:
         check_values(ratings, config)
         if config.until and not ratings.nnz_test:
             raise InputError(
-                f"until {config.until} is of predictions of test ratings, and {self.path} has none: give "
+                f"until {config.until} needs predictions of test ratings, and {self.path} has none: give "
                 f"{named('until')} none, or prepare it with {named('test_fraction')} 0.1"
             )
         for text in warnings_for_data(config, ratings):
@@ -130,7 +130,7 @@ class RatingsSource:
             )
 
     def prepare(self, run: RunDirectory, config: ResolvedConfig, comm: Comm) -> dict[str, Any]:
-        """See `Source.prepare`: writes the names of users and items, and scores the simplest predictors once."""
+        """See `Source.prepare`: writes the names of users and items, and scores the baselines once."""
         before = run.read_settings()[1] if run.settings_file.exists() else {}
         known, start = before.get("baselines"), before.get("start")
         if before and self._start is not None and start is None:
@@ -179,16 +179,16 @@ class RatingsSource:
         return Costs.of(config, ratings, processes).table()
 
     def results(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
-        """What a run has found.
+        """Results of a run.
 
         Returns
         -------
         dict
-            ``tau`` (posterior mean; null where there is no noise), ``rank``, ``draws`` (of all chains), ``rmse_mean``,
+            ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (of all chains), ``rmse_mean``,
             ``mae_mean`` and the other scores of the ``test_ratings`` (`dsgmcmc.diagnostics.calibration`), ``baselines``
-            (`dsgmcmc.diagnostics.baselines`) and ``agreement`` (of chains, `dsgmcmc.diagnostics.convergence`); the
-            scores are null without test ratings, and of clicks, which have ``rankings`` instead,
-            by their saved draws (`dsgmcmc.diagnostics.ranking`).
+            (`dsgmcmc.diagnostics.baselines`) and ``agreement`` (of chains, `dsgmcmc.diagnostics.convergence`). The
+            scores are null without test ratings, and for clicks, which have ``rankings`` from saved draws instead
+            (`dsgmcmc.diagnostics.ranking`).
         """
         taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
@@ -198,20 +198,20 @@ class RatingsSource:
             if not (clicks := sum(len(part.rating) for part in test_parts(run))):
                 return {**nothing, **common}
             opened = Run(run.path)
-            if opened.draws:  # of which rankings are made
+            if opened.draws:  # rankings are made from them
                 with open_ratings(self.path) as ratings:
                     common["rankings"] = click_scores(opened, ratings)
             return {**nothing, "test_ratings": clicks, **common, "agreement": agreement(opened)}
         levels = run.read_settings()[1].get("levels")
-        found = held_out_scores(test_parts(run), config.law, None if levels is None else np.array(levels, np.float64))
-        if found is None:
+        scores = held_out_scores(test_parts(run), config.law, None if levels is None else np.array(levels, np.float64))
+        if scores is None:
             return {**nothing, **common}
-        found["coverage"] = {str(level): share for level, share in found["coverage"].items()}
+        scores["coverage"] = {str(level): share for level, share in scores["coverage"].items()}
         return {
-            "rmse_mean": found.pop("rmse"),
-            "mae_mean": found.pop("mae"),
-            "test_ratings": found.pop("ratings"),
-            **found,
+            "rmse_mean": scores.pop("rmse"),
+            "mae_mean": scores.pop("mae"),
+            "test_ratings": scores.pop("ratings"),
+            **scores,
             "baselines": run.read_settings()[1].get("baselines"),
             "agreement": agreement(Run(run.path)),
             **common,
@@ -223,14 +223,14 @@ class RatingsSource:
 
 
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
-    """What is subtracted from the ratings: levels have thresholds in its place, counts the biases' prior means."""
+    """Centre subtracted from the ratings; 0 for levels, which have thresholds, and counts, which have prior means."""
     return ratings.mean if config.center and config.law.is_centred() else 0.0
 
 
 def targets_of(
     config: ResolvedConfig, ratings: Ratings, ring: Ring
 ) -> Callable[[int, Sampler[Any, Any]], FactorTarget]:
-    """Read the ratings, and say how the target of a chain is made, as it is before the first iteration. Collective."""
+    """Read the ratings, and return a function that makes the target of a chain in its initial state. Collective."""
     levels = ring.agree(partial(config.law.levels_of, ratings))
     centre, codes = _centre(config, ratings), partial(config.law.codes, levels=levels)
     blocks = RatingBlocks(ratings, ring, centre, config.standardise, codes)

@@ -1,12 +1,12 @@
-"""A run that starts from another one, of fewer ratings: users and items that both have begin where that one is.
+"""A run that starts from an earlier one, on fewer ratings: users and items of both runs begin where that one ended.
 
-The newest checkpoint of every chain of that run is read once, before the first iteration. What is taken of it
-(`dsgmcmc.model.start`) is matched by name and kept in ``RUN/start/chain-c`` for the blocks of the new
-grid; chain c begins with that of number c modulo their number. So chains are a function of these files, and a run that
-is resumed needs no other. ``start`` in ``run.toml`` is the digest of their content.
+The newest checkpoint of every chain of the earlier run is read once, before the first iteration. What is used of it
+(`dsgmcmc.model.start`) is matched by name and written to ``RUN/start/chain-c`` for the blocks of the new grid; chain c
+starts from chain c modulo the number of earlier chains. So the chains depend on these files alone, and a resumed run
+does not need the earlier one. ``start`` in ``run.toml`` is the digest of their content.
 
-Everything stays in the unit of each run's own standardised ratings: the standard deviation of grown data differs
-little, and a start need not be exact.
+Values are not rescaled from one run's standardised ratings to the other's: the standard deviation changes little when
+data are added, and a start need not be exact.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from dsgmcmc.storage.verify import snapshot_lines
 from dsgmcmc.storage.writer import write_snapshot
 from dsgmcmc.types import Array, Comm, Factor, Float64, Int32
 
-#: Settings of the model that say when something is drawn, and not what is sampled.
+#: Settings of the model that determine when something is drawn, not what is sampled.
 _WHEN = ("hyper_start", "hyper_every")
 
 
 class WarmStart:
-    """The run that another one starts from.
+    """The earlier run that a run starts from.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class WarmStart:
     Raises
     ------
     InputError
-        If it is no run of ratings, or has no checkpoint.
+        If it is not a run on ratings, or has no checkpoint.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,78 +63,78 @@ class WarmStart:
         self.levels = len(facts.get("levels", []))
         newest = [(chain, steps(self.directory.series("checkpoints", chain))) for chain in self.directory.chains()]
         self.checkpoints = [
-            self.directory.open_snapshot("checkpoints", chain, found[-1], facts) for chain, found in newest if found
+            self.directory.open_snapshot("checkpoints", chain, made[-1], facts) for chain, made in newest if made
         ]
         if not self.checkpoints:
             raise InputError(
                 f"{path} has no checkpoint to start from: go on with it first, or leave out {named('from')}"
             )
         self.index = Index(self.directory, facts)
-        self.index.lengths()  # refuses names that are not those of all rows
+        self.index.lengths()  # raises an error if the names do not match the rows
         self.quantities = self.config.quantities(self.index.transposed, self.index.feature_sizes(), self.levels)
 
     def model(self) -> dict[str, Any]:
-        """Return the settings of its model, for those that are not given; hyperparameters are drawn from the first."""
+        """Return its model settings, as defaults; hyperparameters are drawn from the first sweep on."""
         table = self.config.table()
         settings = {name: table[name] for name in ModelConfig.model_fields if name in table}
         return {name: value for name, value in settings.items() if name not in _WHEN} | {"hyper_start": 1}
 
     def check(self, config: ResolvedConfig, levels: Float64 | None) -> None:
-        """Refuse another model; raises InputError.
+        """Raise InputError if the new run has another model.
 
         Parameters
         ----------
         config : ResolvedConfig
-            Of the run that is to start from it.
+            Settings of the new run.
         levels : (R,) float64 or None
-            Levels of the training ratings of that run, where the likelihood has thresholds between them.
+            Levels of its training ratings, if the likelihood has thresholds between them.
         """
         free = (*_WHEN, *(("prior_precision",) if config.prior != "fixed" else ()))
         for name in ModelConfig.model_fields:
             before, now = getattr(self.config, name), getattr(config, name)
             if name not in free and before != now:
                 raise InputError(
-                    f"{self.directory.path} was sampled with {name} {before}, and {now} is asked for: a run starts "
-                    f"from one of the same model; leave the setting out, or {named('from')}"
+                    f"{self.directory.path} was sampled with {name} {before}, and {now} is asked for: a run can only "
+                    f"start from one of the same model; leave the setting out, or {named('from')}"
                 )
         if levels is not None and len(levels) != self.levels:
             raise InputError(
                 f"{self.directory.path} was sampled from {self.levels} different ratings, and now there are "
-                f"{len(levels)}: the thresholds between them are others; leave out {named('from')}"
+                f"{len(levels)}: the thresholds between them differ; leave out {named('from')}"
             )
 
     # ------------------------------------------------------------------ what is kept of it
 
     def rows_of(self, ratings: Ratings) -> dict[str, Int32]:
-        """Return this run's row of every row of the factors of `ratings`, -1 where it has none, by factor.
+        """Return by factor, for every row of `ratings`, the row of the earlier run with the same name, or -1.
 
         Raises
         ------
         InputError
-            If no name is in both.
+            If the two have no name in common.
         """
         kinds = ("item", "user") if ratings.transposed else ("user", "item")
         given = zip("WH", kinds, (ratings.row_ids(), ratings.col_ids()), strict=True)
         rows = {factor: _match(self.index.vocabulary(kind), ids) for factor, kind, ids in given}
-        if all((found < 0).all() for found in rows.values()):
+        if all((earlier < 0).all() for earlier in rows.values()):
             raise InputError(f"{self.directory.path} and {ratings.path} have no user and no item in common")
         return rows
 
     def write(self, run: RunDirectory, ratings: Ratings, config: ResolvedConfig, made: Facts, comm: Comm) -> str:
-        """Write ``RUN/start``, and return the digest of what is in it.
+        """Write ``RUN/start``, and return the digest of its content.
 
         Parameters
         ----------
         run : RunDirectory
-            That begins; locked by this process.
+            The new run; locked by this process.
         ratings : Ratings
-            What it samples.
+            Its ratings.
         config : ResolvedConfig
             Its settings.
         made : dict
-            What its snapshots are made with; see `dsgmcmc.storage.facts`.
+            Facts that its snapshots record; see `dsgmcmc.storage.facts`.
         comm : MPI.Comm
-            Of this process alone.
+            Communicator of this process alone.
         """
         rows = self.rows_of(ratings)
         factors = dict(zip("WH", "HW" if ratings.transposed != self._transposed else "WH", strict=True))
@@ -173,39 +173,39 @@ class WarmStart:
         return "user" if (factor == "W") != ratings.transposed else "item"
 
     def _position(self, checkpoint: Snapshot) -> tuple[int, str]:
-        """Return the sub-chain that made a checkpoint's last state, and the field that has it."""
+        """Return the sub-chain of a checkpoint's last state, and the name of its position."""
         sampler = self.config.make_sampler()
         name = sampler.position(max(checkpoint.manifest.iteration - 1, 0))
         return sampler.positions.index(name), name
 
     def _fields(self, checkpoint: Snapshot, factor: str) -> dict[str, Array]:
-        """Return all rows of the fields that are taken, (n, width)."""
+        """Return all rows of the fields that are used, (n, width)."""
         rows = self.index.lengths()[0][factor]
-        found = {}
+        fields = {}
         for quantity in (THETA, *self.quantities.of_rows):
             if not quantity.started:
                 continue
             name = self._position(checkpoint)[1] if quantity == THETA else quantity.name
-            found[quantity.name] = whole = checkpoint.whole("state", factor, name)
+            fields[quantity.name] = whole = checkpoint.whole("state", factor, name)
             if whole.shape != (rows, quantity.width(self.quantities.sizes)):
                 raise InputError(f"{checkpoint.path} is inconsistent: {name} of {factor} is {whole.shape}")
-        return found
+        return fields
 
     def _small(self, checkpoint: Snapshot, factors: dict[str, str]) -> dict[str, SmallArray]:
-        """Return the small arrays that are taken, of one sub-chain."""
+        """Return the small arrays that are used, of one sub-chain."""
         state, (subchain, _) = checkpoint.manifest.state, self._position(checkpoint)
         now = {Factor[before]: Factor[factor] for factor, before in factors.items()}
-        found = {}
+        arrays = {}
         for quantity in self.quantities.all:
             if quantity.started and not quantity.of_rows:
                 name = quantity.name if quantity.factor is None else quantity.of(now[quantity.factor]).name
-                found[name] = state[quantity.name].array()
-        several = len(self.config.make_sampler().positions) > 1  # of which all arrays have one after another
-        return {n: SmallArray.of(array[[subchain]] if several else array) for n, array in found.items()}
+                arrays[name] = state[quantity.name].array()
+        several = len(self.config.make_sampler().positions) > 1  # then the first axis of all arrays is the sub-chain
+        return {n: SmallArray.of(array[[subchain]] if several else array) for n, array in arrays.items()}
 
 
 def start_digest(run: RunDirectory) -> str:
-    """SHA-256 of what a run starts from; raises InputError if any of it is damaged."""
+    """SHA-256 of what a run starts from; raises InputError if a file is damaged."""
     lines = []
     for snapshot in map(Snapshot, run.starts()):
         snapshot.verify()
@@ -214,7 +214,7 @@ def start_digest(run: RunDirectory) -> str:
 
 
 def _match(known: Vocabulary, ids: Array) -> Int32:
-    """Rows of names in a vocabulary; where one has integers and the other text, as text."""
+    """Rows of names in a vocabulary; compared as text if only one of the two has integers."""
     if known.integers != (ids.dtype == np.int64):
         known = Vocabulary(known.kind, known.ids.astype(str).astype(object))
         ids = ids.astype(str).astype(object)
@@ -223,6 +223,6 @@ def _match(known: Vocabulary, ids: Array) -> Int32:
 
 def _rows(whole: Array, rows: Int32) -> Array:
     """Return rows of an array; zeros for -1."""
-    found: Array = whole[np.maximum(rows, 0)]
-    found[rows < 0] = 0
-    return found
+    chosen: Array = whole[np.maximum(rows, 0)]
+    chosen[rows < 0] = 0
+    return chosen

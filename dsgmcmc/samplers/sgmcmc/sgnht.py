@@ -187,20 +187,20 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
         x = np.where(xi == 0, 1e-12, xi * h)
         spread = np.sqrt(-self.config.diffusion * h * np.expm1(-2 * x) / x)
         vectors: dict[str, Any] = {"damp": np.exp(-x).astype(block.dtype), "spread": spread.astype(block.dtype)}
-        found: Float64 = self.metric.update(target, block, self.friction, h, **vectors)["square"]
-        return found
+        squares: Float64 = self.metric.update(target, block, self.friction, h, **vectors)["square"]
+        return squares
 
     @staticmethod
     def _heat(mean_square: Float64, h: float) -> Float64:
-        """What half a step adds to a friction."""
+        """Change of a friction in half a step."""
         return 0.5 * h * (mean_square - 1)
 
     def _heat_all(self, target: Target, squares: dict[ParameterBlock, Float64], h: float) -> None:
         """Half a step of the one thermostat. Collective."""
         partials = {block: {"square": np.zeros(1), "elements": np.zeros(1)} for block in target.blocks()}
-        for block, found in squares.items():
+        for block, of_rows in squares.items():
             size = float(block["r"].size)
-            partials[block] = {"square": np.array([found.sum()]), "elements": np.array([size])}
+            partials[block] = {"square": np.array([of_rows.sum()]), "elements": np.array([size])}
 
         def heated(sums: dict[str, Float64]) -> Named:
             return {"xi": self.shared.xi + self._heat(sums["square"] / sums["elements"], h)}

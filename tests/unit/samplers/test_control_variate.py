@@ -196,7 +196,7 @@ def test_tau_is_drawn_from_the_errors_of_the_state_alone(data: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"sampler": {"name": "sgld", "anchor_every": 2}}, "anchor_every is of control variates"),
+        ({"sampler": {"name": "sgld", "anchor_every": 2}}, "anchor_every is only for control variates"),
         ({"sampler": {"name": "baoab", "gradient": "control-variate"}}, "BAOAB cannot use 'control-variate'"),
         ({"sampler": {"name": "sgld", "gradient": "control-variate"}, "noise": "both"}, "noise scales"),
         (
