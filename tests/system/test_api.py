@@ -406,7 +406,7 @@ def test_new_ratings_of_known_and_new_users_are_taken_in(tmp_path):
     with pytest.raises(InputError, match="new ratings or features of users"):
         model.update([[known, made.items[0], 3.0]], kind="item")
     made.data.unlink()
-    with pytest.warns(UserWarning, match="what they had rated before is not known"):
+    with pytest.warns(UserWarning, match="their earlier ratings are not known"):
         open_run(made.path).update(low)
 
 
