@@ -240,8 +240,8 @@ class BPMF(FittedModel, Estimator):
         InputError
             If it is not a run of ratings, or has no draws yet.
         """
-        found = Run(run)
-        config = found.config
+        opened = Run(run)
+        config = opened.config
         model = cls(
             rank=config.rank,
             sampler=config.sampler.name,
@@ -252,7 +252,7 @@ class BPMF(FittedModel, Estimator):
             out=run,
             warm_start=True,
         )
-        return model._adopt(found, data)
+        return model._adopt(opened, data)
 
     def _check_length(self, settings: dict[str, Any]) -> None:
         """Refuse a run that would end before its first draw; one that goes on has lengths of its own."""
