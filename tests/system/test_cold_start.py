@@ -41,7 +41,7 @@ def test_who_has_features_alone_is_predicted_from_them(folder, tmp_path):
     out = tmp_path / "out.csv"
     given = ("--user-features", folder / "new.csv", "--pairs", tmp_path / "pairs.csv", "-o", out)
     done = typed("foldin", folder / "run", *given).expect(0)
-    assert done.err == "warning: new.csv: job has values that the run does not know, which say nothing: 'poet'\n"
+    assert done.err == "warning: new.csv: job has values that the run does not know, which are ignored: 'poet'\n"
     nurse, cook, poet = (float(row["mean"]) for row in table(out))
     assert nurse == pytest.approx(4.5, abs=0.5)
     assert cook == pytest.approx(1.5, abs=0.5)

@@ -155,8 +155,8 @@ def test_what_is_unknown_says_nothing(run, tmp_path):
     text = "user,job,age,likes\n901,astronaut,,NaN\n902,b,,rock|polka\n903,b,,rock\n"
     described, notes = described_by(run, "user", tmp_path, text)
     assert notes == [
-        "new.csv: job has values that the run does not know, which say nothing: 'astronaut'",
-        "new.csv: likes has values that the run does not know, which say nothing: 'polka'",
+        "new.csv: job has values that the run does not know, which are ignored: 'astronaut'",
+        "new.csv: likes has values that the run does not know, which are ignored: 'polka'",
     ]
     folded, _ = fold_in(run, "user", *NOTHING, described=described)
     law, prior = folded.rows(0, np.arange(3)), run.draw(0).prior["user"]
