@@ -330,7 +330,7 @@ def test_columns_of_a_file(tmp_path):
         InputError, match=r"\(columns stars, book, reader\); use columns user=NAME,item=NAME,rating=NAME"
     ):
         BPMF(**SHORT).fit(file)
-    with pytest.raises(InputError, match="is of a file"):
+    with pytest.raises(InputError, match="is only for files"):
         BPMF(**SHORT, columns="user=a,item=b").fit([[1, 2]], [3.0])
 
 
