@@ -403,7 +403,7 @@ def test_new_ratings_of_known_and_new_users_are_taken_in(tmp_path):
         model.update(np.array(low[start : start + 10], float))
     np.testing.assert_allclose(model.predict(pairs), after)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(pairs), model.predict(pairs))
-    with pytest.raises(InputError, match="new ratings or features of users"):
+    with pytest.raises(InputError, match="already has folded-in users"):
         model.update([[known, made.items[0], 3.0]], kind="item")
     made.data.unlink()
     with pytest.warns(UserWarning, match="their earlier ratings are not known"):
