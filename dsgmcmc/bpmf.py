@@ -53,36 +53,36 @@ class BPMF(FittedModel, Estimator):
     burn_in : int or str, optional
         Iterations before the first draw.
     until : str, optional
-        End once 95 % of the followed predictions have this R-hat or effective sample size; or none. They are of
+        End once 95 % of the monitored predictions have this R-hat or effective sample size; or "none". They are of
         held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
     chains : int
         Independent chains.
     noise : {"shared", "by-user", "by-item", "both"}
-        Whose noise differs.
+        Who has an own noise level.
     implicit_features : {"no", "user", "item", "both"}
-        Whose prior means follow from what they rated.
+        Whose prior means depend on what they rated, or who rated them.
     time_levels : str
         Which ratings of a user (item) share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
     user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
-        What is known of users and items, rated or not. Of a data frame a column that is called ``user`` (``item``), or
-        else the index, has their names, of an array the first column, and of a matrix the row numbers are the names.
-        Text and categories are one-hot, lists multi-hot, numbers standardised, as by ``dsgmcmc prepare``.
+        Features of users and items, rated or not. Their names are the column ``user`` (``item``) of a data frame, or
+        else its index; the first column of an array; or the row numbers of a matrix. Text and categories are one-hot,
+        lists multi-hot, and numbers standardised, as by ``dsgmcmc prepare``.
     options : dict, optional
         Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8, "sampler": {"step_size": 0.2}}``.
     test_fraction : float
         Share of the ratings given to `fit` that is held out for ``rmse_`` and diagnostics; default 0, because `fit` is
         mostly given a training set (``dsgmcmc prepare`` holds out 0.1).
     duplicates : {"error", "first", "last", "mean"}
-        Where `fit` is given several ratings of a pair: an error, or which of them counts.
+        If `fit` gets several ratings of a pair: raise an error, or which of them counts.
     columns : str, optional
-        Where `fit` is given a file whose columns are not recognised: ``"user=buyer,item=sku,rating=stars"``.
+        For `fit` with a file whose columns are not recognised: ``"user=buyer,item=sku,rating=stars"``.
     clip : bool
-        Predictions are moved into the range of the training ratings; default True (``predict`` has --clip).
+        Clip predictions to the range of the training ratings; default True (``predict`` has --clip).
     unknown : {"prior", "refuse"}
-        Users and items that `fit` has not seen: predicted from the prior, or an error.
+        What to do about users and items that `fit` has not seen: predict them from the prior, or raise an error.
     random_state : int, numpy.random.RandomState or None
-        Seed of the split and of all draws; None takes another one each time.
+        Seed of the split and of all draws; None draws a new one each time.
     out : path, optional
         Run directory to keep, and beside it the ratings as ``OUT.ratings.h5``; default a temporary one, which goes with
         the estimator. With `out` and `warm_start` an interrupted `fit` goes on where its last checkpoint was.
@@ -226,7 +226,7 @@ class BPMF(FittedModel, Estimator):
 
     @classmethod
     def load(cls, run: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None) -> Self:
-        """Make a fitted model of a run directory, whoever sampled it: ``dsgmcmc sample``, or a `fit` with `out`.
+        """Make a fitted model from a run directory, written by ``dsgmcmc sample`` or by a `fit` with `out`.
 
         Parameters
         ----------
@@ -240,8 +240,8 @@ class BPMF(FittedModel, Estimator):
         InputError
             If it is not a run of ratings, or has no draws yet.
         """
-        found = Run(run)
-        config = found.config
+        opened = Run(run)
+        config = opened.config
         model = cls(
             rank=config.rank,
             sampler=config.sampler.name,
@@ -252,7 +252,7 @@ class BPMF(FittedModel, Estimator):
             out=run,
             warm_start=True,
         )
-        return model._adopt(found, data)
+        return model._adopt(opened, data)
 
     def _check_length(self, settings: dict[str, Any]) -> None:
         """Refuse a run that would end before its first draw; one that goes on has lengths of its own."""

@@ -38,23 +38,23 @@ REFUSED: Any = typer.BadParameter.__base__
 
 @contextmanager
 def _our_words() -> Iterator[None]:
-    """What typer refuses is said in our words where it would be in Pydantic's, and what was typed is only shown."""
+    """Replace Pydantic's message for a refused option by one of ours, with unprintable characters escaped."""
     try:
         yield
     except REFUSED as error:
         if error.__cause__ is not None and hasattr(error.__cause__, "errors"):
             detail = error.__cause__.errors()[0]
-            words, found = what_it_must_be(detail), repr(str(detail["input"])[:80])
-            error.message = words if found in words else f"{words} (found {found})"
+            words, shown = what_it_must_be(detail), repr(str(detail["input"])[:80])
+            error.message = words if shown in words else f"{words} (found {shown})"
         error.message = plain(error.message)
         raise
 
 
 class Commands(TyperGroup):
-    """Commands whose options are refused in our words."""
+    """Commands whose options are refused with our messages."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the options before the name of a command."""
+        """Parse the options before the name of a command."""
         with _our_words():
             return super().parse_args(ctx, args)
 
@@ -65,7 +65,7 @@ class Commands(TyperGroup):
 
 
 class Sections(TyperCommand):
-    """A command with many options: its help has them under headings."""
+    """A command with many options, which its help groups under headings."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the help of arguments and options."""
@@ -107,21 +107,21 @@ app.command(short_help="Make a ratings file from CSV, Parquet and others.")(prep
 app.command(cls=Sections, short_help="Sample the posterior, alone or under mpirun.")(sample)
 app.command(short_help="Predict ratings: mean, sd and an interval.")(predict)
 app.command(short_help="Recommend items to users.")(recommend)
-app.command(short_help="Find the items, or users, that are most like one.")(similar)
-app.command(short_help="Take in new ratings without sampling again.")(foldin)
-app.command(short_help="Compare ways to rank items on the test ratings.")(evaluate)
+app.command(short_help="Find the items, or users, most similar to one.")(similar)
+app.command(short_help="Fold in new ratings without sampling again.")(foldin)
+app.command(short_help="Compare rankings of items on the test ratings.")(evaluate)
 app.command(short_help="Write a run for other tools: HDF5, Parquet, netCDF.")(export)
-app.command(short_help="Write one HTML page: how it sampled, how it predicts.")(report)
-app.command(short_help="Say how good a run is, or what a file is.")(info)
+app.command(short_help="Write one HTML page about sampling and predictions.")(report)
+app.command(short_help="Describe a run and its quality, or a file.")(info)
 app.command(short_help="Check every checksum, print the digest.")(verify)
-app.command(short_help="Look at what sampling needs here.")(doctor)
-app.command(short_help="Foresee a run on a cluster: time, memory, messages.")(plan)
+app.command(short_help="Check that this machine can sample.")(doctor)
+app.command(short_help="Estimate time, memory and traffic of a run.")(plan)
 app.command(short_help="Write a job script for Slurm, PBS, LSF or Flux.")(launch_script)
 app.add_typer(bench, name="bench", short_help="Measure kernels, noise, the ring and whole runs.")
 
 
 def main() -> None:
-    """Run the command line; a wrong input ends in one line on stderr and exit status 2, a file that fails in 1."""
+    """Run the command line; wrong input ends with one line on stderr and exit status 2, a failed file with status 1."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name may have letters that the locale lacks
     try:

@@ -1,4 +1,4 @@
-"""``dsgmcmc info``: what a file or run is, and how good a run is."""
+"""``dsgmcmc info``: a description of a file or run, and the quality of a run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dsgmcmc.terminal import say, say_json, say_styled, show_facts, show_table
 def info(
     path: PathArgument,
     diagnostics: Annotated[
-        bool, typer.Option("--diagnostics", help="Of a run: R-hat, effective sample sizes, calibration.")
+        bool, typer.Option("--diagnostics", help="For a run: R-hat, effective sample sizes, calibration.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a file or directory is; of a run, also how well it sampled and predicts.
+    """Describe a file or directory; for a run, also how well it sampled and predicts.
 
     \b
     Examples:
@@ -40,12 +40,12 @@ def info(
     if facts["kind"] == "run":
         say(*_at_a_glance(facts), "")
     show_facts({name: _lines(value) for name, value in _SHOWN[facts["kind"]](facts).items()})
-    for kind, found in facts.get("features", {}).items():
-        _show_features(kind, found)
+    for kind, features in facts.get("features", {}).items():
+        _show_features(kind, features)
 
 
 def _at_a_glance(facts: dict[str, Any]) -> list[str]:
-    """What to know of a run first: its result, what to doubt, how it ended, or how far it has come."""
+    """Summary of a run: its result, warnings and how it ended, or its progress."""
     from dsgmcmc.diagnostics import verdict
     from dsgmcmc.posterior.live import Progress
 
@@ -64,16 +64,16 @@ def _at_a_glance(facts: dict[str, Any]) -> list[str]:
         lines = ["no result yet"]
     elif "rmse_mean" in facts["summary"]:
         summary = facts["summary"] | now
-        found = [*facts["run"].get("cautions", []), *verdict.doubts(summary)]
-        lines = verdict.result(summary) + [f"warning: {doubt}" for doubt in found]
+        doubts = [*facts["run"].get("cautions", []), *verdict.doubts(summary)]
+        lines = verdict.result(summary) + [f"warning: {doubt}" for doubt in doubts]
     return [*lines, verdict.ending(now)]
 
 
-def _show_features(kind: str, found: dict[str, list[dict[str, Any]]]) -> None:
+def _show_features(kind: str, features: dict[str, list[dict[str, Any]]]) -> None:
     """Print which features of the users or the items matter."""
     for title, estimates in (
-        (f"What features explain of how {kind}s differ, over what they leave", found["groups"]),
-        (f"Strongest effects of features on the mean rating of {kind}s", found["effects"][:10]),
+        (f"Variance between {kind}s that features explain, relative to the remaining variance", features["groups"]),
+        (f"Strongest effects of features on the mean rating of {kind}s", features["effects"][:10]),
     ):
         rows = [[each["name"], *(f"{each[bound]:.3f}" for bound in ("mean", "low", "high"))] for each in estimates]
         if rows:
@@ -87,46 +87,46 @@ def _diagnose(path: Path, as_json: bool) -> None:
     from dsgmcmc.posterior.run import Run
 
     run = Run(path)
-    found = diagnose(run)
+    convergence = diagnose(run)
     scores = calibration(run) if len(run.test_pairs()[0]) and run.config.law.can_be_evaluated() else None
     if as_json:
-        say_json({"convergence": found, "calibration": scores})
+        say_json({"convergence": convergence, "calibration": scores})
         return
-    headings, several = ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"), found["predictions"]
+    headings, several = ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"), convergence["predictions"]
     rows = [
         [line["label"], f"{line['mean']:.4g}", f"{line['sd']:.3g}", *measures_as_text(line)]
-        for line in found["quantities"]
+        for line in convergence["quantities"]
     ]
     if several["pairs"]:
         label = f"worst of {several['pairs']} predictions"
         rows.append([label, "", "", *measures_as_text(several)])
-    title = f"{path}: {found['chains']} chain(s) of {found['draws']} draws"
+    title = f"{path}: {convergence['chains']} chain(s) of {convergence['draws']} draws"
     show_table(headings, rows, title, left=headings[:1])
     if scores:
         show_facts(_calibration(scores), f"{scores['ratings']:,} test ratings")
-    say(*(f"warning: {warning}" for warning in found["warnings"]), found["note"])
+    say(*(f"warning: {warning}" for warning in convergence["warnings"]), convergence["note"])
 
 
 def _calibration(scores: dict[str, Any]) -> dict[str, str]:
-    """Scores of the predictions, and how many ratings were inside their intervals."""
+    """Scores of the predictions, and the coverage of their intervals."""
     from dsgmcmc.diagnostics.verdict import written
 
-    found = {}
+    table = {}
     for name in ("rmse", "mae", "crps", "log_predictive_density", "log_probability", "predictive_sd"):
         if scores[name] is None:
             continue
         label = {"log_probability": "log probability of the level"}.get(name, name.replace("_", " "))
-        found[label.upper() if name in ("rmse", "mae", "crps") else label] = written(scores[name])
+        table[label.upper() if name in ("rmse", "mae", "crps") else label] = written(scores[name])
     inside = (f"{level:.0%}: {share:.1%}" for level, share in scores["coverage"].items())
-    found["inside their intervals"] = ", ".join(inside)
+    table["inside their intervals"] = ", ".join(inside)
     for name, what in (
         ("by_activity", "users with {} to {} ratings"),
         ("by_popularity", "items with {} to {} ratings"),
     ):
         for group in scores[name]:
             text = f"RMSE {written(group['rmse'])}, inside their 90 % intervals {group['coverage_90']:.1%}"
-            found[what.format(group["from"], group["to"])] = text
-    return found
+            table[what.format(group["from"], group["to"])] = text
+    return table
 
 
 def _describe(path: Path) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _describe_run(run: Any) -> dict[str, Any]:
 
 
 def _describe_features(path: Path) -> dict[str, Any]:
-    """Which features matter in a run, once it has draws."""
+    """Importance of features in a run, once it has draws."""
     from dsgmcmc.posterior.features import importance
     from dsgmcmc.posterior.live import newest_states
     from dsgmcmc.posterior.run import Run
@@ -197,12 +197,12 @@ def _describe_features(path: Path) -> dict[str, Any]:
     _, about = run.read_settings()
     if "target" in about or not newest_states(run, about, "draws"):
         return {}
-    found = {kind: asdict(each) for kind, each in importance(Run(path)).items()}
-    return {"features": found} if found else {}
+    features = {kind: asdict(each) for kind, each in importance(Run(path)).items()}
+    return {"features": features} if features else {}
 
 
 def _shown_of_ratings(facts: dict[str, Any]) -> dict[str, Any]:
-    """The words of `dsgmcmc prepare`."""
+    """Facts about a ratings file, with the labels of `dsgmcmc prepare`."""
     sides = ("n_cols", "n_rows") if facts["transposed"] else ("n_rows", "n_cols")
     users, items = (facts[side] for side in sides)
     both = facts["nnz"] + facts["nnz_test"]
@@ -213,7 +213,6 @@ def _shown_of_ratings(facts: dict[str, Any]) -> dict[str, Any]:
         "scale": f"{facts['minimum']:g} to {facts['maximum']:g}, mean {facts['mean']:.5g}",
         "training": facts["nnz"],
         "test": f"{facts['nnz_test']:,} ({facts['nnz_test'] / both:.1%})",
-        "rows are": "items" if facts["transposed"] else "users",
         **{f"{kind} features": facts[f"{kind}_features"] for kind in ("user", "item") if f"{kind}_features" in facts},
         "made from": facts["source"],
         "seed": facts["seed"],
@@ -222,7 +221,7 @@ def _shown_of_ratings(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown_of_run(facts: dict[str, Any]) -> dict[str, Any]:
-    """Settings and what lies in the directory; hashes, versions and times are in --json and ``run.toml``."""
+    """Settings and contents of the directory; hashes, versions and times are in --json and ``run.toml``."""
     from dsgmcmc.diagnostics.verdict import started
 
     shown: dict[str, Any] = {}
@@ -232,10 +231,10 @@ def _shown_of_run(facts: dict[str, Any]) -> dict[str, Any]:
     shown |= started(facts["jobs"])
     shown["sampled from"] = run.get("data") or run.get("target", "")
     shown["config_hash"] = run.get("config_hash", "")
-    for name, found in facts.items():
+    for name, value in facts.items():
         if name.startswith("chain_"):
             shown[name.replace("_", " ")] = (
-                f"checkpoints {_text(found['checkpoints']) or 'none'}; {found['saved_draws']} saved draws"
+                f"checkpoints {_text(value['checkpoints']) or 'none'}; {value['saved_draws']} saved draws"
             )
     return shown
 

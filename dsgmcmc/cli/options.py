@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share, so that they mean and say the same everywhere."""
+"""Options and arguments that several commands share, with the same meaning and help everywhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dsgmcmc.errors import InputError
 
 
 class Unknown(StrEnum):
-    """What is done with users and items that the run does not know."""
+    """What to do about users and items that the run does not know."""
 
     refuse = "refuse"
     prior = "prior"
@@ -20,7 +20,7 @@ class Unknown(StrEnum):
 
 
 class By(StrEnum):
-    """What items are ranked by."""
+    """Rules for ranking items."""
 
     mean = "mean"
     ucb = "ucb"
@@ -33,7 +33,9 @@ PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", "-o", metavar="OUT", help="CSV or Parquet, by the suffix.", show_default="CSV to stdout"),
+    typer.Option(
+        "--out", "-o", metavar="OUT", help="CSV or Parquet file, by its suffix.", show_default="CSV to stdout"
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 IntervalOption = Annotated[
@@ -41,13 +43,15 @@ IntervalOption = Annotated[
 ]
 AtLeastOption = Annotated[
     float | None,
-    typer.Option("--at-least", metavar="RATING", help="Also the probability of a rating of at least so much."),
+    typer.Option("--at-least", metavar="RATING", help="Also predict the probability of at least this rating."),
 ]
 ProbabilitiesOption = Annotated[
-    bool, typer.Option("--probabilities", help="Also the probability of every level that ratings have.")
+    bool, typer.Option("--probabilities", help="Also predict the probability of each level of the ratings.")
 ]
-TopOption = Annotated[int, typer.Option("--top", "-n", min=1, help="Items a user.")]
-ZOption = Annotated[float, typer.Option("--z", min=0, help="Sds between the mean and a confidence bound.")]
+TopOption = Annotated[int, typer.Option("--top", "-n", min=1, help="Number of items per user.")]
+ZOption = Annotated[
+    float, typer.Option("--z", min=0, help="Number of standard deviations between the mean and the bound.")
+]
 DataOption = Annotated[
     Path | None,
     typer.Option(metavar="DATA.h5", help="The run's ratings file, if it was moved.", show_default="where it was"),
@@ -55,21 +59,25 @@ DataOption = Annotated[
 ByOption = Annotated[
     By,
     typer.Option(
-        help="By expected rating, its upper or lower confidence bound, Thompson sampling, or the probability that the "
-        "user rates the item and likes it."
+        help="Rank by the expected rating, its upper or lower confidence bound, Thompson sampling, or the probability "
+        "that the user rates the item and likes it."
     ),
 ]
 MatchingOption = Annotated[
     str | None,
-    typer.Option(metavar="REGEX", help="With --items: only items whose line there matches, such as 'Comedy|Drama'."),
+    typer.Option(metavar="REGEX", help="With --items: only items whose line in FILE matches, such as 'Comedy|Drama'."),
 ]
 CandidatesOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Recommend only these items, one name a line.")
+    Path | None, typer.Option(metavar="FILE", help="Recommend only these items, one name per line.")
 ]
-ExcludeOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Never recommend these items.")]
+ExcludeOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Never recommend these items, one name per line.")
+]
 ItemsOption = Annotated[
     Path | None,
-    typer.Option("--items", metavar="FILE", help="Names of items: movies.dat, u.item, movies.csv or any CSV."),
+    typer.Option(
+        "--items", metavar="FILE", help="File with titles of items: movies.dat, u.item, movies.csv or any CSV."
+    ),
 ]
 
 

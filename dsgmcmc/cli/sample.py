@@ -22,7 +22,7 @@ KINDS: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool, str,
 
 
 def _parameter(setting: Setting) -> inspect.Parameter:
-    """Parameter of a function that stands for the option of a setting; None where the option is not given."""
+    """Function parameter for the option of a setting; its value is None if the option is not given."""
     default = f" [default: {setting.default}]" if setting.default else ""
     option = typer.Option(
         *filter(None, (setting.option, setting.short)),
@@ -55,11 +55,11 @@ def sample(
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option("--from", metavar="EARLIER", help="Start where this run on fewer ratings is, with its model."),
+        typer.Option("--from", metavar="EARLIER", help="Start from the state and model of this run on fewer ratings."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with RUN, or start it.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue RUN, or start it.")] = False,
     verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Compare the ratings with their checksums as they are read.")
+        bool, typer.Option("--verify/--no-verify", help="Check the checksums of the ratings while reading.")
     ] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the resolved settings and costs, and stop.")
@@ -68,9 +68,9 @@ def sample(
 ) -> None:
     """Sample the posterior of a matrix factorisation, alone or under mpirun.
 
-    The draws depend on the data, the seed, the grid and the settings, not on the number of processes: stop a
-    run at any time and go on with --resume on any number of processes. It ends once its predictions are accurate
-    enough, or with --iterations.
+    The draws depend on the data, the seed, the grid and the settings, not on the number of processes: stop a run at
+    any time, and continue it with --resume on any number of processes. It ends once its predictions are accurate
+    enough, or after --iterations.
 
     \b
     Examples:
@@ -105,7 +105,7 @@ def sample(
 
 
 def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options that were given, those of the job and those of the run; a step is of its sampler."""
+    """Split the options that were given into those of the job and those of the run; step_size is the sampler's."""
     given = {name: value for name, value in given.items() if value is not None}
     of_job = {each.name: given.pop(each.name) for each in settings() if each.section == "job" and each.name in given}
     if "sampler" in given:

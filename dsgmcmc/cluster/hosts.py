@@ -1,4 +1,4 @@
-"""What processes that a launcher started together find of each other: hosts, versions, a shared folder."""
+"""Checks of processes that a launcher started together: hosts, versions, a shared folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PING = 1 << 20  # bytes that every process sends to its neighbour
 
 
 def compare(comm: Comm, folder: Path) -> list[Finding]:
-    """Look at every host, and at what the processes must have in common to write a run to `folder`. Collective.
+    """Check every host, and that all processes can write a run to `folder`. Collective.
 
     Returns, at process 0 alone, all findings of its own host, those of other hosts that are not well or not the same,
     and how the processes fit together.
@@ -34,7 +34,7 @@ def compare(comm: Comm, folder: Path) -> list[Finding]:
     shared = _shared(comm, folder)
     if everyone is None:  # not process 0
         return []
-    hosts = {name: found for name, leads, found, _ in everyone if leads}
+    hosts = {name: checks for name, leads, checks, _ in everyone if leads}
     own = next(iter(hosts))
     findings = [finding for finding in hosts.pop(own) if finding.name != "MPI start"]
     for host, others in hosts.items():
@@ -42,7 +42,7 @@ def compare(comm: Comm, folder: Path) -> list[Finding]:
     names = [name for name, _, _, _ in everyone]
     findings.append(Finding("Hosts", "ok", ", ".join(f"{host} ({names.count(host)})" for host in dict.fromkeys(names))))
     findings.append(exchange)
-    findings += _differences([(name, found) for name, _, _, found in everyone])
+    findings += _differences([(name, facts) for name, _, _, facts in everyone])
     fit = Finding("Processes", "warning" if crowded else "ok", crowded or "no host has more of them than cores")
     return [*findings, fit, shared]
 
@@ -59,12 +59,12 @@ def _exchange(comm: Comm) -> Finding:
 
 
 def _differences(everyone: list[tuple[str, dict[str, str]]]) -> Iterator[Finding]:
-    """Compare what the bits of a chain depend on."""
+    """Compare CPUs and versions, on which the bits of a chain depend."""
     different = False
     for what in everyone[0][1]:
         where: dict[str, list[str]] = {}
-        for host, found in everyone:
-            where.setdefault(found[what], []).append(host)
+        for host, about in everyone:
+            where.setdefault(about[what], []).append(host)
         if len(where) == 1:
             continue
         different = True
@@ -102,6 +102,6 @@ def _shared(comm: Comm, folder: Path) -> Finding:
     missing = {name for name, file in zip(names, files, strict=True) if not file.exists()}
     shutil.rmtree(made, ignore_errors=True)
     if missing:
-        found = f"{place} is not shared: what {', '.join(sorted(missing))} wrote there did not arrive at {names[0]}"
-        return Finding("Run directory", "error", found, "write the run to a file system that all hosts share (--out)")
+        text = f"{place} is not shared: what {', '.join(sorted(missing))} wrote there did not arrive at {names[0]}"
+        return Finding("Run directory", "error", text, "write the run to a file system that all hosts share (--out)")
     return Finding("Run directory", "ok", f"{place}: all processes can write there, and see the same files")

@@ -26,7 +26,7 @@ _MEMORY = re.compile(r"[1-9]\d*[MGT]", re.ASCII)
 
 @dataclass(frozen=True)
 class JobScript:
-    """A job, as the user wants it: by the names of the options of ``dsgmcmc launch-script``, which say what each means.
+    """A job: its fields are the options of ``dsgmcmc launch-script``, whose help explains them.
 
     Raises InputError if a value could be taken for something else by a batch system or a shell, or makes no sense.
     """
@@ -63,11 +63,11 @@ class JobScript:
         if self.memory is not None and not _MEMORY.fullmatch(self.memory):
             raise InputError(f"--memory {self.memory}: expected the memory of one machine, such as 500M or 32G")
         if self.memory is not None and self.kind == "flux":
-            raise InputError("--memory: Flux has no such request; whole machines have all of theirs")
+            raise InputError("--memory: Flux cannot request memory; jobs get all memory of their machines")
         if self.launcher != "mpirun" and (self.kind, self.launcher) != ("slurm", "srun"):
             raise InputError(f"--launcher {self.launcher}: expected mpirun, or with slurm also srun")
         if {"--out", "-o"} & {option.split("=")[0] for option in self.options}:
-            raise InputError("the run directory is given with --run, not among the options of sample")
+            raise InputError("give the run directory with --run, not among the options of sample")
         texts = (*self.modules, *self.options, self.environment, self.image, self.data, self.run)
         for text in filter(None, texts):
             if not text.isprintable():  # a batch system may take a line inside quotes for a directive

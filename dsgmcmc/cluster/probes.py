@@ -1,4 +1,4 @@
-"""Trials of what may crash, hang or abort (MPI, compiled libraries), each in a process of its own."""
+"""Probes of MPI and compiled libraries, which may crash, hang or abort, each in its own process."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _reason(status: int, text: str) -> str:
-    """Return the telling lines of what a failed child printed."""
+    """Return the informative lines of a failed child's output."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
     for number, line in enumerate(lines):
         kind, colon, _ = line.partition(": ")
@@ -126,7 +126,7 @@ def probe_alone() -> None:
 
 
 def probe_startup(mpi: bool) -> None:
-    """Go through what a process does before it samples, with MPI or without, and print the seconds."""
+    """Run the start-up of a process, with or without MPI, and print the seconds of its steps."""
     seconds = {"Python": machine.seconds_since_start()}
     for name, work in {**({"MPI": world_comm} if mpi else {}), **STARTUP}.items():
         begin = perf_counter()

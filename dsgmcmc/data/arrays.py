@@ -1,4 +1,4 @@
-"""Ratings and pairs as Python holds them: sparse matrices, data frames, arrays; and a ratings file made of them."""
+"""Ratings and pairs in Python, as sparse matrices, data frames or arrays, and a ratings file made from them."""
 
 from __future__ import annotations
 
@@ -116,12 +116,12 @@ def _columns(X: Any, roles: tuple[str, ...]) -> list[Array]:
     names = getattr(X, "columns", None)
     if names is not None:
         labels = [str(name) for name in names]
-        found = [find_column(labels, role) for role in roles]
-        if None in found:
+        places = [find_column(labels, role) for role in roles]
+        if None in places:
             if len(labels) < len(roles):
                 raise InputError(f"expected columns {', '.join(roles)}; the data frame has {', '.join(labels)}")
-            found = list(range(len(roles)))
-        columns = [np.asarray(X[names[k]]) for k in found if k is not None]
+            places = list(range(len(roles)))
+        columns = [np.asarray(X[names[k]]) for k in places if k is not None]
     else:
         try:
             array = X if isinstance(X, np.ndarray) else np.array(X, dtype=None if len(X) and not _mixed(X) else object)
@@ -156,7 +156,7 @@ def names_of(column: Array, role: str) -> Array:
 
 
 def as_given(given: Any, columns: dict[str, Array]) -> Any:
-    """Columns as a data frame of the library that `given` is a column of; else as they are."""
+    """Columns as a data frame, if `given` is a column of one (of the same library); else unchanged."""
     frame = getattr(import_module(type(given).__module__.partition(".")[0]), "DataFrame", None)
     return columns if frame is None else frame(columns)
 
@@ -181,7 +181,7 @@ def prepare_data(
     options |= {"described": described, "timestamps": timed, "duplicates": duplicates}
     if isinstance(X, str | os.PathLike):
         if y is not None:
-            raise InputError("X is a file, which has its ratings: leave out y")
+            raise InputError("X is a file that has the ratings: leave out y")
         if Path(X).suffix == ".h5":
             if described:
                 raise InputError(f"{X} is a ratings file: give features to the `dsgmcmc prepare` that makes it")
@@ -189,7 +189,7 @@ def prepare_data(
         prepare_ratings([str(X)], path, columns=columns, **options)
         return path
     if columns is not None:
-        raise InputError(f"columns={columns!r} is of a file: call the columns of a data frame user, item and rating")
+        raise InputError(f"columns={columns!r} is only for files: name the columns of a data frame user, item, rating")
     triples = read_triples(X, y, timed)
     source = path.with_suffix(".parquet")
     triples.write(source)

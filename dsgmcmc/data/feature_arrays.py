@@ -1,4 +1,4 @@
-"""Features as Python holds them: data frames, arrays and sparse matrices, written where `prepare` reads them."""
+"""Features in Python, as data frames, arrays or sparse matrices, written to files that `prepare` reads."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dsgmcmc.types import Array
 def write_features(given: Any, entity: str, folder: Path, separator: str = "|") -> Description:
     """Write features of users or items to a file in a folder.
 
-    Given may be a path of a file that ``prepare --user-features`` reads, which is taken as it is; a SciPy sparse
-    matrix, whose row numbers are the names; a data frame, of which a column that is called so has the names, or else
-    the index; an array (n, 1 + F): names, then numbers. Raises InputError if it is anything else.
+    `given` may be the path of a file that ``prepare --user-features`` reads, which is used as it is; a SciPy sparse
+    matrix, whose row numbers are the names; a data frame with the names in a column ``user`` (``item``), or in the
+    index; or an array (n, 1 + F): names, then numbers. Raises InputError if it is anything else.
     """
     import scipy.sparse  # takes its time to import
 
@@ -69,14 +69,14 @@ def _columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
 
 def _texts(column: Array, separator: str) -> Array:
     """Values as text, or None; lists of text with a separator."""
-    found: list[str | None] = []
+    texts: list[str | None] = []
     for value in column.tolist():
         if isinstance(value, list | tuple | np.ndarray):
-            found.append(separator.join(map(str, value)))
+            texts.append(separator.join(map(str, value)))
         else:
             missing = value is None or value != value  # NaN is not itself
-            found.append(None if missing else str(int(value) if isinstance(value, bool) else value))
-    return np.array(found, dtype=object)
+            texts.append(None if missing else str(int(value) if isinstance(value, bool) else value))
+    return np.array(texts, dtype=object)
 
 
 def _all_numbers(texts: Array) -> bool:

@@ -56,7 +56,7 @@ DATA_SETS = {
 
 
 def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda done, total: None) -> Path:
-    """Download a data set, unless it is there, into `folder`/`name`, which appears whole or not at all.
+    """Download a data set, unless it is there, into `folder`/`name`, which is created atomically.
 
     `report` is called with the bytes received, and those expected or 0. Returns the file with the ratings, for
     ``dsgmcmc prepare``. Raises InputError if the publisher cannot be reached, the checksum is wrong, or nothing can be
@@ -77,9 +77,9 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder) as scratch:
             archive = Path(scratch) / "archive.zip"
             expected = data_set.md5 or _published_md5(f"{url}.md5")
-            found = _download(url, archive, report)
-            if found != expected:
-                raise InputError(f"{url} has MD5 {found}, its publisher says {expected}: damaged, or not the original")
+            digest = _download(url, archive, report)
+            if digest != expected:
+                raise InputError(f"{url} has MD5 {digest}, its publisher says {expected}: damaged, or not the original")
             unpacked = _unpack(archive, Path(scratch) / "unpacked", data_set.ratings)
             unpacked.rename(final)
     return ratings
@@ -143,7 +143,7 @@ def _unpack(archive: Path, folder: Path, ratings: str) -> Path:
             file.extractall(folder)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise InputError(f"the archive cannot be unpacked: {error}") from error
-    found = sorted(folder.glob(f"*/{ratings}"))
-    if len(found) != 1:
-        raise InputError(f"the archive holds {len(found)} files {ratings}, expected one")
-    return found[0].parent
+    matches = sorted(folder.glob(f"*/{ratings}"))
+    if len(matches) != 1:
+        raise InputError(f"the archive holds {len(matches)} files {ratings}, expected one")
+    return matches[0].parent

@@ -57,7 +57,7 @@ class PairsTable:
 
     @property
     def hint(self) -> str:
-        """What to try where names are not found: a header with names that are not known was read as a pair."""
+        """Advice for unknown names: a header without known column names was read as a pair."""
         if self.first_line != 1:
             return ""
         return f"\n  If line 1 is a header, say which columns hold them: {self.option} user=NAME,item=NAME"
@@ -146,24 +146,24 @@ def _load_text(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) 
 
 
 def _assign(path: Path, names: list[str], columns: PairColumns) -> tuple[int, int]:
-    found: list[int | None] = []
+    places: list[int | None] = []
     wanted = (columns.user, columns.item)
     for role, name in zip(ROLES, wanted, strict=True):
-        found.append(find_column(names, role) if name is None else position_of(name, names, len(names)))
-        if name is not None and found[-1] is None:
+        places.append(find_column(names, role) if name is None else position_of(name, names, len(names)))
+        if name is not None and places[-1] is None:
             have = ", ".join(names)
             raise InputError(f"{path} has columns {have}, and no {name!r} that {columns.option} names as {role}")
-    user, item = found
+    user, item = places
     if user is None or item is None or user == item:
         raise InputError(
-            f"{path}: user and item cannot be told among its columns ({', '.join(names)}); name them with "
+            f"{path}: cannot tell which of its columns are user and item ({', '.join(names)}); name them with "
             f"{columns.option} user=NAME,item=NAME"
         )
     return user, item
 
 
 def chunk_count(pairs: int) -> int:
-    """Chunks in which so many pairs come."""
+    """Number of chunks of so many pairs."""
     return -(-pairs // CHUNK)
 
 
@@ -196,8 +196,8 @@ def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[boo
         raise InputError(f"{table.path}: {number} of the pairs cannot be looked up\n  {lines}{table.hint}")
     total = int(scalar(db, "SELECT count(*) FROM pairs"))
     for start in range(0, total, CHUNK):
-        found = db.execute(
+        names = db.execute(
             f"SELECT {', '.join(expressions)} FROM pairs WHERE rowid >= {start} AND rowid < {start + CHUNK} "
             "ORDER BY rowid"
         ).fetchnumpy()
-        yield [np.ma.getdata(found[role]) for role in ROLES]
+        yield [np.ma.getdata(names[role]) for role in ROLES]

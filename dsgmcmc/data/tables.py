@@ -66,13 +66,13 @@ def _read_back(db: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
         types = db.execute(f"DESCRIBE SELECT * FROM {file}").fetchall()
         names = ", ".join(f"c{number}" for number in range(len(types)))
         sums = ", ".join(f"sum(hash(c{number}::{kind}))" for number, (_, kind, *_) in enumerate(types))
-        written, found = (
+        written, read = (
             db.execute(f"SELECT count(*), {sums} FROM {source} t({names})").fetchone()
             for source in (f"({query})", file)
         )
     except duckdb.Error as error:
         raise OSError(errno.EIO, f"{NOT_READ_BACK}: {str(error).splitlines()[0]}") from error
-    if found != written:
+    if read != written:
         raise OSError(errno.EIO, NOT_READ_BACK)
 
 

@@ -43,11 +43,11 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
         wanted = re.compile(matching or "", re.IGNORECASE)
     except re.error as error:
         raise InputError(f"{matching!r} is not a regular expression: {error}") from error
-    found = {}
+    titles = {}
     for row in rows:
         if wanted.search(delimiter.join(row)) and len(row) > max(identifier, title):
-            found[row[identifier].strip()] = row[title].strip()
-    return found
+            titles[row[identifier].strip()] = row[title].strip()
+    return titles
 
 
 def read_names(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""How good a run is: scores and calibration on held-out ratings, convergence of its chains, the report of all that.
+"""Diagnostics of a run: scores and calibration on held-out ratings, convergence of its chains, and the report.
 
-It reads runs and changes nothing.
+They read runs and change nothing.
 """

@@ -1,4 +1,4 @@
-"""How accurate the predictions of all chains are, and how a run ended that was to have some accuracy."""
+"""Accuracy of the monitored predictions over all chains, and how a run with a target accuracy ended."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ LABELS = {"rhat": ("R-hat", ".3f"), "ess": ("ESS", ".0f")}
 
 @dataclass(frozen=True)
 class Look:
-    """What a look at all chains has found.
+    """Result of a check of the accuracy.
 
     Attributes
     ----------
     until : str
-        The accuracy that was asked for.
+        The target accuracy.
     iteration : int
-        Iterations made.
+        Iteration of the check.
     found : dict of str to float
-        Of each measure that was asked for the worst value, but for the share `SPARED`; none if there is none to tell.
+        Worst value of each measure in `until`, without the worst `SPARED` of the predictions; empty if unknown.
     reached : bool
-        Whether this is the accuracy.
+        Whether the target is reached.
     limit : int
-        Iterations after which chains end in any case.
+        Iteration at which chains end in any case.
     """
 
     until: str
@@ -41,64 +41,67 @@ class Look:
     limit: int
 
     def table(self) -> dict[str, Any]:
-        """What ``summary.json`` has of it."""
+        """Entry of ``summary.json``."""
         return asdict(self)
 
     def __str__(self) -> str:
-        """What was found."""
+        """Values of the measures, as text."""
         if not self.found:
-            return "cannot be told from draws so few, or of unequal weight"
+            return "unknown: too few draws, or draws of unequal weight"
         return ", ".join(f"{LABELS[name][0]} {value:{LABELS[name][1]}}" for name, value in self.found.items())
 
 
 def ending(look: Mapping[str, Any]) -> str:
-    """Say in one line why a run has ended, and how to go on; `look` is the `Look.table` of its summary."""
+    """Say in one line why a run has ended, and how to continue; `look` is the `Look.table` of its summary."""
     now = Look(**look)
     if now.reached:
         better = {
             name: 2 * limit if name == "ess" else (1 + limit) / 2 for name, limit in parse_accuracy(now.until).items()
         }
-        return f"ended at iteration {now.iteration:,}: {now}; for more: --resume --until {format_accuracy(better)}"
+        return (
+            f"reached its target ({now}, wanted {now.until}) at iteration {now.iteration:,}; "
+            f"to continue: --resume --until {format_accuracy(better)}"
+        )
     if now.iteration >= now.limit:
         more = f"--resume --iterations {2 * now.limit}"
-        return f"ended at the limit of {now.limit:,} iterations without {now.until}: {now}; to go on: {more}"
-    return f"stopped before {now.until} (at iteration {now.iteration:,}: {now}); to go on: --resume"
+        return f"ended at the limit of {now.limit:,} iterations without {now.until} ({now}); to continue: {more}"
+    return f"stopped at iteration {now.iteration:,}, before {now.until} ({now}); to continue: --resume"
 
 
 def accuracy(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[str, float]:
-    """Measure the worst of what is followed, but for the share `SPARED`.
+    """Measure the worst monitored quantity, after leaving out the worst `SPARED` of them.
 
     Parameters
     ----------
     values : (chains, draws, m) float64
-        Every draw of what is followed.
+        All draws of the monitored quantities.
     interleaved : int
-        Sub-chains of a chain.
+        Sub-chains per chain.
     measures : sequence of str
-        Of "rhat" and "ess", which is the smaller one of bulk and tail.
+        "rhat", "ess" (the smaller one of bulk and tail ESS), or both.
 
     Returns
     -------
     dict of str to float
-        Empty if there are too few draws to tell.
+        Empty if there are too few draws.
     """
     chains = split_subchains(values, interleaved)
     compared = mixing.halves(chains) if len(values) == 1 else chains
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     if compared.shape[1] < LEAST_DRAWS:
-        return found
+        return result
     if "rhat" in measures:
-        found["rhat"] = _worst(mixing.rhat(compared))
+        result["rhat"] = _worst(mixing.rhat(compared))
     if "ess" in measures:
-        found["ess"] = -_worst(-np.minimum(mixing.ess_bulk(chains), mixing.ess_tail(chains)))
-    return found
+        result["ess"] = -_worst(-np.minimum(mixing.ess_bulk(chains), mixing.ess_tail(chains)))
+    return result
 
 
 def _worst(values: Float64) -> float:
-    """Largest value, but for the share `SPARED`."""
+    """Largest value, after leaving out the largest `SPARED` of them."""
     return float(np.nanquantile(values, 1 - SPARED, method="inverted_cdf"))
 
 
-def met(name: str, found: float, limit: float) -> bool:
-    """Whether a measure is as good as its limit."""
-    return found <= limit if name == "rhat" else found >= limit
+def met(name: str, value: float, limit: float) -> bool:
+    """Whether a measure reaches its limit."""
+    return value <= limit if name == "rhat" else value >= limit

@@ -1,4 +1,4 @@
-"""Whether the files of a run are those that were written, and which of them nobody can vouch for."""
+"""Check that the files of a run are those that were written, and list those without a checksum."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from dsgmcmc.storage.rundir import INDEX, SERIES, RunDirectory
 from dsgmcmc.storage.series import is_on_its_way, step_name, steps
 from dsgmcmc.storage.verify import verify_run
 
-#: Changed by every job, and read by nobody for its numbers.
+#: Files that every job changes, and whose content is never used as data.
 LIVE = ("lock",)
 MOST_SHOWN = 5
 
 
 class Audit(NamedTuple):
-    """What was found.
+    """Result of an audit.
 
     Attributes
     ----------
     digest : str
-        Of the content, see `dsgmcmc.storage.verify`.
+        Digest of the content, see `dsgmcmc.storage.verify`.
     unchecked : list of str
         Files, and parts of ``run.toml``, that are not under a checksum.
     """
@@ -62,7 +62,7 @@ def audit(run: RunDirectory) -> Audit:
     known.update(run.logs())
     for folder, manifest in manifests.items():
         known |= {folder / MANIFEST, *(folder / shard.file for shard in manifest.shards)}
-    foreign = sorted(  # a run that is being sampled has removed some since, and writes others
+    foreign = sorted(  # a running job removes files and writes others meanwhile
         str(path.relative_to(run.path))
         for path in files
         if path not in known and path.is_file() and not is_on_its_way(path)

@@ -1,11 +1,11 @@
-r"""What the simplest predictors would have scored on the test ratings, to hold a model against.
+r"""RMSE of two simple baselines on the test ratings, which a model should beat.
 
 - *mean only*: the mean mu of the training ratings for every pair;
-- *biases only*: mu + a_i + b_j with shrunken means, of the items first and then, of what they leave, of the users
+- *biases only*: mu + a_i + b_j with shrunken means, of the items first and then, from their residuals, of the users
 
       b_j = sum_i (x_ij - mu) / (25 + n_j),    a_i = sum_j (x_ij - mu - b_j) / (10 + n_i)
 
-  [Koren 2010, section 2.1]. A model with factors that does worse than this takes noise for structure.
+  [Koren 2010, section 2.1]. A model with factors that does worse than this fits noise.
 
 [Koren 2010] Factor in the neighbors: scalable and accurate collaborative filtering, ACM TKDD 4(1).
 """
@@ -24,7 +24,7 @@ _SLAB = 2_000_000  # ratings read at a time
 
 
 def baselines(ratings: Ratings) -> dict[str, float] | None:
-    """Score the simplest predictors; reads the training ratings twice, in slabs.
+    """Score the two baselines; reads the training ratings twice, in slabs.
 
     Returns the RMSE on the test ratings of ``mean_only`` and ``biases_only``; None without test ratings.
     """

@@ -1,6 +1,6 @@
-"""Do the predictive distributions fit the test ratings? Coverage, scores, and errors by activity and popularity.
+"""Calibration on test ratings: coverage, scores, and errors by activity and popularity.
 
-The predictive distribution of a test rating is over all draws of all chains, noise included.
+The predictive distribution of a test rating is the mixture over all draws of all chains, noise included.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def calibration(run: Run) -> dict[str, Any]:
     Returns
     -------
     dict
-        What `held_out_scores` has, ``crps``, ``pit`` (20 counts of the probability integral transform: flat if
-        calibrated), ``by_activity`` and ``by_popularity`` (groups of users by their
-        training ratings, of items by theirs: ``from, to, ratings, rmse, coverage_90``).
+        The entries of `held_out_scores`; ``crps``; ``pit`` (20 counts of the probability integral transform, flat if
+        calibrated); ``by_activity`` and ``by_popularity`` (groups of test ratings by the number of training ratings of
+        the user, or of the item: ``from, to, ratings, rmse, coverage_90``).
 
     Raises
     ------
@@ -37,13 +37,13 @@ def calibration(run: Run) -> dict[str, Any]:
     """
     test, users, items = run.test, *run.test_pairs()
     law, levels = run.config.law, run.levels
-    found = test.predictive(law, levels)
-    transforms = scores.pit(found, test.rating)
+    predictive = test.predictive(law, levels)
+    transforms = scores.pit(predictive, test.rating)
     scored = held_out_scores([test], law, levels)
     assert scored is not None
     return {
         **scored,
-        "crps": float(found.crps(test.rating).mean()),
+        "crps": float(predictive.crps(test.rating).mean()),
         "pit": scores.pit_counts(transforms),
         "by_activity": _groups(transforms, test, run.counts("user")[users]),
         "by_popularity": _groups(transforms, test, run.counts("item")[items]),
@@ -57,15 +57,15 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
     -------
     dict or None
         ``ratings`` (their number), ``rmse``, ``mae``, ``predictive_sd`` (mean sd of the expected rating), ``coverage``
-        (of central intervals, by level); ``log_predictive_density``, or None where ratings are of levels;
-        ``log_probability`` of the ratings' levels, or None where they have none. None without test ratings.
+        (of central intervals, by level); ``log_predictive_density``, or None if ratings are ordinal;
+        ``log_probability`` of the ratings' levels, or None if there are none. None without test ratings.
     """
     rows, sizes = [], []
     for test in parts:
-        found = test.predictive(law, levels)
-        logs = [np.nan if log is None else log for log in found.log_scores(test.rating).values()]
+        predictive = test.predictive(law, levels)
+        logs = [np.nan if log is None else log for log in predictive.log_scores(test.rating).values()]
         errors = [scores.rmse(test.rating, test.mean) ** 2, scores.mae(test.rating, test.mean)]
-        covered = scores.coverage(scores.pit(found, test.rating)).values()
+        covered = scores.coverage(scores.pit(predictive, test.rating)).values()
         rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *covered])
         sizes.append(len(test.rating))
     if not rows:

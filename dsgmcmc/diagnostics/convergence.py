@@ -1,12 +1,12 @@
-r"""Have the chains mixed? R-hat and effective sample sizes (`dsgmcmc.diagnostics.mixing`).
+r"""Convergence of chains: R-hat and effective sample sizes (`dsgmcmc.diagnostics.mixing`).
 
-Of what is identified (`dsgmcmc.posterior.traces`), never of raw factors.
+They are computed for identified quantities (`dsgmcmc.posterior.traces`), never for raw factors.
 
-The interleaved sub-chains of one chain (HAMCMC's) are measured as chains: their common trace has an autocorrelation
-like a comb, which the estimators of ESS misread as almost none from three sub-chains on.
+The interleaved sub-chains of one chain (HAMCMC's) are treated as chains: from three sub-chains on, their common trace
+has a comb-shaped autocorrelation, which estimators of ESS take for almost none.
 
-Draws of unequal weight are not a Markov chain's equally weighted draws: R-hat and ESS are withheld. Neither detects the
-bias of a stochastic-gradient sampler, whose chains agree on the wrong law as readily [Nemeth 2021, section 4].
+R-hat and ESS assume equally weighted draws, and are withheld if weights differ. Neither detects the bias of a
+stochastic-gradient sampler, whose chains agree on the wrong distribution just as well [Nemeth 2021, section 4].
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dsgmcmc.posterior.traces import draw_weights, labels, predictions, scalar_t
 from dsgmcmc.types import Float64
 
 RHAT_LIMIT = 1.01
-SPARED = 0.05  # share of the predictions that need not be known so well
+SPARED = 0.05  # fraction of the predictions that may miss the target
 BIAS_NOTE = (
-    "R-hat and ESS say whether the chains agree and how many independent draws they are worth; they do not detect the "
-    "bias of a stochastic-gradient sampler, on which chains agree as well [Nemeth 2021, section 4]. Calibration on "
-    "test ratings, and a run with a smaller step, do."
+    "R-hat tells whether the chains agree, and ESS how many independent draws they are worth. Neither detects the bias "
+    "of a stochastic-gradient sampler, which all chains share [Nemeth 2021, section 4]; calibration on test ratings, "
+    "and a run with a smaller step, do."
 )
 
 
@@ -39,7 +39,7 @@ def diagnose(run: Run) -> dict[str, Any]:
     dict
         ``chains``, ``draws`` (of each), ``withheld`` (why there is no R-hat or ESS, or None), ``quantities`` (a list of
         ``name, label, mean, sd, rhat, ess_bulk, ess_tail``), ``predictions`` (``pairs``, ``rhat`` and ``ess_bulk`` and
-        ``ess_tail`` of each), ``warnings``, ``note``. What cannot be told is None.
+        ``ess_tail`` of each), ``warnings``, ``note``. Unknown values are None.
     """
     weights, traces = draw_weights(run), scalar_traces(run)
     chains, draws = weights.shape
@@ -48,8 +48,8 @@ def diagnose(run: Run) -> dict[str, Any]:
     for name, values in traces.items():
         average = np.average(values, weights=weights)
         sd = np.sqrt(np.average((values - average) ** 2, weights=weights))
-        found = _measures(values[..., None], interleaved, withheld is not None)
-        numbers = {measure: None if x is None else float(x[0]) for measure, x in found.items()}
+        measured = _measures(values[..., None], interleaved, withheld is not None)
+        numbers = {measure: None if x is None else float(x[0]) for measure, x in measured.items()}
         quantities.append({"name": name, "label": label_of[name], "mean": float(average), "sd": float(sd), **numbers})
     index, values = predictions(run)
     of_pairs = _measures(values, interleaved, withheld is not None or not len(index))
@@ -67,24 +67,24 @@ def diagnose(run: Run) -> dict[str, Any]:
 
 
 def agreement(run: Run) -> dict[str, Any] | None:
-    """Say in short whether the chains agree, by R-hat of the predictions that were followed.
+    """Summarise whether the chains agree, by R-hat of the monitored predictions.
 
     Returns
     -------
     dict or None
-        ``pairs``, ``rhat_median``, ``rhat_worst``, ``above`` (share of the pairs above `RHAT_LIMIT`); None where
-        R-hat cannot be told: one chain, no test ratings, unequal weights or too few draws.
+        ``pairs``, ``rhat_median``, ``rhat_worst``, ``above`` (fraction of the pairs above `RHAT_LIMIT`); None without
+        R-hat: with one chain, no test ratings, unequal weights or too few draws.
     """
     weights = draw_weights(run)
     index, values = predictions(run)
     if len(weights) == 1 or not len(index) or _withheld(run, weights):
         return None
-    found = mixing.rhat(split_subchains(values, _interleaved(run)))
+    values = mixing.rhat(split_subchains(values, _interleaved(run)))
     return {
         "pairs": len(index),
-        "rhat_median": float(np.median(found)),
-        "rhat_worst": float(found.max()),
-        "above": float(np.mean(found > RHAT_LIMIT)),
+        "rhat_median": float(np.median(values)),
+        "rhat_worst": float(values.max()),
+        "above": float(np.mean(values > RHAT_LIMIT)),
     }
 
 
@@ -94,15 +94,15 @@ def _interleaved(run: Run) -> int:
 
 
 def _withheld(run: Run, weights: Float64) -> str | None:
-    """Why R-hat and ESS cannot be told from draws of these weights, if they cannot."""
+    """Why R-hat and ESS cannot be computed from draws of these weights; None if they can."""
     if not np.allclose(weights, weights[0, 0], rtol=1e-9):
         return (
-            "the draws have unequal weights (the step size changes after burn-in), and R-hat and ESS are of equally "
-            "weighted draws; the weights are in sample_stats of an export"
+            "the draws have unequal weights (the step size changes after burn-in), but R-hat and ESS need equal ones; "
+            "the weights are in sample_stats of an export"
         )
     draws = weights.shape[1]
     if draws < LEAST_DRAWS * _interleaved(run):
-        return f"{draws} draws a chain are too few to say anything"
+        return f"{draws} draws per chain are too few"
     return None
 
 
@@ -127,7 +127,7 @@ def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, Fl
 
 
 def measures_as_text(line: Mapping[str, Any]) -> list[str]:
-    """R-hat and both ESS of a line; of several the worst."""
+    """R-hat and both ESS of a line, as text; of lists the worst value."""
     texts = []
     for name, digits, worst in (("rhat", 3, max), ("ess_bulk", 0, min), ("ess_tail", 0, min)):
         value = worst(line[name]) if isinstance(line[name], list) else line[name]
@@ -135,29 +135,29 @@ def measures_as_text(line: Mapping[str, Any]) -> list[str]:
     return texts
 
 
-def _warnings(found: dict[str, Any]) -> list[str]:
-    chains, several = found["chains"], found["predictions"]
+def _warnings(diagnosis: dict[str, Any]) -> list[str]:
+    chains, several = diagnosis["chains"], diagnosis["predictions"]
     warnings = []
     if chains == 1:
-        warnings.append("one chain: no R-hat, which compares chains; sample several with --chains 4")
-    if found["withheld"]:
-        return [*warnings, f"no R-hat and no ESS: {found['withheld']}"]
+        warnings.append("one chain: R-hat needs several; sample with --chains 4")
+    if diagnosis["withheld"]:
+        return [*warnings, f"no R-hat and no ESS: {diagnosis['withheld']}"]
     limit = ESS_PER_CHAIN * chains
-    few = [q["label"] for q in found["quantities"] if min(q["ess_bulk"], q["ess_tail"]) < limit]
+    few = [q["label"] for q in diagnosis["quantities"] if min(q["ess_bulk"], q["ess_tail"]) < limit]
     if several["ess_bulk"] is not None:
         low = np.minimum(several["ess_bulk"], several["ess_tail"]) < limit
         if low.mean() > SPARED:
             few.append(f"{low.mean():.0%} of the predictions")
     if few:
         warnings.append(
-            f"ESS below {ESS_PER_CHAIN} a chain: {', '.join(few)}; R-hat and tail quantiles of these are unsure: "
-            f"sample on with --resume --until ess={4 * limit}, or --until none --iterations N"
+            f"ESS below {ESS_PER_CHAIN} per chain: {', '.join(few)}; their R-hat and tail quantiles are unreliable: "
+            f"continue with --resume --until ess={4 * limit}, or --until none --iterations N"
         )
     if several["rhat"] is not None:
         share = float(np.mean(np.array(several["rhat"]) > RHAT_LIMIT))
         if share > SPARED:
             warnings.append(
-                f"R-hat above {RHAT_LIMIT} for {share:.0%} of the predictions: the chains have not mixed; sample "
-                f"on with --resume --until rhat={RHAT_LIMIT}, or anew with a longer --burn-in"
+                f"R-hat above {RHAT_LIMIT} for {share:.0%} of the predictions: the chains have not mixed; continue "
+                f"with --resume --until rhat={RHAT_LIMIT}, or start again with a longer --burn-in"
             )
     return warnings

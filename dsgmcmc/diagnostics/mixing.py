@@ -1,4 +1,4 @@
-r"""How far chains agree, and how many independent draws they are worth: rank-normalised R-hat and ESS [Vehtari 2021].
+r"""Rank-normalised R-hat and effective sample size [Vehtari 2021].
 
 Every chain is cut in two halves, so that a trend within a chain shows as a difference between chains. Let W be the mean
 variance within the M halves of n draws, and B / n the variance of their means. Then
@@ -72,7 +72,7 @@ def _normal_scores(values: Float64) -> Float64:
 
 
 def _ranks(values: Float64) -> Float64:
-    """(n, m) float64: ranks from 1 in every column, as `scipy.stats.rankdata`, which takes long to import."""
+    """(n, m) float64: ranks from 1 in every column, as of `scipy.stats.rankdata`, which is slow to import."""
     order = np.argsort(values, axis=0)
     ordered, at = np.take_along_axis(values, order, axis=0), np.arange(len(values))[:, None]
     rises, edge = ordered[1:] != ordered[:-1], np.ones((1, values.shape[1]), bool)

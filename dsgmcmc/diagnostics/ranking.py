@@ -1,14 +1,14 @@
-r"""How good rankings are: whether the items that a user is recommended hold those that the user then liked.
+r"""Quality of rankings: whether the items recommended to a user include those that the user liked in the test ratings.
 
-*Liked* are test ratings from a threshold on. Of a user with n liked items, recommended the best k of all items but
-those rated in training, of which h_r = 1 if the one at rank r is liked:
+An item is *liked* if its test rating is at least a threshold. For a user with n liked items, the k best of all items
+that were not rated in training are recommended; h_r = 1 if the item at rank r is liked:
 
     precision = sum_r h_r / k,   recall = sum_r h_r / n,   reciprocal rank = 1 / min{r: h_r = 1}, or 0
     NDCG = sum_r h_r / log2(1 + r)  /  sum_{r <= min(n, k)} 1 / log2(1 + r)       [Järvelin & Kekäläinen 2002]
 
-averaged over users with a liked item, with normal 95 % intervals of that average. What a user has not rated counts as
-not liked, so the numbers compare rules and say little by themselves. *Novelty* is the mean of -log2 of the share of the
-users who rated a recommended item: how surprising the lists are, in bits.
+averaged over users with a liked item, with normal 95 % intervals of that average. Items that a user has not rated count
+as not liked, so the numbers compare rules and mean little by themselves. *Novelty* is the mean of -log2 of the fraction
+of users who rated a recommended item: how surprising the lists are, in bits.
 
 [Järvelin & Kekäläinen 2002] Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4).
 """
@@ -33,35 +33,35 @@ Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first; -1 w
 
 MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
 
-#: Lengths of the lists, by measure: what is usually reported of clicks, which have no ratings to compare with.
+#: Lengths of the lists, by measure, that are usually reported for clicks.
 LENGTHS = {"recall": 20, "ndcg": 100}
 
-#: The summary looks at no more users, evenly spaced among those with test clicks; ``evaluate`` looks at all.
+#: Most users of the summary, evenly spaced among those with test clicks; ``evaluate`` uses all.
 MAX_USERS = 2000
 
 
 def evaluate(run: Run, rated: Rated | None = None, at: int = 10, liked: float | None = None) -> dict[str, Any]:
-    """Compare ways to rank on the test ratings: by the rules of `recommend`, and without the model.
+    """Compare rankings on the test ratings: by the rules of `recommend`, and without the model.
 
-    Without the model: by popularity, and by exposure alone (`dsgmcmc.posterior.exposure`), which knows who rated what,
-    but no rating.
+    The rankings without the model are by popularity and by exposure alone (`dsgmcmc.posterior.exposure`), which uses
+    who rated what but no rating values.
 
     Parameters
     ----------
     run : Run
-        With test ratings: what `dsgmcmc.open_run` gives, or `run_` of a `BPMF`.
+        With test ratings: from `dsgmcmc.open_run`, or `run_` of a `BPMF`.
     rated : Rated, optional
-        What is left out: the training ratings, by default those of the ratings file, where the run says that it is.
+        Training ratings, whose items are left out; by default read from the ratings file that the run names.
     at : int
         Length k of the lists.
     liked : float, optional
-        Least rating that is liked; default three quarters of the way up the scale, and of clicks every one.
+        Lowest rating that counts as liked; default three quarters up the scale; every click is liked.
 
     Returns
     -------
     dict
-        ``at``, ``liked``, ``users`` (their number) and ``rules``: for each its name ``rule``, by measure
-        ``{"mean", "low", "high"}``, ``coverage``, the share of all items that anybody is recommended, and ``novelty``.
+        ``at``, ``liked``, ``users`` (their number) and ``rules``: for each its name ``rule``, ``{"mean", "low",
+        "high"}`` by measure, ``coverage``, the fraction of all items that are recommended to anybody, and ``novelty``.
 
     Raises
     ------
@@ -84,26 +84,26 @@ def evaluate(run: Run, rated: Rated | None = None, at: int = 10, liked: float | 
         "lcb, z = 1": Ranking(at, "lcb", 1.0),
         "lcb, z = 3": Ranking(at, "lcb", 3.0),
     }
-    if run.config.law.can_be_evaluated():  # a click has no probability, and its score has who clicked what
+    if run.config.law.can_be_evaluated():  # clicks have no probability, and their scores include exposure
         rules["likely"] = Ranking(at, "likely", at_least=liked)
     lists = {name: recommended(run, users, ranking, rated) for name, ranking in rules.items()}
     lists["exposure alone"] = _without_model(rated.exposure.of, users, rated, at)
     lists["most popular"] = popular(run, users, rated, at)
     surprise = -np.log2(np.maximum(run.counts("item"), 1) / len(run.users))
-    found = []
+    rows = []
     for name, items in lists.items():
         averages = {measure: average(values) for measure, values in measures(users, items, *pairs).items()}
         shown = items[items >= 0]
         spread = {"coverage": len(np.unique(shown)) / len(run.items), "novelty": float(surprise[shown].mean())}
-        found.append({"rule": name, **averages, **spread})
-    return {"at": at, "liked": liked, "users": len(users), "rules": found}
+        rows.append({"rule": name, **averages, **spread})
+    return {"at": at, "liked": liked, "users": len(users), "rules": rows}
 
 
 def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
     """Measure a run's rankings of clicks by mean score; `ratings` is the open file that it sampled.
 
-    Returns ``users`` (their number), and by ``"recall@20"`` and ``"ndcg@100"`` the ``mean`` over them with its normal
-    95 % interval ``low`` to ``high``, and ``popular``, what ranking by popularity has. None without test clicks.
+    Returns ``users`` (their number), and for ``"recall@20"`` and ``"ndcg@100"`` the ``mean`` over them, its normal 95 %
+    interval ``low`` to ``high``, and ``popular``, the value of ranking by popularity. None without test clicks.
     """
     test_users, test_items = run.test_pairs()
     users = np.unique(test_users)
@@ -114,11 +114,11 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
     pairs = test_users[chosen], test_items[chosen]
     rated, longest = Rated(ratings), max(LENGTHS.values())
     own, others = recommended(run, users, Ranking(longest), rated), popular(run, users, rated, longest)
-    found: dict[str, Any] = {"users": len(users)}
+    scores: dict[str, Any] = {"users": len(users)}
     for measure, k in LENGTHS.items():
         mean, by_popularity = (average(measures(users, lists[:, :k], *pairs)[measure]) for lists in (own, others))
-        found[f"{measure}@{k}"] = {**mean, "popular": by_popularity["mean"]}
-    return found
+        scores[f"{measure}@{k}"] = {**mean, "popular": by_popularity["mean"]}
+    return scores
 
 
 def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32) -> dict[str, Float64]:
@@ -155,7 +155,7 @@ def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32)
 
 
 def average(values: Float64) -> dict[str, float]:
-    """Mean over users, with a normal 95 % interval; of one user all that is possible."""
+    """Mean over users, with a normal 95 % interval; for a single user the interval is 0 to 1."""
     mean = float(values.mean())
     if len(values) < 2:
         return {"mean": mean, "low": 0.0, "high": 1.0}
@@ -164,7 +164,7 @@ def average(values: Float64) -> dict[str, float]:
 
 
 def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists:
-    """Items that each user is recommended."""
+    """Items that are recommended to each user."""
     lists = np.full((len(users), ranking.top), -1, np.int32)
     for rows, items, _ in recommend(run, users, ranking, rated):
         first = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -180,7 +180,7 @@ def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
 
 
 def _without_model(score_of: Callable[[Int32], Array], users: Int32, rated: Rated, at: int) -> Lists:
-    """Lists by a score of all items that follows from what a user rated."""
+    """Lists by a score of all items that is a function of the items that a user rated."""
     lists = np.full((len(users), at), -1, np.int32)
     for row, user in enumerate(users.tolist()):
         own = rated.of(user)

@@ -1,4 +1,4 @@
-"""``summary.json``: what a job has found and how long it took, under a checksum; see `dsgmcmc.runs.summary`."""
+"""``summary.json``: results and times of a job, under a checksum; see `dsgmcmc.runs.summary`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Section(BaseModel):
 
 
 class Agreement(_Section):
-    """Of chains."""
+    """Agreement of chains."""
 
     above: float
     rhat_median: float
@@ -35,7 +35,7 @@ class Agreement(_Section):
 
 
 class Baselines(_Section):
-    """RMSE of the simplest predictors."""
+    """RMSE of the two baselines."""
 
     mean_only: float
     biases_only: float
@@ -71,7 +71,7 @@ class Straggler(_Section):
 
 
 class SummaryModel(_Section):
-    """What is read of a summary."""
+    """Entries of a summary."""
 
     time: str
     iterations: Whole
@@ -98,7 +98,7 @@ class SummaryModel(_Section):
     @model_validator(mode="after")
     def _scored(self) -> Self:
         if self.rmse_mean is not None and (self.mae_mean is None or "0.9" not in self.coverage):
-            raise ValueError("rmse_mean stands there without mae_mean and coverage")
+            raise ValueError("rmse_mean is there without mae_mean and coverage")
         return self
 
 
@@ -108,7 +108,7 @@ def save_summary(path: Path, summary: Summary) -> None:
 
 
 def read_summary(path: Path) -> Summary:
-    """Read a summary. Raises InputError if it is damaged, or no summary, and FileNotFoundError if there is none."""
+    """Read a summary. Raises InputError if it is damaged or not a summary, and FileNotFoundError if there is none."""
     try:
         with open_plain(path, MAX_SUMMARY_BYTES) as file:
             text = file.read().decode()

@@ -1,6 +1,6 @@
-"""What to know of a run at a glance, in words, from its ``summary.json``: the result, how it ended, what to doubt.
+"""A short text about a run from its ``summary.json``: its result, how it ended, and warnings.
 
-The last lines of ``dsgmcmc sample``, the top of ``dsgmcmc info`` and of the report say the same.
+It is the same in the last lines of ``dsgmcmc sample``, and at the top of ``dsgmcmc info`` and of the report.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.convergence import SPARED
 from dsgmcmc.terminal import plain
 
-COVERAGE_OFF = 0.02  # from the nominal 90 %, beyond what chance explains, that is worth a word
+COVERAGE_OFF = 0.02  # deviation of the coverage from 90 % that is warned of, if chance does not explain it
 
-LAST_JOBS = 9  # that are shown
+LAST_JOBS = 9  # most later jobs that are shown
 
 Summary = Mapping[str, Any]
 
 
 def result(summary: Summary) -> list[str]:
-    """Return the result of a run: RMSE beside the simplest predictors', coverage, agreement; of clicks its rankings."""
+    """Return the result of a run: RMSE and that of baselines, coverage, agreement of chains; for clicks, rankings."""
     if summary.get("rankings"):
         return _of_clicks(summary["rankings"])
     if summary.get("rmse_mean") is None:
         if not _has_draws(summary):
-            return ["no RMSE: no draw was made yet"]
+            return ["no RMSE: there is no draw yet"]
         if summary.get("test_ratings"):  # clicks, which have no RMSE
-            return ["no rankings: they are made of saved draws, and there are none (--save-draws 0)"]
+            return ["no rankings: they need saved draws, and there are none (--save-draws 0)"]
         return ["no RMSE: no ratings were held out"]
     simple = summary.get("baselines")
     beside = (
@@ -54,7 +54,7 @@ def result(summary: Summary) -> list[str]:
 
 
 def in_units(rate: float) -> str:
-    """Write a number a second in millions or thousands, with two digits or more."""
+    """Write a rate in millions or thousands, with at least two digits."""
     for size, unit in ((1e6, " M"), (1e3, " k")):
         if rate >= size:
             return f"{rate / size:.{0 if rate >= 10 * size else 1}f}{unit}"
@@ -62,27 +62,27 @@ def in_units(rate: float) -> str:
 
 
 def written(error: float) -> str:
-    """Write an error in the ratings' unit: with four decimals, or four digits where that is too few or too many."""
+    """Write an error with four decimals, or with four digits if it is very small or large."""
     return f"{error:.4f}" if error == 0 or 0.1 <= abs(error) < 1e5 else f"{error:.4g}"
 
 
 def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
-    """Measures of rankings, each beside what popularity alone has."""
+    """Measures of rankings, each with its value for popularity alone."""
     return [
-        f"{name.replace('recall', 'Recall').replace('ndcg', 'NDCG')} of held-out clicks {found['mean']:.4f} "
-        f"({found['low']:.4f} to {found['high']:.4f}; by popularity {found['popular']:.4f})"
-        for name, found in rankings.items()
+        f"{name.replace('recall', 'Recall').replace('ndcg', 'NDCG')} of held-out clicks {ranking['mean']:.4f} "
+        f"({ranking['low']:.4f} to {ranking['high']:.4f}; by popularity {ranking['popular']:.4f})"
+        for name, ranking in rankings.items()
         if name != "users"
     ]
 
 
 def _has_draws(summary: Summary) -> bool:
-    """Whether a draw was made: a summary that does not say has tau then."""
+    """Whether there are draws; a summary that does not say has tau if there are."""
     return bool(summary.get("draws", summary.get("tau") is not None))
 
 
 def ending(summary: Summary) -> str:
-    """Say how far the chains have come, why they ended, and how to go on."""
+    """Say how far the chains have come, why they ended, and how to continue."""
     if summary.get("until"):
         return accuracy.ending(summary["until"])
     reached, wanted = summary["reached"], summary["iterations"]
@@ -90,45 +90,45 @@ def ending(summary: Summary) -> str:
     if min(reached, default=0) < wanted:
         at = f"{last:,}" if len(reached) == 1 else ", ".join(f"{iteration:,}" for iteration in reached)
         each = "" if len(reached) == 1 else " (by chain)"
-        return f"stopped at iteration {at} of {wanted:,}{each}; the same command with --resume goes on"
+        return f"stopped at iteration {at} of {wanted:,}{each}; continue with the same command and --resume"
     several = f", {len(reached)} chains" if len(reached) > 1 else ""
     return f"finished: {wanted:,} iterations{several}"
 
 
 def started(jobs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Write what the jobs of a run were started with, by what to call them; of many the first and the last ones."""
+    """Return the commands of a run's jobs, by label; of many jobs the first and the last ones."""
     numbers = [*range(len(jobs))[:1], *range(1, len(jobs))[-LAST_JOBS:]]
     return {f"job {number + 1}" if number else "started with": _command(jobs[number]) for number in numbers}
 
 
 def _command(job: Mapping[str, Any]) -> str:
-    """Write the command of a job, and on how many processes it ran where they were several."""
+    """Write the command of a job, and its number of processes if there were several."""
     several = job.get("processes", 1)
     return plain(job["command"]) + (f"  (on {several} processes)" if several > 1 else "")
 
 
 def doubts(summary: Summary) -> list[str]:
-    """Return what is worse than it should be, and what to do about it; empty if nothing is."""
-    found = []
+    """Return warnings, each with what to do about it."""
+    warnings = []
     if summary["reached"] and not _has_draws(summary) and min(summary["reached"]) >= summary["iterations"]:
-        found.append("no draw was made, so nothing can be predicted: go on with --resume and more --iterations")
+        warnings.append("no draws, so nothing can be predicted: continue with --resume and more --iterations")
     rankings = summary.get("rankings") or {}
     if any(each["mean"] < each["popular"] for name, each in rankings.items() if name != "users"):
-        found.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
+        warnings.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
     if summary.get("rmse_mean") is None:
-        return found
+        return warnings
     simple = summary.get("baselines") or {}
     for name, what in (
         ("mean_only", "predicting the mean"),
         ("biases_only", "user and item biases alone"),
     ):
         if summary["rmse_mean"] > simple.get(name, inf):
-            smaller = "try a smaller --rank" if summary.get("rank", 2) > 1 else "the ratings are too few for them"
+            smaller = "try a smaller --rank" if summary.get("rank", 2) > 1 else "there are too few ratings for factors"
             worse = f"the RMSE is worse than that of {what} ({written(simple[name])}): the factors add noise"
-            found.append(f"{worse}; {smaller}")
+            warnings.append(f"{worse}; {smaller}")
             break
     inside = summary["coverage"]["0.9"]
     if abs(inside - 0.9) > max(COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 1_000_000))):
         what = "too wide" if inside > 0.9 else "too narrow"
-        found.append(f"90 % intervals hold {inside:.1%} of the test ratings: predictive distributions are {what}")
-    return found
+        warnings.append(f"90 % intervals contain {inside:.1%} of the test ratings: predictive distributions are {what}")
+    return warnings

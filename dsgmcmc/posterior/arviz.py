@@ -18,19 +18,19 @@ from dsgmcmc.types import Float64, Int32, Int64
 
 
 def to_datatree(run: Run) -> Any:
-    """Return a run as ArviZ sees it.
+    """Return a run in ArviZ's data structure.
 
     Returns
     -------
     xarray.DataTree
-        ``posterior``: the quantities of `dsgmcmc.posterior.traces`, what else is traced, such as the priors' means and
-        precisions (by ``column`` of a factor; not comparable between chains), and ``prediction`` of the followed test
-        pairs (by ``pair``, their places among all test pairs), for all draws;
+        ``posterior``, for all draws: the quantities of `dsgmcmc.posterior.traces`; the other traced quantities, such as
+        the priors' means and precisions (by ``column`` of a factor; not comparable between chains); and ``prediction``
+        of the monitored test pairs (by ``pair``, their positions among all test pairs);
         ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``;
         ``observed_data``: ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``;
-        ``log_likelihood`` and ``posterior_predictive``: of ``rating``, at the saved draws, but of clicks. They were
-        held out, so that the logarithm of the mean of exp(log_likelihood) over the draws is their predictive density
-        already; `arviz.loo` takes them for fitted ones, leaves them out once more, and is too low.
+        ``log_likelihood`` and ``posterior_predictive``: of ``rating``, at the saved draws; not for clicks. These
+        ratings were held out, so the log of the mean of exp(log_likelihood) over the draws is already their log
+        predictive density. `arviz.loo` assumes that they were fitted, leaves them out once more, and is too low.
 
     Raises
     ------
@@ -75,12 +75,12 @@ def to_datatree(run: Run) -> Any:
 
 
 def _pointwise(run: Run, users: Int32, items: Int32, index: Int64) -> tuple[dict[str, Float64], dict[str, Float64]]:
-    """Log likelihoods of test ratings and draws of new ones in their place, by name: (chains, draws, pairs) each."""
+    """Log likelihoods of test ratings, and posterior predictive draws of them, by name: (chains, draws, pairs) each."""
     draws = Predictor(run, Options()).draws(users, items)
-    found, shape = run.config.law.predictive(draws.apart(), run.mean, run.levels), draws.eta.shape
+    law, shape = run.config.law.predictive(draws.apart(), run.mean, run.levels), draws.eta.shape
     x = run.test.rating[index].astype(np.float64)
-    density = found.log_density(np.repeat(x, shape[1])).reshape(shape)
-    drawn = found.sample(np.random.default_rng(0)).reshape(shape)
+    density = law.log_density(np.repeat(x, shape[1])).reshape(shape)
+    drawn = law.sample(np.random.default_rng(0)).reshape(shape)
     chain = np.array([number for number, _ in run.draws])
     length = int(np.unique(chain, return_counts=True)[1].min())
     by_chain = [np.flatnonzero(chain == number)[-length:] for number in np.unique(chain)]
@@ -105,5 +105,5 @@ def datatree(
 def to_netcdf(run: Run) -> memoryview:
     """Return `to_datatree` as the bytes of a file in netCDF 4."""
     require(TO_NETCDF)
-    found: memoryview = to_datatree(run).to_netcdf(engine="h5netcdf")
-    return found
+    content: memoryview = to_datatree(run).to_netcdf(engine="h5netcdf")
+    return content

@@ -1,7 +1,7 @@
-r"""Features of users or items that are folded in: what they do to the prior means of their rows, m + B^T x.
+r"""Features of users or items that are folded in, and how they shift the prior means of their rows, m + B^T x.
 
-Features that are given are encoded as `prepare` did it for the run (`dsgmcmc.data.ingest.features`), and centred as the
-sampler did it. A row that the run knows keeps those of the ratings file, unless there are new ones.
+New features are encoded as `prepare` encoded those of the run (`dsgmcmc.data.ingest.features`), and centred as the
+sampler centred them. A row that the run knows keeps its features from the ratings file, unless new ones are given.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dsgmcmc.posterior.foldin import Shifts
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Array, Float64, Int32
 
-Row = tuple[Int32, Float64]  # features that a row has, and their values
+Row = tuple[Int32, Float64]  # indices of the features of a row, and their values
 
 
 @dataclass(frozen=True)
@@ -34,28 +34,28 @@ class Described:
     names : (n,) int64, or (n,) object array of str
         All different.
     rows : list of Row
-        None of which is empty only if nothing is known of it.
+        Features of each; empty if nothing is known of it.
     """
 
     names: Array
     rows: list[Row]
 
     def updated(self, later: Described) -> Described:
-        """Those of both, the later where both describe somebody."""
-        found = dict(zip([*self.names.tolist(), *later.names.tolist()], [*self.rows, *later.rows], strict=True))
-        return Described(np.array(list(found), self.names.dtype), list(found.values()))
+        """Merge both; where both describe a row, the later features count."""
+        by_name = dict(zip([*self.names.tolist(), *later.names.tolist()], [*self.rows, *later.rows], strict=True))
+        return Described(np.array(list(by_name), self.names.dtype), list(by_name.values()))
 
 
 def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[Described, list[str]]:
     """Encode features that a run is to fold in; the notes say what looks wrong.
 
-    They are a Description, of which kinds and separator do not count, as columns are what they were for the run; or
-    what `dsgmcmc.data.feature_arrays.write_features` takes. Raises InputError if the run has no such features, it is
-    not known how they were made, or the file is wrong.
+    `given` is a Description, whose kinds and separator are ignored because columns keep the kinds that they had for the
+    run, or anything that `dsgmcmc.data.feature_arrays.write_features` takes. Raises InputError if the run has no such
+    features, does not know how they were encoded, or the file is wrong.
     """
     if not feature_names(run, kind)[0]:
         raise InputError(
-            f"features of {kind}s are given, and {run.path} was sampled without: leave them out, or prepare the "
+            f"features of {kind}s are given, but {run.path} was sampled without them: leave them out, or prepare the "
             f"ratings with --{kind}-features and sample again"
         )
     encoding, integers = _encoding(run, kind), run.vocabulary(kind).integers
@@ -67,29 +67,29 @@ def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[Described, list[
 
 
 def _encoding(run: SavedRun, kind: str) -> Encoding:
-    """How the run's features were made."""
+    """Return how the run's features were encoded."""
     text, _ = run.index.encoding(kind)
     if not text:
         raise InputError(
-            f"{run.path} does not know how features of {kind}s were made, as its ratings file does not say: make that "
-            "with `dsgmcmc prepare`, and sample again"
+            f"{run.path} does not know how the features of {kind}s were encoded, as its ratings file does not say: "
+            "prepare the ratings again with `dsgmcmc prepare`, and sample again"
         )
     try:
         encoding = Encoding.parse(text)
     except ValueError as error:
         raise InputError(f"{run.path} cannot be used for new features of {kind}s: {error}") from error
     if encoding.names != feature_names(run, kind)[0]:
-        raise InputError(f"{run.path} is inconsistent: features of {kind}s are not those that were made")
+        raise InputError(f"{run.path} is inconsistent: the features of {kind}s do not match their encoding")
     return encoding
 
 
 def shifts_of(
     run: SavedRun, kind: str, names: Array, described: Described | None, known: Int32, data: Path | None
 ) -> Shifts | None:
-    """What features do to the prior means of the rows of these names, (n,); None in a run without.
+    """Shifts of the prior means of the rows with these names, (n,); None if the run has no features.
 
-    `described` are new features; `known`, (n,) int32, rows of the run, -1 for those that it does not know. The ratings
-    file, `data` if it was moved, is needed if any is known.
+    `described` are new features; `known`, (n,) int32, are rows of the run, -1 for names that it does not know. If any
+    is known, the ratings file is needed (`data`, if it was moved).
     """
     if not feature_names(run, kind)[0]:
         return None

@@ -1,4 +1,4 @@
-"""What a run drew: a saved draw, and the moments of a chain, by users and items."""
+"""Results of a run in memory: a saved draw, and the moments of a chain, by users and items."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ KINDS = ("user", "item")
 OTHER = {"user": "item", "item": "user"}
 MOMENTS = ("mean", "variance")
 
-KEPT_BYTES = 2 << 30  # of draws that are kept in memory
-KEPT_FROM = 3  # the read from which on a draw is kept
-KEPT_AT_ONCE = 20 << 20  # of draws that are so small that they are kept from the first read on
+KEPT_BYTES = 2 << 30  # most memory for draws that are read repeatedly
+KEPT_FROM = 3  # a draw is kept from this read on
+KEPT_AT_ONCE = 20 << 20  # draws are kept from their first read while they take less than this
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class Prior:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one side at one draw: known up to a covariance.
+    """Means and covariances of rows of one side at one draw.
 
     Attributes
     ----------
     mean : (q, D) float64
     covariance : (q, D, D) float64
     noise : (q,) float64
-        1 / g of each; where ratings are of levels, 1 / s of its scale.
+        1 / g of each; for ordinal ratings 1 / s, s being its scale.
     cuts : (q, R - 1) float64 or None
-        Thresholds of each, where users have their own.
+        Thresholds of each, if users have their own.
     """
 
     mean: Float64
@@ -60,10 +60,10 @@ class Draw:
     ----------
     chain, iteration : int
     shared : dict of str to float64 array
-        What all rows share, by the names of quantities, with ``user`` or ``item`` in the place of the factor: ``tau``,
+        Quantities that all rows share, by name, with ``user`` or ``item`` in place of the factor: ``tau``,
         ``user.mean``, ``thresholds``.
     rows : dict of kind to dict of str to (n, ...) float32 array
-        What every user and every item has: ``theta``, and ``weight``, ``implicit``, ``cuts`` where the model has them.
+        Quantities of every user and item: ``theta``, and ``weight``, ``implicit``, ``cuts`` if the model has them.
     """
 
     chain: int
@@ -94,44 +94,44 @@ class Draw:
 
     @cached_property
     def prior(self) -> dict[str, Prior]:
-        """Prior of a row whose mean has nothing besides m, by kind."""
+        """Prior of a row whose mean is m alone, by kind."""
         return {kind: Prior(*RowPriors.of_unseen(self, kind)) for kind in KINDS}
 
     @cached_property
     def unseen(self) -> dict[str, Prior]:
-        """Law of a row that nothing is known of, by kind: what all parts add."""
-        found = {}
+        """Distribution of a row of which nothing is known, by kind: the sum over all parts of the model."""
+        priors = {}
         for kind in KINDS:
             terms = [term for part in PARTS if (term := part.of_unseen(self, kind))]
-            found[kind] = Prior(*(functools.reduce(np.add, each) for each in zip(*terms, strict=True)))
-        return found
+            priors[kind] = Prior(*(functools.reduce(np.add, each) for each in zip(*terms, strict=True)))
+        return priors
 
     def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """What parts add to the predictors of new ratings, and its variance; see `Part.of_ratings`."""
+        """Terms that parts of the model add to the predictors of new ratings, and their variance: `Part.of_ratings`."""
         terms = [part.of_ratings(self, users, items) for part in PARTS]
         return functools.reduce(np.add, (mean for mean, _ in terms)), functools.reduce(np.add, (v for _, v in terms))
 
     @property
     def thresholds(self) -> Float64 | None:
-        """Between levels, (R - 1,); None where ratings are not of levels."""
+        """Thresholds between levels, (R - 1,); None if ratings are not ordinal."""
         return self.shared.get("thresholds")
 
     @property
     def own_thresholds(self) -> Float32 | None:
-        """Those of every user, (users, R - 1), where they have their own."""
+        """Thresholds of every user, (users, R - 1); None if users do not have their own."""
         return self.rows["user"].get(CUTS)
 
     @property
     def nbytes(self) -> int:
-        """Memory of the rows, and of what follows from their noise scales."""
+        """Memory of the rows and of what is computed from their noise scales, bytes."""
         arrays = [array for rows in self.rows.values() for array in rows.values()]
         return sum(array.nbytes for array in arrays) + sum(8 * len(theta) for theta in self.theta.values())
 
 
 class KeptDraws:
-    """Draws of which those that are wanted time and again stay in memory.
+    """Cache of draws: those that are read repeatedly stay in memory.
 
-    A command of a few pairs or users goes through all draws once or twice: of large ones it has one at a time.
+    A command for a few pairs or users reads every draw once or twice, and holds large draws one at a time.
     """
 
     def __init__(self, read: Callable[[int], Draw]) -> None:
@@ -142,10 +142,10 @@ class KeptDraws:
         self._last: dict[int, Draw] = {}
 
     def get(self, number: int) -> Draw:
-        """Draw of that number."""
-        found = self._kept.get(number) or self._last.get(number)
-        if found is not None:
-            return found
+        """Return the draw of this number."""
+        kept = self._kept.get(number) or self._last.get(number)
+        if kept is not None:
+            return kept
         self._last.clear()  # before the next one is read
         draw = self._read(number)
         self._reads[number] += 1

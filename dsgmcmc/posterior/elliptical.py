@@ -38,13 +38,13 @@ NEWTON = 50
 """Steps to the mode at most; some five are usual."""
 
 STEP = 1e-3
-"""Of the finite differences, of which the normal law is made: draws are right whatever they are."""
+"""Step of the finite differences that the normal law is made from; draws are exact whatever their error."""
 
 
 class Row(NamedTuple):
-    """A row and its ratings x: what multiplies it in their predictors, what else these have, and its prior.
+    """A row and its ratings x: the design matrix and offset of their predictors, and the prior's mean and precision.
 
-    `effects` are the variances of what predictors have besides, of which nothing is known.
+    `effects` are the variances of the unknown effects that the predictors have besides.
     """
 
     features: Float64
@@ -56,9 +56,9 @@ class Row(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Prior sds of what a row of levels has of its own: of its log scale, (1,) or (0,), and log gaps, (R - 2,) or (0,).
+    """Prior sds of a row's own ordinal parameters: of its log scale, (1,) or (0,), and log gaps, (R - 2,) or (0,).
 
-    Both are off those of all, and in units of these in what follows: N(0, I).
+    Both are deviations from the shared values. Below they are in units of these sds, so that their prior is N(0, I).
     """
 
     scale: Float64
@@ -66,7 +66,7 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, scale_precision: float | None, gap_precision: Float64 | None) -> Spread:
-        """From the precisions, where rows have such."""
+        """Make it from the precisions, None where rows have no such parameter."""
         scale = np.zeros(0) if scale_precision is None else np.array([scale_precision**-0.5])
         return cls(scale, np.zeros(0) if gap_precision is None else gap_precision**-0.5)
 
@@ -88,18 +88,18 @@ def draw_row(
     Parameters
     ----------
     law : type of Law
-        One whose rows have no normal law.
+        A likelihood under which the conditional distribution of a row is not normal.
     others : (n,) float64
-        Scales of what its ratings are of; 1 where these have none.
+        Noise scales of the other side of each rating; 1 if there are none.
     thresholds : (R - 1,) or (n, R - 1) float, or None
-        Between levels: those of all, or of every rating.
+        Between levels: shared, or for every rating.
 
     Returns
     -------
     theta : (D,) float64
     scale : float
     thresholds : array or None
-        Those of the row, where it has its own.
+        Those of the row, if it has its own.
     """
 
     def log_density(eta: Float64, z: Float64) -> Float64:
@@ -160,12 +160,12 @@ class Normal(NamedTuple):
 
     def at(self, u: Float64) -> Float64:
         """Give the point that is u in coordinates in which the law is N(0, I)."""
-        found: Float64 = self.mean + self.inverse.T @ u
-        return found
+        point: Float64 = self.mean + self.inverse.T @ u
+        return point
 
 
 def laplace(features: Float64, offset: Float64, log_density: LogDensity, mean: Float64, precision: Float64) -> Normal:
-    """Normal law of a row's mode and curvature there.
+    """Laplace approximation of a row: the normal law from its mode and the curvature there.
 
     Parameters
     ----------
@@ -202,6 +202,6 @@ def laplace(features: Float64, offset: Float64, log_density: LogDensity, mean: F
 
 
 def _derivatives(log_density: LogDensity, eta: Float64) -> tuple[Float64, Float64]:
-    """Slope, and curvature with the other sign, by central differences; no curvature is negative."""
+    """First derivative, and minus the second (at least 0), by central differences."""
     above, here, below = log_density(eta + STEP), log_density(eta), log_density(eta - STEP)
     return (above - below) / (2 * STEP), np.maximum((2 * here - above - below) / STEP**2, 0.0)

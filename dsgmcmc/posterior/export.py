@@ -57,32 +57,33 @@ KINDS_OF_FILE = {".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet", ".pq": "
 
 
 def export(run: Run, out: Path, *, draws: bool = False, float16: bool = False, force: bool = False) -> None:
-    """Write a run to one file, which appears whole or not at all.
+    """Write a run to one file, atomically.
 
     Parameters
     ----------
     run : Run
     out : Path
-        Its suffix says what it will be: ``.h5``, ``.parquet`` or ``.nc``.
+        Its suffix chooses the format: ``.h5``, ``.parquet`` or ``.nc``.
     draws : bool
-        Of Parquet: draws instead of moments. HDF5 has both.
+        Parquet: write draws instead of moments. HDF5 has both.
     float16 : bool
         Draws in half precision (HDF5).
     force : bool
-        Replace `out`.
+        Replace `out` if it exists.
 
     Raises
     ------
     InputError
-        If the format is unknown or has no such thing, the run has it not yet, or the file is there; a `WriteError` if
-        it cannot be written.
+        If the format is unknown or does not support the options, the run has no such results yet, or the file exists.
+    WriteError
+        If it cannot be written.
     """
     kind = KINDS_OF_FILE.get(out.suffix.lower())
     if kind is None:
         raise InputError(f"{out}: the format is told by the suffix: {', '.join(KINDS_OF_FILE)}")
     if float16 and kind != "hdf5":
         raise InputError(
-            "half precision is for the draws of an HDF5 export: other formats have none that all tools read"
+            "half precision is only for the draws of an HDF5 export: not all tools read it in other formats"
         )
     if draws and kind != "parquet":
         raise InputError("--draws chooses what a Parquet file holds: HDF5 has moments and draws, netCDF the traces")

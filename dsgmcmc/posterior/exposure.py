@@ -1,4 +1,4 @@
-r"""Who will rate what: estimated from who rated what in training, whatever the ratings.
+r"""Probability that a user rates an item, estimated from who rated what in training, whatever the ratings.
 
 The **exposure** of user i to item j, the probability that i rates j, is estimated from the pattern B of training
 ratings (1 where there is one) alone: the ridge regression of the pattern on itself, in its leading singular directions,
@@ -6,8 +6,8 @@ ratings (1 where there is one) alone: the ridge regression of the pattern on its
     e_i = b_i V diag(s^2 / (s^2 + lambda)) V^T,    B ~ U diag(s) V^T
 
 the pure SVD of [Cremonesi 2010] with the penalty of [Steck 2019]. It is at least `FLOOR` times the share of the
-users who rated the item, so that who has rated nothing is exposed to what is popular. It is a point estimate: the
-posterior of ratings does not hear of it. Width and penalty are those that ranked well on MovieLens 100K and 1M.
+users who rated the item, so that a user without ratings is exposed to popular items. It is a point estimate that does
+not enter the posterior of ratings. Width and penalty are those that ranked well on MovieLens 100K and 1M.
 
 [Cremonesi 2010] Performance of recommender algorithms on top-N recommendation tasks, RecSys.
 [Steck 2019] Embarrassingly shallow autoencoders for sparse data, WWW.
@@ -48,6 +48,6 @@ class Exposure:
 
     def of(self, items: Int32) -> Float64:
         """Probabilities of all items, (items,) float64, for a user who rated these."""
-        found = self._vectors @ (self._shares * self._vectors[items].sum(axis=0))
-        result: Float64 = np.clip(found, self._floor, 1.0)
+        smoothed = self._vectors @ (self._shares * self._vectors[items].sum(axis=0))
+        result: Float64 = np.clip(smoothed, self._floor, 1.0)
         return result

@@ -1,4 +1,4 @@
-"""What can be done with a run only where more is installed than dsgmcmc needs: the one place that knows."""
+"""Optional dependencies of what can be done with a run."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from importlib.util import find_spec
 
 from dsgmcmc.errors import InputError
 
-#: Modules of the extra `report`, and what pip calls them.
+#: Modules of the extra `report`, and the names of their packages.
 PACKAGES = {"arviz_base": "arviz-base", "h5netcdf": "h5netcdf"}
 TO_NETCDF, TO_ARVIZ = "`dsgmcmc export --out RUN.nc`", "`to_arviz`"
-#: What needs which of them.
+#: Which of them each function needs.
 NEEDS = {TO_NETCDF: ("arviz_base", "h5netcdf"), TO_ARVIZ: ("arviz_base",)}
 
 
 def lacking(*whats: str) -> str:
-    """Say what some of `NEEDS` (default all) need that is not installed, and how to get it; empty if nothing.
+    """Say which packages that some of `NEEDS` (default all) need are missing, and how to install them; "" if none are.
 
     Nothing is imported: it takes a millisecond.
     """
@@ -31,9 +31,6 @@ def lacking(*whats: str) -> str:
 
 
 def require(what: str) -> None:
-    """Raise unless all that one of `NEEDS` needs is installed.
-
-    Raises InputError with the command that installs the rest.
-    """
+    """Raise InputError, with the command that installs them, if packages that one of `NEEDS` needs are missing."""
     if text := lacking(what):
         raise InputError(text)

@@ -1,8 +1,8 @@
-"""Which features matter: what each group explains of how users or items differ, and the strongest of its features.
+"""Which features matter: how much of the differences between users or items each group explains, and effects on biases.
 
-Of a group: the mean square of its part B_g^T x_ig of the rows' prior means, in units of the rows' variance around their
-means, on the average over their columns; at every draw. Of a feature: its effect on the bias, in units of the ratings;
-at the saved draws. Neither depends on the rotation of the latent dimensions.
+For a group, at every draw: the mean square of its term B_g^T x_ig of the rows' prior means, in units of the rows'
+variance around their means, averaged over the columns. For a feature, at the saved draws: its effect on the bias, in
+units of the ratings. Neither depends on the rotation of the latent dimensions.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Importance:
-    """What features do to the users or to the items.
+    """Importance of the features of the users or of the items.
 
     Attributes
     ----------
     groups : list of Estimate
-        Variance that each group explains, over the variance that is left; the largest first.
+        Variance that each group explains, relative to the remaining variance; the largest first.
     effects : list of Estimate
-        Of all features on the bias, in units of the ratings, the strongest first; none in a model without biases or
-        without saved draws.
+        Effect of each feature on the bias, in units of the ratings, the strongest first; empty without biases or saved
+        draws.
     """
 
     groups: list[Estimate]
@@ -46,15 +46,15 @@ class Importance:
 
 
 def feature_names(run: SavedRun, kind: str) -> tuple[list[str], list[str]]:
-    """Names of the features of the users or of the items, and their groups; none where the run used none."""
+    """Names of the features of the users or of the items, and their groups; empty if the run used none."""
     if f"{kind}.features.strength" not in run.traces[0]:
         return [], []
     return run.index.features(kind)
 
 
 def importance(run: SavedRun) -> dict[str, Importance]:
-    """What features do, by "user" and "item" where they have any."""
-    found = {}
+    """Importance of features, by "user" and "item" if they have any."""
+    result = {}
     for kind in KINDS:
         names, groups = feature_names(run, kind)
         if not names:
@@ -65,17 +65,17 @@ def importance(run: SavedRun) -> dict[str, Importance]:
         of_features: list[Estimate] = []
         if run.config.biases and run.draws:
             of_features = _estimates(names, run.effects(kind)[:, :, -1], run.draw_weights)
-        found[kind] = Importance(of_groups, of_features)
-    return found
+        result[kind] = Importance(of_groups, of_features)
+    return result
 
 
 def _estimates(names: list[str], draws: Float64, weights: Float64) -> list[Estimate]:
     """Summaries of the columns of draws (n, names), the largest first."""
     share = weights / weights.sum()
-    found = []
+    estimates = []
     for name, values in zip(names, draws.T, strict=True):
         order = np.argsort(values)
         below = np.cumsum(share[order]) - share[order] / 2
         low, high = np.interp([(1 - LEVEL) / 2, (1 + LEVEL) / 2], below, values[order])
-        found.append(Estimate(name, float(share @ values), float(low), float(high)))
-    return sorted(found, key=lambda each: -abs(each.mean))
+        estimates.append(Estimate(name, float(share @ values), float(low), float(high)))
+    return sorted(estimates, key=lambda each: -abs(each.mean))

@@ -1,4 +1,4 @@
-"""What a run can do, in the conventions of scikit-learn: predict, recommend, take in new ratings; and `open_run`."""
+"""A fitted model with the conventions of scikit-learn: predict, recommend, fold in new ratings; and `open_run`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def renewing(method: Callable[P, T]) -> Callable[P, T]:
-    """Make a method of a fitted model begin anew with what its run has by now, where that has removed what it read."""
+    """Make a method of a fitted model reopen its run and start again if a running job deleted files that it read."""
 
     @wraps(method)
     def begun(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -48,24 +48,24 @@ def renewing(method: Callable[P, T]) -> Callable[P, T]:
 
 
 class FittedModel:
-    """What `dsgmcmc.BPMF`, once it was fitted or loaded, and what `dsgmcmc.open_run` gives can do.
+    """Methods of a fitted or loaded `dsgmcmc.BPMF`, and of what `dsgmcmc.open_run` returns.
 
-    Data frames (pandas or others with labelled columns) may be given wherever pairs, ratings or names are; who gives a
-    column of one to `recommend` gets one. A pickled model takes the files of its run and of its ratings with it.
+    Pairs, ratings and names may be given as data frames (pandas or others with labelled columns). If names are a column
+    of a data frame, `recommend` returns a data frame. A pickled model contains the files of its run and of its ratings.
 
     Attributes
     ----------
     clip : bool
-        Predictions are moved into the range of the training ratings.
+        Clip predictions to the range of the training ratings.
     unknown : {"prior", "refuse"}
-        Users and items that the run has not seen: predicted from the prior, or an error.
+        What to do about users and items that the run has not seen: predict them from the prior, or raise an error.
     """
 
     clip: bool
     unknown: Literal["prior", "refuse"]
 
     def _adopt(self, run: Run, data: str | PathLike[str] | None = None) -> Self:
-        """Take the attributes of a fitted model from a run."""
+        """Set the attributes of a fitted model from a run."""
         self.run_: Run = run
         self._data = None if data is None else Path(data)
         self._rated: Rated | None = None
@@ -92,13 +92,13 @@ class FittedModel:
 
     @property
     def levels_(self) -> Float64 | None:
-        """Ratings that there are, (R,) float64; None if they are more than 100."""
+        """Distinct values of the ratings, (R,) float64; None if there are more than 100."""
         return self._fitted().levels
 
     @property
     @renewing
     def rmse_(self) -> float | None:
-        """RMSE on the held-out ratings; None without, and for clicks."""
+        """RMSE on the held-out ratings; None if there are none, and for clicks."""
         run = self._fitted()
         if not (run.config.law.can_be_evaluated() and len(run.test_pairs()[0])):
             return None
@@ -110,14 +110,14 @@ class FittedModel:
         return self.run_
 
     def _renew(self) -> None:
-        """Open the run as it is now: it is being sampled."""
+        """Reopen the run, which is being sampled, as it is now."""
         self.run_ = Run(self._fitted().path)
         self._take_in(self._told)
 
     # ------------------------------------------------------------------ pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        """Parameters, what was told, and the content of all files of the run and its ratings, by their path."""
+        """Parameters, folded-in ratings, and the contents of all files of the run and its ratings by their path."""
         state = self._parameters()
         if hasattr(self, "run_"):
             run = self.run_
@@ -140,7 +140,7 @@ class FittedModel:
             self._take_in(told)
 
     def _parameters(self) -> dict[str, Any]:
-        """What makes a model besides its run."""
+        """Attributes of a model that do not come from its run."""
         of_run = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_told")
         return {name: value for name, value in vars(self).items() if name not in of_run}
 
@@ -178,7 +178,7 @@ class FittedModel:
         X : (n, 2) array or data frame
             User and item of each pair.
         return_std : bool
-            Also give the sd of a new rating, noise included.
+            Also return the standard deviation of a new rating, noise included.
 
         Returns
         -------
@@ -190,23 +190,23 @@ class FittedModel:
         InputError
             If not fitted, or `unknown` is "refuse" and a name is unknown.
         """
-        found = self._predict(X, Options(clip=self.clip))
-        mean = found.mean.astype(np.float64)
-        return (mean, found.sd.astype(np.float64)) if return_std else mean
+        prediction = self._predict(X, Options(clip=self.clip))
+        mean = prediction.mean.astype(np.float64)
+        return (mean, prediction.sd.astype(np.float64)) if return_std else mean
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Float64, Float64]:
-        """Predict central intervals of new ratings of pairs, as of `predict`, that hold `level` of them.
+        """Predict central intervals that contain a new rating of each pair with probability `level`.
 
         Returns
         -------
         low, high : (n,) float64
         """
-        found = self._predict(X, Options(interval=level, clip=self.clip))
-        return found.low.astype(np.float64), found.high.astype(np.float64)
+        prediction = self._predict(X, Options(interval=level, clip=self.clip))
+        return prediction.low.astype(np.float64), prediction.high.astype(np.float64)
 
     @renewing
     def predict_proba(self, X: Any) -> Float64:
-        """Predict the probability of every level that ratings have, (n, R); the levels are ``levels_``.
+        """Predict the probability of each level of the ratings, (n, R); the levels are ``levels_``.
 
         Raises
         ------
@@ -217,7 +217,7 @@ class FittedModel:
         return predictor.probabilities(users, items).astype(np.float64)
 
     def score(self, X: Any, y: Any) -> float:
-        """Coefficient of determination R^2 of the predictions, as scikit-learn's regressors have it."""
+        """Coefficient of determination R^2 of the predictions, as for scikit-learn's regressors."""
         truth = np.asarray(y, np.float64)
         residual = float(((truth - self.predict(X)) ** 2).sum())
         return 1.0 - residual / float(((truth - truth.mean()) ** 2).sum())
@@ -227,20 +227,19 @@ class FittedModel:
     def foldin(
         self, X: Any = None, y: Any = None, *, kind: Literal["user", "item"] = "user", features: Any = None
     ) -> Self:
-        """Take in new ratings of users, known or new, and their features, without sampling: a model that has them.
+        """Fold in new ratings and features of users, known or new, without sampling again; returns a new model.
 
-        The rows of these users are worked out anew, exactly given each saved draw of the items
-        (`dsgmcmc.posterior.foldin`); this model stays as it is. What cannot be taken, such as ratings of unknown items,
-        is left out with a warning.
+        The posterior of these users' rows is exact given each saved draw of the items (`dsgmcmc.posterior.foldin`).
+        This model does not change. What cannot be used, such as ratings of unknown items, is left out with a warning.
 
         Parameters
         ----------
         X, y
-            Ratings as of `BPMF.fit`, but no file; not needed by those that features are given of.
+            Ratings as for `BPMF.fit`, but no file; not needed for users whose features are given.
         kind : {"user", "item"}
-            Whose rows are worked out; with "item" the ratings are of items, known or new, by users that are known.
+            Whose rows are computed; with "item" the ratings are of items, known or new, by known users.
         features : optional
-            What is known of these users (or items), as `user_features` of `BPMF`, with the columns of these.
+            Features of these users (or items), given like `user_features` of `BPMF`, with the same columns.
 
         Returns
         -------
@@ -249,17 +248,17 @@ class FittedModel:
         Raises
         ------
         InputError
-            If ratings or features are wrong, none can be taken, or the run has no draws.
+            If ratings or features are wrong, none can be used, or the run has no draws.
         """
-        found = object.__new__(type(self))
-        vars(found).update(vars(self))
-        found._tell(X, y, kind, features)
-        return found
+        model = object.__new__(type(self))
+        vars(model).update(vars(self))
+        model._tell(X, y, kind, features)
+        return model
 
     def update(
         self, X: Any = None, y: Any = None, *, kind: Literal["user", "item"] = "user", features: Any = None
     ) -> Self:
-        """Take in news as `foldin` does, into this model; of several ratings of a pair the last counts."""
+        """Fold in new ratings and features as `foldin` does, but into this model; the last rating of a pair counts."""
         self._tell(X, y, kind, features)
         return self
 
@@ -307,24 +306,26 @@ class FittedModel:
         ----------
         users : sequence of names
         n : int
-            Items for each.
+            Number of items per user.
         by : {"mean", "ucb", "lcb", "thompson", "likely"}
             See `dsgmcmc.posterior.rules`.
         z : float
-            Sds between the mean and the bounds of ``ucb`` and ``lcb``.
+            Number of standard deviations between the mean and the bounds of ``ucb`` and ``lcb``.
         seed : int, optional
-            Of Thompson sampling, which else takes another draw each time.
+            Seed of Thompson sampling; without it every call uses other draws.
         at_least : float, optional
-            Rank by the probability of a rating of at least so much; of ``likely`` what counts as liked.
+            Rank by the probability of a rating of at least this value; with ``likely``, the lowest rating that counts
+            as liked.
         include_rated : bool
-            Also what they rated in training.
+            Also recommend items that the users rated in training.
         candidates, exclude : sequence of names, optional
-            Items that may be recommended (default all), and that may not.
+            Items that may be recommended (default all), and items that may not.
 
         Returns
         -------
         dict of str to (m,) array, or a data frame if `users` is a column of one
-            Columns ``user_id, item_id, score, rank``, ``sd, q05, q95`` of the predictor, and ``ratings`` of the item.
+            Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor; and ``ratings``, the number of
+            training ratings of the item.
         """
         run = self._fitted()
         ranking = Ranking(n, by, z, seed=seed, clip=self.clip, at_least=at_least, include_rated=include_rated)
@@ -335,29 +336,29 @@ class FittedModel:
         rated = None if include_rated and by != "likely" else self._ratings()
         newcomers = self._newcomers if self._newcomers is not None and self._newcomers.kind == "user" else None
         if newcomers is None and self._newcomers is not None:
-            raise InputError("this model has new ratings of items, which rank nothing: recommend from the run itself")
+            raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")
         rows = Predictor(run, Options(), newcomers).index_of("user", list(users))
         run.users.index_of([name for name, row in zip(users, rows.tolist(), strict=True) if row < 0], refuse=True)
         among = those_among(run, candidates, exclude)
         blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=among))
-        found = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {}
-        return as_given(users, found)
+        columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {}
+        return as_given(users, columns)
 
     @renewing
     def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> dict[str, npt.NDArray[Any]]:
-        """Items (or users) most like one, with the uncertainty; see `dsgmcmc.posterior.similar.similar`."""
+        """Items (or users) most similar to one, with uncertainty; see `dsgmcmc.posterior.similar.similar`."""
         return similar(self._fitted(), kind, name, n)
 
     @renewing
     def to_arviz(self) -> Any:
-        """Return the run as ArviZ sees it, an xarray.DataTree; see `dsgmcmc.posterior.arviz.to_datatree`."""
+        """Return the run in ArviZ's data structure, an xarray.DataTree; see `dsgmcmc.posterior.arviz.to_datatree`."""
         from dsgmcmc.posterior.arviz import to_datatree
 
         return to_datatree(self._fitted())
 
 
 class FittedRun(FittedModel, Run):
-    """A run directory that predicts; see `dsgmcmc.open_run`. All of `Run` besides: moments, draws and traces."""
+    """A run directory with the methods of a fitted model, and all of `Run`: moments, draws, traces. See `open_run`."""
 
     clip = True
     unknown = "prior"
@@ -373,21 +374,21 @@ class FittedRun(FittedModel, Run):
 
 
 def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedRun:
-    """Open a run directory, whoever sampled it: ``dsgmcmc sample``, or `BPMF.fit` with `out`.
+    """Open a run directory, written by ``dsgmcmc sample`` or by `BPMF.fit` with `out`.
 
-    Of a run that is being sampled, or was killed, the draws saved by its newest checkpoint serve; moments, and
-    predictions that were followed, are there when it has ended.
+    If the run is still being sampled, or was killed, the draws saved by its newest checkpoint are used; moments and
+    monitored predictions are available once it has ended.
 
     Parameters
     ----------
     path : path of a run directory
     data : path, optional
-        Its ratings file, if that was moved; only `FittedModel.recommend` and new ratings of known users need it.
+        Its ratings file, if it was moved; only `FittedModel.recommend` and new ratings of known users need it.
 
     Returns
     -------
     FittedRun
-        What `BPMF.load` gives can do, and moments, draws and traces, read when they are first used.
+        Has the methods of a loaded `BPMF`, and moments, draws and traces, which are read when they are first used.
 
     Raises
     ------

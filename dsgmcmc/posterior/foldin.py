@@ -1,4 +1,4 @@
-r"""Users or items with new ratings: their exact posterior given each saved draw, without sampling anew.
+r"""Users or items with new ratings: their exact posterior given each saved draw, without sampling again.
 
 Given a draw, all ratings x of a row depend on the other side alone through phi_j = (H_j, 1), so that its theta has
 the normal law [Salakhutdinov 2008, eq. 11]
@@ -6,20 +6,20 @@ the normal law [Salakhutdinov 2008, eq. 11]
     precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
     mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
 
-where m has the row's implicit features, if the model has such: those of what it has ratings of; and B^T x of its own
-features. Of a row without ratings the law is its prior, that of one that nothing is known of but for its features.
+where m includes the implicit features of what the row rated, if the model has them, and B^T x of its own features. The
+law of a row without ratings is its prior, which depends on its features alone.
 
-Over all saved draws this is the law of the row given the old ratings of everything else and all its own, exact but for
-what its new ratings would say about everything else. The run may know the row or not: x is what it was sampled from, if
-so, and what is new. Where rows have noise of their own, g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) / 2) and
-theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is taken.
+Over all saved draws this is the posterior of the row given its own ratings and the old ratings of all others. The only
+approximation is that its new ratings do not change anything else. For a row that the run knows, x has both the ratings
+that were sampled and the new ones. If rows have their own noise, g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) / 2)
+and theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is used.
 
-Where the model has levels of time, nobody knows which of the new ratings were given together: their effects are taken
-to be independent, as more noise, 1 / (tau g') + sum_l 1 / lambda_l in the place of 1 / (tau g'); of other laws, the
-likelihood of a rating is integrated over them.
+If the model has levels of time, it is not known which of the new ratings were given together. Their effects are taken
+to be independent, which is more noise: 1 / (tau g') + sum_l 1 / lambda_l in place of 1 / (tau g'). With other
+likelihoods the likelihood of a rating is integrated over them.
 
-Ratings of levels and counts give a row no normal law. Then it is drawn, one row at each saved draw
-(`dsgmcmc.posterior.elliptical`), with its scale and its thresholds, where rows have such.
+With ordinal ratings or counts the law of a row is not normal. Then one row is drawn at each saved draw
+(`dsgmcmc.posterior.elliptical`), with its scale and its thresholds, if rows have their own.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ GIBBS = 10
 
 
 class Shifts:
-    """What features do to the prior means of rows.
+    """Shifts of the prior means of rows by their features.
 
     Parameters
     ----------
     rows : list of (features, values)
-        Those that each has; one without any is taken to be average.
+        Features of each row; a row without any is taken to be average.
     centre : (F,) float64
-        What the run's features are centred by.
+        Means of the run's features, which are subtracted.
     """
 
     def __init__(self, rows: list[tuple[Int32, Float64]], centre: Float64) -> None:
@@ -60,8 +60,8 @@ class Shifts:
 
     def at(self, effects: Float64) -> Float64:
         """(n, D) float64: B^T (x - centre) of every row, for B (F, D)."""
-        found: Float64 = self._x @ effects - np.outer(self._known, self._centre @ effects)
-        return found
+        shifts: Float64 = self._x @ effects - np.outer(self._known, self._centre @ effects)
+        return shifts
 
 
 class FoldIn:
@@ -76,21 +76,21 @@ class FoldIn:
     vocabulary : Vocabulary
         Their names.
     rows : (n,) int
-        Whose each rating is, by its place in the vocabulary; of one that the run knows all ratings are wanted, also
-        those that it was sampled from.
+        User (or item) of each rating, by position in the vocabulary. If the run knows it, all its ratings are needed,
+        also those that the run was sampled from.
     others : (n,) int32
-        Row of the item (or user) that it is of.
+        Item (or user) of each rating, by its row in the run.
     values : (n,) float
         The ratings.
     seed : int
-        Of the scales of noise, where the model has them.
+        For drawing the noise scales, if the model has them.
     shifts : Shifts, optional
-        What features do to the prior means of the rows; nothing without.
+        Shifts of the prior means of the rows by their features; default none.
 
     Raises
     ------
     InputError
-        If the run has no draws, or a rating cannot be one of its law.
+        If the run has no draws, or the run's likelihood does not allow a rating.
     """
 
     def __init__(
@@ -117,16 +117,16 @@ class FoldIn:
 
     def rated(self, which: int) -> Int32:
         """Rows of the items (or users) that a new row rated."""
-        found: Int32 = self._others[self._ends[which] : self._ends[which + 1]]
-        return found
+        rows: Int32 = self._others[self._ends[which] : self._ends[which + 1]]
+        return rows
 
     def rows(self, number: int, which: npt.NDArray[np.intp]) -> Rows:
-        """Laws of new rows at a saved draw.
+        """Distributions of new rows at a saved draw.
 
         Parameters
         ----------
         number : int
-            Position of the draw among the run's.
+            Position of the draw in the run's `draws`.
         which : (q,) int
             New rows.
 
@@ -159,16 +159,16 @@ class FoldIn:
             if part.start == part.stop:
                 result.mean[row], result.covariance[row] = unseen.mean + shifts[row], unseen.covariance
                 continue
-            found = self._law(draw, part, shifts[row], precision, background, rng)
-            result.mean[row], result.covariance[row], result.noise[row] = found[:3]
+            law = self._law(draw, part, shifts[row], precision, background, rng)
+            result.mean[row], result.covariance[row], result.noise[row] = law[:3]
             if cuts is not None:
-                cuts[row] = found[3]
+                cuts[row] = law[3]
         return result
 
     def _shared(self, draw: Draw, name: str) -> float | None:
-        """A number that all rows share, where the model has it."""
-        found = draw.shared.get(f"{self.kind}.{name}")
-        return None if found is None else found.item()
+        """A number that all rows share, None if the model does not have it."""
+        value = draw.shared.get(f"{self.kind}.{name}")
+        return None if value is None else value.item()
 
     def _law(
         self,
@@ -179,7 +179,7 @@ class FoldIn:
         background: Float64,
         rng: np.random.Generator,
     ) -> tuple[Float64, Float64, float, Array | None]:
-        """Mean, covariance and 1 / g of a row with these ratings at a draw; of levels 1 / s, and its thresholds."""
+        """Mean, covariance and 1 / g (ordinal: 1 / s, and thresholds) of a row with these ratings at a draw."""
         other, config = OTHER[self.kind], self.run.config
         prior = draw.prior[self.kind]
         rated = self._others[part]
@@ -227,7 +227,7 @@ def _normal(
             lower = np.linalg.cholesky(row.precision + g * gram)
         except np.linalg.LinAlgError as error:
             raise InputError(
-                f"a saved draw has no law of new rows: its precisions are out of range ({error})"
+                f"new rows have no distribution at a saved draw: its precisions are out of range ({error})"
             ) from error
         inverse = np.linalg.inv(lower)
         mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))

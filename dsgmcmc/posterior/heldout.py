@@ -1,4 +1,4 @@
-"""What a run found, read from its directory: no MPI, no ratings file."""
+"""Predictions of the test ratings, read from a run directory: no MPI, no ratings file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.types import Array, Float32, Float64, Int64
 
 PART = 20_000
-"""Test ratings that are scored at a time."""
+"""Number of test ratings that are scored at a time."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class TestPredictions:
     Attributes
     ----------
     rating : float64
-        What was observed.
+        Observed ratings.
     mean, variance : float64
-        Of the predictor over the draws of all chains.
+        Mean and variance of the predictor over the draws of all chains.
     noise_variance : float64
         Posterior mean of the noise variance of each rating.
     probability : (q, R) float64 or None
-        Of the levels, over the draws of all chains, where ratings are of levels.
+        Probabilities of the levels, over the draws of all chains, if ratings are ordinal.
     """
 
     rating: Float64
@@ -43,12 +43,12 @@ class TestPredictions:
     probability: Float64 | None = None
 
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
-        """Predictive distributions under a law, of these levels where they are known."""
+        """Predictive distributions under a likelihood, with these levels if they are known."""
         return law.predictive_of_moments(self.mean, self.variance + self.noise_variance, self.probability, levels)
 
 
 def posteriors(run: RunDirectory) -> list[Snapshot]:
-    """Newest posterior of every chain that has made draws.
+    """Return the newest posterior of every chain that has draws.
 
     Raises InputError if one is damaged, or was not made with what ``run.toml`` says.
     """
@@ -61,18 +61,18 @@ def posteriors(run: RunDirectory) -> list[Snapshot]:
 
 
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
-    """Predictions of the test ratings, pooled over chains, `PART` at a time at most: of hundreds of millions, too."""
-    found = posteriors(run)
-    for block in sorted({key.block for each in found for key in each.names() if key.object == "test"}):
-        fields = _fields(found)
-        read = [each.read_all(Key("test", "W", block, field) for field in fields) for each in found]
+    """Yield predictions of the test ratings, pooled over chains, at most `PART` at a time to bound the memory."""
+    snapshots = posteriors(run)
+    for block in sorted({key.block for each in snapshots for key in each.names() if key.object == "test"}):
+        fields = _fields(snapshots)
+        read = [each.read_all(Key("test", "W", block, field) for field in fields) for each in snapshots]
         for start in range(0, len(read[0][0]), PART):
             part = [[array[start : start + PART] for array in chain] for chain in read]
             yield _pool(dict(zip(fields, zip(*part, strict=True), strict=True)))
 
 
 def followed(posteriors: list[Snapshot], grid: int) -> tuple[Int64, list[Float32], list[Float64]]:
-    """Test ratings that were predicted at every draw, of posteriors of so many blocks; see `Run.followed`."""
+    """Predictions of the monitored test ratings at every draw, from posteriors with `grid` blocks: `Run.followed`."""
     index: list[Int64] = []
     predictions, scores = [], []
     for number, snapshot in enumerate(posteriors):
@@ -96,7 +96,7 @@ def pooled(posteriors: list[Snapshot]) -> TestPredictions:
 
 
 def _fields(posteriors: list[Snapshot]) -> list[str]:
-    """What is kept of test ratings."""
+    """Fields that are stored for test ratings."""
     kept = {key.field for key in posteriors[0].names() if key.object == "test"}
     return [field.name for field in dataclasses.fields(TestPredictions) if field.name in kept]
 

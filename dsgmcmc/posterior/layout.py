@@ -1,7 +1,7 @@
-"""What must lie in the posteriors, checkpoints and draws of a run, checked by their manifests before all is read.
+"""Checks that posteriors, checkpoints and draws of a run are complete, by their manifests, before arrays are read.
 
-Sizes follow from ``run.toml`` and the index. A reader that has passed these checks finds every block that it asks for,
-in the shape that it expects; that the numbers are those that were written is checked by their hashes.
+Sizes follow from ``run.toml`` and the index. After these checks every block that a reader asks for is there, in the
+shape that it expects. Their numbers are checked by hashes when they are read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dsgmcmc.storage.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Expected:
-    """What a run is expected to have.
+    """Sizes and quantities that a run is expected to have.
 
     Attributes
     ----------
@@ -31,9 +31,9 @@ class Expected:
     test : int
         Test ratings.
     levels : int
-        Different training ratings R; 0 where they are too many to be levels.
+        Number of distinct training ratings R; 0 if they are too many to be levels.
     quantities : Quantities
-        Everything that its model keeps.
+        All quantities of its model.
     """
 
     rows: dict[str, int]
@@ -44,13 +44,13 @@ class Expected:
 
     @classmethod
     def of(cls, config: ResolvedConfig, index: Index, levels: int) -> Expected:
-        """What follows from a run's configuration, its index and its number of levels."""
+        """Derive it from a run's configuration, its index and its number of levels."""
         rows, test = index.lengths()
         return cls(rows, config.grid, test, levels, config.quantities(index.transposed, index.feature_sizes(), levels))
 
 
 class Blocks:
-    """Shapes of the arrays of a snapshot; only its manifest is looked at."""
+    """Shapes of the arrays of a snapshot; only its manifest is read."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._path = snapshot.path
@@ -62,9 +62,9 @@ class Blocks:
         return {key.field for key in self._entries if key[:2] == (thing, factor)}
 
     def shape(self, key: Key, *wanted: int | None, kind: str = "f") -> tuple[int, ...]:
-        """Shape of an array of floats, or of integers, which must be the one that is wanted; None is any number.
+        """Check the shape and kind of an array, and return its shape; None allows any length of a dimension.
 
-        Raises InputError if there is no such array.
+        Raises InputError if there is no such array, or it has another shape or kind.
         """
         entry = self._entries.get(key)
         if entry is None:
@@ -75,13 +75,13 @@ class Blocks:
         return entry.shape
 
     def rows(self, thing: str, factor: str, field: str, grid: int, total: int, *width: int) -> None:
-        """Check an array that is cut into `grid` blocks and has so many rows in `total`; raises as `shape`."""
+        """Check an array of `total` rows that is stored in `grid` blocks; raises as `shape`."""
         keys = [Key(thing, factor, b, field) for b in range(grid)]
-        found = sum(self.shape(key, None, *width)[0] for key in keys)
-        self._compare(f"{thing}/{factor}/*/{field}", (found, *width), (total, *width))
+        rows = sum(self.shape(key, None, *width)[0] for key in keys)
+        self._compare(f"{thing}/{factor}/*/{field}", (rows, *width), (total, *width))
 
     def small(self, name: str, *wanted: int | None, positive: bool = False) -> None:
-        """Check a small array of the manifest, whose numbers, or diagonal, may have to be positive; as `shape`."""
+        """Check a small array in the manifest; its numbers (of a matrix the diagonal) may have to be positive."""
         if name not in self._state:
             raise InputError(f"{self._path} is incomplete: its state has no {name}")
         self._compare(name, self._state[name].shape, wanted)
@@ -91,18 +91,18 @@ class Blocks:
         if positive and not ((np.diag(values) if values.ndim == 2 else values) > 0).all():
             raise InputError(f"{self._path} is inconsistent: {name} is not positive")
 
-    def _compare(self, name: str, found: tuple[int, ...], wanted: tuple[int | None, ...]) -> None:
-        if len(found) != len(wanted) or any(w not in (None, n) for n, w in zip(found, wanted, strict=True)):
+    def _compare(self, name: str, shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> None:
+        if len(shape) != len(wanted) or any(w not in (None, n) for n, w in zip(shape, wanted, strict=True)):
             shown = ", ".join("n" if n is None else str(n) for n in wanted)
             raise InputError(
-                f"{self._path} is inconsistent: {name} is of shape {found}; by run.toml and the index it is ({shown})"
+                f"{self._path} is inconsistent: {name} is of shape {shape}; by run.toml and the index it is ({shown})"
             )
 
 
 def check_posteriors(snapshots: list[Snapshot], expected: Expected) -> None:
-    """Check the posteriors of all chains; of checkpoints, which have no posterior, the traces alone.
+    """Check the posteriors of all chains; of a chain that has only a checkpoint, its traces.
 
-    Raises InputError naming what is missing, or of another shape.
+    Raises InputError that names what is missing or has the wrong shape.
     """
     for snapshot in snapshots:
         draws = _check_traces(snapshot, expected)
@@ -111,7 +111,7 @@ def check_posteriors(snapshots: list[Snapshot], expected: Expected) -> None:
 
 
 def _check_traces(snapshot: Snapshot, expected: Expected) -> int:
-    """Check the small parameters of every draw; how many draws there are."""
+    """Check the small parameters of every draw; return the number of draws."""
     blocks, quantities = Blocks(snapshot), expected.quantities
     draws, _ = blocks.shape(Key("trace", "run", 0, "iteration"), None, 1)
     widths = {"iteration": 1, "weight": 1}

@@ -1,7 +1,7 @@
-"""A run that has not ended, being sampled or killed: what it has so far, and how far it has come.
+"""A run that has not ended, because it is being sampled or was killed: its results so far, and its progress.
 
 A posterior is written when a job ends or is stopped. Until then the newest checkpoint has the small parameters of all
-draws, and says which of the draws on disk belong to it; its moments are not those of ratings.
+draws, and lists which of the draws on disk belong to it; its moments cannot be used yet.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot
 
 LATER = "when its job ends, or is stopped with SIGUSR1"
-GO_ON = "when a job has gone on with it (--resume), and ended or was stopped with SIGUSR1"
+GO_ON = "once a job has resumed it (--resume), and ended or was stopped with SIGUSR1"
 UNITS = ((3600, "h"), (60, "min"), (1, "s"))
-LINES = 10  # of metrics, the last ones, from which a rate is told
+LINES = 10  # last lines of metrics from which the rate is estimated
 
 
 def newest_states(run: RunDirectory, facts: Facts, wanted: str) -> list[Snapshot]:
-    """Of every chain that has made draws its posterior, or its newest checkpoint where that has later ones.
+    """Return the posterior of every chain that has draws, or its newest checkpoint if that has later ones.
 
-    A checkpoint without what is `wanted` is of no use. Raises InputError if one is damaged, or was not made with what
-    ``run.toml`` says.
+    Checkpoints without what is `wanted` are skipped. Raises InputError if one is damaged, or was not made with the
+    settings in ``run.toml``.
     """
-    found = []
+    states = []
     for chain in run.chains():
         done, made = (steps(run.series(kind, chain))[-1:] for kind in ("posterior", "checkpoints"))
         if made > done:
             snapshot = run.open_snapshot("checkpoints", chain, made[0], facts)
             if _USABLE[wanted](snapshot.manifest):
-                found.append(snapshot)
+                states.append(snapshot)
                 continue
-        found += [run.open_snapshot("posterior", chain, iteration, facts) for iteration in done]
-    return found
+        states += [run.open_snapshot("posterior", chain, iteration, facts) for iteration in done]
+    return states
 
 
 def progress(run: RunDirectory, config: ResolvedChain, facts: Facts) -> Progress | None:
-    """How far a run has come that has not ended; None if it has. Raises InputError as `newest_states`, and of logs."""
+    """Return the progress of a run; None if it has ended. Raises InputError as `newest_states`, and if a log is bad."""
     wanted = "traces" if "target" in facts else "draws"
     states = newest_states(run, facts, wanted)
     if not (unfinished(states) or is_held(run.lock_file)):
@@ -56,7 +56,7 @@ def progress(run: RunDirectory, config: ResolvedChain, facts: Facts) -> Progress
 
 
 def _draws_made(manifest: Manifest) -> int:
-    """Draws of which a checkpoint has traces."""
+    """Number of draws of which a checkpoint has traces."""
     iteration = Key("trace", "run", 0, "iteration")
     return next((entry.shape[0] for entry in manifest.blocks if entry.key == iteration and entry.shape), 0)
 
@@ -68,32 +68,32 @@ _USABLE: dict[str, Callable[[Manifest], int]] = {
 
 
 def unfinished(snapshots: Iterable[Snapshot]) -> bool:
-    """Whether any chain has a checkpoint in the place of a posterior."""
+    """Whether any chain has a checkpoint in place of a posterior."""
     return any(snapshot.manifest.kind == "checkpoint" for snapshot in snapshots)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come.
+    """Progress of a run.
 
     Attributes
     ----------
     running : bool
-        Whether a job works on it.
+        Whether a job is sampling it.
     since : str
         When the last job began, in UTC; empty if it is not known.
     iteration : int
-        That the chain which is furthest behind has made, as far as its metrics and checkpoints tell.
+        Last iteration of the slowest chain, according to its metrics and checkpoints.
     iterations, first_draw : int
-        When it ends, and when it makes its first draw.
+        Iteration at which the run ends, and iteration of its first draw.
     rate : float or None
-        Iterations a second of that chain; None where its metrics do not tell yet.
+        Iterations per second of the slowest chain; None until its metrics tell.
     rmse_mean : float or None
-        Of its posterior mean on the test ratings, where its metrics tell.
+        RMSE of its posterior mean on the test ratings; None until its metrics tell.
     draws : int
-        Of all chains, that can be used.
+        Number of draws of all chains that can be used.
     saves : bool
-        Whether draws are saved, that can be used before it ends.
+        Whether draws are saved, which can be used before the run ends.
     """
 
     running: bool
@@ -108,7 +108,7 @@ class Progress:
 
     @classmethod
     def of(cls, run: RunDirectory, config: ResolvedChain, draws: int = 0) -> Progress:
-        """Look at a run with so many draws that can be used; raises InputError if a log is damaged."""
+        """Read the progress of a run that has `draws` usable draws; raises InputError if a log is damaged."""
         last: dict[int, deque[Line]] = {chain: deque(maxlen=LINES) for chain in range(config.chains)}
         for line in run.metrics():
             last.setdefault(line["chain"], deque(maxlen=LINES)).append(line)
@@ -131,13 +131,13 @@ class Progress:
         )
 
     def seconds_to(self, iteration: int) -> float | None:
-        """Seconds until an iteration is made; None where nobody knows."""
+        """Seconds until this iteration; None if it cannot be estimated."""
         return max(iteration - self.iteration, 0) / self.rate if self.running and self.rate else None
 
     def __str__(self) -> str:
         at = f"at iteration {self.iteration:,} of {self.iterations:,}"
         if not self.running:
-            return f"not finished: its last job was ended {at}; the same command with --resume goes on"
+            return f"not finished: its last job ended {at}; continue it with the same command and --resume"
         since = f" since {self.since}" if self.since else ""
         return f"being sampled{since}: {at}{_in(self.seconds_to(self.iterations), ', done')}"
 
@@ -158,7 +158,7 @@ class Progress:
 
 
 def _rate(lines: list[Line]) -> float | None:
-    """Iterations a second, by lines of metrics that follow each other."""
+    """Iterations per second, from consecutive lines of metrics."""
     if len(lines) < 2 or lines[-1]["time_s"] <= lines[0]["time_s"]:
         return None
     return float((lines[-1]["iteration"] - lines[0]["iteration"]) / (lines[-1]["time_s"] - lines[0]["time_s"]))
@@ -172,7 +172,7 @@ def _in(seconds: float | None, before: str) -> str:
 
 
 def nothing_yet(run: RunDirectory, config: ResolvedChain, facts: Facts) -> InputError:
-    """What to say of a run that has no posterior, and no draws in its place."""
+    """Error for a run that has neither a posterior nor saved draws yet."""
     now = Progress.of(run, config)
     none = f"{run.path} has no posterior yet: it"
     if now.running:
@@ -182,13 +182,13 @@ def nothing_yet(run: RunDirectory, config: ResolvedChain, facts: Facts) -> Input
     command = f"`dsgmcmc sample {facts['data']} --out {run.path}" if facts.get("data") else "the same command with `"
     return InputError(
         f"{none} was stopped at iteration {now.iteration:,}, "
-        f"{before if now.iteration < config.first_draw else 'and could not write one'}. Go on with "
+        f"{before if now.iteration < config.first_draw else 'and could not write one'}. Continue with "
         f"{command} --resume{f' --iterations {2 * config.first_draw}' if longer else ''}`"
     )
 
 
 def not_yet(run: RunDirectory, what: str, instead: str = "") -> InputError:
-    """What to say where something of a posterior is asked for, and a run has not ended."""
+    """Error for a result of the posterior that is requested before the run has ended."""
     return InputError(
         f"{run.path} has no {what} yet: it has them {LATER if is_held(run.lock_file) else GO_ON}{instead}"
     )

@@ -1,16 +1,16 @@
-"""The index of a run: the original names of its rows and columns, so that a run is of use without its ratings file.
+"""The index of a run: the original names of its rows and columns, so that it can be used without its ratings file.
 
 A snapshot of kind ``index`` in ``RUN/index``, written once, before the first iteration:
 
 =====================================  ==================================================================
 ``ids/{W,H}/000000/integers``          (n,) int64: names that are integers, or else
-``ids/{W,H}/000000/text``              (bytes,) uint8: names as UTF-8, one after the other, and
+``ids/{W,H}/000000/text``              (bytes,) uint8: names as UTF-8, concatenated, and
 ``ids/{W,H}/000000/offsets``           (n + 1,) int64: where each begins in ``text``
 ``ratings/{W,H}/000000/count``         (n,) int64: training ratings of each row or column
-``features/{W,H}/000000/NAME``          of names and groups of features, where there are any: ``names_text``,
-..                                     ``names_offsets``, ``groups_text`` and ``groups_offsets``, as of ids;
-..                                     ``centre`` (F,) float64: their means over the rows that have any; and, where it
-..                                     is known how they were made, ``encoding`` (bytes,) uint8: JSON as UTF-8
+``features/{W,H}/000000/NAME``          names and groups of features, if there are any: ``names_text``,
+..                                     ``names_offsets``, ``groups_text`` and ``groups_offsets``, stored like ids;
+..                                     ``centre`` (F,) float64: their means over the rows that have any; and, if it
+..                                     is known how they were encoded, ``encoding`` (bytes,) uint8: JSON as UTF-8
 ``test/W/000000/{rows,columns}``       (q,) int32: the pairs of the test ratings, in the order of the ratings file
 =====================================  ==================================================================
 
@@ -38,14 +38,14 @@ from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.writer import is_whole, write_snapshot
 from dsgmcmc.types import Array, Comm, Factor, Float64, Int32, Int64
 
-_SPARSE = 16  # a direct table may have so many entries a name
+_SPARSE = 16  # most entries per name of a direct lookup table
 _STEP = 1 << 20  # rows whose features are read at a time
 
 
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Facts, comm: Comm) -> None:
-    """Write the index of a run, which this process has locked, unless it is there and whole.
+    """Write the index of a run that this process has locked, unless it is there and complete.
 
-    `made` is what the run's snapshots are made with (`dsgmcmc.storage.facts`); `comm` is of this process alone.
+    `made` is what the run's snapshots are made with (`dsgmcmc.storage.facts`); `comm` has this process alone.
     """
     if is_whole(run.path / INDEX, "it is written again"):
         return
@@ -83,7 +83,7 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
 
 
 def feature_means(ratings: Ratings, side: Side) -> Float64:
-    """Mean of each feature over the rows (or columns) that have any, (F,) float64: what they are centred by."""
+    """Mean of each feature over the rows (or columns) that have any, (F,) float64; centring subtracts it."""
     stored = ratings.features[side]
     total, n = np.zeros(len(stored.names)), len(stored.indptr) - 1
     for start in range(0, n, _STEP):
@@ -93,7 +93,7 @@ def feature_means(ratings: Ratings, side: Side) -> Float64:
 
 
 def _texts(thing: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:
-    """Names as UTF-8, one after the other, and where each begins."""
+    """Names as concatenated UTF-8, and the offset of each."""
     encoded = [name.encode() for name in names]
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
@@ -102,7 +102,7 @@ def _texts(thing: str, factor: str, names: Iterable[str], prefix: str = "") -> d
 
 
 class Vocabulary:
-    """Original names of the users or of the items, and the row of the factor that each has.
+    """Original names of the users or of the items, and their rows of the factor.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class Vocabulary:
         return len(self.ids)
 
     def index_of(self, wanted: Sequence[Any] | Array, *, refuse: bool = False) -> Int32:
-        """Rows of the factor that belong to names.
+        """Look up the rows of the factor of some names.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class Vocabulary:
         Raises
         ------
         InputError
-            If names are integers and `wanted` holds anything else, or if unknown ones are refused: the first five.
+            If names are integers and `wanted` holds anything else, or if unknown ones are refused (it names five).
         """
         if self.integers:
             index = self._find_integers(wanted)
@@ -166,8 +166,8 @@ class Vocabulary:
             offset = numbers - self._first
             inside = (numbers >= self._first) & (offset < len(self._table)) & (offset >= 0)
             return np.where(inside, self._table[np.where(inside, offset, 0)], np.int32(-1))
-        found = np.minimum(np.searchsorted(self._sorted, numbers), len(self.ids) - 1)
-        return np.where(self._sorted[found] == numbers, self._order[found], np.int32(-1))
+        places = np.minimum(np.searchsorted(self._sorted, numbers), len(self.ids) - 1)
+        return np.where(self._sorted[places] == numbers, self._order[places], np.int32(-1))
 
     def _numbers(self, wanted: Sequence[Any] | Array) -> Int64:
         given = np.asarray(wanted)
@@ -199,16 +199,16 @@ def some(names: list[Any]) -> str:
 
 
 def unknown_names(kind: str, names: list[Any]) -> InputError:
-    """Say which users or items the run does not know."""
+    """Error that names users or items which the run does not know."""
     plural = f"{len(names)} {kind}s are" if len(names) > 1 else f"one {kind} is"
     return InputError(f"{plural} unknown to the run: {some(names)}")
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
-    """Read what items are called (`dsgmcmc.data.titles`), of those whose line matches a regular expression.
+    """Read the titles of items (`dsgmcmc.data.titles`), of those whose line matches a regular expression.
 
-    Returns titles by the items' rows; items that the file does not have are left out. Raises InputError if it cannot be
-    read, or names no item of the run.
+    Returns titles by the items' rows, without items that are not in the file. Raises InputError if the file cannot be
+    read, or has no item of the run.
     """
     titles = read_titles(path, matching)
     if items.integers:
@@ -218,7 +218,7 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
     result = {row: titles[name] for row, name in zip(index.tolist(), wanted, strict=True) if row >= 0}
     if not result:
         examples = ", ".join(str(name) for name in items.ids[:3])
-        raise InputError(f"{path} names none of the run's items, which are such as {examples}")
+        raise InputError(f"{path} has none of the run's items, for example {examples}")
     return result
 
 
@@ -230,7 +230,7 @@ class Index:
     Parameters
     ----------
     facts : dict
-        What its ``run.toml`` says besides the settings, among them whether the rows of W are items.
+        What its ``run.toml`` has besides the settings, such as whether the rows of W are items.
     """
 
     def __init__(self, run: RunDirectory, facts: Facts) -> None:
@@ -242,7 +242,7 @@ class Index:
 
     @property
     def manifest(self) -> Manifest:
-        """What it is of."""
+        """Manifest of the index."""
         return self._snapshot.manifest
 
     def vocabulary(self, kind: str) -> Vocabulary:
@@ -254,23 +254,23 @@ class Index:
         return Vocabulary(kind, np.array(self._texts("ids", factor), dtype=object))
 
     def features(self, kind: str) -> tuple[list[str], list[str]]:
-        """Names of the features of the users or of the items, and their groups; none where the ratings had none."""
+        """Names of the features of the users or of the items, and their groups; empty if the ratings had none."""
         factor = self.factors[kind]
         if Key("features", factor, 0, "names_text") not in set(self._snapshot.names()):
             return [], []
         return self._texts("features", factor, "names_"), self._texts("features", factor, "groups_")
 
     def feature_sizes(self) -> dict[Factor, tuple[int, int]]:
-        """Number of features of the rows of a factor, and of their groups, where there are any."""
-        found = {}
+        """Number of features, and of their groups, by factor; only of factors whose rows have features."""
+        sizes = {}
         for kind, factor in self.factors.items():
             names, groups = self.features(kind)
             if names:
-                found[Factor[factor]] = len(names), len(set(groups))
-        return found
+                sizes[Factor[factor]] = len(names), len(set(groups))
+        return sizes
 
     def encoding(self, kind: str) -> tuple[str, Float64]:
-        """How these features were made, empty if their ratings file does not say, and their means."""
+        """How these features were encoded, empty if their ratings file does not say, and their means."""
         factor = self.factors[kind]
         text, centre = (Key("features", factor, 0, name) for name in ("encoding", "centre"))
         told = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.names()) else ""

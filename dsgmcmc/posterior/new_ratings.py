@@ -1,7 +1,7 @@
-"""New ratings and features, of files or from Python, folded in as far as they can be; what is left out is said.
+"""Fold in new ratings and features, from files or from Python, as far as possible; notes say what is left out.
 
-Ratings of users that the run knows are added to those that it was sampled from, a new one in the place of an old one of
-the same pair: for these the ratings file is needed. Who is new and has features needs no ratings.
+New ratings of users that the run knows are added to those that it was sampled from, and replace old ratings of the same
+pair: this needs the ratings file. New users with features need no ratings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PendingRatings(NamedTuple):
     kind : {"user", "item"}
         Whose they are.
     names, others, values : (n,) array
-        Of the ratings, as `fold_in` takes them.
+        The ratings, as for `fold_in`.
     described : Described or None
         Features.
     """
@@ -47,10 +47,10 @@ class PendingRatings(NamedTuple):
     described: Described | None = None
 
     def updated(self, later: PendingRatings) -> PendingRatings:
-        """Both, one after the other; raises InputError if they are of different kinds."""
+        """Append later ratings and features; raises InputError if they are of the other kind."""
         if self.kind != later.kind:
             raise InputError(
-                f"this model has new ratings or features of {self.kind}s: fold in {later.kind}s from the run itself"
+                f"this model already has folded-in {self.kind}s: fold in {later.kind}s from the run itself"
             )
         names, others, values = (np.concatenate([a, b]) for a, b in zip(self[1:4], later[1:4], strict=True))
         described = self.described or later.described
@@ -60,9 +60,9 @@ class PendingRatings(NamedTuple):
 
 
 def tell(run: SavedRun, X: Any, y: Any, kind: str, features: Any) -> tuple[PendingRatings, list[str]]:
-    """Read news as `dsgmcmc.posterior.fitted.FittedModel.foldin` is given them; what of the features is left out.
+    """Read new ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.foldin`.
 
-    Raises InputError if nothing is given, or it is wrong.
+    Also returns notes about features that look wrong. Raises InputError if nothing is given, or it is wrong.
     """
     told, notes = PendingRatings(kind, *(np.zeros(0, object),) * 2, np.zeros(0)), list[str]()
     if X is not None:
@@ -88,35 +88,35 @@ def fold_in(
     data: Path | None = None,
     seed: int = 0,
 ) -> tuple[FoldIn, list[str]]:
-    """Fold in what can be of new ratings, and of new features.
+    """Fold in new ratings and new features, as far as possible.
 
     Parameters
     ----------
     run : Run
     kind : {"user", "item"}
-        Whose rows are worked out.
+        Whose rows are computed.
     names, others : (n,) array
-        Whose rating it is (user, or item), and of what (item, or user), by original names. Of several ratings of a pair
-        the last counts.
+        Original names: user (or item) of each rating, and item (or user) that it rates. The last rating of a pair
+        counts.
     values : (n,) array
         The ratings.
     described : Described, optional
-        New features of the users (items), with ratings or without.
+        New features of users (or items), with or without ratings.
     data : Path, optional
         Where the run's ratings file is, if it was moved.
     seed : int
-        Of noise scales, where the model has them.
+        For drawing the noise scales, if the model has them.
 
     Returns
     -------
     FoldIn
     notes : list of str
-        What was left out, and what is doubtful.
+        What was left out, and what looks wrong.
 
     Raises
     ------
     InputError
-        If a name cannot be one, or nothing is left to fold in.
+        If a name has the wrong type, or nothing is left to fold in.
     """
     vocabulary, other = run.vocabulary(kind), OTHER[kind]
     names = _usual(vocabulary, names)
@@ -139,7 +139,7 @@ def fold_in(
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
     beyond = values[(values < low) | (values > high)]
     if len(beyond):
-        notes.append(f"{len(beyond)} rating(s) outside {low:g} to {high:g}, the range so far: {beyond[0]:g}")
+        notes.append(f"{len(beyond)} rating(s) outside the training range {low:g} to {high:g}: {beyond[0]:g}")
     rows = np.unique(vocabulary.index_of(names))
     if (rows >= 0).any():
         with run.open_ratings(data) as ratings:
@@ -156,8 +156,7 @@ def fold_in(
         average = [name for name, row in zip(ids.tolist(), known.tolist(), strict=True) if row < 0 and name not in told]
         if average:
             notes.append(
-                f"{len(average)} new {kind}(s) are taken to be average in their features, which are not given: "
-                f"{some(average)}"
+                f"{len(average)} new {kind}(s) without features are taken to have average features: {some(average)}"
             )
     pairs = which.astype(np.int64) * len(run.vocabulary(other)) + columns
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
@@ -165,7 +164,7 @@ def fold_in(
 
 
 def _usual(vocabulary: Vocabulary, names: Array) -> Array:
-    """Names as those of the run are."""
+    """Names with the type of the run's names."""
     if not vocabulary.integers:
         return np.array([str(name) for name in names], object)
     try:
@@ -175,7 +174,7 @@ def _usual(vocabulary: Vocabulary, names: Array) -> Array:
 
 
 def _without_ratings(vocabulary: Vocabulary, described: Described | None, rated: Array) -> tuple[Array, list[str]]:
-    """Names of those that are new and have features alone, and what there is to say of others without new ratings."""
+    """Names of new rows that have features but no ratings, and notes about known ones without new ratings."""
     if described is None:
         return rated[:0], []
     left = described.names[~np.isin(described.names, rated)]
@@ -183,8 +182,8 @@ def _without_ratings(vocabulary: Vocabulary, described: Described | None, rated:
     notes = []
     if known.any():
         notes.append(
-            f"features of {int(known.sum())} known {vocabulary.kind}(s) without new ratings left out, as the run was "
-            f"sampled with what they had: {some(left[known].tolist())}"
+            f"features of {int(known.sum())} known {vocabulary.kind}(s) left out, because they have no new ratings and "
+            f"the run was sampled with their old features: {some(left[known].tolist())}"
         )
     return left[~known], notes
 
@@ -194,7 +193,7 @@ def _cannot_update(run: SavedRun, data: Path | None) -> str:
     try:
         run.open_ratings(data).close()
     except InputError as error:
-        return f"what they had rated before is not known ({error})"
+        return f"their earlier ratings are not known ({error})"
     return ""
 
 
@@ -210,8 +209,8 @@ def fold_in_file(
 ) -> tuple[FoldIn, list[str]]:
     """Fold in a file of ratings, a file of features (`given`), or both; see `fold_in`.
 
-    Ratings may be in any of the formats that ``prepare`` reads; `columns` are as of ``prepare``. Raises InputError if a
-    file is wrong, a pair is there twice, or nothing is left to fold in.
+    Ratings may be in any format that ``prepare`` reads; `columns` as for ``prepare``. Raises InputError if a file is
+    wrong, has a pair twice, or nothing is left to fold in.
     """
     nothing = np.zeros(0, object)
     ratings = (nothing, nothing, np.zeros(0)) if path is None else _read(run, path, kind, columns)
@@ -225,7 +224,7 @@ def fold_in_file(
 
 
 def _read(run: SavedRun, path: Path, kind: str, columns: str | None) -> tuple[Array, Array, Array]:
-    """Whose ratings they are, of what, and their values."""
+    """Users (or items) of the ratings, the items (or users) that they rate, and their values."""
     if not path.exists():
         raise InputError(f"{path} does not exist")
     source = inspect(path, None, parse_columns(columns), False)
@@ -241,6 +240,6 @@ def _read(run: SavedRun, path: Path, kind: str, columns: str | None) -> tuple[Ar
         if twice:
             shown = ", ".join(f"({user}, {item})" for user, item in twice)
             raise InputError(f"{path} has several ratings of one pair of user and item: {shown}")
-        found = db.execute(f"SELECT {kind}_id AS new, {OTHER[kind]}_id AS old, rating FROM raw").fetchnumpy()
-    new, old, rating = (np.ma.getdata(found[name]) for name in ("new", "old", "rating"))
+        table = db.execute(f"SELECT {kind}_id AS new, {OTHER[kind]}_id AS old, rating FROM raw").fetchnumpy()
+    new, old, rating = (np.ma.getdata(table[name]) for name in ("new", "old", "rating"))
     return new, old, rating

@@ -1,15 +1,15 @@
 r"""Predictive distributions of single ratings.
 
-The mixture over the saved draws d of N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)), all of draw d,
-weighted as the draws are. Its mean and variance are exact for the mixture, its quantiles are those of the mixture
-itself, not of a normal with its moments. Of the predictor alone (``of_mean``) the components are points, and the
-quantiles those of the sample.
+The distribution of a rating is the mixture over the saved draws d of N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)),
+with all parameters of draw d, weighted like the draws. Mean, variance and quantiles are those of the mixture itself,
+without a normal approximation. For the predictor alone (``of_mean``) the components are points, and the quantiles are
+those of the sample.
 
-A user or item that was never seen has its prior given each draw: exact for one of the pair, and for both the sum of the
-elements' variances as above. Its own noise scale g is taken to be 1.
+A user or item that was never seen has its prior given each draw: exact if one of the pair is new; if both are, the
+variances of the elements are summed. Its own noise scale g is taken to be 1.
 
-Of ratings of levels the mixture is over the probabilities of the levels, mean, sd and quantiles are those of the
-mixture, and ``of_mean`` is of the expected rating. A predictor that is itself uncertain is integrated over.
+For ordinal ratings the mixture is over the probabilities of the levels; mean, sd and quantiles are those of the
+mixture, and ``of_mean`` predicts the expected rating. A predictor that is itself uncertain is integrated over.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float32, Float64, Int32
 
-BLOCK = 8192  # pairs whose components are in memory together: they stay in the cache
-_RARE = 1024  # as many pairs with dense covariances
+BLOCK = 8192  # pairs that are predicted at a time: their components fit in the cache
+_RARE = 1024  # the same for pairs with dense covariances
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is predicted.
+    """What to predict.
 
     Attributes
     ----------
     of_mean : bool
-        The predictor alone, without the noise of a rating.
+        Predict the expected rating, without noise.
     interval : float
         Probability between the two quantiles.
     clip : bool
-        Move means and quantiles into the range of the training ratings; sds stay as they are.
+        Clip means and quantiles to the range of the training ratings; sds do not change.
     at_least : float or None
-        Also the probability of a rating of at least so much.
+        Also predict the probability of a rating of at least this value.
     probabilities : bool
-        Also the probability of every level.
+        Also predict the probability of every level.
     """
 
     of_mean: bool = False
@@ -61,7 +61,9 @@ class Options:
         if not 0 < self.interval < 1:
             raise InputError(f"interval {self.interval}: expected a probability between 0 and 1")
         if self.of_mean and (self.at_least is not None or self.probabilities):
-            raise InputError("probabilities are of a rating, and --of-mean asks for its expectation: leave one out")
+            raise InputError(
+                "--of-mean predicts the expected rating, which has no probabilities: leave one of them out"
+            )
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -71,30 +73,30 @@ class Options:
 
     @property
     def columns(self) -> tuple[str, str, str, str]:
-        """Names of what is predicted, such as ``mean, sd, q05, q95``."""
+        """Names of the predicted columns, such as ``mean, sd, q05, q95``."""
         low, high = (f"q{np.format_float_positional(round(level, 10))[2:].ljust(2, '0')}" for level in self.levels)
         return "mean", "sd", low, high
 
     @property
     def with_probabilities(self) -> bool:
-        """Whether there is more to predict than these."""
+        """Whether probabilities are predicted, too."""
         return self.at_least is not None or self.probabilities
 
 
 class Predictor:
-    """Predicts ratings, of users and items by their index.
+    """Predicts ratings of pairs of users and items, which are given by index.
 
     Parameters
     ----------
     run : Run
     options : Options
     newcomers : FoldIn, optional
-        An index from the number of known ones on is theirs.
+        Their indices follow those of the known users (or items).
 
     Raises
     ------
     InputError
-        If the run cannot give what is asked for.
+        If the run cannot predict what `options` ask for.
     """
 
     def __init__(self, run: SavedRun, options: Options, newcomers: FoldIn | None = None) -> None:
@@ -104,9 +106,9 @@ class Predictor:
         self._law, self._biases, self._rank = config.law, config.biases, config.rank
         rated = config.law.can_be_evaluated()
         if options.with_probabilities and not rated:
-            raise InputError(f"{run.path}: the scores of {config.likelihood} are no ratings, and have no probabilities")
+            raise InputError(f"{run.path}: {config.likelihood} predicts scores, not ratings, without probabilities")
         if options.probabilities and run.levels is None:
-            raise InputError(f"{run.path}: its ratings have no levels that could have probabilities")
+            raise InputError(f"{run.path}: its ratings have no levels, so there are no probabilities of levels")
         self._cells = cells_kernel(self._rank, self._biases)
         self._clip = options.clip and rated
         self._range = run.facts["minimum"], run.facts["maximum"]
@@ -127,43 +129,43 @@ class Predictor:
         return self._predict(users, items, with_probabilities=False)[0]
 
     def _predict(self, users: Int32, items: Int32, with_probabilities: bool) -> tuple[Prediction, Float32]:
-        """Summaries of pairs, and the probabilities that are asked for, (m, q)."""
+        """Summaries of pairs, and the requested probabilities, (m, q)."""
         result = Prediction(*(np.empty(len(users), np.float32) for _ in Prediction._fields))
         more = np.empty((len(self.names) - len(result), len(users)), np.float32)
-        for rows, found in self.distributions(users, items):
-            for whole, values in zip(result, found.summary(*self.options.levels), strict=True):
+        for rows, predictive in self.distributions(users, items):
+            for whole, values in zip(result, predictive.summary(*self.options.levels), strict=True):
                 whole[rows] = np.clip(values, *self._range) if self._clip and whole is not result.sd else values
             if with_probabilities:
-                more[:, rows] = self._probabilities(found).T
+                more[:, rows] = self._probabilities(predictive).T
         return result, more
 
     def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
-        """Predict pairs, as of calling this, with the probabilities that are asked for; (q,) float32 by `names`."""
+        """Predict pairs as `__call__` does, with the requested probabilities; (q,) float32 by `names`."""
         result, more = self._predict(users, items, with_probabilities=True)
         return dict(zip(self.names, [*result, *more], strict=True))
 
     @property
     def names(self) -> list[str]:
-        """Such as ``mean, sd, q05, q95``, ``at_least_4`` and ``p_1, p_2`` of levels, where these are asked for."""
+        """Names of the columns: ``mean, sd, q05, q95`` and, if requested, ``at_least_4`` and ``p_1, p_2`` of levels."""
         options, levels = self.options, self.run.levels
         names = [*options.columns, *([] if options.at_least is None else [f"at_least_{options.at_least:g}"])]
         shown = [] if levels is None or not options.probabilities else levels.tolist()
         return names + [f"p_{level:g}" for level in shown]
 
     def probabilities(self, users: Int32, items: Int32) -> Float32:
-        """Probabilities that are asked for, (q, m) float32: of a rating of at least so much, and of every level."""
+        """Requested probabilities, (q, m) float32: of a rating of at least the bound, and of every level."""
         result = np.empty((len(users), len(self.names) - len(Prediction._fields)), np.float32)
-        for rows, found in self.distributions(users, items):
-            result[rows] = self._probabilities(found)
+        for rows, predictive in self.distributions(users, items):
+            result[rows] = self._probabilities(predictive)
         return result
 
-    def _probabilities(self, found: Predictive) -> Float64:
-        at_least, n = self.options.at_least, len(found.mean)
-        columns = [np.zeros((n, 0))] if at_least is None else [found.at_least(at_least)[:, None]]
-        return np.concatenate([*columns, *([found.probabilities()] if self.options.probabilities else [])], axis=1)
+    def _probabilities(self, predictive: Predictive) -> Float64:
+        at_least, n = self.options.at_least, len(predictive.mean)
+        columns = [np.zeros((n, 0))] if at_least is None else [predictive.at_least(at_least)[:, None]]
+        return np.concatenate([*columns, *([predictive.probabilities()] if self.options.probabilities else [])], axis=1)
 
     def index_of(self, kind: str, names: Any) -> Int32:
-        """Index of users or items by their names; -1 for those that neither the run nor the newcomers have."""
+        """Indices of users or items by name; -1 for names that are neither in the run nor among the newcomers."""
         vocabulary = self.run.vocabulary(kind)
         index = vocabulary.index_of(names)
         if self.newcomers and self.newcomers.kind == kind:
@@ -172,7 +174,7 @@ class Predictor:
         return index
 
     def distributions(self, users: Int32, items: Int32) -> Iterator[tuple[npt.NDArray[np.intp], Predictive]]:
-        """Predictive distributions of pairs, some at a time: their places, and what is predicted of them."""
+        """Yield predictive distributions of pairs, some at a time, with their positions."""
         users, items = np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32)
         make = self._law.expectation if self.options.of_mean else self._law.predictive
         for start in range(0, len(users), BLOCK):
@@ -222,7 +224,7 @@ class Predictor:
         return PredictorDraws(eta, variance, spread, run.draw_weights, cuts, None if cuts is None else owner, effects)
 
     def _rows(self, number: int, draw: Draw, kind: str, index: Int32) -> Rows:
-        """Rows of one side at a draw: known ones, newcomers, and those of which nothing is known."""
+        """Rows of one side at a draw: known, folded in, or unknown."""
         prior, n = draw.unseen[kind], len(draw.theta[kind])
         mean = np.tile(prior.mean, (len(index), 1))
         covariance = np.tile(prior.covariance, (len(index), 1, 1))
@@ -254,7 +256,7 @@ class Predictor:
 
 
 def owners(run: SavedRun, users: Int32) -> tuple[Int32, Int32]:
-    """Users whose thresholds are needed, and which of them each of `users` has; one where all have the same."""
+    """Users whose thresholds are needed (one if shared), and the position of each of `users` among them."""
     if run.config.thresholds == "shared":
         return np.zeros(1, np.int32), np.zeros(len(users), np.int32)
     whose, owner = np.unique(users, return_inverse=True)
@@ -262,17 +264,17 @@ def owners(run: SavedRun, users: Int32) -> tuple[Int32, Int32]:
 
 
 def of_owners(drawn: Draw, whose: Int32, newcomers: FoldIn | None, number: int) -> Float64 | None:
-    """Thresholds of users by their index at the draw of a number, (m, R - 1); None without levels.
+    """Thresholds of users at a draw, (m, R - 1); None if ratings are not ordinal.
 
-    Of one that is not known, and where all have the same, they are those of all.
+    Unknown users have the shared thresholds, as all users have if these are not their own.
     """
     if drawn.thresholds is None:
         return None
-    found = np.tile(drawn.thresholds, (len(whose), 1))
+    thresholds = np.tile(drawn.thresholds, (len(whose), 1))
     if drawn.own_thresholds is not None:
         known = (whose >= 0) & (whose < len(drawn.own_thresholds))
-        found[known] = drawn.own_thresholds[whose[known]]
+        thresholds[known] = drawn.own_thresholds[whose[known]]
         new = whose >= len(drawn.own_thresholds)
         if newcomers is not None and new.any():
-            found[new] = newcomers.rows(number, whose[new].astype(np.intp) - len(drawn.own_thresholds)).cuts
-    return found
+            thresholds[new] = newcomers.rows(number, whose[new].astype(np.intp) - len(drawn.own_thresholds)).cuts
+    return thresholds

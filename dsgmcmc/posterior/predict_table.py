@@ -1,4 +1,4 @@
-"""Predicts a file of pairs, in bounded memory, to a file that appears whole or not at all."""
+"""Predict a file of pairs, in bounded memory, to a file that is written atomically."""
 
 from __future__ import annotations
 
@@ -43,18 +43,19 @@ def predict_table(
     newcomers: FoldIn | None = None,
     comm: Comm | None = None,
 ) -> dict[str, Any]:
-    """Predict a file of pairs. Collective, if `comm` is given: then all processes, which see the same files, share it.
+    """Predict a file of pairs. Collective if `comm` is given: its processes, which see the same files, share the work.
 
-    Raises InputError if anything given is wrong; then nothing is written.
+    Raises InputError if an argument is wrong; then nothing is written.
 
     Parameters
     ----------
     out : Path or None
         CSV or Parquet, by the suffix; None writes CSV to standard output.
     unknown : {"refuse", "prior", "nan"}
-        Users and items that the run does not know: an error that names five, predictions from the prior, or empty.
+        Users and items that the run does not know: raise an error that names five, predict from the prior, or leave
+        empty.
     columns : PairColumns, optional
-        Those of the users and the items; detected by default.
+        Columns of the users and the items; detected by default.
     newcomers : FoldIn, optional
         Users or items that were folded in.
 
@@ -134,7 +135,7 @@ def _predict_together(
 def _predictions(
     db: duckdb.DuckDBPyConnection, table: PairsTable, predictor: Predictor, unknown: Unknown, share: tuple[int, int]
 ) -> Iterator[tuple[int, dict[str, Float32], int]]:
-    """Predict every chunk of a table whose number is `share[0]` modulo `share[1]`.
+    """Predict the chunks of a table whose number is `share[0]` modulo `share[1]`.
 
     Yields
     ------
@@ -148,13 +149,13 @@ def _predictions(
     run, names = predictor.run, predictor.names
     taken = {name.lower() for name in table.columns} & set(names)
     if taken:
-        raise InputError(f"{table.path} has a column {min(taken)!r}, as the predictions do: rename it")
+        raise InputError(f"{table.path} has a column {min(taken)!r}, which the predictions need: rename it")
     if unknown == "refuse":
         _refuse_unknown(db, table, predictor)
-    for k, found in enumerate(chunks(db, table, (run.users.integers, run.items.integers))):
+    for k, sides in enumerate(chunks(db, table, (run.users.integers, run.items.integers))):
         if k % share[1] != share[0]:
             continue
-        users, items = _rows(predictor, found)
+        users, items = _rows(predictor, sides)
         missing = (users < 0) | (items < 0)
         values = predictor.columns(users, items)
         if unknown == "nan":
@@ -163,16 +164,16 @@ def _predictions(
         yield k, values, int(missing.sum())
 
 
-def _rows(predictor: Predictor, found: list[npt.NDArray[Any]]) -> tuple[Int32, Int32]:
-    users, items = (predictor.index_of(kind, ids) for kind, ids in zip(KINDS, found, strict=True))
+def _rows(predictor: Predictor, sides: list[npt.NDArray[Any]]) -> tuple[Int32, Int32]:
+    users, items = (predictor.index_of(kind, ids) for kind, ids in zip(KINDS, sides, strict=True))
     return users, items
 
 
 def _refuse_unknown(db: duckdb.DuckDBPyConnection, table: PairsTable, predictor: Predictor) -> None:
     """Raise for users or items that are unknown, before anything is predicted."""
     missing: dict[str, Counter[Any]] = {kind: Counter() for kind in KINDS}
-    for found in chunks(db, table, (predictor.run.users.integers, predictor.run.items.integers)):
-        for kind, ids, index in zip(KINDS, found, _rows(predictor, found), strict=True):
+    for sides in chunks(db, table, (predictor.run.users.integers, predictor.run.items.integers)):
+        for kind, ids, index in zip(KINDS, sides, _rows(predictor, sides), strict=True):
             missing[kind].update(ids[index < 0].tolist())
     messages = [str(unknown_names(kind, list(names))) for kind, names in missing.items() if names]
     if messages:

@@ -25,7 +25,7 @@ class Rated:
     ratings : Ratings
         Open ratings file of the run.
     users : (n,) int32, optional
-        Rows of the users that will be asked for; default all. `exposure` needs all.
+        Rows of the users that will be needed; default all. `exposure` needs all.
     """
 
     def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
@@ -45,12 +45,12 @@ class Rated:
     def of(self, user: int) -> Int32:
         """Rows of the items that a user rated."""
         row = user - self._first
-        found: Int32 = self._indices[self._indptr[row] : self._indptr[row + 1]]
-        return found
+        items: Int32 = self._indices[self._indptr[row] : self._indptr[row + 1]]
+        return items
 
     @cached_property
     def exposure(self) -> Exposure:
-        """Who will rate what."""
+        """Probabilities that users rate items."""
         import scipy.sparse
 
         from dsgmcmc.posterior.exposure import Exposure  # SciPy takes its time
@@ -60,7 +60,7 @@ class Rated:
 
 
 class OwnRatings(NamedTuple):
-    """Training ratings of some users (or items): which of them, of what, and the rating, (n,) each."""
+    """Training ratings of some users (or items): position of the user, row of the item, and the rating, (n,) each."""
 
     which: npt.NDArray[np.intp]
     others: Int32

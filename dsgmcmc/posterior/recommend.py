@@ -37,12 +37,12 @@ def recommend(
     ----------
     run : Run
     users : (n,) int32
-        Rows of users; from the number of known ones on, of `newcomers`.
+        Rows of users; those of `newcomers` follow the known ones.
     ranking : Ranking
     rated : Rated, optional
-        Leaves out what a known user rated; the rule ``likely`` needs it.
+        For leaving out items that a known user rated; the rule ``likely`` needs it.
     newcomers : FoldIn, optional
-        Users that were folded in; they know what they rated.
+        Users that were folded in, with the items that they rated.
     among : (items,) bool, optional
         Which items may be recommended; default all.
 
@@ -51,15 +51,15 @@ def recommend(
     user, item : (m,) int32
         Rows, by user in the order given, best item first.
     score : (m,) float32
-        In units of the ratings; a probability, if there is a bound.
+        In units of the ratings; a probability if the ranking has a bound.
 
     Raises
     ------
     InputError
-        If the rule needs what is not there.
+        If the rule is ``likely``, and `rated` is not given.
     """
     if ranking.by == "likely" and rated is None:
-        raise InputError(f"{run.path}: ranking by likely needs to know who rated what: give the ratings file")
+        raise InputError(f"{run.path}: ranking by likely needs the training ratings: give the ratings file")
     scorer = Scorer(run, ranking, newcomers)
     step = max(1, _CELLS // len(run.items))
     known = len(run.users)
@@ -82,9 +82,9 @@ def recommend(
 
 
 def those_among(run: SavedRun, candidates: Any = None, exclude: Any = None) -> Mask | None:
-    """Which items may be recommended, (items,) bool: of `candidates` (default all) those not in `exclude`, by name.
+    """Which items may be recommended, (items,) bool: `candidates` (default all) without `exclude`, given by name.
 
-    Raises InputError if the run knows none of the candidates; others that it does not know are passed over.
+    Unknown names are ignored; raises InputError if the run knows none of the candidates.
     """
     if candidates is None and exclude is None:
         return None
@@ -108,13 +108,14 @@ def recommendations(
     titles: dict[int, str] | None = None,
     among: Mask | None = None,
 ) -> Iterator[Columns]:
-    """Rank items for users, by original names; parameters as of `recommend`.
+    """Rank items for users, and return original names; parameters as for `recommend`.
 
     Yields
     ------
     dict of str to (m,) array
-        Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor, whatever was ranked by;
-        ``ratings``, how many the item has in training; and, with `titles` (by row), ``item_name``. Rank 1 is the best.
+        Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor, by whatever rule items are ranked;
+        ``ratings``, the number of training ratings of the item; and, with `titles` (by row), ``item_name``. Rank 1 is
+        the best.
     """
     predictor = Predictor(run, Options(of_mean=True, clip=ranking.clip), newcomers)
     clip = ranking.clip and run.config.law.can_be_evaluated() and not ranking.of_probability
@@ -132,8 +133,8 @@ def recommendations(
             "score": np.clip(score, *limits, dtype=np.float32),
             "rank": (np.arange(len(rows)) - np.repeat(first, lengths) + 1).astype(np.int32),
         }
-        found = predictor(rows, items)
-        columns |= {"sd": found.sd, "q05": found.low, "q95": found.high, "ratings": counts[items]}
+        prediction = predictor(rows, items)
+        columns |= {"sd": prediction.sd, "q05": prediction.low, "q95": prediction.high, "ratings": counts[items]}
         if titles is not None:
             columns["item_name"] = np.array([titles.get(item, "") for item in items.tolist()], dtype=object)
         yield columns
@@ -142,8 +143,8 @@ def recommendations(
 def _best(users: Int32, scores: Float32, top: int, mean: np.float32) -> tuple[Int32, Int32, Float32]:
     top = min(top, scores.shape[1])
     some = np.argpartition(scores, -top, axis=1)[:, -top:]
-    found = np.take_along_axis(scores, some, axis=1)
-    order = np.lexsort((some, -found), axis=1)  # ties by row, so that they are the same everywhere
-    some, found = np.take_along_axis(some, order, axis=1), np.take_along_axis(found, order, axis=1)
-    open_to = np.isfinite(found)
-    return np.repeat(users, open_to.sum(axis=1)), some[open_to].astype(np.int32), found[open_to] + mean
+    best = np.take_along_axis(scores, some, axis=1)
+    order = np.lexsort((some, -best), axis=1)  # ties by row, so that they are the same everywhere
+    some, best = np.take_along_axis(some, order, axis=1), np.take_along_axis(best, order, axis=1)
+    open_to = np.isfinite(best)
+    return np.repeat(users, open_to.sum(axis=1)), some[open_to].astype(np.int32), best[open_to] + mean

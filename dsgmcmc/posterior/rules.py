@@ -6,12 +6,12 @@ Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a 
 - ``ucb``, ``lcb``: E x + z sd(x), E x - z sd(x): the upper bound explores, the lower is cautious
 - ``thompson``: x at one draw from the posterior, another for every user [Thompson 1933]
 
-Where the expected rating given the predictor is another, as of levels or counts, x is that. With a bound, x is the
-probability of a rating of at least so much, given the predictor, noise included.
+If the expected rating differs from the predictor, as for ordinal ratings and counts, x is the expected rating. With a
+bound, x is the probability of a rating of at least the bound, given the predictor, noise included.
 
 - ``likely``: the probability that the user rates the item *and* likes it, e_ij P(x_ij >= bound): the exposure e_ij of
-  `dsgmcmc.posterior.exposure` times that of a rating from the bound on, by default `liked_from`. It is for the order:
-  the penalty makes exposures too small to be read as probabilities, the more so the smaller the data.
+  `dsgmcmc.posterior.exposure` times the probability of a rating of at least the bound, by default `liked_from`. Use it
+  for the order only: the penalty makes exposures too small to be read as probabilities, especially with little data.
 
 E and sd are over the saved draws, of which Thompson sampling takes one.
 """
@@ -35,7 +35,7 @@ from dsgmcmc.types import Float32, Float64, Int32
 
 By = Literal["mean", "ucb", "lcb", "thompson", "likely"]
 
-LIKED = 0.75  # of the way from the lowest to the highest rating, from where on a rating is liked
+LIKED = 0.75  # a rating counts as liked from this fraction of the way from the lowest to the highest one
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,17 @@ class Ranking:
     Attributes
     ----------
     top : int
-        Items a user gets at most.
+        Largest number of items per user.
     by : {"mean", "ucb", "lcb", "thompson", "likely"}
     z : float
-        Sds that the bounds of ucb and lcb lie from the mean.
+        Number of standard deviations between the mean and the bounds of ucb and lcb.
     seed : int or None
-        Of Thompson sampling; None takes another one for every `Ranking`.
+        Seed of Thompson sampling; None draws one for each `Ranking`.
     clip : bool
-        Whether `recommendations` moves scores and quantiles into the range of the training ratings; the order stays.
+        Whether `recommendations` clips scores and quantiles to the range of the training ratings; this keeps the order.
     at_least : float or None
-        Rank by the probability of a rating of at least so much; of ``likely`` what counts as liked.
+        Rank by the probability of a rating of at least this value; with ``likely``, the lowest rating that counts as
+        liked.
     include_rated : bool
         Also recommend what a user rated.
     """
@@ -69,11 +70,11 @@ class Ranking:
 
     def __post_init__(self) -> None:
         if not isinstance(self.top, int | np.integer) or self.top < 1:
-            raise InputError(f"{self.top!r} items a user: expected a whole number, at least 1")
+            raise InputError(f"{self.top!r} items per user: expected a whole number, at least 1")
         if self.by not in get_args(By):
             raise InputError(f"by {self.by!r}: expected one of {', '.join(get_args(By))}")
         if not isinstance(self.z, float | int | np.number) or not self.z >= 0:
-            raise InputError(f"z {self.z!r}: expected a number of sds, not below 0")
+            raise InputError(f"z {self.z!r}: expected a number of standard deviations, not below 0")
         if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
             raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
 
@@ -84,12 +85,12 @@ class Ranking:
 
     @cached_property
     def entropy(self) -> int:
-        """What random numbers follow from: `seed`, or one of this object's own."""
+        """Seed of the random numbers: `seed`, or a random one for this object."""
         return secrets.randbits(63) if self.seed is None else self.seed
 
 
 def liked_from(run: SavedRun) -> float:
-    """Return the least rating that counts as liked by default: three quarters up the scale; of clicks every one."""
+    """Return the lowest rating that counts as liked by default: three quarters up the scale; every click is liked."""
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
     return low + LIKED * (high - low) if run.config.law.can_be_evaluated() else low
 
@@ -100,12 +101,12 @@ class Scorer:
     Parameters
     ----------
     newcomers : FoldIn, optional
-        Users that were folded in, whose numbers follow those of the run's.
+        Users that were folded in, whose numbers follow those of the run's users.
 
     Attributes
     ----------
     centre : float
-        What scores are less: the training mean, where the predictor itself is the score.
+        What to add to scores: the training mean if the predictor itself is the score, else 0.
     """
 
     def __init__(self, run: SavedRun, ranking: Ranking, newcomers: FoldIn | None) -> None:
@@ -118,9 +119,7 @@ class Scorer:
         if self.at_least is None and ranking.by == "likely":
             self.at_least = liked_from(run)
         if self.at_least is not None and not law.can_be_evaluated():
-            raise InputError(
-                f"{run.path}: the scores of {run.config.likelihood} are no ratings, and have no probabilities"
-            )
+            raise InputError(f"{run.path}: {run.config.likelihood} predicts scores, not ratings, without probabilities")
         #: Whether the predictor itself is the score.
         self.plain = self.at_least is None and law.is_linear()
         self.centre = run.mean if self.plain else 0.0
@@ -134,7 +133,7 @@ class Scorer:
         return (mean + np.float32(sign * self.ranking.z) * np.sqrt(np.maximum(variance, 0))).astype(np.float32)
 
     def worth(self, number: int, users: Int32, noise: Float32, predictors: Float32, spread: Float32) -> Float32:
-        """What predictors (n, items) of users at a draw are worth: see the module.
+        """Scores at a draw, from predictors (n, items) of users: the expected rating, or the probability of the bound.
 
         `noise` is 1 / g of the users, (n,); `spread` the predictors' own variance.
         """
@@ -153,11 +152,11 @@ class Scorer:
             owner=np.repeat(owner, shape[1]),
             effects=effects,
         )
-        found = np.empty(predictors.size, np.float32)
+        scores = np.empty(predictors.size, np.float32)
         for rows, some in draws.by_certainty():
             predicted = run.config.law.predictive(some, run.mean, run.levels)
-            found[rows] = predicted.mean if self.at_least is None else predicted.at_least(self.at_least)
-        return found.reshape(shape)
+            scores[rows] = predicted.mean if self.at_least is None else predicted.at_least(self.at_least)
+        return scores.reshape(shape)
 
     def _added(self, number: int, users: Int32) -> tuple[Float32 | float, Float32 | float]:
         """What parts of the model add to the predictors of all items at a draw, (n, items), and its variance."""
@@ -179,7 +178,7 @@ class Scorer:
         return theta[:, : self.rank], np.ascontiguousarray(theta[:, self.rank])
 
     def scores(self, users: Int32, first: int) -> Float32:
-        """Scores (n, items) of users, the first of which is number `first` of all."""
+        """Scores (n, items) of users; `first` is the number of the first one among all."""
         if self.ranking.by == "thompson":
             return self._thompson(users, first)
         shape = (len(users), len(self.run.items))
@@ -216,10 +215,10 @@ class Scorer:
         if known.all():
             return rows, np.zeros((0, 0, 0), np.float32), noise
         assert self.newcomers is not None
-        found = self.newcomers.rows(number, users[~known].astype(np.intp) - len(theta))
+        new = self.newcomers.rows(number, users[~known].astype(np.intp) - len(theta))
         covariance = np.zeros((len(users), theta.shape[1], theta.shape[1]), np.float32)
-        rows[~known], covariance[~known] = found.mean.astype(np.float32), found.covariance.astype(np.float32)
-        noise[~known] = found.noise
+        rows[~known], covariance[~known] = new.mean.astype(np.float32), new.covariance.astype(np.float32)
+        noise[~known] = new.noise
         return rows, covariance, noise
 
     def _thompson(self, users: Int32, first: int) -> Float32:

@@ -1,4 +1,4 @@
-"""A run of ratings: what was saved of it, and what its draws predict of the test ratings."""
+"""A run of ratings: what it saved, and its predictions of the test ratings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dsgmcmc.posterior.saved import SavedRun
 
 
 class Run(SavedRun):
-    """A run directory, opened for reading: a `SavedRun`, and what it predicts of its test ratings.
+    """A run directory, opened for reading: a `SavedRun` with predictions of its test ratings.
 
-    `dsgmcmc.open_run` gives one that predicts anything else, too.
+    `dsgmcmc.open_run` returns one that predicts any ratings.
     """
 
     @cached_property
@@ -32,7 +32,7 @@ class Run(SavedRun):
         return self._from_draws() if self.unfinished else pooled(self._states)
 
     def _from_draws(self) -> TestPredictions:
-        """Predict the test ratings over the draws saved so far; effects of time, which these lack, are unknown."""
+        """Predict the test ratings from the draws saved so far, which have no effects of time: these stay unknown."""
         pairs = self.test_pairs()
         with self.open_ratings() as ratings:
             rating = ratings.slab("test", 0, ratings.n_rows)[2].astype(np.float64)

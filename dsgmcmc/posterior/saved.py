@@ -1,6 +1,6 @@
 """A run, opened for use: names, draws and moments, each read when it is first needed. No MPI.
 
-Everything here speaks of users and items; which of them are the rows of W is known to `Index` alone.
+Everything here is in terms of users and items; only `Index` knows which of them are the rows of W.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NEEDED = ("mean", "transposed", "minimum", "maximum")  # of the facts in run.tom
 
 
 class SavedRun:
-    """A run directory, opened for reading: everything but what its draws predict.
+    """A run directory, opened for reading: everything but predictions.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class SavedRun:
     index : Index
         Names of users, items and features, and the pairs of the test ratings.
     unfinished : bool
-        Whether its job has not ended, or was killed: the draws saved so far are there, but no moments.
+        Whether its job is running, or was killed: the draws saved so far are available, but no moments.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -105,7 +105,7 @@ class SavedRun:
 
     @cached_property
     def levels(self) -> Float64 | None:
-        """(R,) float64: what training ratings there are, in ascending order; None if they are too many to be levels."""
+        """(R,) float64: distinct training ratings in ascending order; None if there are too many to be levels."""
         return np.array(self.facts["levels"], np.float64) if "levels" in self.facts else None
 
     # ------------------------------------------------------------------ the posterior
@@ -117,10 +117,10 @@ class SavedRun:
 
     @cached_property
     def traces(self) -> list[dict[str, Float64]]:
-        """Of every chain, the number, weight and hyperparameters of all its draws: (draws, width) float64 by name.
+        """Iteration, weight and hyperparameters of all draws of every chain: (draws, width) float64 by name.
 
-        Names are ``iteration``, ``weight``, ``tau``, and ``user.mean``, ``user.precision`` (of a dense prior its
-        diagonal), ``user.nu``, and the same for items; ``thresholds`` where ratings are of levels.
+        Names are ``iteration``, ``weight``, ``tau``; ``user.mean``, ``user.precision`` (the diagonal, if it is dense),
+        ``user.nu``, and the same for items; ``thresholds`` if ratings are ordinal.
         """
         result = []
         for snapshot in self._states:
@@ -130,7 +130,7 @@ class SavedRun:
 
     @property
     def quantities(self) -> Quantities:
-        """Everything that the model keeps."""
+        """All quantities of the model."""
         return self._expected.quantities
 
     def kind_of(self, factor: Factor) -> str:
@@ -138,17 +138,17 @@ class SavedRun:
         return next(kind for kind, name in self._factor.items() if name == factor.name)
 
     def name_of(self, quantity: str) -> str:
-        """What a quantity is called here, given its name on disk: of users or items, and not of a factor."""
+        """Name of a quantity here, given its name on disk: with user or item in place of the factor."""
         factor, dot, rest = quantity.partition(".")
         return f"{self.kind_of(Factor[factor])}.{rest}" if dot and factor in Factor.__members__ else quantity
 
     def followed(self) -> tuple[npt.NDArray[np.int64], list[Float32], list[Float64]]:
-        """Test ratings that were predicted at every draw; none of a run that has not ended.
+        """Monitored test ratings, which are predicted at every draw; none if the run has not ended.
 
         Returns
         -------
         index : (m,) int64
-            Of the test ratings, in the order of `test_pairs`.
+            Positions among the test ratings, in the order of `test_pairs`.
         predictions : list of (draws, m) float32, by chain
         log_likelihood : list of (draws,) float64, by chain
             Of all test ratings.
@@ -175,7 +175,7 @@ class SavedRun:
     @cached_property
     def draws(self) -> list[tuple[int, int]]:
         """Chain and iteration of every saved draw."""
-        found = []
+        draws = []
         for snapshot, trace in zip(self._states, self.traces, strict=True):
             chain, made = snapshot.manifest.chain, set(trace["iteration"][:, 0].astype(np.int64).tolist())
             saved = set(steps(self.directory.series("draws", chain)))
@@ -183,10 +183,10 @@ class SavedRun:
             manifests = [snapshot.manifest]
             if snapshot.manifest.kind == "posterior":
                 manifests = [read_manifest(series / step_name(newest)) for newest in steps(series)[-1:]]
-            for manifest in manifests:  # of the draws on disk, those that stand for the chain
+            for manifest in manifests:  # of the draws on disk, those that belong to the chain
                 saved &= manifest.saved_draws
-            found += [(chain, iteration) for iteration in sorted(saved & made)]
-        return found
+            draws += [(chain, iteration) for iteration in sorted(saved & made)]
+        return draws
 
     @cached_property
     def draw_weights(self) -> Float64:
@@ -200,7 +200,7 @@ class SavedRun:
         return total
 
     def draw(self, number: int) -> Draw:
-        """Read a saved draw, or give it again; those that are wanted time and again are kept.
+        """Read a saved draw; draws that are read repeatedly stay in memory.
 
         Parameters
         ----------
@@ -215,14 +215,14 @@ class SavedRun:
         return self._kept.get(number)
 
     def open_draw(self, number: int) -> Snapshot:
-        """Open the file of a saved draw, at this position in `draws`, checked for what must be in it."""
+        """Open a saved draw by its position in `draws`, and check that it is complete."""
         chain, iteration = self.draws[number]
         snapshot = self.directory.open_snapshot("draws", chain, iteration, self.facts)
         check_draw(snapshot, self._expected)
         return snapshot
 
     def effects(self, kind: str) -> Float64:
-        """B of all saved draws, (draws, F, D): what features of users or items do, without reading the factors."""
+        """Effects B of features of all saved draws, (draws, F, D), without reading the factors."""
         name = f"{self._factor[kind]}.features.effects"
         return np.array([self.open_draw(number).manifest.state[name].array() for number in range(len(self.draws))])
 
@@ -240,7 +240,7 @@ class SavedRun:
         return Draw(chain, iteration, shared, rows)
 
     def need_draws(self) -> None:
-        """Refuse to go on without saved draws, which are what predictions are made of.
+        """Raise an error if there are no saved draws, which predictions need.
 
         Raises
         ------

@@ -1,14 +1,14 @@
-r"""Which items are alike, or which users: how their predicted ratings go together, with its uncertainty.
+r"""Similarity of items, or of users: the correlation of their predicted ratings, with its uncertainty.
 
-At a draw, items j and k are as similar as what the factors predict for them over the users,
+At a draw, the similarity of items j and k is that of the ratings that the factors predict for them over the users,
 
     s_jk = H_j^T S H_k / sqrt(H_j^T S H_j  H_k^T S H_k),    S the covariance of the rows W_i over the users:
 
 the correlation of W_i . H_j and W_i . H_k, the cosine of H_j and H_k in the metric S. It is the same for all factors
-that have the same products W_i . H_j, turned or stretched as they may be, which the plain cosine is not. Biases are
-left out: that both are liked by all makes no two items alike. Over the saved draws it has a mean, by which items are
-ranked, an sd and quantiles: an item with few ratings points elsewhere at every draw, and its mean is small. Users are
-compared in the same way.
+that have the same products W_i . H_j, whatever their rotation or scale, which the plain cosine is not. Biases are left
+out: two items are not similar because everybody likes both. Items are ranked by its mean over the saved draws, and it
+has an sd and quantiles; an item with few ratings points in another direction at every draw, so its mean is small. Users
+are compared in the same way.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ def similarities(run: SavedRun, kind: str, row: int) -> Float32:
     """
     run.need_draws()
     rank = run.config.rank
-    found = np.empty((len(run.draws), len(run.vocabulary(kind))), np.float32)
+    similarity = np.empty((len(run.draws), len(run.vocabulary(kind))), np.float32)
     for number in range(len(run.draws)):
         theta = run.draw(number).theta
         metric = np.atleast_2d(np.cov(theta[OTHER[kind]][:, :rank], rowvar=False)).astype(np.float32)
         rows = theta[kind][:, :rank]
         lengths = np.sqrt(np.maximum(((rows @ metric) * rows).sum(axis=1), np.finfo(np.float32).tiny))
-        found[number] = rows @ (metric @ rows[row]) / (lengths * lengths[row])
-    return found
+        similarity[number] = rows @ (metric @ rows[row]) / (lengths * lengths[row])
+    return similarity
 
 
 def similar(
     run: SavedRun, kind: str, name: Any, n: int = 10, *, titles: dict[int, str] | None = None
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the items (or users) that are most like one.
+    """Return the items (or users) that are most similar to one.
 
     Parameters
     ----------
@@ -59,15 +59,15 @@ def similar(
     name
         Its original name.
     n : int
-        How many.
+        Number of items (or users).
     titles : dict of int to str, optional
-        What items are called, by row.
+        Titles of items, by row.
 
     Returns
     -------
     dict of str to (m,) array
         Columns ``item_id`` (or ``user_id``), ``similarity`` (its posterior mean), ``rank``, ``sd, q05, q95`` and
-        ``ratings``, how many it has in training; and, with `titles`, ``item_name``.
+        ``ratings``, its number of training ratings; and, with `titles`, ``item_name``.
 
     Raises
     ------

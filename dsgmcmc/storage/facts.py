@@ -1,4 +1,4 @@
-"""What ``run.toml`` says of a run besides its settings, and whether snapshots were made with just that.
+"""Facts of a run in ``run.toml`` besides its settings, and checks that its snapshots were made with them.
 
 The manifest of every snapshot has the hashes of the configuration and of the data, and in ``about.made_with`` those
 facts that numbers depend on: centre, range and levels of the ratings, which side is W. A reader compares them, so that
@@ -57,16 +57,16 @@ def made_with(facts: Mapping[str, Any]) -> Facts:
 
 
 def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) -> None:
-    """Refuse a snapshot that was made with something else than its run's ``run.toml`` says besides the settings.
+    """Refuse a snapshot that was not made with the facts in its run's ``run.toml``.
 
     Raises InputError naming what differs; `path` is the snapshot's.
     """
     configs = [facts.get("config_hash"), *facts.get("earlier_config_hashes", [])]
-    for name, found, known in (
+    for name, value, known in (
         ("data_hash", manifest.data_hash, [facts.get("data_hash")]),
         ("config_hash", manifest.config_hash, configs),
     ):
-        if known[0] and found not in known:
+        if known[0] and value not in known:
             raise InputError(f"{path} is of another run, or run.toml has been changed since: {name} differs")
     before = manifest.about.get(MADE_WITH, {})
     changed = [name for name, value in before.items() if facts.get(name) != value]

@@ -1,4 +1,4 @@
-"""Small files: written whole, and read no further than they can reach, whoever wrote them."""
+"""Small files, written atomically, and read up to a limit on their size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
     Raises OSError if it cannot be written; nothing is left of it then.
     """
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    written, found = zlib.crc32(b""), zlib.crc32(b"")
+    written, read = zlib.crc32(b""), zlib.crc32(b"")
     try:
         with naming(path):
             temporary.unlink(missing_ok=True)  # of a process that was killed, or a link that somebody put there
@@ -42,8 +42,8 @@ def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
                 os.fsync(file.fileno())
             with temporary.open("rb") as file:
                 while part := file.read(_PIECE):
-                    found = zlib.crc32(part, found)
-            if found != written:
+                    read = zlib.crc32(part, read)
+            if read != written:
                 raise OSError(errno.EIO, NOT_READ_BACK)
             temporary.replace(path)
     finally:
@@ -67,13 +67,13 @@ def open_plain(path: Path, most: int) -> BufferedReader:
     opened.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait for its writer
-    found = os.fstat(handle)
-    if stat.S_ISREG(found.st_mode) and found.st_size <= most:
+    status = os.fstat(handle)
+    if stat.S_ISREG(status.st_mode) and status.st_size <= most:
         return os.fdopen(handle, "rb")
     os.close(handle)
-    if stat.S_ISREG(found.st_mode):
-        raise InputError(f"{path} has {found.st_size:,} bytes, and can have {most:,} at most")
-    raise InputError(f"{path} is a directory, a pipe or a device: a file is expected there")
+    if stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path} has {status.st_size:,} bytes, but may have at most {most:,}")
+    raise InputError(f"{path} is a directory, a pipe or a device: expected a file")
 
 
 def read_toml(path: Path) -> dict[str, Any]:

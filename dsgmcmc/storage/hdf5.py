@@ -99,7 +99,7 @@ class _Disk:
         return self._place
 
     def readinto(self, buffer: Any) -> int:
-        """Read; what was not written is zeros."""
+        """Read; parts that were never written are zeros."""
         view, done = memoryview(buffer).cast("B"), 0
         with self._kept():
             while done < len(view) and (count := os.preadv(self._handle, [view[done:]], self._place + done)):
@@ -163,7 +163,7 @@ def stored_bytes(file: IO[bytes], data: Any) -> Iterator[bytes]:
 
 
 def plain_dataset(file: Any, name: str) -> Any:
-    """Return a data set of an open file; what it says of its size is not checked, see `check_size`.
+    """Return a data set of an open file; its size is not checked, see `check_size`.
 
     Raises ValueError if there is none, or it is a link, virtual, external, chunked or filtered.
 

@@ -100,7 +100,7 @@ class Lock:
         return owner if isinstance(owner, dict) else {}
 
     def _take_away(self) -> str:
-        """Remove a stale lock and say why it is; refuse a living one, and what is no file."""
+        """Remove a stale lock and say why it is stale; refuse a held one, and anything that is not a file."""
         if self._path.exists() and not self._path.is_file():
             raise InputError(f"{self._path} is a directory, a pipe or a device: a lock is a file. Remove it")
         try:
@@ -193,8 +193,8 @@ def _began(pid: int) -> int | None:
 
 
 def _stamp(path: Path) -> Stamp:
-    """What changes when a lock is touched, or is another one; raises FileNotFoundError if there is none."""
+    """Identity of a lock, which changes when it is touched or replaced; raises FileNotFoundError if there is none."""
     with suppress(PermissionError):
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))  # has a network file system look afresh
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns

@@ -46,7 +46,7 @@ class MetricsLine(BaseModel):
 
 
 class EventLine(BaseModel):
-    """A line of ``events.jsonl``: what happened, when, and facts by name."""
+    """A line of ``events.jsonl``: an event, its time, and facts by name."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -73,7 +73,7 @@ def append(path: Path, line: Line) -> None:
 
 
 def _cut_unfinished(file: IO[bytes]) -> None:
-    """Cut off what a write that failed has left of a line."""
+    """Cut off the partial line that a failed write has left."""
     size = file.seek(0, os.SEEK_END)
     if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
         end = os.pread(file.fileno(), MAX_LINE_BYTES, max(0, size - MAX_LINE_BYTES))
@@ -81,7 +81,7 @@ def _cut_unfinished(file: IO[bytes]) -> None:
 
 
 def parse_line(text: bytes, schema: type[BaseModel]) -> Line:
-    """Read a line; raises ValueError if it is damaged, or not what the schema says."""
+    """Read a line; raises ValueError if it is damaged, or does not match the schema."""
     text = text.rstrip(b"\n")
     body, end = text[:-_SEAL_BYTES], _SEAL.fullmatch(text[-_SEAL_BYTES:])
     if not end or int(end[1], 16) != zlib.crc32(body):
@@ -94,7 +94,7 @@ def parse_line(text: bytes, schema: type[BaseModel]) -> Line:
 
 
 def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> Iterator[tuple[bytes, Line]]:
-    """Lines of a log, as they stand in the file and as they are read; an unfinished last one is left out.
+    """Lines of a log, as text and parsed; an unfinished last one is left out.
 
     No log is an empty one; it can have `most` bytes. Unless `strict`, a damaged line is no error: an event says that
     there is one. Raises InputError naming the line that is damaged, or saying why the log cannot be read.

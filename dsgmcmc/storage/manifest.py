@@ -1,4 +1,4 @@
-"""The manifest of a snapshot: what lies in it, where, and with which hashes. Plain JSON, checked when read.
+"""The manifest of a snapshot: its arrays, their files and hashes. Plain JSON, checked when read.
 
 Its last member, ``sha256``, is the hash of the text before it: the manifest holds numbers of the chain itself.
 """
@@ -173,13 +173,13 @@ class Manifest(_Strict):
 
 
 def seal(text: str) -> str:
-    """Append to the text of a JSON object the hash of what stands before."""
+    """Append to the text of a JSON object the hash of the text before it."""
     body = text.rstrip().removesuffix("}").rstrip()
     return f'{body},\n "sha256": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}\n'
 
 
 def unseal(text: str, path: Path) -> str:
-    """Return the JSON object that was sealed. Raises InputError if it is not what was sealed."""
+    """Return the JSON object that was sealed. Raises InputError if it does not match its hash."""
     body = text[: text.rfind(',\n "sha256"')] + "}"
     if seal(body) != text:
         raise InputError(f"{path} is incomplete or damaged: it does not match its own checksum")
@@ -187,7 +187,7 @@ def unseal(text: str, path: Path) -> str:
 
 
 def parse_manifest(text: str, path: Path) -> Manifest:
-    """Check the text of a manifest. Raises InputError saying what is wrong with it."""
+    """Check the text of a manifest. Raises InputError that says what is wrong."""
     try:
         return Manifest.model_validate_json(unseal(text, path))
     except ValidationError as error:
@@ -212,7 +212,7 @@ def seen_by_all(directory: Path, read: Callable[[], T]) -> T:
 
 
 def lost(directory: Path, message: str) -> InputError:
-    """What to raise where something of a snapshot cannot be read, for the reason in `message`, or as all of it is gone.
+    """Error for a part of a snapshot that cannot be read, for the reason in `message` or because the snapshot is gone.
 
     A snapshot is renamed before it is removed: what lacks in a directory that is there is damage.
     """

@@ -1,4 +1,4 @@
-"""What the bits of a chain may depend on besides its settings."""
+"""Versions of software on which the bits of a chain may depend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dsgmcmc.parallel.machine import cpu_name
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the bits of a chain may depend on."""
+    """Versions of software on which the bits of a chain may depend."""
     import numba  # takes its time to import, and only new runs ask
 
     return {

@@ -57,7 +57,7 @@ _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
 def now() -> str:
-    """Time of day in UTC, for people who read the files of a run; nothing that is sampled knows it."""
+    """Time in UTC, for readers of a run's files; sampling does not depend on it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -74,7 +74,7 @@ class RunDirectory:
         self.on_log_error: Callable[[OSError], None] | None = None
 
     def refuse_links(self) -> None:
-        """Refuse links in the place of directories, in which a job writes and deletes; raises InputError."""
+        """Raise InputError if a link replaces a directory in which a job writes and deletes."""
         for kind in (INDEX, START, *SERIES):
             for path in (self.path / kind, *(self.path / kind).glob("chain-*")):
                 if path.is_symlink():
@@ -128,31 +128,31 @@ class RunDirectory:
     def _opened(path: Path, expected: tuple[str, int, int], facts: Facts) -> Snapshot:
         snapshot = Snapshot(path, finite=True)
         manifest = snapshot.manifest
-        found = (manifest.kind, manifest.chain, manifest.iteration)
-        if found != expected:
-            raise InputError(f"{path} holds something else: (kind, chain, iteration) are {found}, not {expected}")
+        identity = (manifest.kind, manifest.chain, manifest.iteration)
+        if identity != expected:
+            raise InputError(f"{path} holds something else: (kind, chain, iteration) are {identity}, not {expected}")
         check_made_with(manifest, facts, path)
         return snapshot
 
     def start(self, chain: int | None = None) -> Path:
-        """Directory of what chains start from, where that is another run, or what it has of one chain of that."""
+        """Directory of the states of another run that chains start from, or of one of its chains."""
         return self.path / START / ("" if chain is None else f"chain-{chain}")
 
     def starts(self) -> list[Path]:
-        """What `start` has of each chain, in order."""
-        found = [(path.name, path) for path in self.start().iterdir()] if self.start().is_dir() else []
-        return [path for _, path in sorted((int(name[6:]), path) for name, path in found if _CHAIN.fullmatch(name))]
+        """Directories of the chains in `start`, in order."""
+        folders = [(path.name, path) for path in self.start().iterdir()] if self.start().is_dir() else []
+        return [path for _, path in sorted((int(name[6:]), path) for name, path in folders if _CHAIN.fullmatch(name))]
 
     def open_start(self, chain: int, facts: Facts) -> Snapshot:
-        """Open what a chain starts from; raises as `open_index`."""
-        found = self.starts()
-        if not found:
+        """Open the state that a chain starts from; raises as `open_index`."""
+        starts = self.starts()
+        if not starts:
             raise InputError(f"{self.start()} is missing: the run starts from it")
-        number = chain % len(found)
+        number = chain % len(starts)
         return self._opened(self.start(number), ("start", number, 0), facts)
 
     def remove_left(self) -> None:
-        """Remove what writes that were cut off have left beside the files of the run."""
+        """Remove temporary files that interrupted writes have left."""
         for path in self.path.glob("*.tmp-*"):
             if _LEFT.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -226,7 +226,7 @@ class RunDirectory:
             write_whole(self.metrics_file(chain), chains[chain].values())
 
     def cut_metrics(self, chain: int, iteration: int) -> None:
-        """Keep of a chain's own file what was written up to `iteration`."""
+        """Remove lines after `iteration` from a chain's own file."""
         lines = self._metrics([self.metrics_file(chain)])
         write_whole(self.metrics_file(chain), [text for _, made, text in lines if made <= iteration])
 
@@ -248,15 +248,15 @@ class RunDirectory:
 
     def _metrics(self, files: list[Path]) -> list[tuple[int, int, bytes]]:
         """Chain, iteration and text of the lines of files, by chain."""
-        lines = (found for file in files for found in read_log(file, MetricsLine, MAX_METRICS_BYTES))
-        found = [(line["chain"], line["iteration"], text) for text, line in lines]
-        found.sort(key=itemgetter(0, 1))  # of two lines of one iteration, the later one stays the later one
-        return found
+        entries = (entry for file in files for entry in read_log(file, MetricsLine, MAX_METRICS_BYTES))
+        lines = [(line["chain"], line["iteration"], text) for text, line in entries]
+        lines.sort(key=itemgetter(0, 1))  # of two lines of one iteration, the later one stays the later one
+        return lines
 
     # ------------------------------------------------------------------ events
 
     def note(self, event: str, **facts: Any) -> None:
-        """Append what happened to ``events.jsonl``; by one process at a time."""
+        """Append an event to ``events.jsonl``; by one process at a time."""
         self._append(self._events, {"time": now(), "event": event, **facts})
 
     def note_job(self, command: str, processes: int) -> None:
@@ -270,5 +270,5 @@ class RunDirectory:
         return [line for line in self.events() if line["event"] == JOB and "command" in line]
 
     def events(self) -> list[Line]:
-        """What happened so far; an unfinished last line is left out, a damaged one is an event."""
+        """Events so far; an unfinished last line is left out, and a damaged line is an event."""
         return [line for _, line in read_log(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)]

@@ -1,4 +1,4 @@
-"""Temporary folders that go with what uses them, and, if it was killed, with the next one that is made."""
+"""Temporary folders that are removed with their user or, if it was killed, when the next one is made."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def steps(parent: Path) -> list[int]:
     """Iterations of the snapshots in a directory, oldest first; other names are ignored."""
     if not parent.is_dir():
         return []
-    found = [_STEP.fullmatch(path.name) for path in parent.iterdir() if path.is_dir()]
-    return sorted(int(match[1]) for match in found if match and not match[2])
+    matches = [_STEP.fullmatch(path.name) for path in parent.iterdir() if path.is_dir()]
+    return sorted(int(match[1]) for match in matches if match and not match[2])
 
 
 def is_on_its_way(path: Path) -> bool:
@@ -49,7 +49,7 @@ def prune(parent: Path, keep: int) -> None:
 
 
 def clean(parent: Path) -> None:
-    """Delete what an interrupted write or deletion left behind; unknown names stay."""
+    """Delete remains of interrupted writes and deletions; unknown names are kept."""
     if not parent.is_dir():
         return
     for path in parent.iterdir():

@@ -128,8 +128,8 @@ class Snapshot:
     def whole(self, thing: str, factor: str, field: str) -> Array:
         """Read a field of all blocks of an object and factor, one after the other; raises as `read_all`."""
         blocks = sorted({key.block for key in self._entries if key[:2] == (thing, factor)})
-        found: Array = np.concatenate(self.read_all(Key(thing, factor, b, field) for b in blocks))
-        return found
+        array: Array = np.concatenate(self.read_all(Key(thing, factor, b, field) for b in blocks))
+        return array
 
     def _entry(self, key: Key) -> BlockEntry:
         entry = self._entries.get(key)
@@ -141,11 +141,11 @@ class Snapshot:
         held = self._held.get(shard.name)
 
         def read() -> list[Array]:
-            found = shard.stat() if held is None else os.fstat(held.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            status = shard.stat() if held is None else os.fstat(held.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise ValueError("it is a directory, a pipe or a device")
             with h5py.File(shard if held is None else held, "r", locking=False) as file:
-                return [_find_entry(file, entry, found.st_size)[...] for entry in entries]
+                return [_find_entry(file, entry, status.st_size)[...] for entry in entries]
 
         try:
             arrays = seen_by_all(self.path, read)
@@ -176,9 +176,9 @@ class Snapshot:
         """Check that a file of it is the one that was written; raises as `verify`."""
         path = self.path / shard.file
         with self._open(shard.file) as file:
-            found = os.fstat(file.fileno()).st_size
-            if found != shard.bytes:
-                raise InputError(f"{path} has {found} bytes; the manifest says {shard.bytes}")
+            size = os.fstat(file.fileno()).st_size
+            if size != shard.bytes:
+                raise InputError(f"{path} has {size} bytes; the manifest says {shard.bytes}")
             if file_hash(file) != shard.sha256:
                 raise InputError(f"{path} is damaged: it does not match its checksum")
 

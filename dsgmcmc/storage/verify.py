@@ -1,4 +1,4 @@
-"""Checks of a run's or a snapshot's files, and the digest of what they hold.
+"""Checks of the files of a run or a snapshot, and the digest of their content.
 
 The digest is SHA-256 over block hashes in the order of (chain, object, factor, block, field), of the newest
 checkpoint, the saved draws that belong to it, and the posterior. It has no times, no versions and no number of
@@ -54,10 +54,10 @@ def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
     newest, draws = run.path, set[int]()
     for kind in SERIES:  # checkpoints come first, and say which draws there must be
         parent = run.series(kind, chain)
-        found = steps(parent)[::-1]  # the oldest is removed first
-        counting = draws if kind == "draws" else set(found[:1])
+        iterations = steps(parent)[::-1]  # the oldest is removed first
+        counting = draws if kind == "draws" else set(iterations[:1])
         own = {}
-        for iteration in found:
+        for iteration in iterations:
             try:
                 snapshot = run.open_snapshot(kind, chain, iteration, facts)
                 snapshot.verify()

@@ -80,12 +80,12 @@ class SnapshotWriter:
         return self._temporary / f"shard-{self._comm.rank:05d}.h5"
 
     def secure(self) -> None:
-        """Sync what `shard` has written, read it back, and hash it."""
+        """Sync the file of `shard`, read it back, and hash it."""
         shard = _secure(self._shard, self._written) if self._written else None
         self._entries = [(shard, self._written)]
 
     def gather(self) -> None:
-        """Tell process 0 what lies where. Collective."""
+        """Send the entries of all shards to process 0. Collective."""
         everything = self._comm.gather(self._entries[0], root=0)
         self._entries = everything or []
 
@@ -97,7 +97,7 @@ class SnapshotWriter:
         _commit(self._temporary, self.final, manifest)
 
     def discard(self) -> None:
-        """Delete what was written; on process 0. Harmless after `commit`."""
+        """Delete the files that were written; on process 0. Harmless after `commit`."""
         shutil.rmtree(self._temporary, ignore_errors=True)
 
 
@@ -123,7 +123,7 @@ def write_snapshot(
 
 
 def is_whole(path: Path, otherwise: str) -> bool:
-    """Whether a snapshot is there, and is what was written; a warning says what happens to one that is not."""
+    """Whether a snapshot is there and intact; a warning says what happens to one that is not."""
     try:
         if path.exists():
             Snapshot(path).verify()
@@ -185,7 +185,7 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
 
 
 def _secure(path: Path, entries: list[BlockEntry]) -> ShardEntry:
-    """Sync a shard and compare what is read back with what was to be written."""
+    """Sync a shard, read it back and compare."""
     fault("snapshot.shard.sync")
     sync(path)
     fault("snapshot.shard.hash")

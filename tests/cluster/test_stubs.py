@@ -1,4 +1,4 @@
-"""Job scripts for PBS, LSF and Flux under STUBS of these systems, which are not to be had here.
+"""Job scripts for PBS, LSF and Flux under STUBS of these systems, which are not available here.
 
 The scripts, mpirun, the processes and what they sample are real. A stub is the variables that the system sets, its
 commands, which only note how they were called, and its signals, as its manuals describe them.

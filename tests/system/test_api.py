@@ -330,7 +330,7 @@ def test_columns_of_a_file(tmp_path):
         InputError, match=r"\(columns stars, book, reader\); use columns user=NAME,item=NAME,rating=NAME"
     ):
         BPMF(**SHORT).fit(file)
-    with pytest.raises(InputError, match="is of a file"):
+    with pytest.raises(InputError, match="is only for files"):
         BPMF(**SHORT, columns="user=a,item=b").fit([[1, 2]], [3.0])
 
 
@@ -403,10 +403,10 @@ def test_new_ratings_of_known_and_new_users_are_taken_in(tmp_path):
         model.update(np.array(low[start : start + 10], float))
     np.testing.assert_allclose(model.predict(pairs), after)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(pairs), model.predict(pairs))
-    with pytest.raises(InputError, match="new ratings or features of users"):
+    with pytest.raises(InputError, match="already has folded-in users"):
         model.update([[known, made.items[0], 3.0]], kind="item")
     made.data.unlink()
-    with pytest.warns(UserWarning, match="what they had rated before is not known"):
+    with pytest.warns(UserWarning, match="their earlier ratings are not known"):
         open_run(made.path).update(low)
 
 

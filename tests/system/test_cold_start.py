@@ -41,14 +41,14 @@ def test_who_has_features_alone_is_predicted_from_them(folder, tmp_path):
     out = tmp_path / "out.csv"
     given = ("--user-features", folder / "new.csv", "--pairs", tmp_path / "pairs.csv", "-o", out)
     done = typed("foldin", folder / "run", *given).expect(0)
-    assert done.err == "warning: new.csv: job has values that the run does not know, which say nothing: 'poet'\n"
+    assert done.err == "warning: new.csv: job has values that the run does not know, which are ignored: 'poet'\n"
     nurse, cook, poet = (float(row["mean"]) for row in table(out))
     assert nurse == pytest.approx(4.5, abs=0.5)
     assert cook == pytest.approx(1.5, abs=0.5)
     assert cook < poet < nurse
     (tmp_path / "ratings.csv").write_text("user,item,rating\nn1,i0,1.5\nn1,i1,1.4\nn4,i1,2\n")
     done = typed("foldin", folder / "run", tmp_path / "ratings.csv", *given).expect(0)
-    assert "1 new user(s) are taken to be average in their features, which are not given: n4" in done.err
+    assert "1 new user(s) without features are taken to have average features: n4" in done.err
     assert float(table(out)[0]["mean"]) < nurse - 0.5
     assert [float(row["mean"]) for row in table(out)[1:]] == [cook, poet]
 
@@ -75,8 +75,8 @@ def test_new_items(folder, tmp_path):
     ("arguments", "message"),
     [
         ([], "give NEW_RATINGS, --user-features, or both"),
-        (["--columns", "user=1,item=2,rating=3", "--user-features", "NEW"], "--columns names columns of NEW_RATINGS"),
-        (["--item-features", "NEW"], "--item-features is of items, and the rows of users are worked out: see --new"),
+        (["--columns", "user=1,item=2,rating=3", "--user-features", "NEW"], "--columns needs NEW_RATINGS"),
+        (["--item-features", "NEW"], "--item-features needs --new items: users are being folded in"),
         (["--user-id", "age"], "--user-id age has no meaning without --user-features"),
         (["--user-features", "NEW", "--user-id", "name"], "has columns age, job, user, and no 'name' that --user-id"),
         (["--user-features", "nowhere.csv"], "nowhere.csv does not exist"),

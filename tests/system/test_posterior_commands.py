@@ -267,7 +267,7 @@ def test_foldin_reads_the_columns_that_it_is_told(made, tmp_path):
         (["--pairs", "PAIRS", "--pair-columns", "user=user"], "--pair-columns user=user: expected user=NAME,item=NAME"),
         (["--pairs", "PAIRS"], "pairs.parquet: .* name them with --pair-columns"),
         (["--pairs", "PAIRS", "--pair-columns", "user=x,item=z"], "no 'z' that --pair-columns names as item"),
-        (["--pair-columns", "user=x,item=y"], "give it with --pairs"),
+        (["--pair-columns", "user=x,item=y"], "--pair-columns needs --pairs"),
     ],
 )
 def test_foldin_refuses_columns_that_are_not_there(made, tmp_path, arguments, message):

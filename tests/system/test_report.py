@@ -151,7 +151,7 @@ def test_the_page_has_what_it_promises(page):
         *HEAD,
     ):
         assert needed in text
-    row = re.search(r"<th>less a</th>.*?<td>b</td>(.*?)</tr>", text, flags=re.DOTALL).group(1)
+    row = re.search(r"<th>minus a</th>.*?<td>b</td>(.*?)</tr>", text, flags=re.DOTALL).group(1)
     cells = re.findall(r"<td>([+-][\d.]+) ± ([\d.]+)</td>", row)
     assert len(cells) >= 4
     rmse = [float(value) for value in re.findall(r"<b>([\d.]+)</b><span>RMSE of the posterior mean", text)]

@@ -1,4 +1,4 @@
-"""``dsgmcmc bench``: what this machine can do."""
+"""``dsgmcmc bench``: the speed of this machine."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def kernels(
     repeats: RepeatsOption = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """Speed of the gradient kernel and of Gibbs sampling's sums of outer products on one core, for several ranks.
+    """Measure the gradient kernel and Gibbs sampling's sums of outer products on one core, for several ranks.
 
-    Of the latter also the operations that they need, beside the most that the core can do.
+    For the latter also the operations per second, next to the peak of the core.
     """
     from dsgmcmc.cluster.bench import kernels as measure
 
@@ -33,7 +33,7 @@ def kernels(
 
 @bench.command()
 def noise(repeats: RepeatsOption = 50, as_json: JsonOption = False) -> None:
-    """Nanoseconds per normal of the counter-based noise, and of NumPy's."""
+    """Measure the nanoseconds per normal of the counter-based generator and of NumPy's."""
     from dsgmcmc.cluster.bench import noise as measure
 
     _show("noise, one core", measure(repeats), as_json)
@@ -45,7 +45,7 @@ def ring(
     repeats: RepeatsOption = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Exchange of blocks by message, handover in the memory of a node, ordered sum; start it under mpirun.
+    """Measure block exchange by message and by shared memory, and the ordered sum; start it under mpirun.
 
     \b
     Example:
@@ -69,20 +69,21 @@ def ring(
 @bench.command()
 def sample(
     data: Annotated[
-        Path | None, typer.Argument(metavar="[DATA.h5]", help="Ratings file; none: synthetic, more for more processes.")
+        Path | None,
+        typer.Argument(metavar="[DATA.h5]", help="Ratings file; default synthetic, growing with processes."),
     ] = None,
     processes: Annotated[str, typer.Option("--processes", "-n", help="Numbers of processes.")] = "1,2",
     sampler: Annotated[str, typer.Option(help="Sampler.")] = "baoab",
     rank: Annotated[int, typer.Option("--rank", "-K", min=1, help="Latent dimensions.")] = 32,
-    grid: Annotated[int, typer.Option(min=1, help="Blocks a side, the same for all.")] = 8,
+    grid: Annotated[int, typer.Option(min=1, help="Blocks per side, the same for all runs.")] = 8,
     iterations: Annotated[str, typer.Option(help="Length of a run.")] = "200sweeps",
     repeats: RepeatsOption = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Timed runs with their phases on several numbers of processes, each started by mpirun.
+    """Time runs and their phases on several numbers of processes, each started by mpirun.
 
-    With DATA.h5 the same data for all (strong scaling), without it a million synthetic ratings a process (weak
-    scaling). Efficiency is ratings a second and process, relative to the first line.
+    With DATA.h5 all runs have the same data (strong scaling); without it there are a million synthetic ratings per
+    process (weak scaling). Efficiency is ratings per second and process, relative to the first line.
 
     \b
     Examples:
@@ -102,12 +103,12 @@ def machine(
     sampler: Annotated[str, typer.Option(help="Sampler.")] = "baoab",
     noise: Annotated[str, typer.Option(help="shared, by-user, by-item or both.")] = "shared",
     rank: Annotated[str, typer.Option("--rank", "-K", help="Ranks, separated by commas.")] = "16,32,64",
-    folder: Annotated[Path, typer.Option(help="Where runs will be written: what the disk does there.")] = Path(),
+    folder: Annotated[Path, typer.Option(help="Where runs will be written, to measure its disk.")] = Path(),
 ) -> None:
-    """Measure what sampling costs here, and write it to a file for `dsgmcmc plan --machine`.
+    """Measure the costs of sampling here, and write them to a file for `dsgmcmc plan --machine`.
 
-    Start as many processes on one node as you would sample with: they share its caches, memory and links. What the
-    file has of other samplers and ranks stays there. A minute or so for each rank.
+    Start as many processes on one node as you would sample with: they share its caches, memory and links. Entries of
+    the file for other samplers and ranks are kept. It takes about a minute for each rank.
 
     \b
     Examples:
@@ -122,10 +123,10 @@ def machine(
     from dsgmcmc.runs.calibrate import measure_machine
 
     def work() -> int:
-        found = measure_machine(comm, sampler, noise, ranks, folder, read_machine(out) if out.exists() else None)
-        if found:
-            write_machine(out, found)
-            say(f"{out}: {found.about} on {found.cpu}")
+        measured = measure_machine(comm, sampler, noise, ranks, folder, read_machine(out) if out.exists() else None)
+        if measured:
+            write_machine(out, measured)
+            say(f"{out}: {measured.about} on {measured.cpu}")
         return 0
 
     launch.run_parallel(comm, work)

@@ -1,4 +1,4 @@
-"""``dsgmcmc doctor``: whether sampling can work here."""
+"""``dsgmcmc doctor``: whether this machine can sample."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def doctor(
         bool, typer.Option("--launch/--no-launch", help="Whether to start MPI processes; login nodes may forbid it.")
     ] = True,
     out: Annotated[
-        Path, typer.Option(help="Under a launcher: the folder of a run, to see whether all processes share it.")
+        Path, typer.Option(help="Under a launcher: folder for runs, to check that all processes share it.")
     ] = Path(),
     as_json: JsonOption = False,
 ) -> None:
-    """Look at what sampling needs on this machine, and say what to do about what is missing.
+    """Check that this machine can sample, and say how to fix what is missing.
 
-    Ends with status 1 if sampling cannot work. On a login node, and on all the hosts of a job:
+    Ends with status 1 if sampling cannot work. On a login node, and on all hosts of a job:
 
         dsgmcmc doctor --no-launch
 

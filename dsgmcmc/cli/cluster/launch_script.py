@@ -23,7 +23,7 @@ def launch_script(
     processes: Annotated[int, typer.Option(help="Processes on each machine.")] = JobScript.processes,
     time: Annotated[str, typer.Option(help="Time limit of the job: 12:00:00, 90min, 2d.")] = JobScript.time,
     warning: Annotated[
-        str, typer.Option(metavar="TIME", help="Before the limit the run gets so long for its last checkpoint.")
+        str, typer.Option(metavar="TIME", help="Time before the limit at which the run writes its last checkpoint.")
     ] = JobScript.warning,
     queue: Annotated[str | None, typer.Option("--queue", "--partition", help="Queue or partition.")] = None,
     account: Annotated[str | None, typer.Option(help="Account, project or bank.")] = None,
@@ -40,15 +40,16 @@ def launch_script(
     data: Annotated[str, typer.Option(metavar="DATA.h5", help="Ratings file.")] = JobScript.data,
     run: Annotated[str, typer.Option(metavar="RUN", help="Run directory.")] = JobScript.run,
     requeue: Annotated[
-        bool, typer.Option("--requeue/--no-requeue", help="Whether the job goes on by itself after its time limit.")
+        bool, typer.Option("--requeue/--no-requeue", help="Whether a new job continues after the time limit.")
     ] = JobScript.requeue,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to FILE.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
 ) -> None:
     """Write a job script for Slurm, PBS, LSF or Flux.
 
-    The job samples until shortly before its time limit, writes a checkpoint and goes on in the next job, until all
-    iterations are made. Without --module, --environment or --image it uses the environment that it is submitted from.
+    The job samples until shortly before its time limit and writes a checkpoint; the next job continues from it, until
+    all iterations are done. Without --module, --environment or --image the job uses the environment that it is
+    submitted from.
 
     \b
     Examples:
@@ -84,4 +85,4 @@ def launch_script(
     with writing(out):
         write_whole(out, script)
         out.chmod(0o755)
-    say(f"{out}: a job script for {kind}; what it does stands at its top")
+    say(f"{out}: a job script for {kind}; see the comments at its top")

@@ -1,4 +1,4 @@
-"""``dsgmcmc plan``: what a run will take on a cluster, before there is one."""
+"""``dsgmcmc plan``: an estimate of what a run needs on a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 def plan(
     data: Annotated[
-        Path | None, typer.Argument(metavar="[DATA.h5]", help="Ratings file; or say what it would have.")
+        Path | None, typer.Argument(metavar="[DATA.h5]", help="Ratings file; or give --users, --items and --ratings.")
     ] = None,
     users: Annotated[str | None, typer.Option(metavar="N", help="Users, such as 480189 or 1e8.")] = None,
     items: Annotated[str | None, typer.Option(metavar="N", help="Items.")] = None,
@@ -31,35 +31,39 @@ def plan(
     rank: Annotated[int, typer.Option("--rank", "-K", help="Latent dimensions.")] = 32,
     sampler: Annotated[str | None, typer.Option(help="Sampler.", show_default="that of sample")] = None,
     noise: Annotated[str, typer.Option(help="shared, by-user, by-item or both.")] = "shared",
-    grid: Annotated[int | None, typer.Option(help="Blocks a side.", show_default="the best")] = None,
+    grid: Annotated[int | None, typer.Option(help="Blocks per side.", show_default="the best")] = None,
     assign: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting, e.g. save_draws=200.")
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Nodes.")] = 1,
-    processes: Annotated[int | None, typer.Option(min=1, help="Processes on each.", show_default="the best")] = None,
-    cores: Annotated[int, typer.Option(min=1, max=4096, help="Cores of a node.")] = 32,
-    memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory of a node.")] = "128GB",
-    bandwidth: Annotated[str, typer.Option(metavar="SIZE", help="Of a node's link, in a second.")] = "12.5GB",
-    latency: Annotated[float, typer.Option(metavar="SECONDS", help="Of a message between nodes.")] = 2e-6,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes per node.", show_default="the best")] = None,
+    cores: Annotated[int, typer.Option(min=1, max=4096, help="Cores per node.")] = 32,
+    memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory per node.")] = "128GB",
+    bandwidth: Annotated[str, typer.Option(metavar="SIZE", help="Bandwidth of a node's link, per second.")] = "12.5GB",
+    latency: Annotated[float, typer.Option(metavar="SECONDS", help="Latency of a message between nodes.")] = 2e-6,
     overlap: Annotated[
-        float, typer.Option(min=0, max=1, help="Part of a message that moves while processors compute.")
+        float, typer.Option(min=0, max=1, help="Fraction of a message that is sent while processes compute.")
     ] = 1.0,
     disk: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Written in a second, by all together.", show_default="as measured"),
+        typer.Option(
+            metavar="SIZE", help="Bytes that all nodes together write per second.", show_default="as measured"
+        ),
     ] = None,
     mtbf: Annotated[str, typer.Option(metavar="TIME", help="Mean time between failures of a node.")] = "1000d",
-    most: Annotated[int, typer.Option(min=1, max=1 << 20, help="Processes up to which to look.")] = 1024,
+    most: Annotated[int, typer.Option(min=1, max=1 << 20, help="Largest number of processes to try.")] = 1024,
     machine: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.toml", help="Of `dsgmcmc bench machine`.", show_default="built-in constants"),
+        typer.Option(
+            metavar="FILE.toml", help="Written by `dsgmcmc bench machine`.", show_default="built-in constants"
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Foresee a run on a cluster: time of a sweep, memory, messages, disk; what to choose; where it stops scaling.
+    """Estimate time, memory and traffic of a run on a cluster, its best grid, and how far it scales.
 
-    Nothing is read but the sizes of the data, and no MPI is needed. Times are of sweeps: draws, evaluation and
-    checkpoints come on top.
+    Only the sizes of the data are read, and no MPI is needed. Times are those of sweeps; draws, evaluation and
+    checkpoints take extra time.
 
     \b
     Examples:
@@ -86,7 +90,7 @@ def plan(
     growing = curve(asked, sizes, known, node, each, most)
     writing = chosen.checkpoint / (_some("--disk", disk) if disk else known.disk.bandwidth)
     failures = seconds_of("--mtbf", mtbf) / nodes
-    found = {
+    estimate = {
         "machine": {"file": str(machine) if machine else "built-in", "cpu": known.cpu, "about": known.about},
         "data": {"rows": sizes.n_rows, "columns": sizes.n_cols, "ratings": sizes.nnz, "test_ratings": sizes.nnz_test},
         "nodes": nodes,
@@ -100,9 +104,9 @@ def plan(
         "curve": [{**one.table(), "efficiency": growing.efficiency(one)} for one in growing.forecasts],
     }
     if as_json:
-        say_json(found)
+        say_json(estimate)
     else:
-        _show(found, chosen, growing)
+        _show(estimate, chosen, growing)
 
 
 def _sizes(data: Path | None, users: str | None, items: str | None, ratings: str | None, test: str) -> Ratings:
@@ -137,13 +141,13 @@ def _number(option: str, text: str, least: int = 1) -> int:
 def _some(option: str, text: str) -> float:
     from dsgmcmc.data.session import parse_bytes
 
-    found = parse_bytes(text)
-    if found < 1:
-        raise InputError(f"{option} {text}: expected more than nothing")
-    return found
+    size = parse_bytes(text)
+    if size < 1:
+        raise InputError(f"{option} {text}: expected at least 1 byte")
+    return size
 
 
-#: What the seconds of a sweep are, by their names in `dsgmcmc.runs.forecast.Forecast`.
+#: Parts of the seconds of a sweep, by their names in `dsgmcmc.runs.forecast.Forecast`.
 PARTS = {
     "ratings": "ratings",
     "visits": "rows that meet column blocks",
@@ -155,24 +159,24 @@ PARTS = {
 }
 
 
-def _show(found: dict[str, Any], chosen: Forecast, growing: Curve) -> None:
-    """Print what was found for people."""
-    data, machine = found["data"], found["machine"]
-    seconds, per_node = chosen.seconds, found["processes_per_node"] * chosen.memory_per_process
+def _show(estimate: dict[str, Any], chosen: Forecast, growing: Curve) -> None:
+    """Print the forecast for people."""
+    data, machine = estimate["data"], estimate["machine"]
+    seconds, per_node = chosen.seconds, estimate["processes_per_node"] * chosen.memory_per_process
     rows = [
         ("data", f"{data['rows']:,} x {data['columns']:,}, {data['ratings']:,} ratings"),
         ("constants", f"{machine['file']}: {machine['about']}, {machine['cpu']}"),
         ("", ""),
-        ("processes", f"{chosen.processes:,}: {found['nodes']:,} nodes, {found['processes_per_node']} on each"),
+        ("processes", f"{chosen.processes:,}: {estimate['nodes']:,} nodes, {estimate['processes_per_node']} on each"),
         ("blocks", f"--grid {chosen.grid}"),
         ("a sweep", f"{_seconds(seconds)}, {data['ratings'] / seconds / 1e6:,.0f} M ratings/s"),
-        ("efficiency", f"{found['efficiency']:.0%} of one process alone, times {chosen.processes:,}"),
-        ("memory", f"{_bytes(chosen.memory_per_process)} a process, {_bytes(per_node)} a node"),
-        ("sent", f"{_bytes(chosen.sent_per_sweep)} a sweep, {chosen.messages_per_sweep:,.0f} messages"),
+        ("efficiency", f"{estimate['efficiency']:.0%} of {chosen.processes:,} times the speed of one process"),
+        ("memory", f"{_bytes(chosen.memory_per_process)} per process, {_bytes(per_node)} per node"),
+        ("sent", f"{_bytes(chosen.sent_per_sweep)} per sweep, in {chosen.messages_per_sweep:,.0f} messages"),
         ("a message", f"{_bytes(chosen.message)} at most"),
         ("disk", f"{_bytes(chosen.disk_least)} to {_bytes(chosen.disk_most)}"),
-        ("checkpoint", f"{_bytes(chosen.checkpoint)}, {_seconds(found['checkpoint_seconds'])} of writing"),
-        ("", f"--checkpoint-every {max(round(found['checkpoint_every']), 1)}s loses the least"),
+        ("checkpoint", f"{_bytes(chosen.checkpoint)}, {_seconds(estimate['checkpoint_seconds'])} to write"),
+        ("", f"best interval: --checkpoint-every {max(round(estimate['checkpoint_every']), 1)}s"),
     ]
     for name, text in rows:
         say(f"{name:12}{text}".rstrip())
@@ -180,7 +184,15 @@ def _show(found: dict[str, Any], chosen: Forecast, growing: Curve) -> None:
     for name, text in PARTS.items():
         part = getattr(chosen, name)
         say(f"  {text:30}{_seconds(part):>10}{part / seconds:6.0%}")
-    headings = ("processes", "B", "a sweep", "efficiency", "memory a process", "sent a sweep", "most, after ratings")
+    headings = (
+        "processes",
+        "B",
+        "a sweep",
+        "efficiency",
+        "memory per process",
+        "sent per sweep",
+        "most, after ratings",
+    )
     table = []
     for one in growing.forecasts:
         most = max(list(PARTS)[1:], key=lambda name: float(getattr(one, name)))
@@ -188,9 +200,9 @@ def _show(found: dict[str, Any], chosen: Forecast, growing: Curve) -> None:
         table.append([*texts, _bytes(one.memory_per_process), _bytes(one.sent_per_sweep), PARTS[most]])
     show_table(headings, table, "More processes", width=110)
     if growing.last is None:
-        say(f"It scales as far as this goes{f': {growing.reason}' if growing.reason else ''}.")
+        say(f"It scales up to the largest number tried{f': {growing.reason}' if growing.reason else ''}.")
     else:
-        say(f"Beyond {growing.last:,} processes twice as many are not worth it: {growing.reason}.")
+        say(f"Doubling the processes beyond {growing.last:,} is not worth it: {growing.reason}.")
 
 
 def _bytes(size: float) -> str:

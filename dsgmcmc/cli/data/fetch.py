@@ -19,9 +19,11 @@ Name = StrEnum("Name", {name: name for name in DATA_SETS})  # type: ignore[misc]
 
 def fetch(
     name: Annotated[Name, typer.Argument(help="Data set.", show_default=False)],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder in which its folder is made.")] = Path("downloads"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Parent folder of the data set's folder.")] = Path(
+        "downloads"
+    ),
 ) -> None:
-    """Download a MovieLens data set, check it and unpack it; what is there is not fetched again.
+    """Download a MovieLens data set, check it and unpack it; files that are already there are not fetched again.
 
     Prints the path of the file with the ratings, for dsgmcmc prepare.
     """

@@ -1,4 +1,4 @@
-"""``dsgmcmc prepare``: rating files in, one ratings file out."""
+"""``dsgmcmc prepare``: make a ratings file from files with ratings."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ def prepare(
     format: Annotated[
         Format | None,
         typer.Option(
-            help="How RATINGS are written; detected by default. text: delimiter detected; csv: comma; "
-            "tsv: tab; dat: '::'; jsonl: an object a line; mtx: MatrixMarket; npz: SciPy sparse."
+            help="Format of RATINGS; detected by default. text: delimiter detected; csv: comma; "
+            "tsv: tab; dat: '::'; jsonl: one object per line; mtx: MatrixMarket; npz: SciPy sparse."
         ),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="user=U,item=I[,rating=R][,timestamp=T]",
-            help="Names in the header, or positions from 1; detected by default. Without rating all are 1: clicks.",
+            help="Names in the header, or positions from 1; detected by default. Without rating: clicks.",
         ),
     ] = None,
     test_fraction: Annotated[
-        float | None, typer.Option(help="Share of the ratings that becomes test ratings.", show_default="0.1")
+        float | None, typer.Option(help="Fraction of the ratings that is held out for testing.", show_default="0.1")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the split, and of the order of rows and columns.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split, and of the order of rows and columns.")] = 0,
     split: Annotated[
         Split, typer.Option(help="Test ratings: drawn at random, or the latest by timestamp.")
     ] = Split.random,
@@ -69,37 +69,37 @@ def prepare(
         str | None, typer.Option(metavar="FILE", help="File with the test ratings, instead of a split.")
     ] = None,
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", help="Keep the order of ratings in time, for `sample --time-levels`.")
+        bool, typer.Option("--timestamps", help="Keep the temporal order of ratings, for `sample --time-levels`.")
     ] = False,
     duplicates: Annotated[
-        Duplicates, typer.Option(help="Where a user rated an item more than once: refuse, or take which.")
+        Duplicates, typer.Option(help="If a user rated an item more than once: refuse, or which rating to take.")
     ] = Duplicates.error,
     user_features: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What is known of users: CSV or other text with a header, Parquet, or a SciPy matrix. Texts become "
-            "categories, those with a separator lists of them, numbers are standardised.",
+            help="Features of users: CSV or other text with a header, Parquet, or a SciPy matrix. Text becomes "
+            "categories, text with separators becomes lists of categories, and numbers are standardised.",
         ),
     ] = None,
     user_id: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="That names the users; of a matrix a file with the names of its rows.",
-            show_default="one that is called so, or the first",
+            help="Column with user ids; for a matrix, a file of row names.",
+            show_default="column `user`, or the first",
         ),
     ] = None,
-    item_features: Annotated[Path | None, typer.Option(metavar="FILE", help="The same of items.")] = None,
-    item_id: Annotated[str | None, typer.Option(metavar="COLUMN", help="The same of items.")] = None,
+    item_features: Annotated[Path | None, typer.Option(metavar="FILE", help="Features of items.")] = None,
+    item_id: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column with item ids.")] = None,
     feature_kinds: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN=KIND,...",
-            help="What columns are, if not what they look like: number, category, list, year, flag, skip.",
+            help="Kinds of columns, if not the detected ones: number, category, list, year, flag, skip.",
         ),
     ] = None,
-    separator: Annotated[str, typer.Option(help="Between the values of a list.")] = "|",
+    separator: Annotated[str, typer.Option(help="Separator of the values of a list.")] = "|",
     memory: Annotated[
         str | None,
         typer.Option(
@@ -110,15 +110,17 @@ def prepare(
     ] = None,
     temp_dir: Annotated[
         Path | None,
-        typer.Option(help="Where to spill what exceeds the memory.", show_default="the folder of OUT"),
+        typer.Option(help="Folder for temporary files.", show_default="the folder of OUT"),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, show_default="all that it may run on")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Number of threads.", show_default="all available cores")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Make a ratings file from CSV, TSV, '::', Parquet, MatrixMarket or SciPy files.
 
-    Users and items may be numbers or any text. A folder may hold many files; one of MovieLens' is recognised.
+    Names of users and items may be numbers or any text. A folder may hold many files; MovieLens folders are recognised.
 
     \b
     Examples:
@@ -130,7 +132,7 @@ def prepare(
       dsgmcmc prepare r.csv r.h5 --user-features users.csv --feature-kinds age=number,occupation=category
     """
     if not ratings:
-        raise InputError(f"say what to make, too: dsgmcmc prepare {out} OUT.h5")
+        raise InputError(f"missing OUT.h5: dsgmcmc prepare {out} OUT.h5")
     # a batch system's stop leaves no temporary files either
     signal.signal(signal.SIGTERM, interrupt)
     from dsgmcmc.data.ingest.features import describe
@@ -183,7 +185,6 @@ def _progress() -> Iterator[Report]:
 
 def _show(summary: Summary) -> None:
     share = summary.test / summary.ratings
-    rows = "items (there are more of them than users)" if summary.transposed else "users"
     facts = {
         "users": f"{summary.users:,}",
         "items": f"{summary.items:,}",
@@ -191,19 +192,18 @@ def _show(summary: Summary) -> None:
         "scale": f"{summary.minimum:g} to {summary.maximum:g}, mean {summary.mean:.5g}",
         "training": f"{summary.train:,}",
         "test": f"{summary.test:,} ({share:.1%})",
-        "rows are": rows,
-        **{f"{entity} features": _features(entity, found) for entity, found in summary.features.items()},
+        **{f"{entity} features": _features(entity, features) for entity, features in summary.features.items()},
         "columns": summary.columns,
-        **({"timestamps": "their order is kept"} if summary.timestamps else {}),
+        **({"timestamps": "order kept"} if summary.timestamps else {}),
         "file": f"{summary.path}, {summary.bytes / 1e6:,.1f} MB",
     }
     show_facts(facts)
-    for note in (note for found in summary.features.values() for note in found["notes"]):
+    for note in (note for features in summary.features.values() for note in features["notes"]):
         say(f"dsgmcmc: {note}", file=sys.stderr)
 
 
-def _features(entity: str, found: dict[str, Any]) -> str:
-    groups = ", ".join(f"{group} {number}" if number > 1 else group for group, number in found["groups"].items())
-    without = f"; {found['unknown']:,} {entity}s have none" if found["unknown"] else ""
-    cold = f"; {found['unrated']:,} {entity}s have features and no ratings" if found["unrated"] else ""
-    return f"{sum(found['groups'].values()):,}: {groups}{without}{cold}"
+def _features(entity: str, features: dict[str, Any]) -> str:
+    groups = ", ".join(f"{group} {number}" if number > 1 else group for group, number in features["groups"].items())
+    without = f"; {features['unknown']:,} {entity}s have none" if features["unknown"] else ""
+    cold = f"; {features['unrated']:,} {entity}s have features but no ratings" if features["unrated"] else ""
+    return f"{sum(features['groups'].values()):,}: {groups}{without}{cold}"

@@ -21,11 +21,13 @@ def synthetic(
         float | None,
         typer.Option(
             metavar="NU",
-            help="Users and items have noise of their own: precisions times Gamma(NU/2, NU/2).",
+            help="Users and items have their own noise: precisions times Gamma(NU/2, NU/2).",
             show_default="none",
         ),
     ] = None,
-    half_stars: Annotated[bool, typer.Option("--half-stars/--real", help="0.5, 1, ... 5, or real numbers.")] = True,
+    half_stars: Annotated[
+        bool, typer.Option("--half-stars/--real", help="Ratings 0.5, 1, ... 5, or real numbers.")
+    ] = True,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same file.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
 ) -> None:
@@ -52,4 +54,4 @@ def synthetic(
     users, items, values, _ = next(chunks(options, truth))
     best = rmse(values, best_prediction(truth, users, items))
     say(f"{out}: {ratings:,} synthetic ratings of {rows:,} users and {cols:,} items")
-    say(f"{truth_path(out)}: the truth; predictions from it have an RMSE of {best:.4f}, and none can have less")
+    say(f"{truth_path(out)}: the truth; its predictions have RMSE {best:.4f}, the lowest possible")

@@ -1,1 +1,1 @@
-"""Commands that use a run that has made draws."""
+"""Commands that use the draws of a run."""

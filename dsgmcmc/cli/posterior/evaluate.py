@@ -1,4 +1,4 @@
-"""``dsgmcmc evaluate``: how good a run's rankings are."""
+"""``dsgmcmc evaluate``: the quality of a run's rankings."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ def evaluate(
     at: Annotated[int, typer.Option("--at", min=1, help="Length of the lists.")] = 10,
     liked: Annotated[
         float | None,
-        typer.Option(help="Least test rating that counts as liked.", show_default="three quarters up the scale"),
+        typer.Option(help="Lowest test rating that counts as liked.", show_default="three quarters up the scale"),
     ] = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare ways to rank items on the test ratings: by the rules of recommend, and without the model.
+    """Compare rankings of items on the test ratings: by the rules of recommend, and without the model.
 
-    Of every user with a liked test rating: do the recommended items, of all that the user has not rated in training,
-    hold those that the user then liked? After NDCG stands half the 95 % interval of the average over users; --json has
-    all of them. Without the model: by popularity, and by exposure alone, which knows who rated what, but no rating.
-    A random split flatters what knows who rated what: prepare --split temporal is the harder and truer test.
+    For every user with a liked test rating, all items that the user did not rate in training are ranked, and the top of
+    the list is compared with the items that the user liked. The number after NDCG is half the 95 % interval of the
+    average over users; --json has all intervals. The rankings without the model are by popularity and by exposure
+    alone, which uses who rated what but no rating values. A random split favours exposure: prepare --split temporal
+    gives a harder and more realistic test.
 
     \b
     Examples:
@@ -41,14 +42,16 @@ def evaluate(
 
     opened = Run(run)
     with opened.open_ratings(data) as ratings:
-        found = compare(opened, Rated(ratings), at, liked)
+        scores = compare(opened, Rated(ratings), at, liked)
     if as_json:
-        say_json(found)
+        say_json(scores)
         return
-    title = f"{found['users']:,} user{'s' * (found['users'] > 1)}, {at} items each, liked: {found['liked']:g} or more"
+    title = (
+        f"{scores['users']:,} user{'s' * (scores['users'] > 1)}, {at} items each, liked: {scores['liked']:g} or more"
+    )
     headings = ("rank by", "NDCG", "precision", "recall", "MRR", "coverage", "novelty")  # in the order of MEASURES
     rows = []
-    for rule in found["rules"]:
+    for rule in scores["rules"]:
         shown = [f"{rule[name]['mean']:.3f}" for name in MEASURES]
         shown[0] += f" ± {rule['ndcg']['high'] - rule['ndcg']['mean']:.3f}"
         rows.append([rule["rule"], *shown, f"{rule['coverage']:.1%}", f"{rule['novelty']:.1f}"])

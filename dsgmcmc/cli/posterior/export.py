@@ -1,4 +1,4 @@
-"""``dsgmcmc export``: a run for other tools."""
+"""``dsgmcmc export``: write a run for other tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from dsgmcmc.errors import anew
 @anew
 def export(
     run: RunArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="By the suffix: .h5, .parquet or .nc.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="OUT", help="File; its suffix chooses the format: .h5, .parquet or .nc."),
+    ],
     draws: Annotated[bool, typer.Option("--draws", help="Parquet: the saved draws instead of moments.")] = False,
     float16: Annotated[bool, typer.Option("--float16", help="HDF5: draws in half precision.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
@@ -23,7 +26,7 @@ def export(
 
     The netCDF has hyperparameters and predictions of test pairs, for `xarray.open_datatree` and ArviZ: the groups
     posterior, sample_stats, observed_data, constant_data, log_likelihood and posterior_predictive. Raw factors, which
-    no two chains have in common, are in the other formats.
+    cannot be compared between chains, are in the other formats.
 
     \b
     Examples:

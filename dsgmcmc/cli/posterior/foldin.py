@@ -1,4 +1,4 @@
-"""``dsgmcmc foldin``: users or items never seen, without sampling again."""
+"""``dsgmcmc foldin``: fold in new ratings of users or items without sampling again."""
 
 from __future__ import annotations
 
@@ -36,12 +36,11 @@ def foldin(
         Path | None,
         typer.Argument(
             metavar="NEW_RATINGS",
-            help="New ratings, in any format that prepare reads, - for stdin; not needed by those that features are "
-            "given of.",
+            help="New ratings, in any format that prepare reads, - for stdin; not needed for users with features.",
             show_default=False,
         ),
     ] = None,
-    new: Annotated[New, typer.Option(help="Whose rows are worked out.")] = New.users,
+    new: Annotated[New, typer.Option(help="Fold in users or items.")] = New.users,
     pairs: Annotated[
         str | None, typer.Option(metavar="PAIRS", help="Predict these pairs (CSV or Parquet), as predict does.")
     ] = None,
@@ -50,11 +49,13 @@ def foldin(
     by: ByOption = By.mean,
     z: ZOption = 1.0,
     items: ItemsOption = None,
-    of_mean: Annotated[bool, typer.Option("--of-mean", help="With --pairs: without the noise of a rating.")] = False,
+    of_mean: Annotated[
+        bool, typer.Option("--of-mean", help="With --pairs: predict the expected rating, without noise.")
+    ] = False,
     interval: IntervalOption = 0.9,
     at_least: AtLeastOption = None,
     probabilities: ProbabilitiesOption = False,
-    clip: Annotated[bool, typer.Option("--clip", help="With --pairs: into the range of the ratings.")] = False,
+    clip: Annotated[bool, typer.Option("--clip", help="With --pairs: clip to the range of the ratings.")] = False,
     unknown: Annotated[
         Unknown, typer.Option(help="With --pairs: unknown names: refuse, predict from the prior, or leave empty.")
     ] = Unknown.refuse,
@@ -62,29 +63,30 @@ def foldin(
         str | None,
         typer.Option(
             metavar="user=U,item=I,rating=R",
-            help="Of NEW_RATINGS: names in the header, or positions from 1; detected by default.",
+            help="Columns of NEW_RATINGS: names in the header, or positions from 1; detected by default.",
         ),
     ] = None,
     pair_columns: Annotated[
         str | None,
-        typer.Option(metavar="user=U,item=I", help="With --pairs: the same of PAIRS, whose columns may be others."),
+        typer.Option(metavar="user=U,item=I", help="Columns of PAIRS, given like --columns."),
     ] = None,
     user_features: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What is known of new users, with the columns that prepare was given for the run; rated or not.",
+            help="Features of new users, with the columns that prepare had for the run; ratings are optional.",
         ),
     ] = None,
     user_id: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="That names them, as of prepare.", show_default="as of prepare"),
+        typer.Option(metavar="COLUMN", help="Column with user ids, as for prepare.", show_default="as for prepare"),
     ] = None,
     item_features: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --new items: the same of items.")
+        Path | None, typer.Option(metavar="FILE", help="With --new items: features of items.")
     ] = None,
     item_id: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The same of items.", show_default="as of prepare")
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with item ids, as for prepare.", show_default="as for prepare"),
     ] = None,
     data: DataOption = None,
     seed: Annotated[
@@ -92,18 +94,18 @@ def foldin(
         typer.Option(
             min=0,
             help="Seed of Thompson sampling and of noise scales.",
-            show_default="another each time; of noise scales 0",
+            show_default="random for Thompson sampling, 0 for noise scales",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print recommendations as JSON.")] = False,
 ) -> None:
-    """Take in new ratings, and features of new users, without sampling again: recommend to them, or predict.
+    """Fold in new ratings, and features of new users, without sampling again; then recommend or predict.
 
-    The exact conditional posterior of users (or items) is worked out given each saved draw, so the uncertainty of few
-    ratings shows. They may be unknown to the run; the ratings of those that it knows are added to what it was sampled
-    from, for which its ratings file is needed. With --pairs ratings are predicted; without, the users of NEW_RATINGS,
-    and the new ones of --user-features, get recommendations. What cannot be taken, such as ratings of unknown items, is
-    left out with a warning. Features count as they did for the run, which must have been sampled with such.
+    The posterior of users (or items) is exact given each saved draw, so it shows the uncertainty of few ratings. Users
+    may be new or known to the run; new ratings of known users are added to those that the run was sampled from, which
+    needs its ratings file. With --pairs, ratings are predicted; otherwise the users of NEW_RATINGS, and the new ones of
+    --user-features, get recommendations. What cannot be used, such as ratings of unknown items, is left out with a
+    warning. Features can be used only if the run was sampled with features.
 
     \b
     Examples:
@@ -134,15 +136,15 @@ def foldin(
     if pairs is None and kind == "item":
         raise InputError("--new items needs --pairs: recommendations are for users")
     if pairs is None and pair_columns is not None:
-        raise InputError("--pair-columns names columns of a file of pairs: give it with --pairs")
+        raise InputError("--pair-columns needs --pairs, the file whose columns it names")
     if pairs is None and (at_least is not None or probabilities):
-        raise InputError("--at-least and --probabilities are of pairs: give them with --pairs")
+        raise InputError("--at-least and --probabilities need --pairs")
     features = {"user": user_features, "item": item_features}
     strange = "user" if kind == "item" else "item"
     if features[strange]:
-        raise InputError(f"--{strange}-features is of {strange}s, and the rows of {kind}s are worked out: see --new")
+        raise InputError(f"--{strange}-features needs --new {strange}s: {kind}s are being folded in")
     if ratings is None and columns is not None:
-        raise InputError("--columns names columns of NEW_RATINGS, which are not given")
+        raise InputError("--columns needs NEW_RATINGS, the file whose columns it names")
     names = parse_pair_columns(pair_columns, "--pair-columns")
 
     @anew
@@ -168,11 +170,11 @@ def foldin(
         if by is By.likely:
             with opened.open_ratings(data) as before:
                 rated = Rated(before)
-        found = recommendations(opened, users, ranking, rated, newcomers=newcomers, titles=titles)
+        blocks = recommendations(opened, users, ranking, rated, newcomers=newcomers, titles=titles)
         if out is not None:
-            write_blocks(found, out)
+            write_blocks(blocks, out)
         else:
-            show_recommendations(found, as_json)
+            show_recommendations(blocks, as_json)
 
     with at_rest([ratings, *features.values(), pairs]) as pipes:
         work(pipes)

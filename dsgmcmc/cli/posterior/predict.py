@@ -1,4 +1,4 @@
-"""``dsgmcmc predict``: the distribution of new ratings."""
+"""``dsgmcmc predict``: predict new ratings, with their uncertainty."""
 
 from __future__ import annotations
 
@@ -24,15 +24,11 @@ def predict(
     run: RunArgument,
     pairs: Annotated[str, typer.Argument(metavar="PAIRS", help="CSV or Parquet with users and items; - for stdin.")],
     out: OutOption = None,
-    of_mean: Annotated[
-        bool, typer.Option("--of-mean", help="The predictor alone, without the noise of a rating.")
-    ] = False,
+    of_mean: Annotated[bool, typer.Option("--of-mean", help="Predict the expected rating, without noise.")] = False,
     interval: IntervalOption = 0.9,
     at_least: AtLeastOption = None,
     probabilities: ProbabilitiesOption = False,
-    clip: Annotated[
-        bool, typer.Option("--clip", help="Move means and quantiles into the range of the ratings.")
-    ] = False,
+    clip: Annotated[bool, typer.Option("--clip", help="Clip means and quantiles to the range of the ratings.")] = False,
     unknown: Annotated[
         Unknown, typer.Option(help="Unknown users and items: refuse, predict from the prior, or leave empty.")
     ] = Unknown.refuse,
@@ -40,14 +36,13 @@ def predict(
         str | None,
         typer.Option(metavar="user=U,item=I", help="Names in the header, or positions from 1; detected by default."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON on stderr.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON on stderr.")] = False,
 ) -> None:
     """Predict ratings: mean, sd and an interval of a new rating, noise included.
 
-    PAIRS has original user and item names. Its rows and columns are kept, in their order, and mean, sd and two
-    quantiles are added, of the mixture over the saved draws. Where ratings have levels, such as stars, --at-least and
-    --probabilities add how probable they are: those of an ordinal likelihood, or of a Gaussian's ratings rounded to
-    the next level.
+    PAIRS has original user and item names. Its rows and columns are kept in their order, and mean, sd and two quantiles
+    of the mixture over the saved draws are added. If ratings have levels, such as stars, --at-least and --probabilities
+    add their probabilities: those of an ordinal likelihood, or of Gaussian ratings rounded to the nearest level.
 
     \b
     Examples:
@@ -82,7 +77,7 @@ def predict(
         def work() -> int:
             opened = agree(comm, lambda: Run(run), "predict")
             if any(draws != opened.draws for draws in comm.allgather(opened.draws)):
-                raise AgreedGoneError(f"predict: {run} has got new draws while the processes opened it. Try again")
+                raise AgreedGoneError(f"predict: {run} got new draws while the processes opened it. Try again")
             done = predict_table(opened, given, out, options, unknown=unknown.value, columns=names, comm=comm)
             if comm.rank == 0:
                 tell(done)

@@ -1,4 +1,4 @@
-"""``dsgmcmc recommend``: the items that users would like best."""
+"""``dsgmcmc recommend``: recommend items to users."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def recommend(
         typer.Option(
             "--at-least",
             metavar="RATING",
-            help="Rank by the probability of a rating of at least so much; of --by likely what is liked.",
+            help="Rank by the probability of at least this rating; with --by likely, the lowest liked rating.",
         ),
     ] = None,
     items: ItemsOption = None,
@@ -47,21 +47,21 @@ def recommend(
     candidates: CandidatesOption = None,
     exclude: ExcludeOption = None,
     clip: Annotated[
-        bool, typer.Option("--clip/--no-clip", help="Move scores and quantiles into the range of the ratings.")
+        bool, typer.Option("--clip/--no-clip", help="Clip scores and quantiles to the range of the ratings.")
     ] = True,
-    include_rated: Annotated[bool, typer.Option("--include-rated", help="Also what the user has rated.")] = False,
+    include_rated: Annotated[
+        bool, typer.Option("--include-rated", help="Also recommend items that the user has rated.")
+    ] = False,
     data: DataOption = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of Thompson sampling.", show_default="another each time")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of Thompson sampling.", show_default="random")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Recommend items to users, by default those with the highest expected rating.
 
-    What a user rated in training is left out, for which the run's ratings file is needed. Scores are of the
-    predictor, without the noise of a rating; beside them stand its sd and 90 % interval, and how many ratings the
-    item has. An item with few ratings and a wide interval may be there by luck: --by lcb ranks by what is sure, and
-    --by likely by what the user will probably choose, and like.
+    Items that a user rated in training are left out, which needs the run's ratings file. Scores are expected ratings,
+    without noise; next to them are their sd and 90 % interval, and the number of ratings of the item. An item with few
+    ratings and a wide interval may rank high by luck: --by lcb prefers certain items, and --by likely those that the
+    user will probably choose and like.
 
     \b
     Examples:
@@ -82,11 +82,11 @@ def recommend(
     from dsgmcmc.posterior.run import Run
 
     if bool(user) == everyone:
-        raise InputError("say for whom: --user ID (repeat it for more), or --all")
+        raise InputError("missing --user ID or --all")
     if out is None and everyone and not as_json:
         raise InputError("--all needs --out FILE.csv or FILE.parquet (or --json)")
     if out is not None:
-        from dsgmcmc.data.tables import output_format, write_blocks  # they load DuckDB, which a table needs not
+        from dsgmcmc.data.tables import output_format, write_blocks  # loads DuckDB, which printing does not need
 
         output_format(out)
     opened = Run(run)
@@ -95,7 +95,7 @@ def recommend(
     among = those_among(opened, candidates and read_names(candidates), exclude and read_names(exclude))
     if matching is not None:
         if items is None:
-            raise InputError("--matching looks at what is known of items: give --items FILE")
+            raise InputError("--matching needs --items FILE, the file with the lines to match")
         matched = np.zeros(len(opened.items), bool)
         matched[list(item_titles(opened.items, items, matching))] = True
         among = matched if among is None else among & matched
@@ -107,8 +107,8 @@ def recommend(
     if not include_rated or by is By.likely:
         with opened.open_ratings(data) as ratings:
             rated = Rated(ratings, None if by is By.likely else users)
-    found = recommendations(opened, users, ranking, rated, titles=titles, among=among)
+    blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among)
     if out is not None:
-        write_blocks(found, out)
+        write_blocks(blocks, out)
     else:
-        show_recommendations(found, as_json)
+        show_recommendations(blocks, as_json)

@@ -1,4 +1,4 @@
-"""``dsgmcmc report``: pictures of a run."""
+"""``dsgmcmc report``: an HTML page about a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def report(
 ) -> None:
     """Write one HTML file with error, traces, convergence, calibration, residuals, times and configuration.
 
-    The file needs nothing else, no network either.
+    The file is self-contained and needs no network.
 
     \b
     Examples:
@@ -33,7 +33,7 @@ def report(
 
     if out is None:
         if len(runs) > 1:
-            raise InputError("for several runs, say where the report goes: --out FILE.html")
+            raise InputError("a report of several runs needs --out FILE.html")
         out = runs[0] / "report.html"
         if not runs[0].is_dir():
             raise InputError(f"{runs[0]} is not a run directory")

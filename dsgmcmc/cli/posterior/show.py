@@ -1,4 +1,4 @@
-"""What commands print on a terminal in place of writing a file."""
+"""Tables that commands print instead of writing a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dsgmcmc.terminal import say, say_json, show_table
 
 
 def lines_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """Columns as a dict for every line."""
+    """Convert columns to one dict per line."""
     return [dict(zip(columns, line, strict=True)) for line in zip(*(c.tolist() for c in columns.values()), strict=True)]
 
 
@@ -32,4 +32,4 @@ def show_recommendations(blocks: Iterator[dict[str, Any]], as_json: bool) -> Non
             rows.append([str(line["rank"]), *facts, str(line["item_id"]), *named])
         show_table(headings, rows, f"user {name}", left=("name",))
     if not lines:
-        say("nothing is left to recommend: everything was rated", file=sys.stderr)
+        say("nothing to recommend: every item was rated", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``dsgmcmc similar``: the items that are most like one."""
+"""``dsgmcmc similar``: the items that are most similar to one."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from dsgmcmc.terminal import say_json, show_table
 def similar(
     run: RunArgument,
     item: Annotated[str | None, typer.Option("--item", metavar="ID", help="The item to compare with.")] = None,
-    user: Annotated[str | None, typer.Option("--user", metavar="ID", help="A user in place of an item.")] = None,
-    top: Annotated[int, typer.Option("--top", "-n", min=1, help="How many.")] = 10,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="ID", help="The user to compare with, instead of an item.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", "-n", min=1, help="Number of items or users.")] = 10,
     items: ItemsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the items (or users) that are most like one, with the uncertainty of the likeness.
+    """Find the items (or users) that are most similar to one, with the uncertainty of the similarity.
 
-    Two items are alike if what the factors predict for them goes together over the users: the correlation, whatever
-    the general popularity of either. Beside its posterior mean stand its sd and 90 % interval, which are wide for
+    The similarity of two items is the correlation, over the users, of the ratings that the factors predict for them;
+    their general popularity does not count. Next to its posterior mean are its sd and 90 % interval, which is wide for
     items with few ratings. Needs saved draws.
 
     \b
@@ -37,11 +39,11 @@ def similar(
     from dsgmcmc.posterior.similar import similar as find
 
     if (item is None) == (user is None):
-        raise InputError("say what to compare with: --item ID, or --user ID")
+        raise InputError("missing --item ID or --user ID")
     opened = Run(run)
     kind, name = ("item", item) if item is not None else ("user", user)
-    found = find(opened, kind, name, top, titles=item_titles(opened.items, items) if items else None)
-    lines = lines_of(found)
+    columns = find(opened, kind, name, top, titles=item_titles(opened.items, items) if items else None)
+    lines = lines_of(columns)
     if as_json:
         say_json(lines)
         return

@@ -1,4 +1,4 @@
-"""Other people's rating files become a ratings file: found, read, checked, split, shuffled and sorted.
+"""Preparation of a ratings file from other files: they are found, read, checked, split, shuffled and sorted.
 
 `files` finds the files, `sources` how each is written, `load` reads them into a DuckDB table, `complaints` says
 what is wrong with them, `arrange` numbers the entities and splits the ratings, and `prepare` is the whole.

@@ -159,9 +159,9 @@ def sort_cells(
         f"CREATE TABLE sorted AS SELECT row, col, value, {is_test} AS test{times} FROM cells ORDER BY row, col"
     )
     connection.execute("DROP TABLE cells")
-    found = connection.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
+    counts = connection.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
     indptr = np.zeros(n_rows + 1, dtype=np.int64)
-    indptr[1 + found["row"]] = found["n"]
+    indptr[1 + counts["row"]] = counts["n"]
     np.cumsum(indptr, out=indptr)
     return indptr, int(scalar(connection, "SELECT count(*) FROM sorted WHERE test"))
 

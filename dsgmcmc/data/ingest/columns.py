@@ -45,7 +45,7 @@ def position_of(name: str, names: list[str], width: int) -> int | None:
 
 def of_clicks() -> str:
     """Advice for files of clicks."""
-    return f"of clicks, which have no ratings, name the others alone: {named('columns')} user=NAME,item=NAME"
+    return f"for clicks, leave the rating column out: {named('columns')} user=NAME,item=NAME"
 
 
 def parse_columns(text: str | None) -> dict[str, str]:
@@ -65,13 +65,13 @@ def assign_columns(
     """Find the position of each role among the columns `names` (None: the file has no header)."""
     roles = ROLES if timestamp else ROLES[:3]
     clicks = "rating" not in columns if columns else names is None and width == 2
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     for role, name in columns.items():
         position = position_of(name, names or [], width)
         if position is None:
             have = f"columns {', '.join(names)}" if names else f"{width} columns without a header"
             raise InputError(f"{path} has {have}, and no {name!r} that {named('columns')} names as {role}")
-        found[role] = position
+        places[role] = position
     if names is not None:
         if not columns and not set(map(plain, names)) - {
             name for role in ROLES if role != "rating" for name in NAMES[role]
@@ -79,18 +79,18 @@ def assign_columns(
             clicks = True  # there is nothing else that could be a rating
         for role in roles:
             match = find_column(names, role)
-            if role not in found and match is not None and not (clicks and role == "rating"):
-                found[role] = match
+            if role not in places and match is not None and not (clicks and role == "rating"):
+                places[role] = match
     elif not columns:
-        found = {role: k for k, role in enumerate(roles) if k < width}
+        places = {role: k for k, role in enumerate(roles) if k < width}
     have = f"columns {', '.join(names)}" if names is not None else f"{width} columns, no header"
     roles = tuple(role for role in roles if not (clicks and role == "rating"))
-    missing = [role for role in roles if role not in found]
+    missing = [role for role in roles if role not in places]
     options = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
     if missing == ["rating"]:
         raise InputError(f"{path} has no rating column ({have}); name it with {options}, or {of_clicks()}")
     if missing:
         raise InputError(f"{path}: cannot tell which column is {', '.join(missing)} ({have}); use {options}")
-    if len({found[role] for role in roles}) < len(roles):
+    if len({places[role] for role in roles}) < len(roles):
         raise InputError(f"{path}: {named('columns')} names one column twice")
-    return {role: found[role] for role in roles}
+    return {role: places[role] for role in roles}

@@ -1,4 +1,4 @@
-"""What is wrong with other people's files, and where: counts and the first five, with line numbers.
+"""Errors in input files: the number of bad rows, and the first five with line numbers.
 
 DuckDB counts bad rows at full speed; only where there are some is the file read again in Python, up to the
 fifth, because DuckDB knows no line numbers of values.
@@ -22,7 +22,7 @@ from dsgmcmc.data.ingest.sources import Source
 from dsgmcmc.errors import InputError
 
 SHOWN = 5
-MANY = 1000  # lines that are counted, where DuckDB gives up at the first
+MANY = 1000  # most lines that are counted if DuckDB cannot read the file
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 

@@ -41,8 +41,8 @@ def find_files(inputs: Sequence[str]) -> list[Path]:
         elif path.exists():
             files.append(path)
         elif glob.has_magic(name):
-            found = sorted(Path(p) for p in glob.glob(name, recursive=True))  # noqa: PTH207 (absolute patterns)
-            files += [p for p in found if p.is_file()]
+            matches = sorted(Path(p) for p in glob.glob(name, recursive=True))  # noqa: PTH207 (absolute patterns)
+            files += [p for p in matches if p.is_file()]
             if not files:
                 raise InputError(f"no file matches {name}")
         else:

@@ -127,8 +127,8 @@ def read_csv(names: Iterable[str], delimiter: str, skip: int, packed: str, more:
 def _columns(source: Source, names: list[str]) -> str:
     """Return the select list that gives the columns `names` of a file their roles."""
     roles = {"user": "user_id", "item": "item_id", "rating": "rating", "timestamp": "time"}
-    found = [f"{identifier(names[k])}::VARCHAR AS {roles[role]}" for role, k in source.columns.items()]
-    return ", ".join(found if "rating" in source.columns else [*found, "1 AS rating"])
+    selected = [f"{identifier(names[k])}::VARCHAR AS {roles[role]}" for role, k in source.columns.items()]
+    return ", ".join(selected if "rating" in source.columns else [*selected, "1 AS rating"])
 
 
 def _matrix_market(source: Source) -> str:

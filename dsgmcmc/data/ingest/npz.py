@@ -1,4 +1,4 @@
-"""SciPy's sparse matrices in .npz files: a few bytes of such a file may stand for any number of entries."""
+"""SciPy's sparse matrices in .npz files, of which a few bytes may expand to any number of entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes through a pipe: copied to a file first, because it is looked at more than once."""
+"""Pipes, which are copied to files first because they are read more than once."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def copy_pipe(name: str, folder: Path) -> Path:
 
 
 def shown(name: str) -> str:
-    """What a pipe is called in messages."""
+    """Name of a pipe in messages."""
     return STDIN if name in ("-", "/dev/stdin") else name
 
 
 class Copies:
-    """Files in the place of pipes, by what was given."""
+    """Copies of pipes, by the names that were given."""
 
     def __init__(self, copies: dict[str, Path]) -> None:
         self._copies = copies
@@ -68,7 +68,7 @@ def at_rest(names: Sequence[str | PathLike[str] | None], folder: Path | None = N
     """
     pipes = [str(name) for name in names if name is not None and is_pipe(str(name))]
     if len({shown(name) for name in pipes}) < len(pipes):
-        raise InputError(f"{shown(pipes[0])} is given twice, and can be read once")
+        raise InputError(f"{shown(pipes[0])} is given twice, but can be read only once")
     if not pipes:
         yield Copies({})
         return

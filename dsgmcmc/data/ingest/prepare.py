@@ -1,4 +1,4 @@
-"""From rating files to a ratings file, within a memory limit and without leaving anything half done."""
+"""Make a ratings file from other files, within a memory limit; nothing is written if it fails."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def prepare_ratings(
         Called as work proceeds.
     """
     if test is not None and (test_fraction is not None or split == "temporal"):
-        raise InputError("--test names the test ratings: --test-fraction and --split have no meaning with it")
+        raise InputError("--test has the test ratings: leave out --test-fraction and --split")
     described = described or {}
     fraction = 0.1 if test_fraction is None else test_fraction
     if not 0 <= fraction < 1:
@@ -241,6 +241,6 @@ def _summarise(out: Path, columns: str, encoded: Mapping[str, Encoded]) -> Summa
             bytes=out.stat().st_size,
             content_sha256=ratings.digest,
             columns=columns,
-            features={entity: found.summary() for entity, found in encoded.items()},
+            features={entity: each.summary() for entity, each in encoded.items()},
             timestamps=ratings.times is not None,
         )

@@ -1,4 +1,4 @@
-"""How a file is written: format, delimiter, header, columns."""
+"""Detect the format of a file: kind, delimiter, header, columns."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ class Source:
 
     @property
     def roles(self) -> str:
-        """Which column was taken for what, for people to check."""
+        """Roles of the columns, for users to check."""
         if self.kind in ("mtx", "npz"):
             return "user row, item column"
         names = self.names or [f"column {k + 1}" for k in range(self.width)]
         text = ", ".join(f"{role} {names[k]}" for role, k in self.columns.items())
-        return text if "rating" in self.columns else f"{text}, no rating: all are 1"
+        return text if "rating" in self.columns else f"{text}, no rating column: treated as clicks"
 
     def open(self) -> IO[str]:
         """Open as text, decompressed, without its byte order mark."""
@@ -250,9 +250,9 @@ def _inspect_text(
     first = split_line(lines[0], delimiter)
     header = not any(_is_number(field) for field in first)
     names = [field.strip() for field in first] if header else None
-    found = assign_columns(path, names, len(first), columns, timestamp)
+    roles = assign_columns(path, names, len(first), columns, timestamp)
     skip = every.index(lines[0]) + 1 if header else comments
-    return Source(path, "text", found, len(first), delimiter, header, packed, skip, tuple(names or ()))
+    return Source(path, "text", roles, len(first), delimiter, header, packed, skip, tuple(names or ()))
 
 
 def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: bool, packed: str) -> Source:
@@ -311,5 +311,5 @@ def _inspect_parquet(path: Path, columns: dict[str, str], timestamp: bool) -> So
 
     with reading(path), duckdb.connect() as connection:
         names = connection.read_parquet(glob.escape(str(path))).columns
-    found = assign_columns(path, names, len(names), columns, timestamp)
-    return Source(path, "parquet", found, len(names), names=tuple(names))
+    roles = assign_columns(path, names, len(names), columns, timestamp)
+    return Source(path, "parquet", roles, len(names), names=tuple(names))

@@ -1,4 +1,4 @@
-"""The ratings file: what ``prepare`` writes and every process reads a row range of.
+"""The ratings file, which ``prepare`` writes, and of which every process reads a range of rows.
 
 Format ``dsgmcmc-ratings``, version 1, an HDF5 file with
 

@@ -35,12 +35,12 @@ def piece_sums(array: Array) -> UInt32:
     parts = [data[: len(data) // size * size]]
     if rest := len(data) % size:
         parts.append(np.concatenate([data[-rest:], np.zeros(size - rest, np.uint8)]))
-    found = []
+    checksums = []
     for part in parts:
         lines = part.view("<u8").reshape(-1, 4 * array.itemsize, WORDS)
         sums = little_endian(lines.sum(axis=1, dtype=np.uint64).ravel())
-        found += [zlib.crc32(sums[k : k + 8 * WORDS]) for k in range(0, len(sums), 8 * WORDS)]
-    return np.array(found, np.uint32)
+        checksums += [zlib.crc32(sums[k : k + 8 * WORDS]) for k in range(0, len(sums), 8 * WORDS)]
+    return np.array(checksums, np.uint32)
 
 
 class Checksums:

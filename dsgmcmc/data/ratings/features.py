@@ -98,8 +98,8 @@ class StoredFeatures:
         """
         indptr = self.indptr[start : stop + 1]
         cells = slice(int(indptr[0]), int(indptr[-1]))
-        found = Features(indptr - indptr[0], self._indices[cells], self._values[cells], self.names, self.groups)
-        bad = find_bad_cells(found.indptr, found.indices, found.values, found.size)
+        features = Features(indptr - indptr[0], self._indices[cells], self._values[cells], self.names, self.groups)
+        bad = find_bad_cells(features.indptr, features.indices, features.values, features.size)
         if bad:
             raise ValueError(f"/{self._where} has {bad} in rows {start} to {stop}")
-        return found
+        return features

@@ -121,8 +121,8 @@ def find_bad_scale(low: float, high: float) -> str | None:
     else:
         return None
     return (
-        f"ratings are from {low:g} to {high:g}, and single precision holds their variances where they are {limit}: "
-        f"multiply them by {factor:g}, or remove what is no rating"
+        f"ratings are from {low:g} to {high:g}, but single precision needs them to be {limit}: "
+        f"multiply them by {factor:g}, or remove values that are not ratings"
     )
 
 

@@ -139,10 +139,10 @@ class Ratings:
         They are in range, but not compared with their checksums: what is kept is read by `slab`. Raises InputError if
         the file holds indices out of range.
         """
-        found = self._read(f"{part}/indices", *self._cells(part, start, stop), checked=False)
-        if len(found) and not 0 <= found.min() <= found.max() < self.n_cols:
+        indices = self._read(f"{part}/indices", *self._cells(part, start, stop), checked=False)
+        if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_cols:
             raise self._wrong(f"/{part} has indices outside 0..{self.n_cols - 1} in rows {start} to {stop}")
-        return found
+        return indices
 
     def _cells(self, part: Part, start: int, stop: int) -> tuple[int, int]:
         if not 0 <= start <= stop <= self.n_rows:
@@ -159,16 +159,16 @@ class Ratings:
         return self._levels[most]
 
     def _find_levels(self, most: int) -> Float64 | None:
-        found = np.zeros(0, np.float32)
+        levels = np.zeros(0, np.float32)
         for first in range(0, self.nnz, _SLAB):
             rest = self._read("train/values", first, min(first + _SLAB, self.nnz))
-            for level in found:
+            for level in levels:
                 rest = rest[rest != level]
             if len(rest):
-                found = np.union1d(found, rest)
-            if len(found) > most:
+                levels = np.union1d(levels, rest)
+            if len(levels) > most:
                 return None
-        return found.astype(np.float64)
+        return levels.astype(np.float64)
 
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
         """Read the features of rows (or columns) `start` to `stop`.

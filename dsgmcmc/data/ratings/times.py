@@ -1,4 +1,4 @@
-"""Where ratings stand among those of their row and of their column in the order of time, in a ratings file.
+"""Temporal order of the ratings of each row and of each column, in a ratings file.
 
 The *place* of a rating is its number, from 0, among all ratings of its row (or column), training and test together, in
 the order of time; its *page* is the number of the second that it was given in, among the seconds of that row. Times
@@ -41,10 +41,10 @@ class TimesToWrite:
 
     def sizes(self, lengths: tuple[int, int]) -> dict[str, int]:
         """Length of every data set, given the numbers of training and test ratings."""
-        found = {name: len(counts) for name, counts in self.counts()}
+        result = {name: len(counts) for name, counts in self.counts()}
         for part, length in zip(PARTS, lengths, strict=True):
-            found |= {name: length for side in SIDES for name in times_names(part, side)}
-        return found
+            result |= {name: length for side in SIDES for name in times_names(part, side)}
+        return result
 
     def of(self, part: Part, owners: Mapping[Side, Array], times: Mapping[Side, Times]) -> Iterator[tuple[str, Int32]]:
         """Count the places and pages of some ratings of these rows and columns, and give them by data set."""
@@ -103,15 +103,15 @@ class StoredTimes:
         owners = self._columns(part, start, stop)
         if side == "rows":
             owners = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(indptr))
-        found = []
+        arrays = []
         for name, counts in zip(times_names(part, side), self.counts[side], strict=True):
             try:
-                found.append(self._data[name][int(indptr[0]) : int(indptr[-1])])
+                arrays.append(self._data[name][int(indptr[0]) : int(indptr[-1])])
             except (OSError, RuntimeError, ValueError) as error:
                 raise self._wrong(f"/{name} cannot be read ({error})") from error
-            if len(owners) and (found[-1].min() < 0 or (found[-1] >= counts[owners]).any()):
+            if len(owners) and (arrays[-1].min() < 0 or (arrays[-1] >= counts[owners]).any()):
                 raise self._wrong(f"/{name} has numbers outside those of their {side}")
-        return Times(*found)
+        return Times(*arrays)
 
     def datasets(self, part: Part, start: int, stop: int) -> Iterator[tuple[str, Int32]]:
         """All that is stored of the ratings in some rows of a part, by data set; raises as `slab`."""

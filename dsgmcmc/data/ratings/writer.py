@@ -232,7 +232,7 @@ class RatingsWriter:
         a["mean"] = math.fsum(itertools.chain.from_iterable(self._row_sums)) / a["nnz"]
         a["min"], a["max"] = self._minimum, self._maximum
         a["content_sha256"] = self._content.hexdigest(a["I"], a["J"], a["transposed"])
-        sums = {name: found.values() for name, found in self._checksums.items()}
+        sums = {name: each.values() for name, each in self._checksums.items()}
         for name, values in sums.items():
             self._file[f"checksums/{name}"][:] = values
         sealed = {name: kind(a[name]) for name, kind in ATTRIBUTES.items()}

@@ -232,8 +232,8 @@ def _check(out: Path, options: Options, force: bool) -> None:
         if path.exists() and not force:
             raise InputError(f"{path} exists; give --force to replace it")
     if min(rows, cols) < 2 or options.rank < 1 or options.seed < 0:
-        found = f"{rows} rows, {cols} columns, rank {options.rank}, seed {options.seed}"
-        raise InputError(f"{found}: at least 2, 2, 1 and 0")
+        given = f"{rows} rows, {cols} columns, rank {options.rank}, seed {options.seed}"
+        raise InputError(f"{given}: at least 2, 2, 1 and 0")
     if max(rows, cols) >= 2**31:
         raise InputError(f"{rows} rows, {cols} columns: at most {2**31 - 1}")
     if not least <= total <= most:

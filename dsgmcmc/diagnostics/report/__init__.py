@@ -1,4 +1,4 @@
-"""The report of one run or of several: one HTML file that needs nothing else."""
+"""The report of one or several runs: a self-contained HTML file."""
 
 from dsgmcmc.diagnostics.report.page import write_report
 

@@ -40,7 +40,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar: its label, its parts one on the other (value and colour of each), and what stands beside it."""
+    """A bar: its label, its stacked parts (value and colour of each), and a note next to it."""
 
     label: str
     parts: Sequence[tuple[float, str]]
@@ -48,9 +48,9 @@ class Bar:
 
 
 def ticks(low: float, high: float, wanted: int = 6) -> list[float]:
-    """Round numbers that cover a range, low < high: 1, 2 or 5 times a power of ten apart.
+    """Round numbers in a range, low < high, at distances of 1, 2 or 5 times a power of ten.
 
-    There are about as many as wanted: at least half of it, if that many fit.
+    Their number is about `wanted`, and at least half of it if that many fit.
     """
     widest = (high - low) / (wanted / 2)
     power = 10.0 ** math.floor(math.log10(widest))
@@ -77,7 +77,7 @@ def _marks(low: float, high: float, wanted: int) -> list[tuple[float, str]]:
 
 @dataclass(frozen=True)
 class _Axes:
-    """Scales of a chart, and what is drawn of them."""
+    """Scales and axes of a chart."""
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -139,9 +139,9 @@ def line_chart(
     y_range: tuple[float, float] | None = None,
     x_range: tuple[float, float] | None = None,
 ) -> str:
-    """Draw lines over common axes: HTML of a figure, with a legend; a note if there is nothing to draw.
+    """Draw lines with common axes: HTML of a figure with a legend, or a note if there is nothing to draw.
 
-    What is not finite is left out. Ranges are by default all that is finite; lines are cut there.
+    Values that are not finite are left out. Ranges cover all finite values by default; lines are cut there.
     """
     kept = []
     for one in series:
@@ -192,7 +192,7 @@ def histogram(
     line: Callable[[Float64], Float64] | None = None,
     line_label: str = "",
 ) -> str:
-    """Draw a histogram, and a curve that it is to be compared with."""
+    """Draw a histogram, and a reference curve."""
     top = max([*counts, float(line(np.linspace(edges[0], edges[-1], 101)).max()) if line else 0.0, 1e-9])
     axes = _Axes((edges[0], edges[-1]), (0.0, top * 1.08))
     parts = axes.draw(x_label, y_label)
@@ -213,7 +213,7 @@ def histogram(
 
 
 def bar_chart(title: str, bars: Sequence[Bar], x_label: str, entries: Sequence[tuple[str, str]] = ()) -> str:
-    """Draw horizontal bars, each with its label before and its note behind; `entries`: its legend."""
+    """Draw horizontal bars with their labels and notes; `entries` are the legend."""
     left, row = 150, 24
     height = TOP + row * len(bars) + BOTTOM
     longest = max([sum(value for value, _ in bar.parts) for bar in bars] + [1e-12])

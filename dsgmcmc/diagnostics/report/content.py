@@ -1,4 +1,4 @@
-"""What a report shows of a run, as numbers: read once, drawn by `dsgmcmc.diagnostics.report.page`."""
+"""The numbers of a report, which `dsgmcmc.diagnostics.report.page` draws."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import scalar_traces
 from dsgmcmc.types import Float64
 
-#: Of the metrics of a run, those that are drawn.
+#: Metrics of a run that are drawn.
 METRICS = ("iteration", "time_s", "rmse", "rmse_mean")
 
 
@@ -33,16 +33,16 @@ class Content:
     Attributes
     ----------
     ending : str
-        How it ended, or how far it has come.
+        How it ended, or its progress.
     summary : dict
-        ``summary.json``, or what takes its place until the run has ended.
+        ``summary.json``, or a substitute until the run has ended.
     metrics : dict of int to dict of str to array
         By chain, the columns of ``metrics.jsonl``; null is NaN.
     traces : dict of str to (chains, draws) array
     calibration, forecast : dict and Predictive, or None
-        Of the test ratings; None without any, and of clicks.
+        Scores and predictive distributions of the test ratings; None without any, and for clicks.
     features : dict of str to Importance
-        Which features matter, by "user" and "item" where they have any.
+        Importance of features, by "user" and "item" if they have any.
     """
 
     name: str
@@ -58,27 +58,27 @@ class Content:
 
     @property
     def of_clicks(self) -> bool:
-        """Whether the run is of clicks, which have rankings and no errors."""
+        """Whether the run is of clicks, which have rankings instead of errors."""
         return not self.run.config.law.can_be_evaluated()
 
     @property
     def advice(self) -> list[str]:
-        """What to know or do about this run, in words."""
+        """Warnings about this run."""
         advice = [*self.run.facts.get("cautions", []), *doubts(self.summary), *self.convergence["warnings"]]
         if self.calibration is None and not self.of_clicks:
-            return [*advice, "no test ratings: nothing is known of accuracy and calibration (prepare --test-fraction)"]
+            return [*advice, "no test ratings: accuracy and calibration are unknown (prepare --test-fraction)"]
         phases = self.summary.get("phases", {})
         total = sum(entry["mean"] for entry in phases.values())
         waiting = sum(phases[name]["mean"] for name in ("exchange", "reduce") if name in phases)
         if total and waiting > 0.3 * total:
             advice.append(
-                f"{waiting / total:.0%} of the time went into exchange and reduction: fewer processes would do as well"
+                f"{waiting / total:.0%} of the time was exchange and reduction: fewer processes would be as fast"
             )
         return advice
 
 
 def gather(run: Run, name: str) -> Content:
-    """Read all that the report shows of a run. Raises InputError if a file of the run is missing or cannot be read."""
+    """Read the content of a report. Raises InputError if a file of the run is missing or cannot be read."""
     progress = Progress.of(run.directory, run.config, len(run.draws)) if run.unfinished else None
     summary = _unfinished(run) if progress else _summary(run)
     settings = run.config
@@ -108,11 +108,11 @@ def _summary(run: Run) -> dict[str, Any]:
     try:
         return read_summary(path)
     except FileNotFoundError as error:
-        raise InputError(f"{path} is missing: the run was ended before it could write it") from error
+        raise InputError(f"{path} is missing: the run ended before it could write it") from error
 
 
 def _unfinished(run: Run) -> dict[str, Any]:
-    """What is known, of a run that has not ended, of what its summary will say."""
+    """Entries of the summary that are known before the run has ended."""
     seconds = [line["time_s"] for line in run.directory.metrics()]
     processes = [job.get("processes", 1) for job in run.directory.jobs()]
     return {
@@ -124,6 +124,6 @@ def _unfinished(run: Run) -> dict[str, Any]:
 
 
 def names_of(paths: list[Path]) -> list[str]:
-    """Short names of runs, unlike each other."""
+    """Short names of runs, all different."""
     short = [path.resolve().name for path in paths]
     return [str(path) if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]

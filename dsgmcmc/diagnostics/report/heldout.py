@@ -1,4 +1,4 @@
-"""Sections of a report that are of the test ratings."""
+"""Sections of a report about the test ratings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dsgmcmc.model.predictive.base import Predictive, nearest_level
 from dsgmcmc.types import Float64
 
 LOG_SCORES = ("log_predictive_density", "log_probability")
-GROUPS = 50  # of test ratings, at random, whose scatter gives the intervals
+GROUPS = 50  # random groups of test ratings, whose scatter gives the intervals
 
 Score = Callable[[Content], Float64 | None]
 
@@ -28,11 +28,11 @@ def _forecast(run: Content) -> Predictive:
 
 
 def _log_probability(run: Content) -> Float64 | None:
-    found = _forecast(run)
-    return None if found.levels is None else found.log_probability(run.run.test.rating)
+    forecast = _forecast(run)
+    return None if forecast.levels is None else forecast.log_probability(run.run.test.rating)
 
 
-#: Of every rating, and what becomes of their mean.
+#: Score of every rating, and a function of their mean.
 _SCORES: dict[str, tuple[Score, Callable[[float], float]]] = {
     "RMSE": (lambda run: np.square(run.run.test.rating - run.run.test.mean), sqrt),
     "MAE": (lambda run: np.abs(run.run.test.rating - run.run.test.mean), float),
@@ -70,16 +70,16 @@ def calibration_section(runs: list[Content]) -> str:
                 "calibrated",
             )
         )
-        found = run.calibration
+        measured = run.calibration
         rows.append(
             (
                 run.name,
-                written(found["rmse"]),
-                written(found["mae"]),
-                written(found["crps"]),
-                *("-" if found[name] is None else f"{found[name]:.4f}" for name in LOG_SCORES),
-                written(found["predictive_sd"]),
-                *(f"{found['coverage'][level]:.1%}" for level in (0.5, 0.8, 0.9, 0.95)),
+                written(measured["rmse"]),
+                written(measured["mae"]),
+                written(measured["crps"]),
+                *("-" if measured[name] is None else f"{measured[name]:.4f}" for name in LOG_SCORES),
+                written(measured["predictive_sd"]),
+                *(f"{measured['coverage'][level]:.1%}" for level in (0.5, 0.8, 0.9, 0.95)),
             )
         )
     if not rows:
@@ -114,7 +114,7 @@ def residuals_section(runs: list[Content]) -> str:
 
 
 def _residuals(z: Float64, of: str) -> str:
-    """Histogram of standardised residuals, beside a normal law."""
+    """Histogram of standardised residuals, with a normal density."""
     edges = np.linspace(-4, 4, 41)
     density = np.histogram(np.clip(z, -4, 4), edges, density=True)[0]
     return histogram(
@@ -129,7 +129,7 @@ def _residuals(z: Float64, of: str) -> str:
 
 
 def _reliability(forecast: Predictive, ratings: Float64, of: str) -> str:
-    """Of ratings that were predicted to be at least so much with some probability: how many are."""
+    """Reliability diagram: observed frequency of ratings of at least a level, by predicted probability."""
     series = [Series("calibrated", [0, 1], [0, 1], "#9ca3af", "dashed")]
     levels, probability = forecast.known_levels(), forecast.probabilities()
     level = nearest_level(ratings, levels)
@@ -144,7 +144,7 @@ def _reliability(forecast: Predictive, ratings: Float64, of: str) -> str:
 
 
 def groups_section(runs: list[Content]) -> str:
-    """RMSE by how many training ratings the user, or the item, has."""
+    """RMSE by the number of training ratings of the user, or of the item."""
     charts = []
     for name, what in (("by_activity", "training ratings of the user"), ("by_popularity", "of the item")):
         groups = [(run.calibration or {}).get(name, []) for run in runs]
@@ -161,7 +161,7 @@ def groups_section(runs: list[Content]) -> str:
 
 
 def differences_section(runs: list[Content]) -> str:
-    """Scores of each run less those of the first, with 95 % intervals of what other test ratings would have given."""
+    """Scores of each run minus those of the first, with 95 % intervals over test ratings."""
     first, *others = runs
     rows = []
     for run in others:
@@ -169,16 +169,18 @@ def differences_section(runs: list[Content]) -> str:
             rows.append([run.name, *["other ratings"] * len(_SCORES)])
             continue
         rows.append([run.name, *(_difference(*score, first, run) for score in _SCORES.values())])
-    return table((f"less {first.name}", *_SCORES), rows)
+    return table((f"minus {first.name}", *_SCORES), rows)
 
 
 def _difference(score: Score, finish: Callable[[float], float], first: Content, run: Content) -> str:
-    """Difference of a score of two runs, with half its interval, from that in random groups of the test ratings."""
+    """Difference of a score of two runs, with half its interval, estimated from random groups of the test ratings."""
     before, after = score(first), score(run)
     if before is None or after is None:
         return "-"
     n = len(before)
     group = np.random.default_rng(0).permutation(n) % min(GROUPS, max(n // 2, 1))
-    found = np.array([finish(after[group == g].mean()) - finish(before[group == g].mean()) for g in np.unique(group)])
-    half = f" ± {1.96 * found.std(ddof=1) / np.sqrt(len(found)):.4f}" if len(found) > 1 else ""
+    differences = np.array(
+        [finish(after[group == g].mean()) - finish(before[group == g].mean()) for g in np.unique(group)]
+    )
+    half = f" ± {1.96 * differences.std(ddof=1) / np.sqrt(len(differences)):.4f}" if len(differences) > 1 else ""
     return f"{finish(after.mean()) - finish(before.mean()):+.4f}{half}"

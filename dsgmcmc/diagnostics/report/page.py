@@ -1,4 +1,4 @@
-"""The page: sections of a report, from numbers to HTML."""
+"""The HTML page of a report and its sections."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from dsgmcmc.storage.files import write_whole
 
 #: Facts of a run that its head shows.
 SIZES = {"ratings": "training ratings", "test_ratings": "test ratings"}
-NOTE_ON_ERRORS = "Strong: of the posterior mean. Faint: of the current draw."
+NOTE_ON_ERRORS = "Strong lines: posterior mean. Faint lines: current draw."
 NOTE_ON_FEATURES = (
-    "Of groups: variance of the rows' means that each explains, over the variance of the rows around their means. Of "
-    "features: the strongest effects on the mean rating. Posterior mean and 90 % interval."
+    "Groups: the variance that each explains, relative to the remaining variance. Features: the strongest effects on "
+    "the mean rating. Posterior mean and 90 % interval."
 )
 
 NOTE_ON_DIFFERENCES = (
-    "On the same test ratings. After ±, half the 95 % interval: how far the difference would move with other test "
-    "ratings. Chains that are too short move it, too."
+    "On the same test ratings. The number after ± is half the 95 % interval over test ratings; the Monte Carlo error "
+    "of short chains comes on top."
 )
 
 
@@ -51,7 +51,7 @@ def write_report(paths: Sequence[Path], out: Path) -> None:
     paths : sequence of Path
         Run directories; several are shown side by side.
     out : Path
-        Appears whole or not at all.
+        HTML file, written atomically.
 
     Raises
     ------
@@ -127,10 +127,10 @@ def _head(content: Content) -> str:
         ]
         if scores["log_probability"] is not None:
             tiles.append((f"{scores['log_probability']:.4f}", "log probability of the level"))
-    for name, found in (summary.get("rankings") or {}).items():
+    for name, ranking in (summary.get("rankings") or {}).items():
         if name != "users":
-            tiles.append((f"{found['mean']:.4f}", f"{name} of held-out clicks"))
-            tiles.append((f"{found['popular']:.4f}", f"{name} by popularity"))
+            tiles.append((f"{ranking['mean']:.4f}", f"{name} of held-out clicks"))
+            tiles.append((f"{ranking['popular']:.4f}", f"{name} by popularity"))
     tau = next((line for line in content.convergence["quantities"] if line["name"] == "tau"), None)
     if tau:
         tiles.append((f"{tau['mean']:.3f}", f"tau (sd {tau['sd']:.2g})"))
@@ -139,7 +139,7 @@ def _head(content: Content) -> str:
         (f"{summary.get('seconds_sampling', 0.0):.1f} s", f"sampling on {processes} process{'es' * (processes != 1)}"),
     ]
     if "ratings_per_second" in summary:
-        tiles.append((in_units(summary["ratings_per_second"]), "ratings a second"))
+        tiles.append((in_units(summary["ratings_per_second"]), "ratings per second"))
     shown = "".join(f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in tiles)
     advice = "".join(f'<p class="advice">{whole(text)}</p>' for text in content.advice)
     sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
@@ -156,7 +156,7 @@ def _head(content: Content) -> str:
 
 
 def _colors(runs: list[Content]) -> list[list[str]]:
-    """Colour of every chain of every run: of one run by chain, of several by run."""
+    """Colour of every chain of every run: by chain if there is one run, else by run."""
     if len(runs) == 1:
         return [[PALETTE[c % len(PALETTE)] for c in range(max(len(runs[0].run.chains), len(runs[0].metrics)))]]
     return [[PALETTE[r % len(PALETTE)]] * max(len(run.run.chains), len(run.metrics)) for r, run in enumerate(runs)]
@@ -202,12 +202,12 @@ def _traces(runs: list[Content]) -> str:
 
 
 def _convergence(content: Content, several: bool) -> str:
-    found = content.convergence
+    convergence = content.convergence
     rows = [
         (line["label"], f"{line['mean']:.5g}", f"{line['sd']:.3g}", *measures_as_text(line))
-        for line in found["quantities"]
+        for line in convergence["quantities"]
     ]
-    many = found["predictions"]
+    many = convergence["predictions"]
     for label, high, low in (("median", np.median, np.median), ("worst", np.max, np.min)):
         if many["pairs"]:
             worst = {
@@ -218,11 +218,11 @@ def _convergence(content: Content, several: bool) -> str:
     title = f"<p><b>{html.escape(content.name)}</b></p>" if several else ""
     heading = ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail")
     priors = _priors(content)
-    return f'{title}{table(heading, rows)}<p class="sub">{html.escape(found["note"])}</p>{priors}'
+    return f'{title}{table(heading, rows)}<p class="sub">{html.escape(convergence["note"])}</p>{priors}'
 
 
 def _priors(content: Content) -> str:
-    """Prior sds of the dimensions, which say how many of them are in use; sorted, because their order means nothing."""
+    """Prior sds of the dimensions, which show how many of them are in use; sorted, because their order is arbitrary."""
     run, charts = content.run, []
     k = run.config.rank
     for kind in KINDS:
@@ -238,10 +238,13 @@ def _priors(content: Content) -> str:
 
 
 def _features(content: Content) -> str:
-    """What groups of features explain, and the strongest features."""
+    """Variance that groups of features explain, and the strongest features."""
     tables = []
-    for kind, found in content.features.items():
-        for heading, estimates in ((f"{kind}s, by group", found.groups), (f"{kind}s, by feature", found.effects[:10])):
+    for kind, features in content.features.items():
+        for heading, estimates in (
+            (f"{kind}s, by group", features.groups),
+            (f"{kind}s, by feature", features.effects[:10]),
+        ):
             rows = [(each.name, *(f"{x:.3f}" for x in (each.mean, each.low, each.high))) for each in estimates]
             tables.append(table((heading, "mean", "5 %", "95 %"), rows))
     return "".join(tables)

@@ -1,4 +1,4 @@
-"""Sections of a report that are of times and settings, and tables."""
+"""Sections of a report about times and settings, and tables."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from dsgmcmc.diagnostics.verdict import in_units, started
 PHASE_COLORS = ("#2563eb", "#0891b2", "#d97706", "#dc2626", "#9333ea", "#6b7280")
 
 
-#: What the words of a report mean.
+#: Glossary of a report.
 WORDS = {
     "RMSE, MAE": "root of the mean squared error, and mean absolute error, of the posterior mean on held-out ratings",
-    "biases only, mean only": "RMSE of the mean with shrunken user and item means, and of the mean alone",
-    "tau": "precision of the noise: a rating scatters around its prediction with the sd 1 / sqrt(tau)",
-    "inside their intervals": "share of the held-out ratings in their central predictive intervals, of 90 % about 90 %",
-    "probability integral transform (PIT)": "probability that a prediction gave to what lies below the rating: evenly "
-    "spread, where intervals are right",
-    "CRPS": "continuous ranked probability score, in units of the ratings: the less the better, in mean and in spread",
-    "log density, log p of level": "mean logarithm of the density that predictions gave to the held-out ratings, and "
-    "of the probability of their levels, such as stars: the higher the better",
-    "product of the priors' means, of their variances": "scalar products over the dimensions of what users have with "
-    "what items have: dimensions in another order, or turned, leave them as they are, so that chains can be compared",
-    "draw": "a state of a chain that was kept: one from every few iterations after the burn-in",
-    "R-hat": "spread between chains against that within them: 1 where they agree; above 1.01 they have not mixed",
-    "ESS": "effective sample size: how many independent draws the correlated ones are worth",
+    "biases only, mean only": "RMSE of two baselines: the mean with shrunken user and item biases, and the mean alone",
+    "tau": "precision of the noise: a rating has the standard deviation 1 / sqrt(tau) around its prediction",
+    "inside their intervals": "fraction of the held-out ratings inside their central predictive intervals; of 90 % "
+    "intervals about 90 %",
+    "probability integral transform (PIT)": "predicted probability of a value below the rating: uniform if predictions "
+    "are calibrated",
+    "CRPS": "continuous ranked probability score of the predictive distributions, in units of the ratings; lower is "
+    "better",
+    "log density, log p of level": "mean logarithm of the predictive density of the held-out ratings, and of the "
+    "predicted probability of their levels, such as stars; higher is better",
+    "product of the priors' means, of their variances": "inner products over the dimensions of the users' and items' "
+    "priors; they do not depend on the order or rotation of the dimensions, so that chains can be compared",
+    "draw": "a state of a chain that is used in averages: one from every few iterations after the burn-in",
+    "R-hat": "spread between chains relative to that within them: 1 if they agree; above 1.01 they have not mixed",
+    "ESS": "effective sample size: how many independent draws the correlated draws are worth",
 }
 
 
 def phases_section(runs: list[Content]) -> str:
-    """Wall time of every process by phase, and what went into communication."""
+    """Wall time of every process by phase, and the share of communication."""
     charts, rows = [], []
     for run in runs:
         phases = run.summary.get("phases", {})
@@ -61,7 +63,7 @@ def phases_section(runs: list[Content]) -> str:
                 f"{memory / 1e6:,.0f}",
             )
         )
-    heading = ("run", "processes", "seconds", "ratings/s", "exchange and reduction", "peak MB a process")
+    heading = ("run", "processes", "seconds", "ratings/s", "exchange and reduction", "peak MB per process")
     return "".join(charts) + f'</div>{table(heading, rows)}<div class="charts">'
 
 
@@ -89,13 +91,13 @@ def configuration_section(runs: list[Content]) -> str:
 
 
 def words_section() -> str:
-    """HTML of what the words of a report mean."""
+    """HTML of the glossary."""
     entries = "".join(f"<dt>{html.escape(word)}</dt><dd>{html.escape(text)}</dd>" for word, text in WORDS.items())
     return f"<dl>{entries}</dl>"
 
 
 def whole(text: str) -> str:
-    """HTML of a text whose options and words with hyphens no end of a line breaks."""
+    """HTML of a text without line breaks inside options and hyphenated words."""
     return re.sub(r"--[a-z][a-z-]*|\w+-\w+", r'<span class="whole">\g<0></span>', html.escape(text))
 
 

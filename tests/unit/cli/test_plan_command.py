@@ -29,7 +29,7 @@ def test_what_is_chosen_and_where_it_stops(capsys: pytest.CaptureFixture[str]) -
     plan(*SIZES, "--nodes", "4", "--processes", "16", "--grid", "128")
     told = capsys.readouterr().out
     assert "--grid 128" in told
-    assert f"Beyond {found['scales_to']:,} processes" in told
+    assert f"beyond {found['scales_to']:,} is not worth it" in told
 
 
 def test_a_ratings_file_says_its_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,7 +130,7 @@ def test_paths_at_home_are_found_without_a_shell(monkeypatch):
         ({"time": "00:02:00"}, "--time 00:02:00 is not longer than --warning 2min"),
         ({"warning": "0s"}, "--warning 0s"),
         ({"memory": "lots"}, "--memory lots"),
-        ({"kind": "flux", "memory": "1G"}, "Flux has no such request"),
+        ({"kind": "flux", "memory": "1G"}, "Flux cannot request memory"),
         ({"queue": "a\n#SBATCH --wrap=x"}, "--queue 'a\\n#SBATCH"),
         ({"queue": "--wrap"}, "--queue '--wrap'"),
         ({"account": "me; rm"}, "--account 'me; rm'"),

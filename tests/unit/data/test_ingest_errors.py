@@ -180,7 +180,7 @@ BAD = {
         "r.csv",
         "userId,movieId,tag,timestamp\n1,2,a,3\n",
         {},
-        ["no rating column (columns userId, movieId, tag, timestamp)", "of clicks", "--columns user=NAME,item=NAME"],
+        ["no rating column (columns userId, movieId, tag, timestamp)", "for clicks", "--columns user=NAME,item=NAME"],
     ),
     "unknown header": (
         "r.csv",
@@ -188,7 +188,7 @@ BAD = {
         {},
         ["cannot tell which column is user, item (columns who, what, stars)"],
     ),
-    "constant": ("r.csv", "1,1,3\n1,2,3\n2,2,3.0\n", {}, ["all ratings are 3", "of clicks"]),
+    "constant": ("r.csv", "1,1,3\n1,2,3\n2,2,3.0\n", {}, ["all ratings are 3", "for clicks"]),
     "one user": ("r.csv", "1,1,1\n1,2,2\n", {}, ["only one user"]),
     "one item": ("r.csv", "1,1,1\n2,1,2\n", {}, ["only one item"]),
     "one rating": ("r.csv", "1,1,2\n", {}, ["all ratings are 2"]),
@@ -432,7 +432,7 @@ def test_permissions(tmp_path):
 def test_test_file_excludes_a_split(tmp_path, options):
     """Two ways of choosing test ratings at once are a contradiction."""
     (tmp_path / "test.csv").write_text("3,31,1\n")
-    with pytest.raises(InputError, match="--test names the test ratings"):
+    with pytest.raises(InputError, match="--test has the test ratings"):
         prepare(tmp_path, GOOD, test=str(tmp_path / "test.csv"), **options)
     with pytest.raises(InputError, match="one of the training files"):
         prepare(tmp_path, GOOD, test=str(tmp_path / "ratings.csv"))

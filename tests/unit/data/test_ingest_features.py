@@ -174,7 +174,7 @@ def test_what_is_done_to_odd_columns_is_said(tmp_path):
     summary = described(tmp_path, text)
     assert summary.features["user"]["groups"] == {"member": 1, "children": 1}
     notes = " / ".join(summary.features["user"]["notes"])
-    assert "1 user(s) stand in users.csv more than once, with the same features" in notes
+    assert "1 user(s) are in users.csv more than once, with the same features" in notes
     assert (
         "name is left out: 205 different values in 205 rows are no category; say --feature-kinds name=category" in notes
     )

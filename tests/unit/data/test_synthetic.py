@@ -268,7 +268,7 @@ def test_command(tmp_path, program):
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     truth, (rows, cols, values, _) = draw(options)
     best = np.sqrt(np.mean((values - generate.best_prediction(truth, rows, cols)) ** 2))
-    assert f"RMSE of {best:.4f}" in done.stdout
+    assert f"RMSE {best:.4f}" in done.stdout
     again = subprocess.run(
         [sys.executable, *program, str(tmp_path / "a.csv")], capture_output=True, text=True, timeout=300
     )

@@ -70,7 +70,7 @@ def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
     found, plain = (Predictor(run, Options(clip=True, of_mean=of_mean))(*pairs) for of_mean in (False, True))
     assert (found.mean < 1).all()
     np.testing.assert_array_equal(found.sd, plain.sd)
-    with pytest.raises(InputError, match="have no probabilities"):
+    with pytest.raises(InputError, match="without probabilities"):
         Predictor(run, Options(probabilities=True))
 
 

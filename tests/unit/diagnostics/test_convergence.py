@@ -75,7 +75,7 @@ def test_chains_that_have_not_mixed_are_warned_of(run, monkeypatch):
     found = diagnose(run)
     assert np.mean(np.array(found["predictions"]["rhat"]) > RHAT_LIMIT) > 0.9
     assert any("have not mixed" in warning for warning in found["warnings"])
-    assert any("ESS below 100 a chain" in warning for warning in found["warnings"])
+    assert any("ESS below 100 per chain" in warning for warning in found["warnings"])
     assert "Nemeth 2021" in found["note"]
 
 

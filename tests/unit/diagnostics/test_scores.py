@@ -62,9 +62,9 @@ def test_crps_of_a_certain_prediction_is_the_absolute_error():
 @pytest.mark.parametrize("score", [scores.rmse, scores.mae])
 def test_nothing_to_score_is_an_error(score):
     """No ratings, or another number of predictions, must not become NaN or broadcast."""
-    with pytest.raises(ValueError, match="one prediction a rating"):
+    with pytest.raises(ValueError, match="one prediction per rating"):
         score([], [])
-    with pytest.raises(ValueError, match="one prediction a rating"):
+    with pytest.raises(ValueError, match="one prediction per rating"):
         score([1.0, 2.0], [1.0])
 
 

@@ -69,14 +69,14 @@ def test_a_run_of_levels_has_no_tau():
     assert "level -1.2500" in result(levels)[1]
     assert result(levels | {"rmse_mean": None, "test_ratings": 0}) == ["no RMSE: no ratings were held out"]
     clicks = {"rmse_mean": None, "test_ratings": 9, "draws": 5}
-    assert result(clicks) == ["no rankings: they are made of saved draws, and there are none (--save-draws 0)"]
+    assert result(clicks) == ["no rankings: they need saved draws, and there are none (--save-draws 0)"]
     assert doubts(levels) == doubts(levels | {"rmse_mean": None}) == []
 
 
 def test_a_stopped_run_says_how_to_go_on():
     """Not like a finished one."""
     assert ending({"reached": [1130], "iterations": 20_000}) == (
-        "stopped at iteration 1,130 of 20,000; the same command with --resume goes on"
+        "stopped at iteration 1,130 of 20,000; continue with the same command and --resume"
     )
     assert "700, 300, 0 of 700 (by chain)" in ending({"reached": [700, 300, 0], "iterations": 700})
 

@@ -155,8 +155,8 @@ def test_what_is_unknown_says_nothing(run, tmp_path):
     text = "user,job,age,likes\n901,astronaut,,NaN\n902,b,,rock|polka\n903,b,,rock\n"
     described, notes = described_by(run, "user", tmp_path, text)
     assert notes == [
-        "new.csv: job has values that the run does not know, which say nothing: 'astronaut'",
-        "new.csv: likes has values that the run does not know, which say nothing: 'polka'",
+        "new.csv: job has values that the run does not know, which are ignored: 'astronaut'",
+        "new.csv: likes has values that the run does not know, which are ignored: 'polka'",
     ]
     folded, _ = fold_in(run, "user", *NOTHING, described=described)
     law, prior = folded.rows(0, np.arange(3)), run.draw(0).prior["user"]
@@ -181,7 +181,7 @@ def test_a_known_row_has_its_features(run, tmp_path, anew):
         x = np.array([line[1] == "a", line[1] == "b", 0, 0, 0, 1.0])
     new = {"described": described} if anew else {}
     folded, notes = fold_in(run, "user", np.array([7]), np.array([13]), np.array([5.0]), **new)
-    assert any("features of 1 known user(s) without new ratings left out" in note for note in notes) == anew
+    assert any("features of 1 known user(s) left out" in note for note in notes) == anew
     rated = [line.split(",") for line in (run.path.parent / "r.csv").read_text().splitlines()[1:]]
     mine = [(int(i), float(value)) for user, i, value in rated if user == "7"] + [(13, 5.0)]
     others = run.items.index_of([i for i, _ in mine]).tolist()
@@ -195,7 +195,7 @@ def test_rows_without_features_are_average_and_that_is_said(run, tmp_path):
     """One of two new users is described: the other has the prior's mean, and a note names it."""
     described, _ = described_by(run, "user", tmp_path, "user,job,age,likes\n901,b,40,rock\n")
     folded, notes = fold_in(run, "user", np.array([905]), np.array([3]), np.array([4.0]), described=described)
-    assert notes == ["1 new user(s) are taken to be average in their features, which are not given: 905"]
+    assert notes == ["1 new user(s) without features are taken to have average features: 905"]
     alone, _ = fold_in(run, "user", np.array([905]), np.array([3]), np.array([4.0]))
     both, one = (each.rows(0, each.vocabulary.index_of([905])) for each in (folded, alone))
     np.testing.assert_array_equal(both.mean, one.mean)
@@ -240,7 +240,9 @@ def test_bad_features_are_refused(run, tmp_path, text, more, what):
 def test_a_run_without_features_takes_none(path, tmp_path):
     """It cannot know what they do, and says how it could."""
     assert sample(MPI.COMM_SELF, path.parent / "r.h5", tmp_path / "run", **SETTINGS, features="item") == 0
-    with pytest.raises(InputError, match="was sampled without: leave them out, or prepare the ratings with --user"):
+    with pytest.raises(
+        InputError, match="was sampled without them: leave them out, or prepare the ratings with --user"
+    ):
         describe_new(Run(tmp_path / "run"), "user", Description(path.parent / "users.csv"))
 
 

@@ -83,7 +83,7 @@ def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Pa
 def test_what_only_a_posterior_has_is_refused_in_words(under_way: Path, tmp_path: Path) -> None:
     """Moments; everything that draws have is exported, and reported."""
     run = Run(under_way)
-    with pytest.raises(InputError, match=r"no moments yet: it has them when a job has gone on with it.*draws"):
+    with pytest.raises(InputError, match=r"no moments yet: it has them once a job has resumed it.*draws"):
         _ = run.moments
     with sampled(under_way), pytest.raises(InputError, match=r"no moments yet: it has them when its job ends.*draws"):
         _ = run.moments
@@ -93,7 +93,7 @@ def test_what_only_a_posterior_has_is_refused_in_words(under_way: Path, tmp_path
     export(run, tmp_path / "run.h5")
     write_report([under_way], tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
-    assert "not finished: its last job was ended at iteration 120 of 120" in page
+    assert "not finished: its last job ended at iteration 120 of 120" in page
     assert f"{len(run.draws)} draws so far can be used" in page
 
 

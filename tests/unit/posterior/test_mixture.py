@@ -125,5 +125,5 @@ def test_thresholds_of_users_are_exported_and_followed(made: Made, tmp_path: Pat
 
 def test_an_expectation_has_no_probability() -> None:
     """One of the two is asked for."""
-    with pytest.raises(InputError, match="leave one out"):
+    with pytest.raises(InputError, match="leave one of them out"):
         Options(of_mean=True, at_least=4.0)

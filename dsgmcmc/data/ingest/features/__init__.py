@@ -1,4 +1,4 @@
-"""Files that describe users or items become features of a ratings file.
+"""Features of a ratings file, from files that describe users or items.
 
 `describe` says what is given, `table` and `matrix` read a file, `kinds` finds out what its columns are, `encode` makes
 numbers of them, by an `encoding` that it learns or is told; `movielens` knows the files of that publisher, which have

@@ -1,4 +1,4 @@
-"""Files that describe users or items, as they are given: read, and refused where they are wrong."""
+"""Read files that describe users or items, and refuse them if they are wrong."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Description:
     path : Path
         Text, Parquet, or a SciPy sparse matrix (.npz), whose row numbers are the names.
     id_column : str, optional
-        Of a table the column of names, of a matrix a file with the names of its rows, one a line.
+        Of a table, the column of names; of a matrix, a file with the names of its rows, one per line.
     kinds : dict of str to str
-        What columns are, where it is to be said.
+        Kinds of columns that are not to be detected.
     separator : str
-        Between the values of a list.
+        Separator of the values of a list.
     """
 
     path: Path
@@ -42,23 +42,23 @@ class Description:
 def describe(
     files: Mapping[str, Path | None], names: Mapping[str, str | None], kinds: str | None, separator: str
 ) -> dict[str, Description]:
-    """Descriptions from the values of options, by "user" and "item".
+    """Make descriptions from the values of options, by "user" and "item".
 
-    Raises InputError if they make no sense, or are about a file that is not given.
+    Raises InputError if they contradict each other, or belong to a file that is not given.
     """
-    found = {
+    descriptions = {
         entity: Description(path, names[entity], parse_kinds(kinds), separator)
         for entity, path in files.items()
         if path is not None
     }
     for entity, name in names.items():
-        if name is not None and entity not in found:
+        if name is not None and entity not in descriptions:
             raise InputError(f"--{entity}-id {name} has no meaning without --{entity}-features")
-    if kinds and not found:
+    if kinds and not descriptions:
         raise InputError("--feature-kinds has no meaning without --user-features or --item-features")
     if not separator:
         raise InputError("--separator is empty")
-    return found
+    return descriptions
 
 
 def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Table:
@@ -99,7 +99,7 @@ def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
 
 
 def refuse_text(db: duckdb.DuckDBPyConnection, table: Table, whose: str) -> None:
-    """Refuse names that are no integers, where those of the ratings, or of the run, are."""
+    """Refuse names that are not integers if those of the ratings, or of the run, are."""
     strange = db.execute(f"SELECT id FROM {table.name} WHERE NOT {_WHOLE} LIMIT 5").fetchall()
     if strange:
         shown = ", ".join(repr(name) for (name,) in strange)
@@ -129,4 +129,4 @@ def _drop_duplicates(db: duckdb.DuckDBPyConnection, table: Table) -> None:
         shown = ", ".join(str(name) for (name,) in rows)
         raise InputError(f"{table.path} describes {differ or twice} {table.entity}(s) more than once: {shown}")
     db.execute(f"DELETE FROM {table.name} WHERE rowid NOT IN (SELECT min(rowid) FROM {table.name} GROUP BY id)")
-    table.notes.append(f"{twice} {table.entity}(s) stand in {table.path.name} more than once, with the same features")
+    table.notes.append(f"{twice} {table.entity}(s) are in {table.path.name} more than once, with the same features")

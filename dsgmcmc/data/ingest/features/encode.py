@@ -1,7 +1,7 @@
-"""From tables that describe users or items to features: one-hot, multi-hot and standardised columns, in CSR.
+"""Encode tables that describe users or items as features: one-hot, multi-hot and standardised columns, in CSR.
 
-`learn` finds out what becomes of the columns of a table, `apply` makes features of it: for `prepare` of the table that
-was learnt from, for a fold-in of others.
+`learn` determines the encoding of a table's columns, and `apply` makes the features: of the same table for `prepare`,
+of other tables for a fold-in.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Encoded:
     notes: list[str]
 
     def summary(self) -> dict[str, Any]:
-        """What there is to say of them, by name; of ``groups`` the number of features in each."""
+        """Summary of the features, by name; ``groups`` has the number of features in each."""
         groups = {group: self.features.groups.count(group) for group in dict.fromkeys(self.features.groups)}
         return {"groups": groups, "unknown": self.unknown, "unrated": self.unrated, "notes": self.notes}
 
@@ -73,7 +73,7 @@ def encode_new(
 ) -> tuple[Array, Features, list[str]]:
     """Make features of a file by an encoding that was learnt from another one: names, features, notes.
 
-    Kinds and separator that are given do not count; `integers`: whether names have to be such. Raises InputError if the
+    Kinds and separator in `given` are ignored; `integers`: whether names must be integers. Raises InputError if the
     file is wrong, or has other columns.
     """
     with duckdb.connect() as db:
@@ -98,17 +98,17 @@ def _check_columns(table: Table, encoding: Encoding) -> None:
     if isinstance(table, Matrix) or encoding.width:
         width = table.matrix.shape[1] if isinstance(table, Matrix) else 0
         if width != encoding.width:
-            found = f"is a matrix of {width} columns" if width else "is a table"
-            raise InputError(f"{table.path} {found}, and the features of the run's {table.entity}s were made {ours}")
+            what = f"is a matrix of {width} columns" if width else "is a table"
+            raise InputError(f"{table.path} {what}, and the features of the run's {table.entity}s were made {ours}")
         return
     known = {code.name for code in encoding.columns}
     strange = [repr(name) for name in table.columns if name not in known]
     missing = [repr(code.name) for code in encoding.columns if code.features and code.name not in table.columns]
     if strange or missing:
         parts = [("has not the column", missing), ("has a strange column", strange)]
-        found = ", and ".join(f"{what}{'s' * (len(names) > 1)} {', '.join(names)}" for what, names in parts if names)
+        faults = ", and ".join(f"{what}{'s' * (len(names) > 1)} {', '.join(names)}" for what, names in parts if names)
         raise InputError(
-            f"{table.path} {found}: the features of the run's {table.entity}s were made of {used}. Give these "
+            f"{table.path} {faults}: the features of the run's {table.entity}s were made of {used}. Give these "
             f"columns and no others; is the column of names called {table.entity}, or named by --{table.entity}-id?"
         )
 
@@ -194,19 +194,19 @@ def apply(db: duckdb.DuckDBPyConnection, table: Table, encoding: Encoding, n: in
 
 
 def _numbers(db: duckdb.DuckDBPyConnection, table: Table, column: Column) -> tuple[Int64, Float64]:
-    found = db.execute(
+    cells = db.execute(
         f"SELECT k, {column.sql}::DOUBLE AS x FROM {table.name} JOIN {table.entity}s USING (id) "
         f"WHERE {column.sql} IS NOT NULL ORDER BY k"
     ).fetchnumpy()
-    return found["k"], found["x"].astype(np.float64)
+    return cells["k"], cells["x"].astype(np.float64)
 
 
 def _categories(db: duckdb.DuckDBPyConnection, table: Table, code: Code, separator: str) -> tuple[Int64, Int64, str]:
-    """Rows and features that hold, and what there is to say of categories that were not learnt."""
+    """Rows and features of the entries, and a note on categories that were not learnt."""
     column = Column(code.name, table.columns[code.name], code.kind)
     db.register("learnt", {"atom": np.array(code.atoms, object), "feature": np.arange(len(code.atoms))})
     db.execute(f"CREATE OR REPLACE TEMP TABLE held AS {select_atoms(table, column, separator)}")
-    found = db.execute(
+    cells = db.execute(
         f"SELECT k, feature FROM held JOIN learnt USING (atom) JOIN {table.entity}s USING (id)"
     ).fetchnumpy()
     atoms = [atom for (atom,) in db.execute("SELECT DISTINCT atom FROM held ORDER BY atom").fetchall()]
@@ -214,5 +214,5 @@ def _categories(db: duckdb.DuckDBPyConnection, table: Table, code: Code, separat
     strange, note = sorted(set(atoms) - {*code.atoms, *code.everywhere}), ""
     if strange:
         shown = ", ".join(map(repr, strange[:5])) + (", ..." if len(strange) > 5 else "")
-        note = f" has values that the run does not know, which say nothing: {shown}"
-    return found["k"], found["feature"], note
+        note = f" has values that the run does not know, which are ignored: {shown}"
+    return cells["k"], cells["feature"], note

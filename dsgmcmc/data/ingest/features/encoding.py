@@ -90,12 +90,12 @@ class Encoding:
                 )
                 for code in given["columns"]
             )
-            found = cls(columns, str(given["separator"]), int(given["width"]))
+            encoding = cls(columns, str(given["separator"]), int(given["width"]))
         except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"no encoding of features ({error!r})") from error
-        for code in found.columns:
+        for code in encoding.columns:
             if code.kind not in KINDS or not math.isfinite(code.mean) or not 0 < code.sd < math.inf:
                 raise ValueError(f"the column {code.name} of an encoding of features is wrong")
-        if not found.separator or found.width < 0 or (found.width > 0) == bool(found.columns):
+        if not encoding.separator or encoding.width < 0 or (encoding.width > 0) == bool(encoding.columns):
             raise ValueError("an encoding of features that contradicts itself")
-        return found
+        return encoding

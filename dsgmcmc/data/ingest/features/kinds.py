@@ -1,4 +1,4 @@
-"""What the columns of a file of features are: numbers, categories, lists, years, flags, or nothing that can be used."""
+"""Detect the kinds of columns in a file of features: number, category, list, year, flag, or skip."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Column(NamedTuple):
 
 def parse_kinds(text: str | None) -> dict[str, str]:
     """Parse ``COLUMN=KIND,...``; the kind is what follows the last equals sign."""
-    found = {}
+    kinds = {}
     for part in text.split(",") if text else ():
         name, _, kind = part.strip().rpartition("=")
         if not name or kind not in KINDS:
             raise InputError(f"--feature-kinds {text}: expected COLUMN=KIND,... with KIND one of {', '.join(KINDS)}")
-        found[name] = kind
-    return found
+        kinds[name] = kind
+    return kinds
 
 
 def select_atoms(table: Table, column: Column, separator: str) -> str:
@@ -68,9 +68,9 @@ def select_atoms(table: Table, column: Column, separator: str) -> str:
 
 
 def find_kinds(db: duckdb.DuckDBPyConnection, table: Table, wanted: dict[str, str], separator: str) -> list[Column]:
-    """Find out what every column is.
+    """Detect the kind of every column.
 
-    Raises InputError if a column cannot be what it was said to be, or is nearly all numbers.
+    Raises InputError if a column does not have the kind that was given, or has nearly only numbers.
 
     Parameters
     ----------
@@ -79,14 +79,14 @@ def find_kinds(db: duckdb.DuckDBPyConnection, table: Table, wanted: dict[str, st
     separator : str
         Between the values of a list.
     """
-    found = []
+    columns = []
     for name, sql in table.columns.items():
         said = wanted.get(name) or table.kinds.get(name)
         if said == "skip":
-            found.append(Column(name, sql, "skip"))
+            columns.append(Column(name, sql, "skip"))
             continue
-        found.append(_look(db, table, Column(name, sql, said or ""), separator, name in wanted))
-    return found
+        columns.append(_look(db, table, Column(name, sql, said or ""), separator, name in wanted))
+    return columns
 
 
 def _look(db: duckdb.DuckDBPyConnection, table: Table, column: Column, separator: str, asked: bool) -> Column:
@@ -124,7 +124,7 @@ def _is_number(sql: str) -> str:
 def check_values(db: duckdb.DuckDBPyConnection, table: Table, column: Column, advice: str) -> None:
     """Refuse a column of numbers, or of flags, that has something else in it: an InputError with the first five.
 
-    `advice`: what else to do than to correct it.
+    `advice` says what to do instead of correcting it.
     """
     c = column.sql
     wrong = {"number": f"NOT {_is_number(c)}", "flag": f"{c} NOT IN ('0', '1')"}.get(column.kind)

@@ -1,4 +1,4 @@
-"""Features as a SciPy sparse matrix: they are taken as they are, as one group."""
+"""Features in a SciPy sparse matrix, which are used unchanged, as one group."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def load_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_fi
     """
     import scipy.sparse  # takes its time to import
 
-    found = read_npz(path, memory_of(db))
-    if not np.isfinite(found.data).all():
+    entries = read_npz(path, memory_of(db))
+    if not np.isfinite(entries.data).all():
         raise InputError(f"{path} has values that are not finite")
-    n, width = found.shape
+    n, width = entries.shape
     if width > MAX_FEATURES:
         raise InputError(f"{path} has {width} features, more than {MAX_FEATURES}")
     if names_file is None:
-        present, rows = np.unique(found.row, return_inverse=True)  # of the others nothing is said
+        present, rows = np.unique(entries.row, return_inverse=True)  # of the others nothing is said
         names = [str(row) for row in present]
     else:
-        rows = found.row
+        rows = entries.row
         try:
             names = Path(names_file).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"--{entity}-id {names_file}: no file with the names of the rows ({error})") from error
         if len(names) != n:
             raise InputError(f"{names_file} has {len(names)} names for the {n} rows of {path}")
-    values = found.data.astype(np.float64)
-    matrix = scipy.sparse.csr_matrix((values, (rows, found.col)), shape=(len(names), width))  # sums duplicates
+    values = entries.data.astype(np.float64)
+    matrix = scipy.sparse.csr_matrix((values, (rows, entries.col)), shape=(len(names), width))  # sums duplicates
     table = Matrix(path, entity, {}, matrix=matrix)
     db.register("matrix_rows", {"id": np.array(names, dtype=object), "r": np.arange(len(names))})
     db.execute(f"CREATE TABLE {table.name} AS SELECT trim(id) AS id, r FROM matrix_rows")
@@ -58,6 +58,6 @@ def load_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_fi
 
 def matrix_entries(db: duckdb.DuckDBPyConnection, table: Matrix) -> Entries:
     """All entries."""
-    found = db.execute(f"SELECT r, k FROM {table.name} JOIN {table.entity}s USING (id)").fetchnumpy()
-    cells = table.matrix[found["r"]].tocoo()
-    return found["k"][cells.row].astype(np.int64), cells.col.astype(np.int64), cells.data
+    places = db.execute(f"SELECT r, k FROM {table.name} JOIN {table.entity}s USING (id)").fetchnumpy()
+    cells = table.matrix[places["r"]].tocoo()
+    return places["k"][cells.row].astype(np.int64), cells.col.astype(np.int64), cells.data

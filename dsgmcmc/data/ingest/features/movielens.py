@@ -1,4 +1,4 @@
-"""What stands in the columns of MovieLens' own files, which have no headers [Harper & Konstan 2015]."""
+"""Columns of MovieLens' own files, which have no headers [Harper & Konstan 2015]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a file that describes users or items into a DuckDB table of text, and refuses what is no table."""
+"""Reads a file that describes users or items into a DuckDB table of text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dsgmcmc.data.session import identifier, literal, reading
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64, Int64
 
-#: How other people write that they do not know.
+#: Texts that stand for a missing value.
 MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
 
 #: Entries as they are found: rows, features, and values.
