@@ -30,7 +30,7 @@ from dsgmcmc.cli.app import app
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.summary import save_summary
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.logs import sealed
 from dsgmcmc.storage.rundir import RunDirectory
@@ -84,7 +84,7 @@ def said(*arguments: str) -> str:
 
 def _predictions(path: Path) -> Any:
     run, both = Run(path), np.arange(5, dtype=np.int32)
-    return Predictor(run, Options(clip=True))(both, both).mean.tolist(), [
+    return Predictor(run, PredictOptions(clip=True))(both, both).mean.tolist(), [
         float(m.variance["user"].sum()) for m in run.moments
     ]
 

@@ -44,7 +44,7 @@ from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.verify import verify_run
-from dsgmcmc.targets.state import Stream
+from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor, PriorName, ScheduleName
 
 #: Generous: the machine may be busy, and the first run compiles its kernels.
@@ -237,7 +237,7 @@ def factor_target(
     m = len(sampler.positions)
     turns = {"first": model.first, "every": model.every}
     whole = FactorModel(law, model.noise(ring.blocks, m), model.rows(m), *parts, **turns)
-    target = FactorTarget(ring, blocks, order, whole, sampler, Stream(seed, 0), frozen)
+    target = FactorTarget(ring, blocks, order, whole, sampler, RandomStream(seed, 0), frozen)
     target.reset()
     return target
 

@@ -47,10 +47,10 @@ def info(
 def _at_a_glance(facts: dict[str, Any]) -> list[str]:
     """Summary of a run: its result, warnings and how it ended, or its progress."""
     from dsgmcmc.diagnostics import verdict
-    from dsgmcmc.posterior.live import Progress
+    from dsgmcmc.posterior.live import LiveProgress
 
     if facts["progress"]:
-        progress = Progress(**facts["progress"])
+        progress = LiveProgress(**facts["progress"])
         rmse = (
             [] if progress.rmse_mean is None else [f"RMSE of the posterior mean {verdict.written(progress.rmse_mean)}"]
         )

@@ -165,10 +165,10 @@ def scaling(data: Path | None, processes: Sequence[int], options: Sequence[str],
 
 def _synthetic(folder: Path, times: int) -> Path:
     """Make a ratings file of `times` million ratings, as many rows and columns in proportion."""
-    from dsgmcmc.data.synthetic.generate import Options, generate
+    from dsgmcmc.data.synthetic.generate import SyntheticOptions, generate
 
     raw, out = folder / f"{times}.csv", folder / f"{times}.h5"
-    generate(raw, Options(rows=6040 * times, cols=3706, ratings=1_000_000 * times))
+    generate(raw, SyntheticOptions(rows=6040 * times, cols=3706, ratings=1_000_000 * times))
     _command(["prepare", str(raw), str(out)])
     raw.unlink()
     return out

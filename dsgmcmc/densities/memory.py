@@ -16,7 +16,7 @@ from dsgmcmc.diagnostics.accuracy import Look, accuracy, met
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.runs.until import next_look
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.targets.base import Draw
+from dsgmcmc.targets.base import DrawInfo
 
 
 def chain_target(
@@ -73,7 +73,7 @@ class MemoryChain:
     def _record(self) -> None:
         position, weight = self.sampler.position(self.made - 1), self.sampler.weight(self.target, self.made - 1)
         self._check(position)
-        self.trace.record(position, Draw(self.made, weight, 0.0))
+        self.trace.record(position, DrawInfo(self.made, weight, 0.0))
         self.draws.append((self.made, weight))
 
     def _check(self, position: str) -> None:

@@ -12,7 +12,7 @@ from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
-from dsgmcmc.targets.state import Stream
+from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Float64, ScheduleName
 
 
@@ -67,7 +67,7 @@ def vector_target(
     check_attributes(density)
     check_fits(density, type(sampler), sampler.config)
     order = Schedule(schedule, part_sizes(density.n_data, grid), seed, chain) if sampler.gradient.by_parts else None
-    stream = Stream(seed, chain)
+    stream = RandomStream(seed, chain)
     return VectorTarget(
         density,
         order,

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Part, Ratings, row_slabs
+from dsgmcmc.data.ratings import Ratings, Split, row_slabs
 from dsgmcmc.types import Float64, Int32, Int64
 
 SHRINKAGE = {"item": 25.0, "user": 10.0}
@@ -48,7 +48,7 @@ def baselines(ratings: Ratings) -> dict[str, float] | None:
     return {"mean_only": mean_only, "biases_only": biases_only}
 
 
-def _slabs(ratings: Ratings, part: Part, indptr: Int64) -> Iterator[tuple[Int64, Int32, Float64]]:
+def _slabs(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[tuple[Int64, Int32, Float64]]:
     """Row, column and value of the ratings of a part, some rows at a time."""
     for start, stop in row_slabs(indptr, _SLAB):
         ends, columns, values = ratings.slab(part, start, stop)

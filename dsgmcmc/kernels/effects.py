@@ -23,7 +23,7 @@ import numpy as np
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula.parser import functions
 from dsgmcmc.kernels.gradient import score_expression
-from dsgmcmc.kernels.ordinal import DERIVATIVES, FUNCTIONS, LANES, OWNER, Link, Side, indented
+from dsgmcmc.kernels.ordinal import DERIVATIVES, FUNCTIONS, LANES, OWNER, CutSide, Link, indented
 from dsgmcmc.types import Float32, Float64, Int32
 
 STEP = 0.1
@@ -242,7 +242,7 @@ def along(effects: Float32, sums: Float32, tau: float) -> Float64:
 
 
 @functools.cache
-def level_terms_kernel(scaled: bool, cut_by: Side | None) -> Callable[..., None]:
+def level_terms_kernel(scaled: bool, cut_by: CutSide | None) -> Callable[..., None]:
     """Compile the terms of `level_score` of a cell's ratings.
 
     Returns

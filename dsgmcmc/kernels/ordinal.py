@@ -36,7 +36,7 @@ from dsgmcmc.types import Float32, Float64
 int32, float32 = np.int32, np.float32
 
 Link = Literal["logit", "probit"]
-Side = Literal["w", "h"]
+CutSide = Literal["w", "h"]
 
 END = 1e30
 """Where the thresholds below the first level and above the last one are."""
@@ -129,7 +129,7 @@ def indented(text: str | list[str], depth: int = 1) -> list[str]:
 
 @functools.cache
 def ordinal_kernel(
-    K: int, biases: bool, link: Link, scaled: bool = False, cut_by: Side | None = None, offset: bool = False
+    K: int, biases: bool, link: Link, scaled: bool = False, cut_by: CutSide | None = None, offset: bool = False
 ) -> Callable[..., None]:
     """Compile the gradient for one rank.
 
@@ -172,7 +172,7 @@ def ordinal_kernel(
     return kernel
 
 
-def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: Side | None, offset: bool) -> str:
+def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: CutSide | None, offset: bool) -> str:
     """Source of the gradient kernel."""
     floats = "float32[:, ::1], " * 4
     extra = "float32[::1], " * 4 if scaled else ""
@@ -231,10 +231,10 @@ _SLOPES = [
 
 
 #: Row of the tables that a rating finds its thresholds in.
-OWNER: dict[Side, str] = {"w": "i", "h": "uint64(indices[r])"}
+OWNER: dict[CutSide, str] = {"w": "i", "h": "uint64(indices[r])"}
 
 
-def _cuts(cut_by: Side) -> list[str]:
+def _cuts(cut_by: CutSide) -> list[str]:
     """Lines for one row i: the thresholds above and below its ratings."""
     return [
         "for r in range(begin, end):",
@@ -244,7 +244,7 @@ def _cuts(cut_by: Side) -> list[str]:
     ]
 
 
-def _cut_slopes(cut_by: Side) -> list[str]:
+def _cut_slopes(cut_by: CutSide) -> list[str]:
     """Lines for one row i: du of its ratings, which came back in ``uppers``, and dl go to their thresholds' sums."""
     return [
         "for r in range(begin, end):",
@@ -254,7 +254,7 @@ def _cut_slopes(cut_by: Side) -> list[str]:
     ]
 
 
-def _scores(link: Link, scaled: bool, cut_by: Side | None) -> list[str]:
+def _scores(link: Link, scaled: bool, cut_by: CutSide | None) -> list[str]:
     """Lines that turn the `count` predictors in ``errors`` into scores, times `scale`, and add to the sums.
 
     `LANES` ratings at a time: what their levels have in the tables is put into ``tile``, and du comes back in it.

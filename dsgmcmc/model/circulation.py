@@ -12,7 +12,7 @@ from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.factors import LocalFactors
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.targets.state import Layout, ParameterBlock, StateField
+from dsgmcmc.targets.state import BlockLayout, ParameterBlock, StateField
 from dsgmcmc.types import Float32
 
 if TYPE_CHECKING:
@@ -140,12 +140,12 @@ class Circulation:
         if returning:
             self._take_back(layout, buffers, returning)
 
-    def _layout(self, names: Sequence[str]) -> Layout:
+    def _layout(self, names: Sequence[str]) -> BlockLayout:
         """Layout of copies of these arrays of a column block."""
         arrays = next(iter(self.factors.columns.values())).arrays
-        return Layout([StateField(name, arrays[name].shape[1]) for name in names], 0)
+        return BlockLayout([StateField(name, arrays[name].shape[1]) for name in names], 0)
 
-    def _claim_shared(self, layout: Layout) -> SharedColumnBuffers | None:
+    def _claim_shared(self, layout: BlockLayout) -> SharedColumnBuffers | None:
         """Claim shared buffers for copies of this layout; None if copies travel as messages. Collective."""
         if layout.width not in self._shared:
             self._shared[layout.width] = self.ring.shared_buffers(
@@ -157,13 +157,13 @@ class Circulation:
                 shared.claim()
         return shared
 
-    def _brought_home(self, layout: Layout, shared: SharedColumnBuffers | None = None) -> dict[int, Float32]:
+    def _brought_home(self, layout: BlockLayout, shared: SharedColumnBuffers | None = None) -> dict[int, Float32]:
         """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""
         return self._moved(self.factors.copies(layout, shared), layout, self.part, 0, shared)
 
     def _take_back(
         self,
-        layout: Layout,
+        layout: BlockLayout,
         buffers: dict[int, Float32],
         names: Sequence[str],
         shared: SharedColumnBuffers | None = None,
@@ -180,7 +180,7 @@ class Circulation:
     def _moved(
         self,
         buffers: dict[int, Float32],
-        layout: Layout,
+        layout: BlockLayout,
         part: int,
         after: int,
         shared: SharedColumnBuffers | None = None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.partition import column_of
-from dsgmcmc.targets.state import Layout, ParameterBlock
+from dsgmcmc.targets.state import BlockLayout, ParameterBlock
 from dsgmcmc.types import Factor, Float32
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class LocalFactors:
         Bounds and counts of the blocks.
     row_blocks : range
         Row blocks of this process.
-    layout : Layout
+    layout : BlockLayout
         Fields that are sent with a block.
     scratch : tuple of str
         (n, D) arrays that are not sent; a column block uses those of the row block that it is paired with.
@@ -43,7 +43,7 @@ class LocalFactors:
         make: MakeBlock,
         ratings: RatingBlocks,
         row_blocks: range,
-        layout: Layout,
+        layout: BlockLayout,
         scratch: tuple[str, ...],
         dimension: int,
     ) -> None:
@@ -79,7 +79,7 @@ class LocalFactors:
             columns[c] = block
         self.columns = columns
 
-    def copies(self, layout: Layout, shared: SharedColumnBuffers | None = None) -> dict[int, Float32]:
+    def copies(self, layout: BlockLayout, shared: SharedColumnBuffers | None = None) -> dict[int, Float32]:
         """Copy some arrays of the column blocks that rest here, to be sent in their place; `shared` must be claimed."""
         buffers = {}
         for c, block in self.columns.items():
@@ -87,7 +87,7 @@ class LocalFactors:
             buffers[c] = np.concatenate([block[name].ravel() for name in layout.names], out=out)
         return buffers
 
-    def column(self, index: int, layout: Layout, buffer: Float32) -> ParameterBlock:
+    def column(self, index: int, layout: BlockLayout, buffer: Float32) -> ParameterBlock:
         """Column block `index`, with the fields of `layout` in this buffer."""
         start, stop = self._ratings.bounds(Factor.H, index)
         arrays = layout.views(buffer, stop - start)

@@ -23,7 +23,7 @@ from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.parts import Effects
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
-from dsgmcmc.targets.base import Draw
+from dsgmcmc.targets.base import DrawInfo
 from dsgmcmc.types import Float32, Float64
 
 #: About this many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.
@@ -61,7 +61,7 @@ class HeldOut:
         self._rows = {b: HeldOutRows(b, self._ratings.test[b], likelihood, follow) for b in self._ring.blocks}
         self._has_draws = False
 
-    def record(self, position: str, draw: Draw | None) -> None:
+    def record(self, position: str, draw: DrawInfo | None) -> None:
         """Predict the test ratings at the current state; include it in the averages if it is a draw. Collective."""
         if self._ratings.n_test:
             tau = self._noise_precision()
@@ -164,7 +164,7 @@ class HeldOutRows:
         self.prediction[chosen], self.probability[chosen] = state.mean, state.probability
         self.noise[chosen if self.likelihood.noise_varies else 0] = state.variance
 
-    def count(self, draw: Draw) -> None:
+    def count(self, draw: DrawInfo) -> None:
         """Include the last recorded state in the averages, as a draw."""
         delta = self.prediction - self.mean
         self.mean += draw.share * delta

@@ -25,7 +25,7 @@ from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.base import Information
-from dsgmcmc.targets.state import Conditional, Keeps, Layout, ParameterBlock, Stream
+from dsgmcmc.targets.state import BlockLayout, Conditional, Keeps, ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class FactorTarget:
         The likelihood, and the other parts.
     sampler : Keeps
         What the sampler keeps with a block.
-    stream : Stream
+    stream : RandomStream
         Seed and chain.
     frozen : frozenset of Factor
         Factors that stay as they are.
@@ -61,7 +61,7 @@ class FactorTarget:
         schedule: Schedule | None,
         model: FactorModel,
         sampler: Keeps,
-        stream: Stream,
+        stream: RandomStream,
         frozen: frozenset[Factor] = frozenset(),
     ) -> None:
         self.ring, self.model, self.stream = ring, model, stream
@@ -76,7 +76,7 @@ class FactorTarget:
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
         self.curvature_bound += (self.likelihood.background or 0.0) * max(ratings.shape)
         of_rows = (quantity.field(self.quantities.sizes) for quantity in self.quantities.of_rows)
-        self.layout = layout = Layout((*sampler.kept, *of_rows), self.dimension)
+        self.layout = layout = BlockLayout((*sampler.kept, *of_rows), self.dimension)
         common: Any = {"dimension": self.dimension, "clip_kicks": self.likelihood.clips_kicks}
         common["origin"] = model.rows.origin.astype(np.float32) if model.rows.bias_mean else None
 

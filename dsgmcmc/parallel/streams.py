@@ -38,7 +38,7 @@ class _File(io.FileIO):
         return memoryview(data).nbytes
 
 
-class Stream(io.TextIOWrapper):
+class OutputStream(io.TextIOWrapper):
     """Standard output or standard error, in place of Python's own.
 
     Attributes
@@ -66,7 +66,7 @@ class Stream(io.TextIOWrapper):
 
 def also_in(path: Path) -> None:
     """Name a file that also contains what is printed, for the message if printing fails."""
-    if isinstance(sys.stdout, Stream):
+    if isinstance(sys.stdout, OutputStream):
         sys.stdout.kept = path
 
 
@@ -78,7 +78,7 @@ def standard_streams() -> Iterator[None]:
             os.fstat(number)
         except OSError:  # closed: no other file may get its number. Printing then fails, and warnings are lost
             os.open(os.devnull, mode)
-    sys.stdout, sys.stderr = output, _ = Stream(1, sys.stdout), Stream(2, sys.stderr)
+    sys.stdout, sys.stderr = output, _ = OutputStream(1, sys.stdout), OutputStream(2, sys.stderr)
     status: Any = None
     try:
         yield

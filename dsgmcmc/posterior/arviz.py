@@ -11,7 +11,7 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.posterior.extras import TO_ARVIZ, TO_NETCDF, require
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
 from dsgmcmc.types import Float64, Int32, Int64
@@ -76,7 +76,7 @@ def to_datatree(run: Run) -> Any:
 
 def _pointwise(run: Run, users: Int32, items: Int32, index: Int64) -> tuple[dict[str, Float64], dict[str, Float64]]:
     """Log likelihoods of test ratings, and posterior predictive draws of them, by name: (chains, draws, pairs) each."""
-    draws = Predictor(run, Options()).draws(users, items)
+    draws = Predictor(run, PredictOptions()).draws(users, items)
     law, shape = run.config.law.predictive(draws.apart(), run.mean, run.levels), draws.eta.shape
     x = run.test.rating[index].astype(np.float64)
     density = law.log_density(np.repeat(x, shape[1])).reshape(shape)

@@ -22,7 +22,7 @@ from dsgmcmc.posterior.foldin import Shifts
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Array, Float64, Int32
 
-Row = tuple[Int32, Float64]  # indices of the features of a row, and their values
+FeatureRow = tuple[Int32, Float64]  # indices of the features of a row, and their values
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Described:
     ----------
     names : (n,) int64, or (n,) object array of str
         All different.
-    rows : list of Row
+    rows : list of FeatureRow
         Features of each; empty if nothing is known of it.
     """
 
     names: Array
-    rows: list[Row]
+    rows: list[FeatureRow]
 
     def updated(self, later: Described) -> Described:
         """Merge both; where both describe a row, the later features count."""
@@ -106,6 +106,6 @@ def shifts_of(
     return Shifts(rows, centre)
 
 
-def _rows_of(features: Features) -> list[Row]:
+def _rows_of(features: Features) -> list[FeatureRow]:
     values = features.values.astype(np.float64)
     return [(features.indices[a:b], values[a:b]) for a, b in zip(features.indptr, features.indptr[1:], strict=False)]

@@ -158,7 +158,7 @@ class KeptDraws:
 
 
 @dataclass(frozen=True)
-class Moments:
+class PosteriorMoments:
     """Posterior of one chain, as moments.
 
     Attributes

@@ -41,7 +41,7 @@ STEP = 1e-3
 """Step of the finite differences that the normal law is made from; draws are exact whatever their error."""
 
 
-class Row(NamedTuple):
+class RatedRow(NamedTuple):
     """A row and its ratings x: the design matrix and offset of their predictors, and the prior's mean and precision.
 
     `effects` are the variances of the unknown effects that the predictors have besides.
@@ -81,7 +81,7 @@ class Spread(NamedTuple):
 
 
 def draw_row(
-    law: type[Law], row: Row, others: Float64, thresholds: Array | None, spread: Spread, rng: np.random.Generator
+    law: type[Law], row: RatedRow, others: Float64, thresholds: Array | None, spread: Spread, rng: np.random.Generator
 ) -> tuple[Float64, float, Array | None]:
     """Draw a row given its ratings.
 
@@ -145,7 +145,7 @@ def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64], float], rng: np
         angle = rng.uniform(low, high)
 
 
-class Normal(NamedTuple):
+class NormalLaw(NamedTuple):
     """A normal law N(mean, (L L^T)^-1).
 
     Attributes
@@ -164,7 +164,9 @@ class Normal(NamedTuple):
         return point
 
 
-def laplace(features: Float64, offset: Float64, log_density: LogDensity, mean: Float64, precision: Float64) -> Normal:
+def laplace(
+    features: Float64, offset: Float64, log_density: LogDensity, mean: Float64, precision: Float64
+) -> NormalLaw:
     """Laplace approximation of a row: the normal law from its mode and the curvature there.
 
     Parameters
@@ -198,7 +200,7 @@ def laplace(features: Float64, offset: Float64, log_density: LogDensity, mean: F
             break
     _, curvature = _derivatives(log_density, features @ theta + offset)
     lower = np.linalg.cholesky(precision + (features.T * curvature) @ features)
-    return Normal(theta, np.linalg.inv(lower))
+    return NormalLaw(theta, np.linalg.inv(lower))
 
 
 def _derivatives(log_density: LogDensity, eta: Float64) -> tuple[Float64, Float64]:

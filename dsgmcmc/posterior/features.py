@@ -19,7 +19,7 @@ LEVEL = 0.9
 
 
 @dataclass(frozen=True)
-class Estimate:
+class FeatureEstimate:
     """Posterior of a number: its mean and the bounds of its central interval of probability `LEVEL`."""
 
     name: str
@@ -29,20 +29,20 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Importance:
+class FeatureImportance:
     """Importance of the features of the users or of the items.
 
     Attributes
     ----------
-    groups : list of Estimate
+    groups : list of FeatureEstimate
         Variance that each group explains, relative to the remaining variance; the largest first.
-    effects : list of Estimate
+    effects : list of FeatureEstimate
         Effect of each feature on the bias, in units of the ratings, the strongest first; empty without biases or saved
         draws.
     """
 
-    groups: list[Estimate]
-    effects: list[Estimate]
+    groups: list[FeatureEstimate]
+    effects: list[FeatureEstimate]
 
 
 def feature_names(run: SavedRun, kind: str) -> tuple[list[str], list[str]]:
@@ -52,7 +52,7 @@ def feature_names(run: SavedRun, kind: str) -> tuple[list[str], list[str]]:
     return run.index.features(kind)
 
 
-def importance(run: SavedRun) -> dict[str, Importance]:
+def importance(run: SavedRun) -> dict[str, FeatureImportance]:
     """Importance of features, by "user" and "item" if they have any."""
     result = {}
     for kind in KINDS:
@@ -62,14 +62,14 @@ def importance(run: SavedRun) -> dict[str, Importance]:
         traced = [trace[f"{kind}.features.explained"] for trace in run.traces]
         weights = np.concatenate([trace["weight"][:, 0] for trace in run.traces])
         of_groups = _estimates(list(dict.fromkeys(groups)), np.concatenate(traced), weights)
-        of_features: list[Estimate] = []
+        of_features: list[FeatureEstimate] = []
         if run.config.biases and run.draws:
             of_features = _estimates(names, run.effects(kind)[:, :, -1], run.draw_weights)
-        result[kind] = Importance(of_groups, of_features)
+        result[kind] = FeatureImportance(of_groups, of_features)
     return result
 
 
-def _estimates(names: list[str], draws: Float64, weights: Float64) -> list[Estimate]:
+def _estimates(names: list[str], draws: Float64, weights: Float64) -> list[FeatureEstimate]:
     """Summaries of the columns of draws (n, names), the largest first."""
     share = weights / weights.sum()
     estimates = []
@@ -77,5 +77,5 @@ def _estimates(names: list[str], draws: Float64, weights: Float64) -> list[Estim
         order = np.argsort(values)
         below = np.cumsum(share[order]) - share[order] / 2
         low, high = np.interp([(1 - LEVEL) / 2, (1 + LEVEL) / 2], below, values[order])
-        estimates.append(Estimate(name, float(share @ values), float(low), float(high)))
+        estimates.append(FeatureEstimate(name, float(share @ values), float(low), float(high)))
     return sorted(estimates, key=lambda each: -abs(each.mean))

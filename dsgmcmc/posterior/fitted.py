@@ -18,7 +18,7 @@ from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.new_ratings import PendingRatings, fold_in, tell
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.recommend import recommendations, those_among
 from dsgmcmc.posterior.rules import By, Ranking
@@ -71,7 +71,7 @@ class FittedModel:
         self._rated: Rated | None = None
         self._told: PendingRatings | None = None
         self._newcomers: FoldIn | None = None
-        self._predictors: dict[Options, Predictor] = {}
+        self._predictors: dict[PredictOptions, Predictor] = {}
         self.n_features_in_ = 2
         return self
 
@@ -150,11 +150,11 @@ class FittedModel:
     # ------------------------------------------------------------------ predictions
 
     @renewing
-    def _predict(self, X: Any, options: Options) -> Prediction:
+    def _predict(self, X: Any, options: PredictOptions) -> Prediction:
         predictor, users, items = self._predictor(X, options)
         return predictor(users, items)
 
-    def _predictor(self, X: Any, options: Options) -> tuple[Predictor, Int32, Int32]:
+    def _predictor(self, X: Any, options: PredictOptions) -> tuple[Predictor, Int32, Int32]:
         run = self._fitted()
         if options not in self._predictors:
             self._predictors[options] = Predictor(run, options, self._newcomers)
@@ -190,7 +190,7 @@ class FittedModel:
         InputError
             If not fitted, or `unknown` is "refuse" and a name is unknown.
         """
-        prediction = self._predict(X, Options(clip=self.clip))
+        prediction = self._predict(X, PredictOptions(clip=self.clip))
         mean = prediction.mean.astype(np.float64)
         return (mean, prediction.sd.astype(np.float64)) if return_std else mean
 
@@ -201,7 +201,7 @@ class FittedModel:
         -------
         low, high : (n,) float64
         """
-        prediction = self._predict(X, Options(interval=level, clip=self.clip))
+        prediction = self._predict(X, PredictOptions(interval=level, clip=self.clip))
         return prediction.low.astype(np.float64), prediction.high.astype(np.float64)
 
     @renewing
@@ -213,7 +213,7 @@ class FittedModel:
         InputError
             If the ratings have no levels.
         """
-        predictor, users, items = self._predictor(X, Options(probabilities=True))
+        predictor, users, items = self._predictor(X, PredictOptions(probabilities=True))
         return predictor.probabilities(users, items).astype(np.float64)
 
     def score(self, X: Any, y: Any) -> float:
@@ -337,7 +337,7 @@ class FittedModel:
         newcomers = self._newcomers if self._newcomers is not None and self._newcomers.kind == "user" else None
         if newcomers is None and self._newcomers is not None:
             raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")
-        rows = Predictor(run, Options(), newcomers).index_of("user", list(users))
+        rows = Predictor(run, PredictOptions(), newcomers).index_of("user", list(users))
         run.users.index_of([name for name, row in zip(users, rows.tolist(), strict=True) if row < 0], refuse=True)
         among = those_among(run, candidates, exclude)
         blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=among))

@@ -31,7 +31,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.posterior.draws import OTHER, Draw, Rows
-from dsgmcmc.posterior.elliptical import Row, Spread, draw_row
+from dsgmcmc.posterior.elliptical import RatedRow, Spread, draw_row
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Array, Float64, Int32
@@ -193,7 +193,7 @@ class FoldIn:
             offset = offset + theta[:, config.rank]
             theta[:, config.rank] = 1.0
         x, own = self._values[part], draw.noise_scale[other][rated].astype(np.float64)
-        row = Row(theta, offset, x, centre, precision, variance)
+        row = RatedRow(theta, offset, x, centre, precision, variance)
         if config.law.is_conditionally_gaussian():
             noise_precision = draw.tau * own
             if np.any(variance):
@@ -209,7 +209,7 @@ class FoldIn:
 
 def _normal(
     law: type[Law],
-    row: Row,
+    row: RatedRow,
     noise_precision: Float64,
     background: Float64,
     nu: float | None,

@@ -44,7 +44,7 @@ def newest_states(run: RunDirectory, facts: Facts, wanted: str) -> list[Snapshot
     return states
 
 
-def progress(run: RunDirectory, config: ResolvedChain, facts: Facts) -> Progress | None:
+def progress(run: RunDirectory, config: ResolvedChain, facts: Facts) -> LiveProgress | None:
     """Return the progress of a run; None if it has ended. Raises InputError as `newest_states`, and if a log is bad."""
     wanted = "traces" if "target" in facts else "draws"
     states = newest_states(run, facts, wanted)
@@ -52,7 +52,7 @@ def progress(run: RunDirectory, config: ResolvedChain, facts: Facts) -> Progress
         return None
     manifests = [snapshot.manifest for snapshot in states]  # a posterior does not say which draws were saved
     draws = [_USABLE[wanted](each) or len(steps(run.series("draws", each.chain))) for each in manifests]
-    return Progress.of(run, config, sum(draws))
+    return LiveProgress.of(run, config, sum(draws))
 
 
 def _draws_made(manifest: Manifest) -> int:
@@ -73,7 +73,7 @@ def unfinished(snapshots: Iterable[Snapshot]) -> bool:
 
 
 @dataclass(frozen=True)
-class Progress:
+class LiveProgress:
     """Progress of a run.
 
     Attributes
@@ -107,7 +107,7 @@ class Progress:
     saves: bool
 
     @classmethod
-    def of(cls, run: RunDirectory, config: ResolvedChain, draws: int = 0) -> Progress:
+    def of(cls, run: RunDirectory, config: ResolvedChain, draws: int = 0) -> LiveProgress:
         """Read the progress of a run that has `draws` usable draws; raises InputError if a log is damaged."""
         last: dict[int, deque[Line]] = {chain: deque(maxlen=LINES) for chain in range(config.chains)}
         for line in run.metrics():
@@ -173,7 +173,7 @@ def _in(seconds: float | None, before: str) -> str:
 
 def nothing_yet(run: RunDirectory, config: ResolvedChain, facts: Facts) -> InputError:
     """Error for a run that has neither a posterior nor saved draws yet."""
-    now = Progress.of(run, config)
+    now = LiveProgress.of(run, config)
     none = f"{run.path} has no posterior yet: it"
     if now.running:
         return InputError(f"{none} is {now}; {now.usable()}")

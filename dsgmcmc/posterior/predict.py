@@ -34,7 +34,7 @@ _RARE = 1024  # the same for pairs with dense covariances
 
 
 @dataclass(frozen=True)
-class Options:
+class PredictOptions:
     """What to predict.
 
     Attributes
@@ -89,7 +89,7 @@ class Predictor:
     Parameters
     ----------
     run : Run
-    options : Options
+    options : PredictOptions
     newcomers : FoldIn, optional
         Their indices follow those of the known users (or items).
 
@@ -99,7 +99,7 @@ class Predictor:
         If the run cannot predict what `options` ask for.
     """
 
-    def __init__(self, run: SavedRun, options: Options, newcomers: FoldIn | None = None) -> None:
+    def __init__(self, run: SavedRun, options: PredictOptions, newcomers: FoldIn | None = None) -> None:
         run.need_draws()
         self.run, self.options, self.newcomers = run, options, newcomers
         config = run.config

@@ -23,7 +23,7 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Comm, Float32, Int32
 
@@ -36,7 +36,7 @@ def predict_table(
     run: SavedRun,
     pairs: Path,
     out: Path | None,
-    options: Options,
+    options: PredictOptions,
     *,
     unknown: Unknown = "refuse",
     columns: PairColumns | None = None,
@@ -88,7 +88,7 @@ def _predict_together(
     run: SavedRun,
     pairs: Path,
     out: Path | None,
-    options: Options,
+    options: PredictOptions,
     unknown: Unknown,
     columns: PairColumns,
     newcomers: FoldIn | None,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import unknown_names
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rules import Ranking, Scorer
 from dsgmcmc.posterior.saved import SavedRun
@@ -117,7 +117,7 @@ def recommendations(
         ``ratings``, the number of training ratings of the item; and, with `titles` (by row), ``item_name``. Rank 1 is
         the best.
     """
-    predictor = Predictor(run, Options(of_mean=True, clip=ranking.clip), newcomers)
+    predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
     clip = ranking.clip and run.config.law.can_be_evaluated() and not ranking.of_probability
     limits = (float(run.facts["minimum"]), float(run.facts["maximum"])) if clip else (-np.inf, np.inf)
     counts = run.counts("item")

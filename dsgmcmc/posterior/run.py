@@ -8,7 +8,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.heldout import TestPredictions, pooled
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.saved import SavedRun
 
 
@@ -36,11 +36,11 @@ class Run(SavedRun):
         pairs = self.test_pairs()
         with self.open_ratings() as ratings:
             rating = ratings.slab("test", 0, ratings.n_rows)[2].astype(np.float64)
-        mean, total = (Predictor(self, Options(of_mean=of_mean))(*pairs) for of_mean in (True, False))
+        mean, total = (Predictor(self, PredictOptions(of_mean=of_mean))(*pairs) for of_mean in (True, False))
         variance = np.square(mean.sd, dtype=np.float64)
         probability = None
         if self.draw(0).thresholds is not None:
-            probability = Predictor(self, Options(probabilities=True)).probabilities(*pairs).astype(np.float64)
+            probability = Predictor(self, PredictOptions(probabilities=True)).probabilities(*pairs).astype(np.float64)
         return TestPredictions(
             rating=rating,
             mean=mean.mean.astype(np.float64),

@@ -21,7 +21,7 @@ from dsgmcmc.posterior.draws import (
     MOMENTS,
     Draw,
     KeptDraws,
-    Moments,
+    PosteriorMoments,
 )
 from dsgmcmc.posterior.heldout import followed
 from dsgmcmc.posterior.layout import Expected, check_draw, check_posteriors
@@ -158,7 +158,7 @@ class SavedRun:
         return followed(self._states, self._expected.grid)
 
     @cached_property
-    def moments(self) -> list[Moments]:
+    def moments(self) -> list[PosteriorMoments]:
         """Moments of every chain. Chains differ by rotations of the latent dimensions: never average their factors.
 
         Raises InputError if the run has not ended.
@@ -166,7 +166,9 @@ class SavedRun:
         if self.unfinished:
             raise not_yet(self.directory, "moments", ". Its saved draws can be used now (export: --draws)")
         return [
-            Moments(*({kind: state.whole("moments", self._factor[kind], name) for kind in KINDS} for name in MOMENTS))
+            PosteriorMoments(
+                *({kind: state.whole("moments", self._factor[kind], name) for kind in KINDS} for name in MOMENTS)
+            )
             for state in self._states
         ]
 

@@ -23,7 +23,7 @@ from dsgmcmc.cluster.constants import Disk, Exchange, Machine, Work, builtin
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings.format import Part
+from dsgmcmc.data.ratings.format import Split
 from dsgmcmc.parallel.machine import cpu_name
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.forecast import Counts, column_bytes
@@ -73,13 +73,13 @@ class MadeUp(Ratings):
         self._column_counts = np.bincount(self._columns.ravel(), minlength=shape.columns)
         self.mean, self.transposed, self.features, self.times = 3.0, False, {}, None
 
-    def slab(self, part: Part, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
+    def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """See `Ratings.slab`."""
         indptr = self._indptr[part][start : stop + 1] - self._indptr[part][start]
         taken = slice(start, stop if part == "train" else start)
         return indptr, self._columns[taken].ravel(), self._values[taken].ravel()
 
-    def columns(self, part: Part, start: int, stop: int) -> Int32:
+    def columns(self, part: Split, start: int, stop: int) -> Int32:
         """See `Ratings.columns`."""
         return self.slab(part, start, stop)[1]
 
@@ -96,7 +96,7 @@ class CountingRing(Ring):
         return super().reduce(partials, finish, width)
 
 
-class Chain:
+class CalibrationChain:
     """A settled chain that only iterates, on ratings in memory."""
 
     def __init__(self, config: ResolvedConfig, ratings: Ratings, ring: CountingRing) -> None:
@@ -160,7 +160,7 @@ def measure_work(comm: Comm, sampler: str, noise: str, rank: int, repeats: int =
     for shape in shapes:
         here = config.model_copy(update={"grid": shape.grid})
         ratings = MadeUp(shape)
-        chain = Chain(here, ratings, CountingRing(comm, shape.grid))
+        chain = CalibrationChain(here, ratings, CountingRing(comm, shape.grid))
         seconds.append(chain.cost(repeats))
         counts = Counts.of(here, ratings, 1)
         ratings_at = [counts.ratings * share for share in _shares(column_bytes(here, shape.columns))]

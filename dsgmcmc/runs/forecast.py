@@ -39,7 +39,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.shared_buffers import LARGEST
-from dsgmcmc.runs.plan import Costs, Moves, moves
+from dsgmcmc.runs.plan import BlockMoves, Costs, moves
 from dsgmcmc.types import Float64
 
 INTERPRETER = 200_000_000  # bytes of Python and its libraries
@@ -246,7 +246,9 @@ class Forecast:
         return {"seconds_per_sweep": self.seconds, **asdict(self)}
 
 
-def _traffic(config: ResolvedConfig, ratings: Ratings, work: Work, processes: int) -> Iterator[tuple[Moves, float]]:
+def _traffic(
+    config: ResolvedConfig, ratings: Ratings, work: Work, processes: int
+) -> Iterator[tuple[BlockMoves, float]]:
     """What is sent, and how often in a sweep; the extra tours of a metric send positions and sums."""
     regular = moves(config, processes, config.quantities_for(ratings))
     if config.sweep_length == 1:
@@ -255,11 +257,11 @@ def _traffic(config: ResolvedConfig, ratings: Ratings, work: Work, processes: in
     yield from ((move, config.sweep_length) for move in regular)
     if work.tours:
         blocks = config.grid * min(processes, config.grid) if processes > 1 else 0.0
-        yield Moves(2 * config.dimension, blocks, config.grid), work.tours
+        yield BlockMoves(2 * config.dimension, blocks, config.grid), work.tours
 
 
 def _exposed(
-    config: ResolvedConfig, machine: Machine, nodes: Nodes, move: Moves, size: float, computing: float
+    config: ResolvedConfig, machine: Machine, nodes: Nodes, move: BlockMoves, size: float, computing: float
 ) -> float:
     """Seconds of a step that are spent only on waiting for a message of `size` bytes, or on copying it."""
     if nodes.all == 1:

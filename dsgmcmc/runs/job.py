@@ -46,7 +46,7 @@ from dsgmcmc.runs.rehearsal import rehearse
 from dsgmcmc.runs.resolve import Changes, Resolution, resolve
 from dsgmcmc.runs.scheduler import ChainScheduler
 from dsgmcmc.runs.sources.base import Source
-from dsgmcmc.runs.summary import Times, saved_result, write_summary
+from dsgmcmc.runs.summary import RunTimes, saved_result, write_summary
 from dsgmcmc.runs.until import Limit, Until
 from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, made_with
@@ -284,7 +284,7 @@ class Job:
         before = saved_result(self.source, self.run_directory) if self._at_root else []
         news = scheduler.iterations or before is None
         if any(comm.allgather(bool(news))):  # another group may have finished its chains before
-            times = Times(scheduler.startup, sampling, scheduler.iterations if ring.rank == 0 else 0)
+            times = RunTimes(scheduler.startup, sampling, scheduler.iterations if ring.rank == 0 else 0)
             measured = config, ring.phases, n_data, times
             self.result = write_summary(comm, self.source, *measured, self.run_directory, library_of(comm), end.look)
         else:

@@ -22,7 +22,7 @@ from dsgmcmc.model.parts.time_levels import costs_of, levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import block_bounds, owner
 from dsgmcmc.settings import named
-from dsgmcmc.targets.state import Layout
+from dsgmcmc.targets.state import BlockLayout
 from dsgmcmc.types import Int64
 
 MAX_COUNT = 2**31 - 1  # elements of a message; positions in int32
@@ -188,7 +188,7 @@ def _check_sums(config: ResolvedConfig, features: Sequence[int]) -> None:
 
 def _width(config: ResolvedConfig, quantities: Quantities) -> int:
     """Number of float32 per row that are saved, and sent between parts."""
-    return Layout(config.make_sampler().kept, config.dimension).width + quantities.width_of_rows()
+    return BlockLayout(config.make_sampler().kept, config.dimension).width + quantities.width_of_rows()
 
 
 class _Tour(NamedTuple):
@@ -216,7 +216,7 @@ def _sweeping(config: ResolvedConfig, ratings: Ratings, share: float) -> int:
     return int(share * (rows * statistics_width(config.dimension) * 4 + ratings.nnz * RATING_BYTES + index))
 
 
-class Moves(NamedTuple):
+class BlockMoves(NamedTuple):
     """Column blocks that are sent to another process in an iteration, on average.
 
     Attributes
@@ -234,7 +234,7 @@ class Moves(NamedTuple):
     steps: int
 
 
-def moves(config: ResolvedConfig, size: int, quantities: Quantities) -> list[Moves]:
+def moves(config: ResolvedConfig, size: int, quantities: Quantities) -> list[BlockMoves]:
     """Column blocks that the `size` processes of a chain send in an iteration."""
     grid = config.grid
     owners = np.array([owner(b, size, grid) for b in range(grid)])
@@ -245,12 +245,12 @@ def moves(config: ResolvedConfig, size: int, quantities: Quantities) -> list[Mov
     following = leaving(1)
     if config.sweep_length == 1:  # a tour in every iteration
         steps = [(tour.width, grid if tour.returns else grid - 1) for tour in _tours(config, quantities)]
-        return [Moves(width, count * grid * following, count) for width, count in steps]
+        return [BlockMoves(width, count * grid * following, count) for width, count in steps]
     if config.schedule != "cyclic":
         # all shifts other than 0 are equally likely; a part follows itself by chance, or across the end of a sweep
         itself = 1 / grid if config.schedule == "random" else 1 / grid**2
         following = (1 - itself) * sum(map(leaving, range(1, grid))) / max(grid - 1, 1)
-    return [Moves(_width(config, quantities), grid * following, 1)]
+    return [BlockMoves(_width(config, quantities), grid * following, 1)]
 
 
 def _sent(config: ResolvedConfig, columns: int, size: int, quantities: Quantities) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.storage.manifest import SAVED_DRAWS, Key, SmallArray
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
-from dsgmcmc.targets.base import Draw, DrawnField, RunTarget
+from dsgmcmc.targets.base import DrawInfo, DrawnField, RunTarget
 from dsgmcmc.types import Array, Float64
 
 THETA = "theta"
@@ -55,18 +55,18 @@ class DrawNumbers:
 
 
 @dataclass
-class Moments:
+class RunningMoments:
     """Weighted mean and sum of squared deviations, elementwise."""
 
     mean: Array
     m2: Array
 
     @classmethod
-    def zeros(cls, rows: int, field: DrawnField) -> Moments:
+    def zeros(cls, rows: int, field: DrawnField) -> RunningMoments:
         """Of no draws, of so many rows."""
         return cls(*(np.zeros((rows, field.width), field.dtype) for _ in range(2)))
 
-    def count(self, x: Array, draw: Draw) -> None:
+    def count(self, x: Array, draw: DrawInfo) -> None:
         """Add a draw."""
         arrays = {"x": x, "mean": self.mean, "m2": self.m2}
         MOMENTS.apply(arrays, {"share": draw.share, "weight": draw.weight})
@@ -95,16 +95,16 @@ class DrawRecorder:
         #: Iteration, weight and small parameters of every draw; only used on process 0.
         self.trace: dict[str, list[Float64]] = {}
         self._moments = {
-            place: {field.name: Moments.zeros(rows, field) for field in target.drawn}
+            place: {field.name: RunningMoments.zeros(rows, field) for field in target.drawn}
             for place, rows in target.rows_at_home().items()
         }
 
-    def next(self, iteration: int, weight: float) -> Draw:
+    def next(self, iteration: int, weight: float) -> DrawInfo:
         """Count the state after `iteration` iterations as a draw."""
         self.weight += weight
-        return Draw(iteration, weight, weight / self.weight)
+        return DrawInfo(iteration, weight, weight / self.weight)
 
-    def record(self, position: str, draw: Draw | None) -> None:
+    def record(self, position: str, draw: DrawInfo | None) -> None:
         """See `Recorder.record`."""
         if draw is None:
             return
@@ -126,7 +126,7 @@ class DrawRecorder:
             kept = set(self.numbers.kept)
             self.pending = {number: each for number, each in self.pending.items() if number in kept}
 
-    def _note(self, draw: Draw, parameters: dict[str, Float64]) -> None:
+    def _note(self, draw: DrawInfo, parameters: dict[str, Float64]) -> None:
         """Append the parameters of this draw to the trace; of a dense precision only the diagonal."""
         self.trace.setdefault("iteration", []).append(np.array([draw.iteration], np.float64))
         self.trace.setdefault("weight", []).append(np.array([draw.weight]))
@@ -154,7 +154,7 @@ class DrawRecorder:
             SAVED_DRAWS: np.array(self.numbers.kept, np.float64),
         }
 
-    def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, Moments]]:
+    def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, RunningMoments]]:
         """All moments by field, with the keys of their mean and of their spread; `spread` is its name."""
         for (factor, index), fields in self._moments.items():
             for label, moments in fields.items():

@@ -17,7 +17,7 @@ import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.data.ratings import SIDES, Features, Ratings, Side, Times
-from dsgmcmc.data.ratings.format import PARTS, Part
+from dsgmcmc.data.ratings.format import SPLITS, Split
 from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.parallel.faults import no_faults
 from dsgmcmc.runs.recorder import DrawRecorder
@@ -89,7 +89,7 @@ class FewRatings(Ratings):
 
     def __init__(self, ratings: Ratings) -> None:
         self.path, self.n_rows, self.n_cols, self.nnz, self.nnz_test = ratings.path, 2, 2, 4, 4
-        self._indptr, self._column_counts = dict.fromkeys(PARTS, np.array([0, 2, 4])), np.array([2, 2])
+        self._indptr, self._column_counts = dict.fromkeys(SPLITS, np.array([0, 2, 4])), np.array([2, 2])
         between = (ratings.minimum + ratings.maximum) / 2
         self._values = np.array([[ratings.minimum, between], [between, ratings.maximum]], np.float32)
         self.mean, self.transposed, self.features = ratings.mean, ratings.transposed, ratings.features
@@ -99,12 +99,12 @@ class FewRatings(Ratings):
         """See `Ratings.levels`."""
         return np.unique(self._values).astype(np.float64)
 
-    def slab(self, part: Part, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
+    def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """See `Ratings.slab`."""
         n = stop - start
         return 2 * np.arange(n + 1), np.tile(np.array([0, 1], np.int32), n), self._values[start:stop].ravel()
 
-    def columns(self, part: Part, start: int, stop: int) -> Int32:
+    def columns(self, part: Split, start: int, stop: int) -> Int32:
         """See `Ratings.columns`."""
         return self.slab(part, start, stop)[1]
 
@@ -120,6 +120,6 @@ class FewTimes(StoredTimes):
     def __init__(self) -> None:
         self.counts = {side: Times(np.full(2, 4, np.int32), np.ones(2, np.int32)) for side in SIDES}
 
-    def slab(self, part: Part, side: Side, start: int, stop: int) -> Times:
+    def slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
         """See `StoredTimes.slab`."""
         return Times(np.zeros(2 * (stop - start), np.int32), np.zeros(2 * (stop - start), np.int32))

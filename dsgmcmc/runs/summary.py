@@ -29,7 +29,7 @@ WORTH_NAMING = 0.05  # of the sampling time: it is named only if the others wait
 
 
 @dataclass(frozen=True)
-class Times:
+class RunTimes:
     """How long this process took.
 
     Attributes
@@ -51,7 +51,7 @@ def write_summary(
     config: ResolvedChain,
     phases: Phases,
     n_data: int,
-    times: Times,
+    times: RunTimes,
     run: RunDirectory,
     mpi: str,
     look: Look | None = None,
@@ -70,7 +70,7 @@ def write_summary(
         Seconds of this process by phase.
     n_data : int
         Number of data; for a factorisation that of training ratings.
-    times : Times
+    times : RunTimes
         How long this process took.
     run : RunDirectory
         Where to write.

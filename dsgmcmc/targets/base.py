@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from dsgmcmc.parallel.named import Named, Shapes
-from dsgmcmc.targets.state import ParameterBlock, Stream
+from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Target(Protocol):
 
     Attributes
     ----------
-    stream : Stream
+    stream : RandomStream
         Seed, chain and iteration: names the random numbers.
     subchain : int
         Which of the interleaved sub-chains is moved; each has its own hyperparameters.
@@ -94,7 +94,7 @@ class Target(Protocol):
         else those of its last refresh.
     """
 
-    stream: Stream
+    stream: RandomStream
     subchain: int
     sweep_length: int
     n_data: int
@@ -202,7 +202,7 @@ class Target(Protocol):
         """Add named partial sums of all blocks in block order; all get `finish` of the totals. Collective."""
 
 
-class Draw(NamedTuple):
+class DrawInfo(NamedTuple):
     """A state that counts as a draw.
 
     Attributes
@@ -223,7 +223,7 @@ class Draw(NamedTuple):
 class Recorder(Protocol):
     """Accumulates over the draws of a chain; its accumulators are part of every checkpoint."""
 
-    def record(self, position: str, draw: Draw | None) -> None:
+    def record(self, position: str, draw: DrawInfo | None) -> None:
         """Record the state in field `position`, and include it in averages if it is a draw. Collective."""
 
     def metrics(self) -> dict[str, float | None]:

@@ -66,7 +66,7 @@ class Conditional(NamedTuple):
     scale: Float64
 
 
-class Layout:
+class BlockLayout:
     """Where the fields of a block lie in its buffer: one after another, each (rows, width) in C order."""
 
     def __init__(self, fields: Sequence[StateField], dimension: int) -> None:
@@ -84,7 +84,7 @@ class Layout:
 
 
 @dataclass
-class Stream:
+class RandomStream:
     """Identifies the random numbers of a chain: they are a function of it, of their purpose and of their place."""
 
     seed: int
@@ -107,7 +107,7 @@ class ParameterBlock:
 
     Attributes
     ----------
-    stream : Stream
+    stream : RandomStream
         Identifies its random numbers.
     timers : Phases
         Counts the time of its updates.
@@ -139,7 +139,7 @@ class ParameterBlock:
         Conditional distributions for `rowwise`; set by `Target.conditionals`.
     """
 
-    stream: Stream
+    stream: RandomStream
     timers: Phases
     prior: Callable[[ParameterBlock], RowPrior]
     factor: Factor

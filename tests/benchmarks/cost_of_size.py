@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.data.synthetic.generate import Options, generate
+from dsgmcmc.data.synthetic.generate import SyntheticOptions, generate
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.ring import Ring
 
@@ -27,7 +27,7 @@ from dsgmcmc.parallel.ring import Ring
 def prepared(folder: Path, millions: int) -> Path:
     """A ratings file of so many million ratings."""
     raw, out = folder / f"{millions}.csv", folder / f"{millions}.h5"
-    generate(raw, Options(rows=6040 * millions, cols=3706, ratings=1_000_000 * millions))
+    generate(raw, SyntheticOptions(rows=6040 * millions, cols=3706, ratings=1_000_000 * millions))
     command = [sys.executable, "-m", "dsgmcmc", "prepare", str(raw), str(out), "--memory", "2GB"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     raw.unlink()

@@ -23,7 +23,7 @@ from mpi4py import MPI
 from dsgmcmc.cluster.constants import builtin
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.runs.calibrate import Chain, CountingRing, measure_exchange, measure_work
+from dsgmcmc.runs.calibrate import CalibrationChain, CountingRing, measure_exchange, measure_work
 from dsgmcmc.runs.forecast import Forecast, Nodes
 
 
@@ -35,7 +35,7 @@ def compare(comm: MPI.Comm, files: dict[int, Path], rank: int, options: argparse
     config, chains, found = build(settings).resolved(), {}, {}
     for millions, path in files.items():
         with open_ratings(path) as ratings:
-            chains[millions] = Chain(config, ratings, CountingRing(comm, grid)), ratings
+            chains[millions] = CalibrationChain(config, ratings, CountingRing(comm, grid)), ratings
     machine, clock = builtin(), process_time if comm.size == 1 else perf_counter
     for _ in range(options.turns):
         works = comm.allgather(measure_work(MPI.COMM_SELF, sampler, noise, rank, repeats=1))

@@ -32,7 +32,7 @@ from dsgmcmc.model.parts.base import Place
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.targets.state import Stream
+from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, RANK, PAIRS = 40, 30, 3, 5
@@ -109,7 +109,7 @@ def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> np.ndarr
                 FactorModel.read(resolved, ratings, blocks, ring),
             )
             schedule = Schedule(resolved.schedule, blocks.part_sizes.tolist(), seed, 0)
-            target = FactorTarget(ring, blocks, schedule, model, maker, Stream(seed, 0))
+            target = FactorTarget(ring, blocks, schedule, model, maker, RandomStream(seed, 0))
     target.reset()
     maker.start(target, resolved.initial_sd)
     found = []

@@ -119,11 +119,11 @@ def worker(turns: int) -> None:
     from mpi4py import MPI
 
     from dsgmcmc.config.layers import build
-    from dsgmcmc.runs.calibrate import Chain, CountingRing, MadeUp, Shape
+    from dsgmcmc.runs.calibrate import CalibrationChain, CountingRing, MadeUp, Shape
 
     comm, shape = MPI.COMM_WORLD, Shape(ROWS, COLUMNS, PER_ROW, SETTINGS["grid"])
     config = build(SETTINGS).resolved()
-    chain = Chain(config, MadeUp(shape), CountingRing(comm, shape.grid))
+    chain = CalibrationChain(config, MadeUp(shape), CountingRing(comm, shape.grid))
     found = []
     for _ in range(turns):
         comm.Barrier()

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from dsgmcmc.cluster.constants import builtin
 from dsgmcmc.config.layers import build
 from dsgmcmc.parallel.ring import Move
-from dsgmcmc.runs.calibrate import CYCLE, Chain, CountingRing, MadeUp, Shape
+from dsgmcmc.runs.calibrate import CYCLE, CalibrationChain, CountingRing, MadeUp, Shape
 from dsgmcmc.runs.forecast import Forecast, Nodes
 from dsgmcmc.runs.plan import Costs
 
@@ -45,7 +45,7 @@ def test_messages_and_memory_are_what_the_plan_says(comm: MPI.Comm, together, sa
     settings = {"sampler": sampler, "rank": 24, "grid": grid, "iterations": "700sweeps", "save_draws": 0}
     config, ratings = build(settings).resolved(), MadeUp(SHAPE)
     ring = Watched(comm, grid)
-    chain = Chain(config, ratings, ring)
+    chain = CalibrationChain(config, ratings, ring)
     ring.messages = ring.received = ring.largest = ring.sums = ring.summed = 0
     chain.cycle()
     work = builtin().work_of("baoab", "shared", 24)

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import wishart
 
-from dsgmcmc.data.ratings import PARTS, open_ratings
+from dsgmcmc.data.ratings import SPLITS, open_ratings
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 
@@ -263,7 +263,7 @@ def gibbs(
 def from_ratings(path: str | Path):
     """``train, test, shape`` of a ratings file, as `gibbs` takes them."""
     with open_ratings(path) as file:
-        train, test = (file.slab(part, 0, file.n_rows) for part in PARTS)
+        train, test = (file.slab(part, 0, file.n_rows) for part in SPLITS)
         return train, test, (file.n_rows, file.n_cols)
 
 

@@ -10,7 +10,7 @@ import pytest
 from gibbs import from_ratings, gibbs
 from support import dsgmcmc, run
 
-from dsgmcmc.data.synthetic.generate import Options, generate
+from dsgmcmc.data.synthetic.generate import SyntheticOptions, generate
 from dsgmcmc.posterior import heldout
 from dsgmcmc.posterior.names import Index
 from dsgmcmc.storage.manifest import Key
@@ -23,7 +23,7 @@ RANK, SIGMA = 4, 0.8
 def prepared(folder: Path, spread: float | None):
     """A ratings file of 50,000 real-valued ratings, with planted noise of its own or without, and the truth."""
     raw, data = folder / "raw.csv", folder / "data.h5"
-    options = Options(
+    options = SyntheticOptions(
         rows=800, cols=400, ratings=50_000, rank=RANK, noise=SIGMA, half_stars=False, noise_spread=spread, seed=3
     )
     truth = generate(raw, options)

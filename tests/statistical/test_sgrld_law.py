@@ -16,7 +16,7 @@ from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.sgrld import SGRLD, SGRLDConfig
 from dsgmcmc.targets.base import Information
-from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream
+from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, StateField
 from dsgmcmc.types import Factor
 
 pytestmark = pytest.mark.statistical
@@ -49,11 +49,11 @@ class Products:
     renews_data = metric_uses_current_hyperparameters = False
 
     def __init__(self, sampler: Sampler[Any, Any], pairs: int) -> None:
-        self.stream = Stream(1, 0)
-        layout = Layout((*sampler.kept, *map(StateField, sampler.working)), 1)
+        self.stream = RandomStream(1, 0)
+        layout = BlockLayout((*sampler.kept, *map(StateField, sampler.working)), 1)
         self.w, self.h = (self._block(layout, factor, pairs) for factor in Factor)
 
-    def _block(self, layout: Layout, factor: Factor, n: int) -> ParameterBlock:
+    def _block(self, layout: BlockLayout, factor: Factor, n: int) -> ParameterBlock:
         buffer = np.zeros(n * layout.width)
         place = {"index": 0, "start": 0, "dimension": 1, "counts": np.ones(n, np.int64)}
         prior = RowPrior(np.zeros(1), np.ones(1))

@@ -14,7 +14,7 @@ from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Times, open_ratings, write_ratings
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import targets_of
-from dsgmcmc.targets.base import Draw
+from dsgmcmc.targets.base import DrawInfo
 
 pytestmark = pytest.mark.statistical
 ROWS, COLUMNS, RANK, TAU, PRIOR = 24, 20, 1, 4.0, 2.0
@@ -88,7 +88,7 @@ def ours(path: Path, sampler: dict) -> tuple[tuple[np.ndarray, np.ndarray], ...]
         target.begin(iteration)
         made.step(target, iteration)
         if iteration % 5 == 0:
-            recorder.record("theta", Draw(iteration + 1, 1.0, 1.0))
+            recorder.record("theta", DrawInfo(iteration + 1, 1.0, 1.0))
             predictions.append(np.concatenate([recorder._rows[b].prediction for b in ring.blocks]))
             precisions.append(np.log(target.parameters()["time.precision"]))
     return moments(predictions), moments(precisions)

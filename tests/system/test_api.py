@@ -24,7 +24,7 @@ from dsgmcmc import BPMF, bpmf, open_run
 from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 
 SHORT = {"rank": 2, "sampler": "baoab", "iterations": 80, "burn_in": 30, "options": {"grid": 2, "evaluate_every": 20}}
 
@@ -290,7 +290,7 @@ def test_a_run_of_the_command_line_is_a_model(tmp_path):
     moved = made.data.rename(tmp_path / "moved.h5")
     model = BPMF.load(made.path)
     pairs = np.array([[made.users[0], made.items[0]], [made.users[1], made.items[2]]])
-    expected = Predictor(made.open(), Options(clip=True))
+    expected = Predictor(made.open(), PredictOptions(clip=True))
     rows = [made.open().vocabulary(kind).index_of(column) for kind, column in zip(KINDS, pairs.T, strict=True)]
     np.testing.assert_array_equal(model.predict(pairs), expected(*rows).mean.astype(np.float64))
     with pytest.raises(InputError, match="say where it is"):

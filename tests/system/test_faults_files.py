@@ -23,7 +23,7 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.diagnostics.audit import audit
 from dsgmcmc.errors import DivergenceError, InputError
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.sources.ratings import RatingsSource
@@ -426,8 +426,8 @@ def test_readers_while_the_run_writes(data: Path, tmp_path: Path) -> None:
         running.signal(signal.SIGUSR1)
         running.wait().expect(75)
     pairs_of = Run(out).test_pairs()
-    ended = Predictor(Run(out), Options())(*pairs_of)
+    ended = Predictor(Run(out), PredictOptions())(*pairs_of)
     shutil.rmtree(out / "posterior")  # the same draws without it
     assert Run(out).unfinished
-    assert np.array_equal(ended.mean, Predictor(Run(out), Options())(*pairs_of).mean)
+    assert np.array_equal(ended.mean, Predictor(Run(out), PredictOptions())(*pairs_of).mean)
     digest(out)

@@ -43,10 +43,10 @@ def synthetic(
     """
     from rich.progress import Progress
 
-    from dsgmcmc.data.synthetic.generate import Options, best_prediction, chunks, generate, truth_path
+    from dsgmcmc.data.synthetic.generate import SyntheticOptions, best_prediction, chunks, generate, truth_path
     from dsgmcmc.diagnostics.scores import rmse
 
-    options = Options(rows, cols, ratings, rank, noise, noise_spread, half_stars, seed)
+    options = SyntheticOptions(rows, cols, ratings, rank, noise, noise_spread, half_stars, seed)
     shown = console(stderr=True)
     with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
         task = bar.add_task("drawing ratings", total=ratings)

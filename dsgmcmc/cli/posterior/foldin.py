@@ -124,7 +124,7 @@ def foldin(
     from dsgmcmc.data.tables import output_format, write_blocks
     from dsgmcmc.posterior.names import item_titles
     from dsgmcmc.posterior.new_ratings import fold_in_file
-    from dsgmcmc.posterior.predict import Options
+    from dsgmcmc.posterior.predict import PredictOptions
     from dsgmcmc.posterior.predict_table import predict_table
     from dsgmcmc.posterior.rated import Rated
     from dsgmcmc.posterior.recommend import recommendations
@@ -159,7 +159,7 @@ def foldin(
         for note in notes:
             say(f"warning: {pipes.named(note)}", file=sys.stderr)
         if pairs is not None:
-            options = Options(of_mean, interval, clip, at_least, probabilities)
+            options = PredictOptions(of_mean, interval, clip, at_least, probabilities)
             of = pipes.of(pairs)
             predict_table(opened, of, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
             return

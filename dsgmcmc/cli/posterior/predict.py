@@ -55,11 +55,11 @@ def predict(
     from dsgmcmc.data.ingest.pipes import at_rest
     from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.parallel.agreement import agree
-    from dsgmcmc.posterior.predict import Options
+    from dsgmcmc.posterior.predict import PredictOptions
     from dsgmcmc.posterior.predict_table import predict_table
     from dsgmcmc.posterior.run import Run
 
-    options = Options(of_mean, interval, clip, at_least, probabilities)
+    options = PredictOptions(of_mean, interval, clip, at_least, probabilities)
     names = parse_pair_columns(columns)
 
     def tell(done: dict[str, Any]) -> None:

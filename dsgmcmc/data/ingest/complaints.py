@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest.sources import Source
+from dsgmcmc.data.ingest.sources import RatingsInput
 from dsgmcmc.errors import InputError
 
 SHOWN = 5
@@ -26,7 +26,7 @@ MANY = 1000  # most lines that are counted if DuckDB cannot read the file
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
-def bad_row(source: Source) -> str:
+def bad_row(source: RatingsInput) -> str:
     """Return SQL that is true for rows of ``raw`` with values that no file may have."""
     condition = "coalesce(user_id, '') = '' OR coalesce(item_id, '') = '' OR rating IS NULL OR NOT isfinite(rating)"
     condition += " OR contains(user_id, chr(0)) OR contains(item_id, chr(0))"  # a name ends there where it is stored
@@ -35,7 +35,7 @@ def bad_row(source: Source) -> str:
     return f"({condition})"
 
 
-def explain_text(source: Source, reason: str) -> str:
+def explain_text(source: RatingsInput, reason: str) -> str:
     """Say why a file cannot be read at all; `reason` is DuckDB's, of many lines.
 
     Raises InputError if there are lines that are wrong. DuckDB could gather them, and took kilobytes for each: there
@@ -48,7 +48,7 @@ def explain_text(source: Source, reason: str) -> str:
     return reason.splitlines()[0]
 
 
-def complain_of_rows(connection: duckdb.DuckDBPyConnection, source: Source, count: int, start: int) -> InputError:
+def complain_of_rows(connection: duckdb.DuckDBPyConnection, source: RatingsInput, count: int, start: int) -> InputError:
     """List the first bad rows of a file whose rows in ``raw`` begin at `start`."""
     if source.kind == "text":
         shown = [f"line {line}: {what}" for line, what in islice(_bad_lines(source), SHOWN)]
@@ -57,7 +57,7 @@ def complain_of_rows(connection: duckdb.DuckDBPyConnection, source: Source, coun
     return _complaint(source, count, shown)
 
 
-def _complaint(source: Source, count: int, shown: list[str]) -> InputError:
+def _complaint(source: RatingsInput, count: int, shown: list[str]) -> InputError:
     number = f"{count} rows have" if count > 1 else "1 row has"
     if count == MANY:
         number = f"{count} rows or more have"
@@ -67,7 +67,7 @@ def _complaint(source: Source, count: int, shown: list[str]) -> InputError:
     )
 
 
-def _records(source: Source) -> Iterator[tuple[int, list[str]]]:
+def _records(source: RatingsInput) -> Iterator[tuple[int, list[str]]]:
     """Yield the first line's number and the fields of every record of a text file, without its header."""
     lines = source.lines()
     if source.delimiter == "::":
@@ -89,7 +89,7 @@ def _csv_records(reader: Any) -> Iterator[tuple[int, list[str]]]:
         end = reader.line_num
 
 
-def _bad_lines(source: Source) -> Iterator[tuple[int, str]]:
+def _bad_lines(source: RatingsInput) -> Iterator[tuple[int, str]]:
     """Yield the line number of every bad record, and what is wrong with it."""
     with contextlib.suppress(csv.Error):
         for line, fields in _records(source):
@@ -98,7 +98,7 @@ def _bad_lines(source: Source) -> Iterator[tuple[int, str]]:
                 yield line, what
 
 
-def _fault(source: Source, fields: list[str]) -> str | None:
+def _fault(source: RatingsInput, fields: list[str]) -> str | None:
     if len(fields) != source.width:
         note = " (a quote that is not closed?)" if any("\n" in field for field in fields) else ""
         return f"{len(fields)} column{'s' * (len(fields) != 1)} instead of {source.width}{note}"
@@ -133,7 +133,7 @@ def _is_time(field: str) -> bool:
     return True
 
 
-def _bad_rows(connection: duckdb.DuckDBPyConnection, source: Source, start: int) -> list[tuple[int, str]]:
+def _bad_rows(connection: duckdb.DuckDBPyConnection, source: RatingsInput, start: int) -> list[tuple[int, str]]:
     rows = connection.execute(
         f"SELECT rowid - {start} + 1, user_id, item_id, rating FROM raw "
         f"WHERE rowid >= {start} AND {bad_row(source)} ORDER BY rowid LIMIT {SHOWN}"

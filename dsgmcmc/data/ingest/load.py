@@ -15,7 +15,7 @@ import numpy as np
 
 from dsgmcmc.data.ingest.complaints import bad_row, complain_of_rows, explain_text
 from dsgmcmc.data.ingest.npz import read_npz
-from dsgmcmc.data.ingest.sources import Source, blocks, read_head, refuse_long_end
+from dsgmcmc.data.ingest.sources import RatingsInput, blocks, read_head, refuse_long_end
 from dsgmcmc.data.session import identifier, literal, memory_of, reading
 from dsgmcmc.errors import InputError
 
@@ -32,7 +32,7 @@ def scalar(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
     return connection.execute(query).fetchall()[0][0]
 
 
-def load(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> None:
+def load(connection: duckdb.DuckDBPyConnection, source: RatingsInput, test: bool) -> None:
     """Append a file's ratings to ``raw``, in their order.
 
     Raises InputError if the file cannot be read, holds no ratings, or has rows with missing, non-numeric, infinite or
@@ -64,7 +64,7 @@ def whole_names(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(f"UPDATE raw SET {column} = left({column}, -2)")
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, source: Source, path: Path, test: bool) -> None:
+def _insert(connection: duckdb.DuckDBPyConnection, source: RatingsInput, path: Path, test: bool) -> None:
     if source.kind == "mtx":
         selection = _matrix_market(source)
     elif source.kind == "text":
@@ -124,14 +124,14 @@ def read_csv(names: Iterable[str], delimiter: str, skip: int, packed: str, more:
     )
 
 
-def _columns(source: Source, names: list[str]) -> str:
+def _columns(source: RatingsInput, names: list[str]) -> str:
     """Return the select list that gives the columns `names` of a file their roles."""
     roles = {"user": "user_id", "item": "item_id", "rating": "rating", "timestamp": "time"}
     selected = [f"{identifier(names[k])}::VARCHAR AS {roles[role]}" for role, k in source.columns.items()]
     return ", ".join(selected if "rating" in source.columns else [*selected, "1 AS rating"])
 
 
-def _matrix_market(source: Source) -> str:
+def _matrix_market(source: RatingsInput) -> str:
     """Select the entries of a MatrixMarket file, whose fields any white space separates."""
     skip, _, pattern = _declared(source)
     rating = "CASE WHEN len(f) = 2 THEN 1 END" if pattern else "CASE WHEN len(f) = 3 THEN f[3] END"
@@ -148,7 +148,7 @@ def _index(field: str) -> str:
     return f"CASE WHEN regexp_full_match({field}, '[0-9]+') THEN try_cast({field} AS BIGINT)::VARCHAR END"
 
 
-def _declared(source: Source) -> tuple[int, tuple[int, int, int], bool]:
+def _declared(source: RatingsInput) -> tuple[int, tuple[int, int, int], bool]:
     """Return the lines before the entries, the rows, columns and entries declared, and whether they have no values."""
     lines = source.lines()
     words = next(lines, "").lower().split()
@@ -165,7 +165,7 @@ def _declared(source: Source) -> tuple[int, tuple[int, int, int], bool]:
     raise InputError(f"{source.path} has no sizes after its header")
 
 
-def _check_declared(connection: duckdb.DuckDBPyConnection, source: Source, before: int, n: int) -> None:
+def _check_declared(connection: duckdb.DuckDBPyConnection, source: RatingsInput, before: int, n: int) -> None:
     _, (rows, columns, entries), _ = _declared(source)
     if n != entries:
         raise InputError(f"{source.path} declares {entries} entries and has {n}: cut short?")
@@ -177,7 +177,7 @@ def _check_declared(connection: duckdb.DuckDBPyConnection, source: Source, befor
         raise InputError(f"{source.path}: entry {outside[0]} lies outside the {rows} x {columns} matrix")
 
 
-def _load_npz(connection: duckdb.DuckDBPyConnection, source: Source, test: bool) -> None:
+def _load_npz(connection: duckdb.DuckDBPyConnection, source: RatingsInput, test: bool) -> None:
     """Append the entries of a SciPy matrix, which has to fit into memory; its indices are the names."""
     matrix = read_npz(source.path, memory_of(connection))
     for start in range(0, matrix.nnz, _ENTRIES):

@@ -18,7 +18,7 @@ from dsgmcmc.data.ingest.features import Description, Encoded, check_kinds, enco
 from dsgmcmc.data.ingest.files import find_files
 from dsgmcmc.data.ingest.load import create_raw, load, scalar, whole_names
 from dsgmcmc.data.ingest.sources import inspect
-from dsgmcmc.data.ratings import PARTS, SIDES, RatingsWriter, Times, open_ratings, row_slabs
+from dsgmcmc.data.ratings import SIDES, SPLITS, RatingsWriter, Times, open_ratings, row_slabs
 from dsgmcmc.data.session import Report, Watch, default_memory, open_session
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
@@ -186,7 +186,7 @@ def _write(
             row, col = cells["row"], cells["col"]
             if ((row[1:] == row[:-1]) & (col[1:] == col[:-1])).any():
                 raise arrange.complain_of_duplicates(db, *sides, test_file)
-            for part, mask in zip(PARTS, (~cells["test"], cells["test"]), strict=True):
+            for part, mask in zip(SPLITS, (~cells["test"], cells["test"]), strict=True):
                 own = np.zeros(stop - start + 1, dtype=np.int64)
                 np.cumsum(np.bincount(row[mask] - start, minlength=stop - start), out=own[1:])
                 times = {

@@ -52,7 +52,7 @@ _MAGIC = {
 
 
 @dataclass(frozen=True)
-class Source:
+class RatingsInput:
     """One file and how to read it.
 
     Attributes
@@ -144,7 +144,7 @@ def refuse_long_end(path: Path, end: bytes | None = None) -> None:
         raise InputError(f"{path} is no table: its last line has more than {_LONGEST:,} bytes")
 
 
-def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: bool) -> Source:
+def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: bool) -> RatingsInput:
     """Find out how a file is written.
 
     `wanted` is the value of ``--format``, `columns` are from `parse_columns`; `timestamp`: whether a column with times
@@ -168,11 +168,11 @@ def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: 
     if kind == "npz":
         if head[:2] != b"PK":
             raise InputError(f"{path} is not an .npz file")
-        return Source(path, kind, _fixed(path, columns, timestamp))
+        return RatingsInput(path, kind, _fixed(path, columns, timestamp))
     packed = packed_how(head)
     text = decode_head(path, head, packed)
     if kind == "mtx":
-        return Source(path, kind, _fixed(path, columns, timestamp), packed=packed)
+        return RatingsInput(path, kind, _fixed(path, columns, timestamp), packed=packed)
     if kind == "json":
         return _inspect_json(path, text, columns, timestamp, packed)
     return _inspect_text(path, text, delimiter, columns, timestamp, packed)
@@ -239,7 +239,7 @@ def _fixed(path: Path, columns: dict[str, str], timestamp: bool) -> dict[str, in
 
 def _inspect_text(
     path: Path, text: str, delimiter: str | None, columns: dict[str, str], timestamp: bool, packed: str
-) -> Source:
+) -> RatingsInput:
     every, lines = re.split(_LINE_END, text), whole_lines(text)
     plain = [line for line in lines if not line.startswith("#")] or lines
     delimiter = delimiter or detect_delimiter(plain, 3)
@@ -252,10 +252,10 @@ def _inspect_text(
     names = [field.strip() for field in first] if header else None
     roles = assign_columns(path, names, len(first), columns, timestamp)
     skip = every.index(lines[0]) + 1 if header else comments
-    return Source(path, "text", roles, len(first), delimiter, header, packed, skip, tuple(names or ()))
+    return RatingsInput(path, "text", roles, len(first), delimiter, header, packed, skip, tuple(names or ()))
 
 
-def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: bool, packed: str) -> Source:
+def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: bool, packed: str) -> RatingsInput:
     """Look at the first line of JSON lines: an object, whose keys are the columns."""
     first = next(line for line in text.splitlines() if line.strip())
     try:
@@ -266,7 +266,7 @@ def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: boo
             f"{path}, line 1: expected JSON lines, an object on each such as "
             f'{{"user": 1, "item": 2, "rating": 3}}; found {first[:60]!r}'
         ) from error
-    return Source(
+    return RatingsInput(
         path, "json", assign_columns(path, names, len(names), columns, timestamp), packed=packed, names=tuple(names)
     )
 
@@ -304,7 +304,7 @@ def detect_delimiter(lines: list[str], least: int, candidates: tuple[str, ...] =
     return max(candidates, key=lambda d: min(counts[d][0], least))
 
 
-def _inspect_parquet(path: Path, columns: dict[str, str], timestamp: bool) -> Source:
+def _inspect_parquet(path: Path, columns: dict[str, str], timestamp: bool) -> RatingsInput:
     import duckdb  # a run that is sampled needs none
 
     from dsgmcmc.data.session import reading
@@ -312,4 +312,4 @@ def _inspect_parquet(path: Path, columns: dict[str, str], timestamp: bool) -> So
     with reading(path), duckdb.connect() as connection:
         names = connection.read_parquet(glob.escape(str(path))).columns
     roles = assign_columns(path, names, len(names), columns, timestamp)
-    return Source(path, "parquet", roles, len(names), names=tuple(names))
+    return RatingsInput(path, "parquet", roles, len(names), names=tuple(names))

@@ -32,7 +32,7 @@ reader checks everything that could be wrong before it allocates or indexes by i
 """
 
 from dsgmcmc.data.ratings.features import SIDES, Features, Side
-from dsgmcmc.data.ratings.format import MAX_ID_BYTES, MAX_SIDE, PARTS, Part, row_slabs
+from dsgmcmc.data.ratings.format import MAX_ID_BYTES, MAX_SIDE, SPLITS, Split, row_slabs
 from dsgmcmc.data.ratings.reader import Ratings, open_ratings
 from dsgmcmc.data.ratings.times import Times
 from dsgmcmc.data.ratings.writer import RatingsWriter, write_ratings
@@ -40,13 +40,13 @@ from dsgmcmc.data.ratings.writer import RatingsWriter, write_ratings
 __all__ = [
     "MAX_ID_BYTES",
     "MAX_SIDE",
-    "PARTS",
     "SIDES",
+    "SPLITS",
     "Features",
-    "Part",
     "Ratings",
     "RatingsWriter",
     "Side",
+    "Split",
     "Times",
     "open_ratings",
     "row_slabs",

@@ -17,8 +17,8 @@ MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
 MAX_RATING = 1e15  # squares of it, and of its inverse, leave float32 room for sums and small variances
 
-Part = Literal["train", "test"]
-PARTS: tuple[Part, Part] = ("train", "test")
+Split = Literal["train", "test"]
+SPLITS: tuple[Split, Split] = ("train", "test")
 
 #: Attributes of the file, each one scalar; ``seal`` comes on top.
 ATTRIBUTES: dict[str, type] = {

@@ -15,10 +15,10 @@ from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
     FORMAT,
     MAX_ID_BYTES,
-    PARTS,
+    SPLITS,
     VERSION,
     ContentHash,
-    Part,
+    Split,
     find_bad_attributes,
     find_bad_cells,
     read_attribute,
@@ -113,7 +113,7 @@ class Ratings:
         """Return (J,) original names of the columns: int64, or an object array of str."""
         return self._ids("cols")
 
-    def slab(self, part: Part, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
+    def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """Read rows `start` to `stop` of a part.
 
         Raises InputError if the file holds indices out of range or order, or values that are not finite.
@@ -133,7 +133,7 @@ class Ratings:
             raise self._wrong(f"/{part} has {bad} in rows {start} to {stop}")
         return indptr, indices, values
 
-    def columns(self, part: Part, start: int, stop: int) -> Int32:
+    def columns(self, part: Split, start: int, stop: int) -> Int32:
         """Columns of the ratings in rows `start` to `stop` of a part, to count by: (n,) int32.
 
         They are in range, but not compared with their checksums: what is kept is read by `slab`. Raises InputError if
@@ -144,7 +144,7 @@ class Ratings:
             raise self._wrong(f"/{part} has indices outside 0..{self.n_cols - 1} in rows {start} to {stop}")
         return indices
 
-    def _cells(self, part: Part, start: int, stop: int) -> tuple[int, int]:
+    def _cells(self, part: Split, start: int, stop: int) -> tuple[int, int]:
         if not 0 <= start <= stop <= self.n_rows:
             raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
         return int(self._indptr[part][start]), int(self._indptr[part][stop])
@@ -187,7 +187,7 @@ class Ratings:
         """
         content = ContentHash()
         counts = np.zeros(self.n_cols, dtype=np.int64)
-        for part in PARTS:
+        for part in SPLITS:
             content.update(f"{part}/indptr", self._indptr[part])
             for start, stop in row_slabs(self._indptr[part], _SLAB):
                 _, indices, values = self.slab(part, start, stop)
@@ -254,7 +254,7 @@ class Ratings:
 
     def _check_data(self) -> None:
         self._indptr: dict[str, Int64] = {}
-        for part, nnz in zip(PARTS, (self.nnz, self.nnz_test), strict=True):
+        for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
             self._dataset(f"{part}/indices", nnz, np.int32)
             self._dataset(f"{part}/values", nnz, np.float32)
             self._dataset(f"{part}/indptr", self.n_rows + 1, np.int64)

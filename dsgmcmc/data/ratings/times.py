@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings.features import SIDES, Side
-from dsgmcmc.data.ratings.format import PARTS, Part
+from dsgmcmc.data.ratings.format import SPLITS, Split
 from dsgmcmc.types import Array, Int32, Int64
 
 
@@ -42,11 +42,11 @@ class TimesToWrite:
     def sizes(self, lengths: tuple[int, int]) -> dict[str, int]:
         """Length of every data set, given the numbers of training and test ratings."""
         result = {name: len(counts) for name, counts in self.counts()}
-        for part, length in zip(PARTS, lengths, strict=True):
+        for part, length in zip(SPLITS, lengths, strict=True):
             result |= {name: length for side in SIDES for name in times_names(part, side)}
         return result
 
-    def of(self, part: Part, owners: Mapping[Side, Array], times: Mapping[Side, Times]) -> Iterator[tuple[str, Int32]]:
+    def of(self, part: Split, owners: Mapping[Side, Array], times: Mapping[Side, Times]) -> Iterator[tuple[str, Int32]]:
         """Count the places and pages of some ratings of these rows and columns, and give them by data set."""
         for side, own in owners.items():
             for name, numbers, counts in zip(times_names(part, side), times[side], self._counts[side], strict=True):
@@ -77,13 +77,13 @@ class StoredTimes:
         indptr: Mapping[str, Int64],
         n_cols: int,
         dataset: Callable[[str, int | None, type | None], Any],
-        columns: Callable[[Part, int, int], Int32],
+        columns: Callable[[Split, int, int], Int32],
         wrong: Callable[[str], Exception],
     ) -> None:
         self._indptr, self._columns, self._wrong = indptr, columns, wrong
         self.counts: dict[Side, Times] = {}
         self._data: dict[str, Any] = {}
-        lengths = {part: int(indptr[part][-1]) for part in PARTS}
+        lengths = {part: int(indptr[part][-1]) for part in SPLITS}
         for side, n in zip(SIDES, (len(indptr["train"]) - 1, n_cols), strict=True):
             place, page = (dataset(name, n, np.int32)[:] for name in times_names("", side))
             if place.min() < 0 or page.min() < 0 or (page > place).any():
@@ -94,7 +94,7 @@ class StoredTimes:
             for part, length in lengths.items():
                 self._data |= {name: dataset(name, length, np.int32) for name in times_names(part, side)}
 
-    def slab(self, part: Part, side: Side, start: int, stop: int) -> Times:
+    def slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
         """Read where the ratings in rows `start` to `stop` of a part stand among those of their rows, or columns.
 
         Raises InputError if they cannot be read, or stand outside what their row has.
@@ -113,7 +113,7 @@ class StoredTimes:
                 raise self._wrong(f"/{name} has numbers outside those of their {side}")
         return Times(*arrays)
 
-    def datasets(self, part: Part, start: int, stop: int) -> Iterator[tuple[str, Int32]]:
+    def datasets(self, part: Split, start: int, stop: int) -> Iterator[tuple[str, Int32]]:
         """All that is stored of the ratings in some rows of a part, by data set; raises as `slab`."""
         for side in SIDES:
             yield from zip(times_names(part, side), self.slab(part, side, start, stop), strict=True)

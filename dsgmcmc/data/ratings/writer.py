@@ -23,10 +23,10 @@ from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
     FORMAT,
     MAX_SIDE,
-    PARTS,
+    SPLITS,
     VERSION,
     ContentHash,
-    Part,
+    Split,
     find_bad_cells,
 )
 from dsgmcmc.data.ratings.reader import Ratings
@@ -139,7 +139,7 @@ class RatingsWriter:
         self._append(f"{side}/ids", names)
 
     def append(
-        self, part: Part, indptr: Int64, indices: Int32, values: Float32, times: Mapping[Side, Times] | None = None
+        self, part: Split, indptr: Int64, indices: Int32, values: Float32, times: Mapping[Side, Times] | None = None
     ) -> None:
         """Append the ratings of the next rows, with `times` if they are kept.
 
@@ -187,7 +187,7 @@ class RatingsWriter:
             self._checksums[name] = Checksums()
             self._file.create_dataset(f"checksums/{name}", (pieces(shape[0]),), np.uint32)
 
-        for part, n in zip(PARTS, (nnz, nnz_test), strict=True):
+        for part, n in zip(SPLITS, (nnz, nnz_test), strict=True):
             make(f"{part}/indptr", (n_rows + 1,), np.int64)
             make(f"{part}/indices", (n,), np.int32)
             make(f"{part}/values", (n,), np.float32)
@@ -307,5 +307,5 @@ def write_ratings(
     ) as writer:
         writer.ids("rows", row_ids)
         writer.ids("cols", col_ids)
-        for part, ratings, order in zip(PARTS, (train, test), times or (None, None), strict=True):
+        for part, ratings, order in zip(SPLITS, (train, test), times or (None, None), strict=True):
             writer.append(part, *ratings, order)

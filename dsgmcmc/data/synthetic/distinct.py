@@ -40,7 +40,7 @@ def draw(seed, first_user, counts, order, stride, cdf, guide, out):
                 place += 1
 '''
 
-Draw = Callable[
+DrawCounts = Callable[
     [
         np.uint64,
         int,
@@ -56,7 +56,7 @@ Draw = Callable[
 
 
 @functools.cache
-def distinct_kernel() -> Draw:
+def distinct_kernel() -> DrawCounts:
     """Compile the drawing of distinct items.
 
     Returns
@@ -71,5 +71,5 @@ def distinct_kernel() -> Draw:
     """
     signature = "void(uint64, int64, int64[::1], int32[::1], int64, float64[::1], int32[::1], int32[::1])"
     module = jit.compile_source("distinct", _SOURCE.format(decorator=jit.decorator(signature, "False")))
-    draw: Draw = module.draw
+    draw: DrawCounts = module.draw
     return draw

@@ -41,7 +41,7 @@ _START, _PERIOD = 946_684_800, 3 * 365 * 86_400  # timestamps: from 2000 on, thr
 
 
 @dataclass(frozen=True)
-class Options:
+class SyntheticOptions:
     """What to make; see the module's docstring for the law.
 
     Attributes
@@ -98,7 +98,7 @@ class Truth:
 
 def generate(
     out: Path,
-    options: Options,
+    options: SyntheticOptions,
     *,
     force: bool = False,
     progress: Callable[[int], None] = lambda done: None,
@@ -134,7 +134,7 @@ def load_truth(path: Path) -> Truth:
         return Truth(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
 
 
-def draw_truth(options: Options) -> Truth:
+def draw_truth(options: SyntheticOptions) -> Truth:
     """Draw factors, biases and relative noise precisions."""
     rng = _generator(options, 0)
     scale = np.float32((FACTOR_SD**2 / options.rank) ** 0.25)
@@ -163,7 +163,7 @@ def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[
     return best
 
 
-def chunks(options: Options, truth: Truth) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
+def chunks(options: SyntheticOptions, truth: Truth) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
     """Draw users (from 0, ascending), items (from 0), ratings and timestamps of some ratings at a time."""
     from dsgmcmc.data.synthetic.distinct import distinct_kernel
 
@@ -201,7 +201,7 @@ def _predictor(truth: Truth, rows: Array, cols: Array) -> tuple[Float64, Float64
     return mean, sd
 
 
-def _generator(options: Options, *purpose: int) -> np.random.Generator:
+def _generator(options: SyntheticOptions, *purpose: int) -> np.random.Generator:
     """Make independent random numbers for every purpose."""
     return np.random.default_rng(np.random.SeedSequence(options.seed, spawn_key=purpose))
 
@@ -222,7 +222,7 @@ def _write(path: Path, drawn: Iterator[tuple[Any, ...]], progress: Callable[[int
         database.execute(f"COPY r TO {literal(str(path))} ({form})")
 
 
-def _check(out: Path, options: Options, force: bool) -> None:
+def _check(out: Path, options: SyntheticOptions, force: bool) -> None:
     """Refuse what cannot be made, before anything is drawn."""
     rows, cols, total = options.rows, options.cols, options.ratings
     least, most = rows * -(-cols // rows), rows * cols // 4

@@ -30,7 +30,7 @@ class ProposalConfig(SamplerConfig):
     rho: float = Field(0.9, ge=0, lt=1, description="pcn: correlation of the squares; 0 proposes independently")
 
 
-class Normal(NamedTuple):
+class NormalProposal(NamedTuple):
     """A normal law: mean (D,), precision (D, D) and a root of its covariance (D, D)."""
 
     mean: Float64
@@ -38,7 +38,7 @@ class Normal(NamedTuple):
     root: Float64
 
     @classmethod
-    def of(cls, mean: Float64, precision: Float64, what: str) -> Normal:
+    def of(cls, mean: Float64, precision: Float64, what: str) -> NormalProposal:
         """Make it from its precision.
 
         Raises
@@ -77,7 +77,7 @@ class Proposal(NamedTuple):
     own: Float64
 
     @classmethod
-    def of(cls, config: ProposalConfig, law: Normal, n_data: int) -> Proposal:
+    def of(cls, config: ProposalConfig, law: NormalProposal, n_data: int) -> Proposal:
         """Make that of a configuration, with `law` in the place of the target."""
         nothing = np.zeros_like(law.precision)
         if config.proposal == "walk":

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from dsgmcmc.densities.metropolis.base import Metropolis
-from dsgmcmc.densities.metropolis.proposals import Normal, Proposal, ProposalConfig, dense
+from dsgmcmc.densities.metropolis.proposals import NormalProposal, Proposal, ProposalConfig, dense
 from dsgmcmc.densities.targets.density import D, Density, prior_energy
 from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.types import Array, Float64, Purpose
@@ -17,14 +17,16 @@ from dsgmcmc.types import Array, Float64, Purpose
 C = TypeVar("C", bound=ProposalConfig)
 
 
-def stand_in(config: ProposalConfig, density: Density) -> Normal:
+def stand_in(config: ProposalConfig, density: Density) -> NormalProposal:
     """Normal law by which proposals are made: the prior for pcn, else as wide as the typical curvature says."""
     prior = dense(density.prior_precision)
     if config.proposal == "pcn":
-        return Normal.of(density.prior_mean, prior, "the prior's precision")
+        return NormalProposal.of(density.prior_mean, prior, "the prior's precision")
     if config.proposal == "walk":
-        return Normal(density.prior_mean, np.eye(density.dimension), np.eye(density.dimension))
-    return Normal.of(density.prior_mean, np.diag(density.curvature) + prior, "curvature and the prior's precision")
+        return NormalProposal(density.prior_mean, np.eye(density.dimension), np.eye(density.dimension))
+    return NormalProposal.of(
+        density.prior_mean, np.diag(density.curvature) + prior, "curvature and the prior's precision"
+    )
 
 
 class Moves(NamedTuple):

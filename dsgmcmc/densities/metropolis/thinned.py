@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from dsgmcmc.densities.metropolis.base import Metropolis
-from dsgmcmc.densities.metropolis.proposals import Normal, Proposal, ProposalConfig, dense
+from dsgmcmc.densities.metropolis.proposals import NormalProposal, Proposal, ProposalConfig, dense
 from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.errors import InputError
@@ -93,7 +93,7 @@ class Thinned(Metropolis[C, Regression]):
         super().__init__(config, burn_in)
         self.anchor = Anchor()
         self.replicated = (self.tally, self.anchor)
-        self._made: tuple[Thinning, Normal] | None = None
+        self._made: tuple[Thinning, NormalProposal] | None = None
 
     @property
     @abstractmethod
@@ -107,7 +107,7 @@ class Thinned(Metropolis[C, Regression]):
 
     # ------------------------------------------------------------------ what is computed once
 
-    def made(self, target: VectorTarget[Regression]) -> tuple[Thinning, Normal]:
+    def made(self, target: VectorTarget[Regression]) -> tuple[Thinning, NormalProposal]:
         """The kernel for a target, and the normal approximation of its posterior."""
         if self._made is None:
             density = target.density
@@ -116,13 +116,13 @@ class Thinned(Metropolis[C, Regression]):
             self._made = self._make(density, self.anchor.point)
         return self._made
 
-    def _make(self, density: Regression, anchor: Float64) -> tuple[Thinning, Normal]:
+    def _make(self, density: Regression, anchor: Float64) -> tuple[Thinning, NormalProposal]:
         link, x, y = density.link, density.features, density.responses
         eta = x @ anchor
         value, slope, curvature = (f(eta, y, link.shape) for f in (link.value, link.slope, link.curvature))
         prior, data = dense(density.prior_precision), (curvature[:, None] * x).T @ x
         pull = density.prior_gradient(anchor[None])[0]
-        law = Normal.of(anchor, data + prior, "the curvature at the posterior's mode")
+        law = NormalProposal.of(anchor, data + prior, "the curvature at the posterior's mode")
         law = law._replace(mean=anchor - law.root @ (law.root.T @ (pull + slope @ x)))
         white = np.linalg.inv(law.root) if self.config.bound == "whitened" else np.eye(len(anchor))
         psi = self._psi(density, law)
@@ -151,7 +151,7 @@ class Thinned(Metropolis[C, Regression]):
         euclidean = self.config.bound == "whitened"
         return Thinning(link.value, link.third, link.shape, self.order, euclidean, limit, tables), law
 
-    def _psi(self, density: Regression, law: Normal) -> Float64:
+    def _psi(self, density: Regression, law: NormalProposal) -> Float64:
         """psi_i of `dsgmcmc.kernels.thinning`, (N,)."""
         order, k = self.order + 1, factorial(self.order + 1)
         supremum = density.link.suprema[self.order]

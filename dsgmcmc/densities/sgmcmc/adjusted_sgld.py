@@ -42,7 +42,7 @@ class AdjustedSGLDConfig(StepSize):
 
 
 @dataclass
-class Tally(Replicated):
+class AdjustedTally(Replicated):
     """How many eigenvalues of what was to be added were below zero, and how many there were, (2,)."""
 
     saved_as: ClassVar[dict[str, str]] = {"clipped": "adjusted_sgld.clipped"}
@@ -61,7 +61,7 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
 
     def __init__(self, config: AdjustedSGLDConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.tally = Tally()
+        self.tally = AdjustedTally()
         self.replicated = (self.tally,)
 
     def metrics(self) -> dict[str, float]:

@@ -28,7 +28,7 @@ from dsgmcmc.types import Float64, Int64
 CHUNK, FEW = 2048, 1000
 
 
-class Layers(NamedTuple):
+class NetworkLayers(NamedTuple):
     """Weights and biases of both layers, in the order in which theta has them: (J, H), (H,), (H, K) and (K,)."""
 
     inner: Float64
@@ -117,7 +117,7 @@ class Network(SumDensity):
         self.n_data, self.inputs = (int(size) for size in self.features.shape)
         sizes: list[int] = [self.inputs * hidden, hidden, hidden * self.classes, self.classes]
         ends = np.cumsum(sizes).tolist()
-        names = zip(Layers._fields, sizes, ends, strict=True)
+        names = zip(NetworkLayers._fields, sizes, ends, strict=True)
         self.groups = {name: slice(end - size, end) for name, size, end in names}
         self.dimension = sum(sizes)
         self.squares = np.concatenate([(x**2).sum(axis=1) for _, x, _ in self._chunks(ALL)])
@@ -133,11 +133,11 @@ class Network(SumDensity):
 
     # ------------------------------------------------------------------ forwards and backwards
 
-    def layers(self, theta: Float64) -> Layers:
+    def layers(self, theta: Float64) -> NetworkLayers:
         """Views of one theta (D,)."""
         parts = [theta[place] for place in self.groups.values()]
         parts[0], parts[2] = parts[0].reshape(self.inputs, -1), parts[2].reshape(-1, self.classes)
-        return Layers(*parts)
+        return NetworkLayers(*parts)
 
     def _chunks(self, index: Data) -> Iterator[tuple[slice, Float64, Int64]]:
         """Where in `index`, features as float64, and labels."""
@@ -147,12 +147,12 @@ class Network(SumDensity):
             chunk: Any = features[place]
             yield place, np.multiply(chunk, self.scale, dtype=np.float64), labels[place]
 
-    def _forward(self, layers: Layers, x: Float64) -> tuple[Float64, Float64]:
+    def _forward(self, layers: NetworkLayers, x: Float64) -> tuple[Float64, Float64]:
         """Hidden units (S, H), and log odds of the classes up to a constant (S, K)."""
         hidden = ACTIVATIONS[self.activation].value(x @ layers.inner + layers.inner_bias)
         return hidden, hidden @ layers.outer + layers.outer_bias
 
-    def _backward(self, layers: Layers, x: Float64, labels: Int64) -> tuple[Float64, Float64, Float64]:
+    def _backward(self, layers: NetworkLayers, x: Float64, labels: Int64) -> tuple[Float64, Float64, Float64]:
         """h_i, e_i and d_i: (S, H), (S, K) and (S, H)."""
         hidden, odds = self._forward(layers, x)
         errors = softmax(odds)
@@ -237,7 +237,7 @@ class Network(SumDensity):
 
     # ------------------------------------------------------------------ how curved it is
 
-    def _jacobian(self, layers: Layers, hidden: Float64) -> Float64:
+    def _jacobian(self, layers: NetworkLayers, hidden: Float64) -> Float64:
         """Derivatives of the log odds by the inputs of the hidden units, (K, S, H)."""
         pull = ACTIVATIONS[self.activation].pull
         return np.array([pull(hidden, weights[None, :]) for weights in layers.outer.T])

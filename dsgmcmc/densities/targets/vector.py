@@ -22,8 +22,8 @@ from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy
-from dsgmcmc.targets.base import Draw, DrawnField, Information, Recorder
-from dsgmcmc.targets.state import Layout, ParameterBlock, StateField, Stream, gradient_in
+from dsgmcmc.targets.base import DrawInfo, DrawnField, Information, Recorder
+from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class VectorTarget(Generic[D]):
         What the sampler keeps.
     scratch : sequence of str
         What it needs besides.
-    stream : Stream
+    stream : RandomStream
         Seed and chain.
     rows : int
         Number n of vectors that move together.
@@ -101,7 +101,7 @@ class VectorTarget(Generic[D]):
         *,
         fields: Sequence[StateField],
         scratch: Sequence[str],
-        stream: Stream,
+        stream: RandomStream,
         rows: int = 1,
         timers: Phases | None = None,
         energy_every: int = 1,
@@ -116,7 +116,7 @@ class VectorTarget(Generic[D]):
         prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
         self.drawn: tuple[DrawnField, ...] = (DrawnField("theta", density.dimension, dtype=np.float64),)
         self.untraced: frozenset[str] = frozenset()
-        self.layout = Layout((*fields, *(StateField(name) for name in scratch)), density.dimension)
+        self.layout = BlockLayout((*fields, *(StateField(name) for name in scratch)), density.dimension)
         self._asked = 0, perf_counter()
         self._probability: list[float] = schedule.probability.tolist() if schedule else []
         self._prior = prior
@@ -300,7 +300,7 @@ class VectorTrace:
         self._unknown = np.full(len(target.block.counts), np.nan)
         self._trace: dict[str, list[Float64]] = {"theta": [], "energy": []}
 
-    def record(self, position: str, draw: Draw | None) -> None:
+    def record(self, position: str, draw: DrawInfo | None) -> None:
         """See `Recorder.record`; the energy of a draw whose turn it is not is NaN."""
         self._position = position
         if draw is None:

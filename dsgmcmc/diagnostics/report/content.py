@@ -16,8 +16,8 @@ from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.diagnostics.verdict import doubts, ending
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import Predictive
-from dsgmcmc.posterior.features import Importance, importance
-from dsgmcmc.posterior.live import Progress
+from dsgmcmc.posterior.features import FeatureImportance, importance
+from dsgmcmc.posterior.live import LiveProgress
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import scalar_traces
 from dsgmcmc.types import Float64
@@ -41,7 +41,7 @@ class Content:
     traces : dict of str to (chains, draws) array
     calibration, forecast : dict and Predictive, or None
         Scores and predictive distributions of the test ratings; None without any, and for clicks.
-    features : dict of str to Importance
+    features : dict of str to FeatureImportance
         Importance of features, by "user" and "item" if they have any.
     """
 
@@ -54,7 +54,7 @@ class Content:
     convergence: dict[str, Any]
     calibration: dict[str, Any] | None
     forecast: Predictive | None
-    features: dict[str, Importance]
+    features: dict[str, FeatureImportance]
 
     @property
     def of_clicks(self) -> bool:
@@ -79,7 +79,7 @@ class Content:
 
 def gather(run: Run, name: str) -> Content:
     """Read the content of a report. Raises InputError if a file of the run is missing or cannot be read."""
-    progress = Progress.of(run.directory, run.config, len(run.draws)) if run.unfinished else None
+    progress = LiveProgress.of(run.directory, run.config, len(run.draws)) if run.unfinished else None
     summary = _unfinished(run) if progress else _summary(run)
     settings = run.config
     summary |= {"reached": run.directory.reached(settings.chains), "iterations": settings.iterations}

@@ -33,7 +33,7 @@ class PriorKind(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class ArgumentLayout:
     """What a formula declares, and what was found in its source. `prior` is None where it is not read."""
 
     body: Assignments
@@ -56,7 +56,7 @@ class Layout:
         return [*self.row_sums, *self.row_max]
 
 
-def formula_source(layout: Layout) -> str:
+def formula_source(layout: ArgumentLayout) -> str:
     """Source of `formula(fields, columns, rows, scalars, prior, noise, totals)`, all in declared order."""
     parts = [functions(layout.dtype)]
     if layout.noise:
@@ -72,7 +72,7 @@ def _indented(lines: list[str]) -> list[str]:
     return ["    " + line for line in lines]
 
 
-def _signature(layout: Layout) -> list[str]:
+def _signature(layout: ArgumentLayout) -> list[str]:
     vector, matrix = f"{layout.dtype}[::1]", f"{layout.dtype}[:, ::1]"
     arguments = [(f"_f_{name}", matrix) for name in layout.fields]
     arguments += [(f"_c_{name}", vector) for name in layout.columns]
@@ -89,7 +89,7 @@ def _signature(layout: Layout) -> list[str]:
     return [jit.decorator(f"void({', '.join(types)})"), f"def formula({', '.join(names)}):"]
 
 
-def _setup(layout: Layout) -> list[str]:
+def _setup(layout: ArgumentLayout) -> list[str]:
     """Scratch, and column vectors repeated to a chunk's length."""
     lines = [
         f"_n, _D = _f_{layout.fields[0]}.shape",
@@ -117,7 +117,7 @@ def _setup(layout: Layout) -> list[str]:
     return lines
 
 
-def _chunk(layout: Layout) -> list[str]:
+def _chunk(layout: ArgumentLayout) -> list[str]:
     """What a chunk needs besides its fields."""
     lines = ["_rows = min(_step, _n - _row)", "_size = _rows * _D", "_at = _row * _D"]
     lines += [f"_x_{name} = _flat_{name}[_at : _at + _size]" for name in layout.fields]
@@ -139,7 +139,7 @@ def _chunk(layout: Layout) -> list[str]:
     return lines
 
 
-def _element(layout: Layout) -> list[str]:
+def _element(layout: ArgumentLayout) -> list[str]:
     """Body of the flat loop: all loads, the formula, all stores."""
     lines = [f"{name} = _x_{name}[_i]" for name in layout.fields]
     lines += [f"{name} = _t_{name}[_i]" for name in layout.columns]
@@ -158,13 +158,13 @@ def _element(layout: Layout) -> list[str]:
     return lines
 
 
-def _deviation(layout: Layout, theta: str) -> str:
+def _deviation(layout: ArgumentLayout, theta: str) -> str:
     """Source of an element less its prior mean."""
     shift = " - _x__shift[_i]" if layout.prior and layout.prior.shift else ""
     return f"{theta} - _t_mean[_i]{shift}"
 
 
-def _per_row(layout: Layout) -> list[str]:
+def _per_row(layout: ArgumentLayout) -> list[str]:
     """Totals of the chunk's rows."""
     lines = []
     for name in layout.row_totals:
@@ -179,7 +179,7 @@ def _per_row(layout: Layout) -> list[str]:
     return lines
 
 
-def _finish(layout: Layout) -> list[str]:
+def _finish(layout: ArgumentLayout) -> list[str]:
     lines = [f"_sums[{position}] = _s_{name}" for position, name in enumerate(layout.sums)]
     if layout.column_sums:
         lines += ["for _i in range(_step):", "    for _k in range(_D):"]

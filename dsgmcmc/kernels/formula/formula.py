@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.formula.codegen import Layout, PriorKind, formula_source
+from dsgmcmc.kernels.formula.codegen import ArgumentLayout, PriorKind, formula_source
 from dsgmcmc.kernels.formula.parser import Assignments, parse
 from dsgmcmc.kernels.philox import NoiseKey, noise_words
 from dsgmcmc.types import Array
@@ -265,7 +265,7 @@ class Formula:
         if kernel is None:
             if dtype not in (np.float32, np.float64):
                 raise ValueError(f"fields are {dtype}; float32 or float64 is needed")
-            layout = Layout(
+            layout = ArgumentLayout(
                 body=roles.body,
                 fields=tuple(roles.fields),
                 scalars=roles.scalars,

@@ -23,7 +23,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, level_score, level_terms_kernel
 from dsgmcmc.kernels.levels import level_moments, level_probabilities
-from dsgmcmc.kernels.ordinal import END, Link, Side, level_tables, ordinal_kernel
+from dsgmcmc.kernels.ordinal import END, CutSide, Link, level_tables, ordinal_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
@@ -64,7 +64,7 @@ from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.settings import named
 from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.state import ParameterBlock, Stream
+from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 MAX_LEVELS = 100
 #: Fewer ratings leave the factors to wander under the published priors.
 FEW_RATINGS = 20_000
-_SIDES: tuple[Side, Side] = ("w", "h")
+_SIDES: tuple[CutSide, CutSide] = ("w", "h")
 
 
 def scale_of(ratings: Ratings) -> Float64 | None:
@@ -280,7 +280,7 @@ class Ordinal(Law):
             move_gaps(block, slope, self._gap_information, earlier, self.gaps.precision)
             self.refresh_derived_fields(block)
 
-    def _finish(self, stream: Stream, rows: dict[Factor, int], sums: dict[str, Float64]) -> dict[str, Float64]:
+    def _finish(self, stream: RandomStream, rows: dict[Factor, int], sums: dict[str, Float64]) -> dict[str, Float64]:
         """Thresholds and precisions from the sums over all blocks; runs at the root."""
         rng, own, slopes = stream.generator(Purpose.THRESHOLDS), self.own_thresholds, sums["slopes"]
         if own is None:

@@ -27,7 +27,7 @@ from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, Sizes
-from dsgmcmc.targets.state import ParameterBlock, Stream
+from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, ThresholdsName
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class DrawContext:
         Gives a block's prior, shift included.
     positions : tuple of str
         The field that holds the factors of each interleaved sub-chain.
-    stream : Stream
+    stream : RandomStream
         Names the random numbers.
     tau : callable
         Gives the precision of the noise as it is now.
@@ -120,7 +120,7 @@ class DrawContext:
     circulation: Circulation
     prior: Callable[[ParameterBlock], RowPrior]
     positions: tuple[str, ...]
-    stream: Stream
+    stream: RandomStream
     tau: Callable[[], float]
     turn: int
     factor: Factor | None

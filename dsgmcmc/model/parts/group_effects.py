@@ -17,7 +17,7 @@ from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.time_levels import TimeGroups
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.targets.state import Stream
+from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class GroupEffects:
         if returning:
             arrays |= home
 
-    def normals(self, number: int, block: int, stream: Stream, purpose: Purpose, width: int = 1) -> Float32:
+    def normals(self, number: int, block: int, stream: RandomStream, purpose: Purpose, width: int = 1) -> Float32:
         """Draw standard normal numbers for the groups of a block, so many for each, (width G,) float32."""
         found = np.empty(width * self.groups.size(number, block), np.float32)
         first = (number << 44) + width * int(self.groups.first[number][block])

@@ -29,7 +29,7 @@ from dsgmcmc.kernels.effects import accept, along, effects_kernel, propose
 from dsgmcmc.kernels.groups import predictor_kernel, subtract_groups
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.parts.group_effects import RATE, CellRatings, GroupEffects
-from dsgmcmc.targets.state import Stream
+from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Float32, Float64, Purpose
 
 #: Changes of the effects of a level, S, I and L there, (G, 4) float32 by block, as of `dsgmcmc.kernels.effects`.
@@ -67,7 +67,7 @@ class MetropolisDraws:
             for b, effects in blocks.items():
                 effects += changes[b]
 
-    def _step(self, number: int, ratings: _Ratings, stream: Stream) -> Sums:
+    def _step(self, number: int, ratings: _Ratings, stream: RandomStream) -> Sums:
         """Step from the effects of a level, or stay; what is found there. Collective."""
         effects, blocks = self._effects, self._effects.values[number]
         prior, tau = float(effects.parameters.precision[number]), ratings.tau
@@ -82,7 +82,7 @@ class MetropolisDraws:
             accept(old, here[b], there[b], tau, prior, noise)
         return there
 
-    def _rescaled(self, number: int, ratings: _Ratings, drawn: Sums, stream: Stream) -> dict[int, Float32]:
+    def _rescaled(self, number: int, ratings: _Ratings, drawn: Sums, stream: RandomStream) -> dict[int, Float32]:
         """Draw the precision of a level, then that and its effects together; what these change by. Collective."""
         ring, precisions, blocks = self._effects.ring, self._effects.parameters.precision, self._effects.values[number]
 

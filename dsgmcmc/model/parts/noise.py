@@ -33,7 +33,7 @@ from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import setting
 from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.state import ParameterBlock, Stream
+from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float64, NoiseName, Purpose
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def draw_nu(log_density: Float64, rng: np.random.Generator) -> float:
     return float(rng.choice(NU_GRID, p=weights / weights.sum()))
 
 
-def draw_noise_scales(blocks: Iterable[ParameterBlock], nu: float, tau: float, stream: Stream) -> None:
+def draw_noise_scales(blocks: Iterable[ParameterBlock], nu: float, tau: float, stream: RandomStream) -> None:
     """Draw the g of all rows of a factor's blocks given their squared errors of the last sweep."""
     for block in blocks:
         drawn = gammas((nu + block.counts) / 2, stream.key(Purpose.NOISE_SCALE, block.factor, block.start))

@@ -26,7 +26,7 @@ from dsgmcmc.kernels.groups import add_to_groups, predictor_kernel, subtract_gro
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.parts.group_effects import RATE, CellRatings, GroupEffects
 from dsgmcmc.model.quantity import WEIGHT
-from dsgmcmc.targets.state import Stream
+from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Float32, Float64, Purpose
 
 
@@ -81,7 +81,7 @@ class NormalDraws:
                 weigh_ratings(*place, np.float32(tau) * scales[0], scales[1], weights[cell])
         return residuals, weights
 
-    def _draw_level(self, number: int, sums: dict[int, Float32], stream: Stream) -> dict[int, Float32]:
+    def _draw_level(self, number: int, sums: dict[int, Float32], stream: RandomStream) -> dict[int, Float32]:
         """Draw the effects of a level, given sums over its groups, and their precision; what they change by."""
         precisions, blocks = self._effects.parameters.precision, self._effects.values[number]
         before = float(precisions[number])
@@ -101,7 +101,7 @@ class NormalDraws:
             blocks[b][:] = effects
         return change
 
-    def _draw_block(self, number: int, block: int, sums: Float32, precision: float, stream: Stream) -> _BlockDraw:
+    def _draw_block(self, number: int, block: int, sums: Float32, precision: float, stream: RandomStream) -> _BlockDraw:
         """Draw the effects of a block given their precision."""
         old = self._effects.values[number][block]
         noise = self._effects.normals(number, block, stream, Purpose.TIME)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings import SIDES, Part, Ratings, Times, row_slabs
+from dsgmcmc.data.ratings import SIDES, Ratings, Split, Times, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import SLAB, RatingBlocks
 from dsgmcmc.settings import named
@@ -188,7 +188,7 @@ class _Reader:
                 part.append(groups[chosen])
         return [np.concatenate(part) for part in parts]
 
-    def groups(self, part: Part, start: int, stop: int) -> tuple[Int32, Int32]:
+    def groups(self, part: Split, start: int, stop: int) -> tuple[Int32, Int32]:
         """Groups of the ratings in rows `start` to `stop`, counted from their block's first, and their columns."""
         ratings, side = self._ratings, SIDES[self._level.factor]
         owners = columns = ratings.columns(part, start, stop)

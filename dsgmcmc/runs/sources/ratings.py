@@ -41,7 +41,7 @@ from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.state import Stream
+from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Comm
 
 log = logging.getLogger(__name__)
@@ -240,6 +240,8 @@ def targets_of(
         by_parts = sampler.gradient.by_parts
         place = Place(config, ratings.transposed, blocks, ring, sizes, len(sampler.positions), by_parts)
         schedule = Schedule(config.schedule, blocks.part_sizes.tolist(), config.seed, chain) if by_parts else None
-        return FactorTarget(ring, blocks, schedule, FactorModel.of(place, data), sampler, Stream(config.seed, chain))
+        return FactorTarget(
+            ring, blocks, schedule, FactorModel.of(place, data), sampler, RandomStream(config.seed, chain)
+        )
 
     return make

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dsgmcmc.data.ingest.prepare import Summary, prepare_ratings
-from dsgmcmc.data.ratings import PARTS, open_ratings
+from dsgmcmc.data.ratings import SPLITS, open_ratings
 
 # 5 users, 4 items, half stars; ids as sparse as in real exports
 RATINGS = [
@@ -41,7 +41,7 @@ def read_back(path: Path) -> dict[str, dict[tuple, float]]:
     with open_ratings(path) as ratings:
         ratings.verify()
         rows, cols = ratings.row_ids().tolist(), ratings.col_ids().tolist()
-        for part in PARTS:
+        for part in SPLITS:
             indptr, indices, values = ratings.slab(part, 0, ratings.n_rows)
             cells = [
                 (rows[i], cols[indices[k]], float(values[k]))

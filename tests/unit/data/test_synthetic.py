@@ -14,14 +14,14 @@ import pytest
 from scipy.stats import chi2, gamma
 
 from dsgmcmc.data.synthetic import generate, sparsity
-from dsgmcmc.data.synthetic.generate import Options
+from dsgmcmc.data.synthetic.generate import SyntheticOptions
 from dsgmcmc.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[3]
-SMALL = Options(rows=400, cols=250, ratings=12_000, rank=3, seed=4)
+SMALL = SyntheticOptions(rows=400, cols=250, ratings=12_000, rank=3, seed=4)
 
 
-def draw(options: Options) -> tuple[generate.Truth, list[np.ndarray]]:
+def draw(options: SyntheticOptions) -> tuple[generate.Truth, list[np.ndarray]]:
     """Truth, and rows, columns, values and timestamps in whole."""
     truth = generate.draw_truth(options)
     return truth, [np.concatenate(parts) for parts in zip(*generate.chunks(options, truth), strict=True)]
@@ -36,12 +36,12 @@ def read(path: Path) -> dict[str, np.ndarray]:
     "options",
     [
         SMALL,
-        Options(rows=4, cols=4, ratings=4),
-        Options(rows=10, cols=300, ratings=300),
-        Options(rows=300, cols=10, ratings=300),
-        Options(rows=300, cols=10, ratings=750),
-        Options(rows=90, cols=110, ratings=90 * 110 // 4),
-        Options(rows=3000, cols=2000, ratings=700_000),
+        SyntheticOptions(rows=4, cols=4, ratings=4),
+        SyntheticOptions(rows=10, cols=300, ratings=300),
+        SyntheticOptions(rows=300, cols=10, ratings=300),
+        SyntheticOptions(rows=300, cols=10, ratings=750),
+        SyntheticOptions(rows=90, cols=110, ratings=90 * 110 // 4),
+        SyntheticOptions(rows=3000, cols=2000, ratings=700_000),
     ],
     ids=lambda o: f"{o.rows}x{o.cols}, {o.ratings}",
 )
@@ -65,7 +65,7 @@ def test_marginals_are_skewed_as_promised():
     largest 2314 and 3428) allow 15 %. Items' numbers scatter about the wanted ones by no more than Poisson noise:
     the weights are right, also of the most popular.
     """
-    options = Options()
+    options = SyntheticOptions()
     _, (rows, cols, _, _) = draw(options)
     users, items = np.bincount(rows), np.bincount(cols)
     assert users.min() == 20
@@ -121,7 +121,7 @@ def test_noise_is_as_planted(spread):
 @pytest.mark.parametrize("rank", [1, 20])
 def test_signal_does_not_depend_on_the_rank(rank):
     """Biases have sd 0.4 and 0.5, the product of factors 0.5 at any rank; a predictor is their sum with 3.5."""
-    options = Options(rows=4000, cols=3000, ratings=100_000, rank=rank, half_stars=False)
+    options = SyntheticOptions(rows=4000, cols=3000, ratings=100_000, rank=rank, half_stars=False)
     truth = generate.draw_truth(options)
     assert truth.a.std() == pytest.approx(0.4, rel=0.05)
     assert truth.b.std() == pytest.approx(0.5, rel=0.05)

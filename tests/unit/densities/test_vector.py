@@ -25,7 +25,7 @@ from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.storage.writer import write_snapshot
-from dsgmcmc.targets.base import Draw
+from dsgmcmc.targets.base import DrawInfo
 from dsgmcmc.types import Factor, ScheduleName
 
 PARTS = 7
@@ -287,7 +287,7 @@ def test_the_trace_has_the_energy_and_the_elements_of_every_draw() -> None:
         theta = target.block["theta"].copy()
         offset = theta - density.prior_mean
         energy = density.energy(theta) + (0.5 * offset**2 * density.prior_precision).sum(axis=1)
-        trace.record("theta", Draw(iteration + 1, 1.0, 1.0) if is_draw else None)
+        trace.record("theta", DrawInfo(iteration + 1, 1.0, 1.0) if is_draw else None)
         assert trace.metrics()["energy"] == pytest.approx(energy.mean())
         if is_draw:
             expected["theta"].append(theta.ravel())

@@ -17,7 +17,7 @@ from dsgmcmc.diagnostics.report.page import write_report
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 
@@ -67,11 +67,11 @@ def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
 def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
     """They are not moved into the range of the ratings, from 1 to 1, and have no noise."""
     pairs = np.arange(5, dtype=np.int32), np.arange(5, dtype=np.int32)
-    found, plain = (Predictor(run, Options(clip=True, of_mean=of_mean))(*pairs) for of_mean in (False, True))
+    found, plain = (Predictor(run, PredictOptions(clip=True, of_mean=of_mean))(*pairs) for of_mean in (False, True))
     assert (found.mean < 1).all()
     np.testing.assert_array_equal(found.sd, plain.sd)
     with pytest.raises(InputError, match="without probabilities"):
-        Predictor(run, Options(probabilities=True))
+        Predictor(run, PredictOptions(probabilities=True))
 
 
 def test_a_new_user_has_the_law_of_all_cells_given_a_draw(run: Run) -> None:

@@ -13,7 +13,7 @@ from dsgmcmc.diagnostics import scores
 from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.traces import predictions, scalar_traces
 
 
@@ -39,7 +39,7 @@ def test_predictions_and_log_likelihood_are_those_of_the_draws(run):
     assert len(run.draws) == 3 * 40
     index, values = predictions(run)
     users, items = (side.astype(np.int32) for side in run.test_pairs())
-    centre, variance, *_ = Predictor(run, Options()).draws(users, items)
+    centre, variance, *_ = Predictor(run, PredictOptions()).draws(users, items)
     centre = centre.T.reshape(3, 40, -1) + run.mean
     np.testing.assert_allclose(values, centre[..., index], atol=2e-5)
     squares = (centre - run.test.rating) ** 2 / variance.T.reshape(centre.shape)
@@ -51,7 +51,7 @@ def test_weighted_log_likelihood_takes_each_ratings_noise(tmp_path):
     """Noise of its own for users and items enters the log likelihood of the test ratings."""
     run = make_run(tmp_path, noise="both", iterations=70).open()
     users, items = run.test_pairs()
-    centre, variance, *_ = Predictor(run, Options()).draws(users, items)
+    centre, variance, *_ = Predictor(run, PredictOptions()).draws(users, items)
     error = centre + run.mean - run.test.rating[:, None]
     expected = -0.5 * (error**2 / variance + np.log(2 * np.pi * variance)).sum(axis=0)
     np.testing.assert_allclose(scalar_traces(run)["test_log_likelihood"][0], expected, rtol=1e-4)

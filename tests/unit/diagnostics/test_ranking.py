@@ -8,7 +8,7 @@ from runs import make_run
 
 from dsgmcmc.diagnostics.ranking import MEASURES, evaluate, measures
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
 
 
@@ -33,7 +33,7 @@ def test_rules_of_a_run(tmp_path, users, items):
         rated = Rated(ratings)
     found = evaluate(run, rated, at=4, liked=4.0)
     test_users, test_items = run.test_pairs()
-    predict, counts = Predictor(run, Options(of_mean=True)), run.counts("item")
+    predict, counts = Predictor(run, PredictOptions(of_mean=True)), run.counts("item")
     expected = {"mean": [], "most popular": []}
     for user in np.unique(test_users[run.test.rating >= 4.0]).tolist():
         liked = set(test_items[(test_users == user) & (run.test.rating >= 4.0)].tolist())

@@ -23,7 +23,7 @@ from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.manifest import Key, _check_key
-from dsgmcmc.targets.base import Draw
+from dsgmcmc.targets.base import DrawInfo
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS = 29, 17
@@ -183,7 +183,7 @@ class Conformance:
         """Their predictions are expected ratings, and a draw's log likelihood is the sum of their log densities."""
         target = target_of(data, name)
         (held_out,) = target.recorders()
-        held_out.record("theta", Draw(1, 1.0, 1.0))
+        held_out.record("theta", DrawInfo(1, 1.0, 1.0))
         found = {key: block() if callable(block) else block for key, block in held_out.posterior(1.0)}
         theta = whole(target, "theta")
         with open_ratings(data) as ratings:

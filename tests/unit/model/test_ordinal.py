@@ -25,7 +25,7 @@ from dsgmcmc.model.predictive.levels import LevelDistribution
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.base import Draw
+from dsgmcmc.targets.base import DrawInfo
 from dsgmcmc.types import Factor
 
 CDF = {"ordinal-logit": expit, "ordinal-probit": ndtr}
@@ -129,7 +129,7 @@ def test_held_out_levels_have_their_probabilities(name: str, data: Path) -> None
     """Mean and variance are those of the levels, and a draw's log likelihood is the sum of log probabilities."""
     target = target_of(data, name)
     (held_out,) = target.recorders()
-    held_out.record("theta", Draw(1, 1.0, 1.0))
+    held_out.record("theta", DrawInfo(1, 1.0, 1.0))
     found = {key: block() if callable(block) else block for key, block in held_out.posterior(1.0)}
     recorded = {
         field: np.concatenate([found[Key("test", "W", b, field)] for b in target.ring.blocks])

@@ -14,7 +14,7 @@ from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.export import export
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 
 
 @pytest.fixture(scope="module", params=["integers", "text"])
@@ -44,7 +44,7 @@ def test_hdf5_predicts_as_the_run_does(made, tmp_path, float16, tolerance):
         assert ("user_weight" in file["draws"]) == (run.config.noise != "shared")
         np.testing.assert_array_equal(file["items/mean"][1], run.moments[1].mean["item"])
         np.testing.assert_array_equal(file["users/ratings"][:], run.counts("user"))
-    expected = Predictor(run, Options())(np.int32([user]), np.int32([item])).mean[0]
+    expected = Predictor(run, PredictOptions())(np.int32([user]), np.int32([item])).mean[0]
     assert mean == pytest.approx(expected, abs=tolerance)
 
 
@@ -88,7 +88,7 @@ def test_netcdf_is_arviz_schema(made, tmp_path):
         mean = posterior["prediction"].mean(("chain", "draw")).values
         np.testing.assert_allclose(mean, run.test.mean[pairs], atol=1e-4)
         rows = [side[pairs] for side in run.test_pairs()]
-        found, x = Predictor(run, Options()), run.test.rating[pairs]
+        found, x = Predictor(run, PredictOptions()), run.test.rating[pairs]
         centre, variance, *_ = found.draws(*rows)
         first = -0.5 * ((x - run.mean - centre[:, 0]) ** 2 / variance[:, 0] + np.log(2 * np.pi * variance[:, 0]))
         np.testing.assert_allclose(tree["log_likelihood"]["rating"].values[0, 0], first, rtol=1e-4)

@@ -12,7 +12,7 @@ from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.new_ratings import fold_in
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import own_ratings
 from dsgmcmc.posterior.recommend import recommend
 from dsgmcmc.posterior.rules import Ranking
@@ -71,7 +71,7 @@ def test_predictions_of_new_rows_carry_their_uncertainty(run):
     """Mean and variance of the mixture, by sampling rows from their laws; one rating says less than three."""
     folded, n = fold(run), len(run.users)
     users, items = np.int32([n, n + 1, 3]), np.int32([4, 4, 4])
-    found = Predictor(run, Options(of_mean=True), folded)(users, items)
+    found = Predictor(run, PredictOptions(of_mean=True), folded)(users, items)
     rng = np.random.default_rng(0)
     for which in (0, 1):
         values = []
@@ -84,14 +84,14 @@ def test_predictions_of_new_rows_carry_their_uncertainty(run):
         assert found.mean[which] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
         assert found.sd[which] == pytest.approx(values.std(), rel=0.03)
         assert found.low[which] == pytest.approx(np.quantile(values, 0.05), abs=0.06)
-    known = Predictor(run, Options(of_mean=True))(users[2:], items[2:])
+    known = Predictor(run, PredictOptions(of_mean=True))(users[2:], items[2:])
     np.testing.assert_allclose([values[2] for values in found], [values[0] for values in known])
 
 
 def test_recommendations_for_new_users(run):
     """Ranked by what is predicted, without what they rated; upper bounds contain the uncertainty of their rows."""
     folded, n = fold(run), len(run.users)
-    predictor = Predictor(run, Options(of_mean=True), folded)
+    predictor = Predictor(run, PredictOptions(of_mean=True), folded)
     everything = np.arange(len(run.items), dtype=np.int32)
     for by, sign in (("mean", 0.0), ("ucb", 1.5)):
         ranking = Ranking(len(run.items), by, 1.5)
@@ -107,7 +107,7 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
     """A user whose ratings scatter has a wider predictive interval than one whose ratings fit."""
     run = make_run(tmp_path, noise="by-user", iterations=100, users=60, items=40).open()
     items = np.arange(30, dtype=np.int32)
-    steady = Predictor(run, Options())(np.full(30, 1, np.int32), items).mean.astype(float)
+    steady = Predictor(run, PredictOptions())(np.full(30, 1, np.int32), items).mean.astype(float)
     wild = steady + np.where(np.arange(30) % 2, 3.0, -3.0)
     rows, others = np.repeat([0, 1], 30), np.tile(items, 2)
     vocabulary = Vocabulary("user", np.array([-1, -2], np.int64))
@@ -144,7 +144,7 @@ def test_fold_in_is_nearly_as_good_as_training(tmp_path):
             rows_of = np.searchsorted(ids, known[:, 0].astype(np.int64))
             others = run.items.index_of(known[:, 1].astype(np.int64))
             newcomers = FoldIn(run, "user", Vocabulary("user", ids), rows_of, others, known[:, 2].astype(float))
-        predictor = Predictor(run, Options(), newcomers)
+        predictor = Predictor(run, PredictOptions(), newcomers)
         index = [predictor.index_of(kind, target[:, k].astype(np.int64)) for k, kind in enumerate(("user", "item"))]
         assert min(rows.min() for rows in index) >= 0
         found = predictor(*index)

@@ -18,7 +18,7 @@ from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.described import describe_new
 from dsgmcmc.posterior.new_ratings import fold_in, fold_in_file
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 
 SETTINGS = {"rank": 2, "grid": 2, "iterations": 150, "burn_in": 60, "sampler": {"name": "baoab", "step_size": 0.2}}
@@ -112,7 +112,7 @@ def test_the_law_of_a_new_row_with_features(run, tmp_path, kind, n):
         found = folded.rows(s, np.array([0]))
         np.testing.assert_allclose(found.mean[0], mean, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(found.covariance[0], covariance, rtol=1e-5, atol=1e-7)
-    predictor = Predictor(run, Options(of_mean=True), folded)
+    predictor = Predictor(run, PredictOptions(of_mean=True), folded)
     index = predictor.index_of(kind, [900])
     pair = (index, np.int32([4])) if kind == "user" else (np.int32([4]), index)
     h = [run.draw(s).theta[other.kind][4].astype(float) for s in range(len(run.draws))]
@@ -129,7 +129,7 @@ def test_features_say_what_ratings_would(run, tmp_path):
     """Of two users without ratings the one with the job that likes everything is predicted higher."""
     described, _ = described_by(run, "user", tmp_path, "user,job,age,likes\n901,a,40,rock\n902,b,40,rock\n")
     folded, _ = fold_in(run, "user", *NOTHING, described=described)
-    predictor = Predictor(run, Options(), folded)
+    predictor = Predictor(run, PredictOptions(), folded)
     found = predictor(predictor.index_of("user", [901, 902]), np.int32([4, 4]))
     assert found.mean[1] > found.mean[0] + 1
     assert folded.rated(0).size == 0
@@ -207,7 +207,7 @@ def test_without_ratings_other_parts_are_those_of_an_unknown_row(tmp_path, setti
     run = Run(make(tmp_path, **settings))
     described, _ = described_by(run, "user", tmp_path, "user,job,age,likes\n901,b,,rock\n902,,,\n")
     folded, _ = fold_in(run, "user", *NOTHING, described=described)
-    predictor = Predictor(run, Options(), folded)
+    predictor = Predictor(run, PredictOptions(), folded)
     index, items = predictor.index_of("user", [901, 902]), np.int32([4, 4])
     found, prior = predictor(index, items), predictor(np.int32([-1, -1]), items)
     assert (found.mean[1], found.sd[1]) == (prior.mean[1], prior.sd[1])

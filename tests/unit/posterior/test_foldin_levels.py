@@ -20,7 +20,7 @@ from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.new_ratings import fold_in
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.recommend import recommend
 from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.run import Run
@@ -110,14 +110,14 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     assert not notes
     n = len(run.users)
     users = np.repeat(np.int32([n, n + 1]), len(run.items))
-    predicted = Predictor(run, Options(), folded)(users, np.tile(np.arange(len(run.items), dtype=np.int32), 2))
+    predicted = Predictor(run, PredictOptions(), folded)(users, np.tile(np.arange(len(run.items), dtype=np.int32), 2))
     high, low = predicted.mean.reshape(2, -1)  # -2 comes first
     assert (high > low + 0.5)[[0, 2, 3, 5]].all()
     ((_, items, _),) = recommend(run, np.int32([n]), Ranking(top=3), newcomers=folded)
     assert len(items) == 3
     if run.config.thresholds == "user":
         cuts = folded.rows(0, np.array([0, 1])).cuts
-        mixture = Predictor(run, Options(), folded).draws(np.int32([n + 1, 3, -1]), np.int32([4, 4, 4]))
+        mixture = Predictor(run, PredictOptions(), folded).draws(np.int32([n + 1, 3, -1]), np.int32([4, 4, 4]))
         draw, used = run.draw(0), mixture.thresholds[0][mixture.owner]
         np.testing.assert_allclose(used, [cuts[1], draw.own_thresholds[3], draw.thresholds])
 

@@ -12,7 +12,7 @@ from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.features import importance
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.recommend import recommendations
 from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.run import Run
@@ -45,7 +45,7 @@ def run(data):
 def test_users_without_ratings_are_predicted_from_their_features(run):
     """Near 1.5 and 4.5, where one of whom nothing is known is near the mean; and items are recommended to them."""
     users = np.append(run.users.index_of([40, 41, 42, 43]), -1).astype(np.int32)
-    found = Predictor(run, Options("draws"))(users, np.zeros(5, np.int32))
+    found = Predictor(run, PredictOptions("draws"))(users, np.zeros(5, np.int32))
     assert found.mean[[0, 2]] == pytest.approx(1.5, abs=0.4)
     assert found.mean[[1, 3]] == pytest.approx(4.5, abs=0.4)
     assert found.mean[4] == pytest.approx(3.0, abs=0.6)

@@ -17,8 +17,8 @@ import dsgmcmc
 from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.posterior.export import export
-from dsgmcmc.posterior.live import Progress, progress
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.live import LiveProgress, progress
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.logs import sealed
@@ -70,7 +70,7 @@ def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Pa
     ended, found = one.open(), Run(killed(one.path, tmp_path / "killed"))
     assert (found.unfinished, found.draws) == (True, ended.draws)
     pairs = ended.test_pairs()
-    for values, expected in zip(*(Predictor(run, Options())(*pairs) for run in (found, ended)), strict=True):
+    for values, expected in zip(*(Predictor(run, PredictOptions())(*pairs) for run in (found, ended)), strict=True):
         assert np.array_equal(values, expected)
     np.testing.assert_allclose(found.test.rating, ended.test.rating, rtol=1e-6)
     np.testing.assert_allclose(found.test.mean, ended.test.mean, rtol=1e-4)
@@ -176,10 +176,10 @@ def test_the_time_to_go_is_told_by_metrics(under_way: Path) -> None:
     slow_down(under_way)
     directory, config = RunDirectory(under_way), Run(under_way).config.model_copy(update={"iterations": 1120})
     with sampled(under_way):
-        progress = Progress.of(directory, config)
+        progress = LiveProgress.of(directory, config)
         assert str(progress) == "being sampled: at iteration 120 of 1,120, done in about 8 min"
     assert (progress.running, progress.iteration, progress.seconds_to(1120)) == (True, 120, 500)
-    assert Progress.of(directory, config).seconds_to(1120) is None
+    assert LiveProgress.of(directory, config).seconds_to(1120) is None
 
 
 def test_a_run_that_goes_on_has_the_draws_of_before(made: Made, tmp_path: Path) -> None:

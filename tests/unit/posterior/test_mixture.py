@@ -13,7 +13,7 @@ from scipy.stats import norm, poisson
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.export import export
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.recommend import recommend
 from dsgmcmc.posterior.rules import Ranking
 from dsgmcmc.posterior.traces import scalar_traces
@@ -56,7 +56,7 @@ def expected(made: Made, users: np.ndarray, items: np.ndarray) -> np.ndarray:
 def test_predictions_have_the_probabilities_of_the_mixture(made: Made) -> None:
     """Of every level and of at least 4; of an ordinal likelihood mean, sd and quantiles are of them."""
     run, p = made.open(), expected(made, USERS, ITEMS)
-    found = Predictor(run, Options(at_least=4.0, probabilities=True)).columns(USERS, ITEMS)
+    found = Predictor(run, PredictOptions(at_least=4.0, probabilities=True)).columns(USERS, ITEMS)
     np.testing.assert_allclose(np.stack([found[f"p_{level}"] for level in LEVELS], axis=1), p, atol=2e-5)
     np.testing.assert_allclose(found["at_least_4"], p[:, 3:].sum(axis=1), atol=2e-5)
     if run.config.likelihood == "ordinal-logit":
@@ -82,7 +82,7 @@ def test_counts_are_predicted_by_the_mixture_of_poisson_laws(made: Made) -> None
         rate = np.exp((w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k] + h[:, k])
         own = poisson.pmf(counts, rate[:, None])
         p += weight * np.vstack([own[:3], own[3:].mean(axis=0)])
-    found, mean = Predictor(run, Options())(users, items), p @ counts
+    found, mean = Predictor(run, PredictOptions())(users, items), p @ counts
     np.testing.assert_allclose(found.mean, mean, rtol=0.03)  # of 20,000 draws of the row
     np.testing.assert_allclose(found.mean[:3], mean[:3], rtol=1e-5)
     np.testing.assert_allclose(found.sd[:3], np.sqrt(p @ counts**2 - mean**2)[:3], rtol=1e-4)
@@ -118,7 +118,7 @@ def test_thresholds_of_users_are_exported_and_followed(made: Made, tmp_path: Pat
     draws = np.array([run.draw(number).own_thresholds for number in range(len(run.draws))])
     np.testing.assert_allclose(mean, np.tensordot(run.draw_weights, draws, 1), atol=1e-4)
     users = np.array([4, -1, 4], np.int32)
-    found = Predictor(run, Options()).draws(users, np.int32([2, 2, 5]))
+    found = Predictor(run, PredictOptions()).draws(users, np.int32([2, 2, 5]))
     own = found.thresholds[3][found.owner]
     np.testing.assert_allclose(own, [draws[3][4], run.draw(3).thresholds, draws[3][4]], rtol=1e-6)
 
@@ -126,4 +126,4 @@ def test_thresholds_of_users_are_exported_and_followed(made: Made, tmp_path: Pat
 def test_an_expectation_has_no_probability() -> None:
     """One of the two is asked for."""
     with pytest.raises(InputError, match="leave one of them out"):
-        Options(of_mean=True, at_least=4.0)
+        PredictOptions(of_mean=True, at_least=4.0)

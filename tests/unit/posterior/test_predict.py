@@ -11,7 +11,7 @@ from runs import Made, make_run
 from scipy.stats import norm
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.recommend import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 
@@ -48,7 +48,7 @@ def test_a_new_rating_is_the_mixture_over_draws(made):
     run = made.open()
     rng = np.random.default_rng(0)
     users, items = (rng.integers(0, n, 30).astype(np.int32) for n in (len(run.users), len(run.items)))
-    found = Predictor(run, Options(interval=0.98))(users, items)
+    found = Predictor(run, PredictOptions(interval=0.98))(users, items)
     weights = run.draw_weights
     assert weights.sum() == pytest.approx(1)
     for u, i, mean, sd, low, high in zip(users, items, *found, strict=True):
@@ -62,7 +62,7 @@ def test_a_new_rating_is_the_mixture_over_draws(made):
 def test_of_the_mean_leaves_out_the_noise(made):
     """The predictor alone: sd and quantiles of the draws themselves."""
     run = made.open()
-    found = Predictor(run, Options(of_mean=True, interval=0.5))(np.int32([4]), np.int32([2]))
+    found = Predictor(run, PredictOptions(of_mean=True, interval=0.5))(np.int32([4]), np.int32([2]))
     c, _ = components(run, 4, 2)
     assert found.sd[0] == pytest.approx(c.std(), rel=1e-3)
     assert np.mean(c <= found.low[0]) == pytest.approx(0.25, abs=1 / len(c))
@@ -74,7 +74,7 @@ def test_saved_draws_and_names_give_what_the_chain_recorded(made):
     run = made.open()
     users, items = run.test_pairs()
     names = run.users.ids[users].tolist(), run.items.ids[items].tolist()
-    found = Predictor(run, Options())(run.users.index_of(names[0]), run.items.index_of(names[1]))
+    found = Predictor(run, PredictOptions())(run.users.index_of(names[0]), run.items.index_of(names[1]))
     drawn = len(run.traces[0]["tau"])
     assert drawn >= len(run.draws) / len(run.chains)
     exact = drawn * len(run.chains) == len(run.draws)
@@ -100,7 +100,7 @@ def test_the_unknown_have_their_prior(made, user, item):
         w, h = rows
         values.append((w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1))
     values = run.mean + np.concatenate(values)
-    found = Predictor(run, Options(of_mean=True))(np.int32([user]), np.int32([item]))
+    found = Predictor(run, PredictOptions(of_mean=True))(np.int32([user]), np.int32([item]))
     assert found.mean[0] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
     assert found.sd[0] == pytest.approx(values.std(), rel=0.02)
 
@@ -109,8 +109,8 @@ def test_clipping_moves_means_and_quantiles_but_not_sds(made):
     """Into the range of the training ratings."""
     run = made.open()
     users, items = (grid.ravel().astype(np.int32) for grid in np.indices((len(run.users), len(run.items))))
-    free = Predictor(run, Options(interval=0.99))(users, items)
-    clipped = Predictor(run, Options(interval=0.99, clip=True))(users, items)
+    free = Predictor(run, PredictOptions(interval=0.99))(users, items)
+    clipped = Predictor(run, PredictOptions(interval=0.99, clip=True))(users, items)
     low, high = run.facts["minimum"], run.facts["maximum"]
     assert free.high.max() > high
     np.testing.assert_array_equal(clipped.sd, free.sd)
@@ -120,19 +120,19 @@ def test_clipping_moves_means_and_quantiles_but_not_sds(made):
 
 def test_options_name_their_quantiles():
     """Column names are part of the files that are written."""
-    assert Options().columns == ("mean", "sd", "q05", "q95")
-    assert Options(interval=0.95).columns == ("mean", "sd", "q025", "q975")
-    assert Options(interval=0.5).columns == ("mean", "sd", "q25", "q75")
+    assert PredictOptions().columns == ("mean", "sd", "q05", "q95")
+    assert PredictOptions(interval=0.95).columns == ("mean", "sd", "q025", "q975")
+    assert PredictOptions(interval=0.5).columns == ("mean", "sd", "q25", "q75")
     for wrong in (0.0, 1.0, -1.0, float("nan")):
         with pytest.raises(InputError, match="interval"):
-            Options(interval=wrong)
+            PredictOptions(interval=wrong)
 
 
 def test_draws_that_are_not_there_are_not_made_up(tmp_path):
     """Without saved draws nothing is predicted or ranked, and what to do is said."""
     run = make_run(tmp_path, save_draws=0, iterations=60).open()
     with pytest.raises(InputError, match="no saved draws to predict from: sample it again without --save-draws 0"):
-        Predictor(run, Options())
+        Predictor(run, PredictOptions())
     with pytest.raises(InputError, match="no saved draws"):
         next(recommend(run, np.int32([0]), Ranking()))
 
@@ -147,7 +147,7 @@ def test_memory_of_a_few_pairs_does_not_grow_with_the_draws(tmp_path, monkeypatc
     users, items = np.int32([4, 3000]), np.int32([2, 7])
 
     def ask(run):
-        found = [values.tolist() for values in Predictor(run, Options())(users, items)]
+        found = [values.tolist() for values in Predictor(run, PredictOptions())(users, items)]
         return found, [each.tolist() for block in recommend(run, users, Ranking()) for each in block]
 
     expected = ask(made.open())  # loads kernels, too

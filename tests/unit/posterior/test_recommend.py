@@ -12,7 +12,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import FLOOR, PENALTY
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary, item_titles
-from dsgmcmc.posterior.predict import Options, Predictor
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.recommend import recommend, recommendations, those_among
 from dsgmcmc.posterior.rules import Ranking
@@ -45,7 +45,7 @@ def test_the_best_of_all_that_was_not_rated(made, by, sign):
     users = np.arange(len(run.users), dtype=np.int32)
     with run.open_ratings() as ratings:
         rated = Rated(ratings)
-    predictor = Predictor(run, Options(of_mean=True))
+    predictor = Predictor(run, PredictOptions(of_mean=True))
     theirs = rated_by(made, run)
     ranking = Ranking(top=4, by=by, z=2.0)
     parts = list(recommend(run, users, ranking, rated))
@@ -92,7 +92,7 @@ def test_thompson_sampling_varies_with_the_seed_around_the_mean(made):
         scores[seed, items] = score
     again = next(iter(recommend(run, user, Ranking(n, "thompson", seed=0))))
     assert scores[0, again[1]].tolist() == again[2].astype(float).tolist()
-    values = Predictor(run, Options(of_mean=True))(np.zeros(n, np.int32), np.arange(n, dtype=np.int32))
+    values = Predictor(run, PredictOptions(of_mean=True))(np.zeros(n, np.int32), np.arange(n, dtype=np.int32))
     error = np.abs(scores.mean(axis=0) - values.mean) / (values.sd / np.sqrt(200))
     assert error.max() < 5
     assert np.abs(scores.std(axis=0) / values.sd - 1).max() < 0.35
@@ -128,7 +128,7 @@ def test_a_folded_in_user_is_ranked_by_probabilities(made):
     folded = FoldIn(run, "user", Vocabulary("user", ids), np.zeros(3, int), others, np.array([5.0, 1.0, 4.0]))
     n, new = len(run.items), len(run.users)
     ((_, items, score),) = recommend(run, np.int32([new]), Ranking(n, at_least=4.0), newcomers=folded)
-    found = Predictor(run, Options(at_least=4.0), folded)
+    found = Predictor(run, PredictOptions(at_least=4.0), folded)
     expected = found.probabilities(np.full(n, new, np.int32), np.arange(n, dtype=np.int32))[:, 0]
     np.testing.assert_allclose(score, expected[items], atol=1e-4)
 
@@ -166,7 +166,7 @@ def test_what_stands_beside_the_score(made):
     assert bold["item_id"].tolist() == free["item_id"].tolist()
     assert bold["score"].max() <= run.facts["maximum"] < free["score"].max()
     rows = run.users.index_of(free["user_id"]), run.items.index_of(free["item_id"])
-    expected = Predictor(run, Options(of_mean=True))(*rows)
+    expected = Predictor(run, PredictOptions(of_mean=True))(*rows)
     for name, values in (("sd", expected.sd), ("q05", expected.low), ("q95", expected.high)):
         np.testing.assert_array_equal(free[name], values)
     assert free["ratings"].tolist() == run.counts("item")[rows[1]].tolist()

@@ -15,7 +15,7 @@ from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.hamcmc import PairProducts
-from dsgmcmc.targets.state import Layout, ParameterBlock, Replicated, StateField, Stream
+from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, Replicated, StateField
 from dsgmcmc.types import Factor, Purpose
 
 D = 3
@@ -117,9 +117,9 @@ def test_hyperparameters_of_one_subchain() -> None:
 # ---------------------------------------------------------------------- blocks
 
 
-def block_of(start: int, rows: int, stream: Stream, factor: Factor = Factor.H) -> ParameterBlock:
+def block_of(start: int, rows: int, stream: RandomStream, factor: Factor = Factor.H) -> ParameterBlock:
     """A block that is nobody's, with the prior N(1, 1 / 2)."""
-    layout = Layout([StateField("theta"), StateField("g"), StateField("n", 1)], D)
+    layout = BlockLayout([StateField("theta"), StateField("g"), StateField("n", 1)], D)
     buffer = np.zeros(rows * layout.width)
     return ParameterBlock(
         stream=stream,
@@ -137,7 +137,7 @@ def block_of(start: int, rows: int, stream: Stream, factor: Factor = Factor.H) -
 
 def test_fields_are_views_of_what_travels() -> None:
     """One message holds them all, each whole and in C order."""
-    block = block_of(0, 4, Stream(0, 0))
+    block = block_of(0, 4, RandomStream(0, 0))
     block["theta"][:], block["g"][:], block.row("n")[:] = 1.0, 2.0, 3.0
     assert block.buffer.tolist() == [1.0] * 12 + [2.0] * 12 + [3.0] * 4
     assert block["n"].shape == (4, 1)
@@ -146,7 +146,7 @@ def test_fields_are_views_of_what_travels() -> None:
 
 def test_noise_belongs_to_the_row_and_not_to_the_block() -> None:
     """However the rows are cut into blocks, a row has the normals of its own place, purpose, iteration and factor."""
-    stream = Stream(5, 2, iteration=9)
+    stream = RandomStream(5, 2, iteration=9)
     noise = Formula("theta = z")
     whole = np.empty(11 * D, np.float32)
     normals(whole, 0, 5, 2, Purpose.MOMENTUM, 9, Factor.H)
@@ -166,7 +166,7 @@ def test_noise_belongs_to_the_row_and_not_to_the_block() -> None:
 
 def test_an_update_has_the_prior_and_the_gradient_of_its_block() -> None:
     """The prior is asked for the block, and the gradient means what was said last."""
-    block = block_of(0, 2, Stream(0, 0))
+    block = block_of(0, 2, RandomStream(0, 0))
     block["theta"][:], block["g"][:] = 3.0, 10.0
     block.gradient = Gradient("scale * g + grad_prior", "scale * g", {"scale": 0.5})
     total = block.update(Formula("theta = theta - eps * grad\nsum = grad", sums=("sum",)), eps=0.1)["sum"]
@@ -178,7 +178,7 @@ def test_an_update_has_the_prior_and_the_gradient_of_its_block() -> None:
 @pytest.mark.parametrize("prior", [True, False])
 def test_a_gradient_begins_with_the_prior_or_with_nothing(prior: bool) -> None:
     """Whoever takes it adds the likelihood's part; what it means in a formula is the same either way."""
-    block = block_of(0, 2, Stream(0, 0))
+    block = block_of(0, 2, RandomStream(0, 0))
     block["theta"][:], block["g"][:] = 3.0, np.nan
     block.begin_gradient("theta", "g", prior)
     assert (block["g"] == (4.0 if prior else 0.0)).all()
