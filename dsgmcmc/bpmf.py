@@ -53,14 +53,14 @@ class BPMF(FittedModel, Estimator):
     burn_in : int or str, optional
         Iterations before the first draw.
     until : str, optional
-        End once 95 % of the monitored predictions have this R-hat or effective sample size; or "none". They are of
+        End once 95 % of the monitored predictions have this R-hat or effective sample size. They are of
         held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
     chains : int
         Independent chains.
     noise : {"shared", "by-user", "by-item", "both"}
         Who has an own noise level.
     implicit_features : {"no", "user", "item", "both"}
-        Whose prior means depend on what they rated, or who rated them.
+        Whose prior means depend on what they rated.
     time_levels : str
         Which ratings of a user (item) share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.

@@ -70,7 +70,7 @@ class ChainConfig(BaseModel):
         metavar="LENGTH",
     )
     until: str | None = setting(
-        "End once 95 % of the followed predictions have this R-hat or effective sample size; or none.",
+        "End once 95 % of the monitored predictions have this R-hat or effective sample size.",
         None,
         shown="ess=100 a chain; none with --iterations",
         metavar="rhat=R,ess=N",

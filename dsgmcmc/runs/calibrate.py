@@ -70,7 +70,8 @@ class MadeUp(Ratings):
         self._columns = np.sort(order[(shape.columns * rng.random(size, np.float32) ** 3).astype(np.int32)], axis=1)
         self._values = rng.integers(1, 6, size).astype(np.float32)
         self._indptr = {"train": shape.per_row * np.arange(shape.rows + 1), "test": np.zeros(shape.rows + 1, np.int64)}
-        self._column_counts = np.bincount(self._columns.ravel(), minlength=shape.columns)
+        self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
+        self.column_counts = np.bincount(self._columns.ravel(), minlength=shape.columns)
         self.mean, self.transposed, self.features, self.times = 3.0, False, {}, None
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:

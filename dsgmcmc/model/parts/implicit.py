@@ -136,7 +136,7 @@ def implicit_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
 class ImplicitSettings(BaseModel):
     """Settings of implicit features."""
 
-    implicit_features: ImplicitName = setting("Whose prior means follow from what they rated.", "no")
+    implicit_features: ImplicitName = setting("Whose prior means depend on what they rated.", "no")
 
 
 class ImplicitFeatures(PriorMean):

@@ -99,7 +99,7 @@ class NoiseParameters(Sampled):
 class NoiseSettings(BaseModel):
     """Settings of the noise."""
 
-    noise: NoiseName = setting("Whose noise differs.", "shared")
+    noise: NoiseName = setting("Who has an own noise level.", "shared")
     noise_precision: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["sampled"] = setting(
         "Precision of the noise, or sampled.",
         "sampled",

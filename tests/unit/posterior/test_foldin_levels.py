@@ -58,7 +58,12 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
     k, log_weight = run.config.rank, np.zeros(REFERENCE)
     for j, x in zip(OTHERS, VALUES, strict=True):
         h = draw.theta[other][j].astype(float)
-        eta = theta[:, :k] @ h[:k] + theta[:, k] + h[k] + rng.normal(0, draw.time_variance**0.5, REFERENCE)
+        eta = (
+            theta[:, :k] @ h[:k]
+            + theta[:, k]
+            + h[k]
+            + rng.normal(0, draw.of_ratings(*np.zeros((2, 0), np.int32))[1] ** 0.5, REFERENCE)
+        )
         if run.config.likelihood == "poisson":
             log_weight += stats.poisson.logpmf(x, np.exp(eta))
             continue

@@ -134,8 +134,9 @@ class Numbers(Ratings):
     """Of a ratings file only how many ratings there are of what: no file, and nothing that takes memory."""
 
     def __init__(self, column_counts: np.ndarray, train: np.ndarray, test: np.ndarray, features: int = 0) -> None:
-        self._column_counts = column_counts
+        self.column_counts = column_counts
         self._indptr = {"train": np.append(0, np.cumsum(train)), "test": np.append(0, np.cumsum(test))}
+        self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
         described = StoredFeatures.__new__(StoredFeatures)
         described.names = described.groups = range(features)
         self.features, self.transposed = {"cols": described} if features else {}, False

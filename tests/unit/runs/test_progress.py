@@ -22,8 +22,8 @@ def test_progress_counts_the_ratings_of_an_iteration(
     shown = []
 
     class Watched(Progress):
-        def __init__(self, iterations: int, data: float, unit: str) -> None:
-            super().__init__(iterations, data, unit)
+        def __init__(self, iterations: int, data: float, unit: str, quiet: bool) -> None:
+            super().__init__(iterations, data, unit, quiet)
             shown.append((iterations, data, unit))
 
     monkeypatch.setattr(job, "Progress", Watched)

@@ -67,7 +67,7 @@ def compare(source: Source[Any], out: Path, settings: dict[str, Any]) -> None:
     rehearse(config, partial(source.miniature, config, Ring(MPI.COMM_SELF, 1)), rank=1)
     assert kernels() == rehearsed, "in another order it is something else"
     assert Job(MPI.COMM_SELF, source, out, layers).run() == 0
-    assert kernels() == rehearsed, settings
+    assert kernels() == rehearsed, (settings, kernels() - rehearsed)
 
 
 def test_runs_compile_nothing_after_their_rehearsal(tmp_path: Path) -> None:
