@@ -18,7 +18,7 @@ from dsgmcmc.model.likelihoods.gaps import CUTS
 from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.posterior.run import open_run
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.sources.ratings import targets_of
 
 pytestmark = pytest.mark.statistical
@@ -188,7 +188,7 @@ def test_a_chain_of_levels_with_effects_has_the_law_of_hamiltonian_monte_carlo(t
     settings |= {"iterations": 30_000, "burn_in": 1000, "thin": 10, "save_draws": 0, "evaluate_every": 30_000}
     settings |= {"time_levels": "user:3", "sampler": {"name": "baoab", "step_size": 0.1}}
     assert sample(MPI.COMM_SELF, tmp_path / "r.h5", tmp_path / "run", **settings) == 0
-    trace = open_run(tmp_path / "run").traces[0]
+    trace = Run(tmp_path / "run").traces[0]
     found = np.column_stack([trace["thresholds"], np.log(trace["time.precision"])])
     sd = exact.std(axis=0)
     np.testing.assert_allclose((found.mean(axis=0) - exact.mean(axis=0)) / sd, 0, atol=0.2)

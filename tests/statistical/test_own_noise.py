@@ -49,7 +49,7 @@ def sampled(data: Path, out: Path, noise: str, sweeps: int = 1500, sampler: str 
         *dsgmcmc("sample", data, "--out", out, *options, "--iterations", f"{sweeps}sweeps", "--thin", "2sweeps")
     ).expect()
     directory = RunDirectory(out)
-    return json.loads((out / "summary.json").read_text()), heldout.test_predictions(directory), directory
+    return json.loads((out / "summary.json").read_text()), heldout.pooled(heldout.posteriors(directory)), directory
 
 
 @pytest.fixture(scope="module")

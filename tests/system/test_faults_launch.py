@@ -40,7 +40,7 @@ def test_singletons_are_refused(data: Path, tmp_path: Path, launcher: dict[str, 
     """Several processes that see only themselves would overwrite each other."""
     result = run(*command(data, tmp_path / "run", None), env=launcher).expect(2 if refused else 0)
     assert refused in result.err
-    assert ("of different MPIs" in result.err) == bool(refused)
+    assert ("different MPIs" in result.err) == bool(refused)
     assert "RuntimeWarning" not in result.err  # of mpi4py, which says less
     assert (tmp_path / "run").exists() == (not refused)
     if "OMPI_COMM_WORLD_SIZE" in launcher and refused:  # the first of them says it, for all
@@ -55,7 +55,7 @@ def test_another_mpirun_than_the_linked_library_s(data: Path, tmp_path: Path) ->
         pytest.skip("DSGMCMC_OTHER_MPIRUN names no mpirun of another MPI library")
     result = run(other, "-n", "2", *command(data, tmp_path / "run", None))
     assert result.code not in (0, 75)
-    assert "of different MPIs" in result.err
+    assert "different MPIs" in result.err
     assert not (tmp_path / "run").exists()
 
 

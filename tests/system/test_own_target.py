@@ -43,7 +43,8 @@ def test_the_page_runs(whole: Path) -> None:
     run("env", f"--chdir={whole}", sys.executable, "-W", "error", "-c", rest).expect(0)
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGUSR1])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1])
 def test_killed_and_resumed_on_other_processes_it_has_the_same_digest(
     whole: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -79,7 +79,7 @@ def test_a_level_finds_its_thresholds_and_scale(cut_by) -> None:
     assert out.tolist() == np.stack(expected).tolist()
 
 
-@pytest.mark.parametrize("K", [3, 131])
+@pytest.mark.parametrize("K", [3, pytest.param(131, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["residual", "counts", "levels"])
 def test_an_offset_is_as_a_bias_is(K: int, kind: str) -> None:
     """With those of a row's ratings all the same, its bias may have them as well."""
