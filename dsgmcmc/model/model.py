@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,7 +146,7 @@ class FactorModel:
         drawn = (each for sampled in self.replicated for each in sampled.drawn(subchain))
         return {quantity.name: quantity.in_rating_unit(value, unit, scale) for quantity, value in drawn}
 
-    @property
+    @cached_property
     def drawn(self) -> tuple[DrawnField, ...]:
         """What every row has in a draw."""
         columns, rating = self.rows.unit, self.rows.scale
@@ -157,7 +158,7 @@ class FactorModel:
             found.append(DrawnField(quantity.name, quantity.width(self.quantities.sizes), unit))
         return tuple(found)
 
-    @property
+    @cached_property
     def untraced(self) -> frozenset[str]:
         """Names of what belongs to a draw, but not to its trace."""
         return frozenset(quantity.name for quantity in self.quantities.shared if not quantity.traced)

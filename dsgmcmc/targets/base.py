@@ -276,8 +276,11 @@ class RunTarget(Target, Protocol):
         Those of `parameters` that are kept in saved draws only, and not recorded at every draw.
     """
 
-    drawn: tuple[DrawnField, ...]
-    untraced: frozenset[str]
+    @property
+    def drawn(self) -> tuple[DrawnField, ...]: ...  # noqa: D102
+
+    @property
+    def untraced(self) -> frozenset[str]: ...  # noqa: D102
 
     def at_once(self) -> int:
         """Number of iterations between checks for signals; the same on all processes."""

@@ -1,0 +1,210 @@
+"""A Bayesian matrix factorisation on the ring, as samplers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.model import background
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.factors import LocalFactors
+from dsgmcmc.model.information import fisher_information, own_squares, second_moments
+from dsgmcmc.model.model import FactorModel
+from dsgmcmc.model.parts.base import DrawContext
+from dsgmcmc.model.statistics import keep_errors, row_statistics
+from dsgmcmc.parallel.named import Named, Shapes
+from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.targets.base import Information
+from dsgmcmc.targets.state import BlockLayout, Conditional, Keeps, ParameterBlock, RandomStream
+from dsgmcmc.types import Array, Factor, Float64
+
+if TYPE_CHECKING:
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+
+
+class SampledFactors:
+    """The blocks of a Bayesian matrix factorisation that this process holds; a `dsgmcmc.targets.base.Target`.
+
+    Parameters
+    ----------
+    ring : Ring
+        The processes of the chain.
+    ratings : RatingBlocks
+        The ratings of this process's rows.
+    schedule : Schedule or None
+        Which part each iteration visits; None where an iteration uses all the data, with the column blocks at home.
+    model : FactorModel
+        The likelihood, and the other parts.
+    sampler : Keeps
+        What the sampler keeps with a block.
+    stream : RandomStream
+        Seed and chain.
+    frozen : frozenset of Factor
+        Factors that stay as they are.
+    """
+
+    def __init__(
+        self,
+        ring: Ring,
+        ratings: RatingBlocks,
+        schedule: Schedule | None,
+        model: FactorModel,
+        sampler: Keeps,
+        stream: RandomStream,
+        frozen: frozenset[Factor] = frozenset(),
+    ) -> None:
+        self.ring, self.model, self.stream = ring, model, stream
+        self.ratings = ratings = model.effects.ratings if model.effects else ratings
+        self.likelihood, self.quantities = model.likelihood, model.quantities
+        self.metric_uses_current_hyperparameters = schedule is None
+        self.timers, self.grid = ring.phases, ring.grid
+        self.dimension, self.n_data, self.positions = model.rows.dimension, ratings.n_data, sampler.positions
+        self.subchain, self._align_in = 0, sampler.working[0] if sampler.working else None
+        self.sweep_length = self.grid if schedule else 1
+        self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
+        self.curvature_bound += (self.likelihood.background or 0.0) * max(ratings.shape)
+        of_rows = (quantity.field(self.quantities.sizes) for quantity in self.quantities.of_rows)
+        self.layout = layout = BlockLayout((*sampler.kept, *of_rows), self.dimension)
+        common: Any = {"dimension": self.dimension, "clip_kicks": self.likelihood.clips_kicks}
+        common["origin"] = model.rows.origin.astype(np.float32) if model.rows.bias_mean else None
+
+        def make(factor: Factor, **place: Any) -> ParameterBlock:
+            return ParameterBlock(stream, ring.phases, self._prior, factor, frozen=factor in frozen, **common, **place)
+
+        factors = LocalFactors(make, ratings, ring.blocks, layout, sampler.working, self.dimension)
+        self.circulation = Circulation(ring, ratings, schedule, factors)
+
+    def begin(self, iteration: int) -> None:
+        """See `Target.begin`."""
+        self.stream.iteration = iteration
+        for part in self.model.parts:
+            part.begin(self.blocks(), iteration % self.sweep_length == 0)
+
+    @property
+    def noise_precision(self) -> float:
+        """See `Target`; of the current sub-chain."""
+        return float(self.model.noise.parameters.tau[self.subchain])
+
+    def own_scale(self, block: ParameterBlock) -> Array | None:
+        """See `Target.own_scale`."""
+        return self.likelihood.noise_scale(block) if self.model.noise.factors else None
+
+    def _prior(self, block: ParameterBlock) -> RowPrior:
+        """Prior of a block's rows; of the current sub-chain."""
+        return self.model.prior(block, self.subchain)
+
+    def blocks(self) -> Iterator[ParameterBlock]:
+        """See `Target.blocks`: rows in block order, then the columns that meet them."""
+        return self.circulation.blocks()
+
+    def visit(self, send: bool = False) -> Iterator[FactorCell]:
+        """See `Target.visit`. With `send` the departing blocks come first and travel during the others."""
+        for cell in self.circulation.visit(self.stream.iteration, send):
+            yield FactorCell(self, cell)
+
+    def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
+        """See `Target.full_gradient`."""
+        for block in self.blocks():
+            block[out].fill(0.0)
+        kept = self.likelihood.fields
+        for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept)):
+            self.add_gradient(cell, position, out, 1.0, float(errors))
+        if self.likelihood.background is not None:
+            background.add_gradient(self.circulation, self.likelihood.background, position, out)
+
+    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> None:
+        """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks; see `Law`."""
+        begin = self.timers.enter()
+        error = self.likelihood.add_gradient(cell, position, out, scale, share)
+        self.model.noise.add_error(cell.row.index, error * share)
+        self.timers.leave("gradient", begin)
+
+    def all_data_seen(self) -> None:
+        """See `Target.all_data_seen`."""
+        context = self.context()
+        self.model.draw(context)
+        self.model.draw_effects(context)
+
+    @property
+    def renews_data(self) -> bool:
+        """See `Target.renews_data`."""
+        return self.model.renews_data(self._turn)
+
+    @property
+    def _turn(self) -> int:
+        """The turn of the parameters of priors and noise, after the sweep that ends with this iteration."""
+        return self.model.turn((self.stream.iteration + 1) // self.sweep_length)
+
+    def context(self, factor: Factor | None = None) -> DrawContext:
+        """What parts draw their parameters with, before the rows of a factor are drawn or after all have moved."""
+        turn, terms = self._turn, self.model.precision_terms()
+        place = (self.circulation, self._prior, self.positions, self.stream)
+        return DrawContext(*place, lambda: self.noise_precision, turn, factor, terms if turn else {}, self.likelihood)
+
+    def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
+        """See `Target.conditionals`. The columns must be at home."""
+        context = self.context(factor)
+        self.model.draw_effects(context)
+        likelihood, statistics = self.likelihood, row_statistics(self.circulation, self.likelihood, factor, position)
+        with self.timers("gradient"):
+            self.model.noise.squared_error[:, 0] = keep_errors(statistics, likelihood, position)
+        self.model.draw(context)
+        for block, sums in statistics.items():
+            scale = self.noise_precision * likelihood.noise_scale(block).astype(np.float64)
+            block.conditional = Conditional(sums, scale)
+            if not block.frozen:
+                yield block
+            block.conditional = None
+
+    def information(self, position: str, bound: bool = True) -> Information:
+        """See `Target.information`."""
+        at = (self._prior, position, self.noise_precision, self.model.rows.biases)
+        return fisher_information(self.circulation, self.likelihood, *at, self._align_in, bound)
+
+    def second_moments(
+        self,
+        position: str,
+        counts: Mapping[ParameterBlock, Array],
+        finish: Callable[[dict[Factor, Float64]], Named],
+        result: Shapes,
+    ) -> dict[str, Float64]:
+        """See `Target.second_moments`; of (H_j, 1) for the rows of W, and the other way round."""
+        return second_moments(self.circulation, position, counts, self.model.rows.biases, finish, result)
+
+    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
+        """See `Target.own_squares`; of (H_j, 1) for the rows of W, and the other way round."""
+        own_squares(self.circulation, self.likelihood, position, axes, self.model.rows.biases, out)
+
+    def sum(
+        self, partials: Mapping[ParameterBlock, Named], finish: Callable[[dict[str, Float64]], Named], result: Shapes
+    ) -> dict[str, Float64]:
+        """See `Target.sum`."""
+        return self.ring.sum([[partials[block] for block in pair] for pair in self.circulation.pairs()], finish, result)
+
+
+@dataclass
+class FactorCell:
+    """A cell as a sampler sees it; a `dsgmcmc.targets.base.Cell`."""
+
+    target: SampledFactors
+    cell: RatingsCell
+
+    @property
+    def blocks(self) -> tuple[ParameterBlock, ...]:
+        """See `Cell.blocks`."""
+        return tuple(block for block in (self.cell.row, self.cell.column) if not block.frozen)
+
+    def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
+        """See `Cell.gradient`; of one part, scaled by 1 / p_t [Simsekli 2016, eq. 3]."""
+        target, probability = self.target, self.target.circulation.part_probability
+        for block in (self.cell.row, self.cell.column):
+            block.begin_gradient(position, out, prior)
+        # a sweep's iterations sum to an estimate for all ratings
+        share = 1.0 / (probability * target.grid) if errors else 0.0
+        target.add_gradient(self.cell, position, out, target.noise_precision / probability, share)
