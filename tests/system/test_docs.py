@@ -47,6 +47,7 @@ SHELL = {
 }
 #: Of these, those that sample one data set time and again.
 SAMPLED_IN_FULL = ("samplers.md", "small-data.md")
+TAKES_LONG = (*SAMPLED_IN_FULL, "tutorial.md")
 NOT_HERE = {
     "installation.md": "installs packages from an index",
     "own-target.md": "runs in a test of its own, under mpirun",
@@ -123,7 +124,7 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SAMPLED_IN_FULL)) for name in SHELL]
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in TAKES_LONG)) for name in SHELL]
 )
 def test_commands_run(name, made, tmp_path, monkeypatch):
     """A page's, one after the other, as they stand, where there is what the page takes for given."""

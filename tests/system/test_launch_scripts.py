@@ -66,6 +66,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+@pytest.mark.long
 def test_quickstart_samples_and_never_touches_what_it_has_made(checkout, installed, ratings):
     """The README's first command: ratings in, a whole posterior out.
 

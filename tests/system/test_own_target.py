@@ -36,6 +36,7 @@ def launch(folder: Path, processes: int | None = None):
     return run("env", f"--chdir={folder}", *launcher, sys.executable, "logistic.py")
 
 
+@pytest.mark.long
 def test_the_page_runs(whole: Path) -> None:
     """R-hat, moments and the samplers in memory, block after block, warnings as errors."""
     rest = "from logistic import Logistic\nimport numpy as np\n" + "\n".join(BLOCKS[1:])
