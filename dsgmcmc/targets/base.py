@@ -2,6 +2,10 @@
 
 There are two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the ring, and
 `dsgmcmc.densities.targets.vector.VectorTarget`, any density on a plain vector. Samplers and runs depend on neither.
+
+A target's parameters lie in blocks of rows. A block has several arrays, its *fields*, which methods take by name: the
+state of the chain, momenta, scratch space. *Collective* methods have to be called by all processes of the chain, in the
+same order. The *energy* U is minus the log posterior density, up to a constant.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Cell(Protocol):
-    """Part of the target with a gradient of its own: blocks of parameters, and the data that depend on them."""
+    """The smallest unit of the target with a gradient: blocks of parameters, and the data that depend on them."""
 
     @property
     def blocks(self) -> tuple[ParameterBlock, ...]:
@@ -33,24 +37,24 @@ class Cell(Protocol):
         Parameters
         ----------
         position, out : str
-            Field that holds the state, and scratch for the result.
+            Field that holds the state, and field for the result.
         prior : bool
             Whether the prior's gradient is included.
         errors : bool
-            Whether the squared errors are used for drawing the noise precision.
+            Whether the squared errors at this state are kept for the next draw of the noise precision.
         """
 
 
 class Information(NamedTuple):
-    """Average Fisher information of every row given the other factor, and a bound on the energy's curvature.
+    """Approximate Fisher information of every row given the other factor, and a bound on the energy's curvature.
 
-    The precision of row i and column k is P_ik = tau n_i c_k + lambda_k. In the coordinates in which P is the
-    identity, l_i bounds the curvature that is due to the interaction of the two factors.
+    The approximate posterior precision of element k of row i is P_ik = tau n_i c_k + lambda_k. In the coordinates in
+    which P is the identity, l_i bounds the curvature that is due to the interaction of the two factors.
 
     Attributes
     ----------
     c : dict of Factor to (D,) float64
-        Mean square, over the data, of what multiplies each column.
+        Mean square, over the data, of the covariates of a factor's rows: what multiplies each element in the predictor.
     lambda_ : dict of Factor to (D,) float64
         Precision that all rows share: that of the prior, and the contribution of all cells if the likelihood has one.
     tau : float
@@ -59,7 +63,7 @@ class Information(NamedTuple):
         For every row, sums over its data of their weights and of the squared weights. A weight is 1, or the product of
         the noise scales.
     bound : dict of ParameterBlock to (n,) float64, or None
-        l_i for the diagonal metric, if requested or free.
+        l_i for the diagonal metric, if requested or if it costs nothing.
     common : dict of Factor to (D,) or (D, D) float64
         The matrix of which `lambda_` is the diagonal, or `lambda_` itself.
     """
@@ -79,19 +83,19 @@ class Target(Protocol):
     Attributes
     ----------
     stream : RandomStream
-        Seed, chain and iteration: names the random numbers.
+        Seed, chain and iteration, from which random numbers are computed.
     subchain : int
         Which of the interleaved sub-chains is moved; each has its own hyperparameters.
     sweep_length : int
-        Iterations that use all the data once.
+        Number of iterations in which all data are used once.
     n_data : int
         Number of data.
     curvature_bound : float
         Largest number of data of any row in one iteration, scaled up to all data: a bound on the energy's curvature, in
-        units of tau times the mean square of what multiplies a parameter.
+        units of tau times the mean square of the covariates.
     metric_uses_current_hyperparameters : bool
-        Whether a metric uses the current values of what is drawn (tau, the prior's precision, the rows' noise scales);
-        else those of its last refresh.
+        Whether a metric uses the current values of the hyperparameters (tau, the prior's precision, the rows' noise
+        scales); else those at its last refresh.
     """
 
     stream: RandomStream
@@ -116,26 +120,26 @@ class Target(Protocol):
         """Begin an iteration."""
 
     def blocks(self) -> Iterator[ParameterBlock]:
-        """All blocks of parameters that rest here."""
+        """All blocks of parameters that are on this process at present."""
 
     def visit(self, send: bool = False) -> Iterator[Cell]:
-        """Cells of this iteration's part; with `send` its blocks then go where the next part needs them. Collective."""
+        """Cells of this iteration's part; `send` sends blocks on to where the next part needs them. Collective."""
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
-        """Gradient of the likelihood's energy over all the data at a frozen state. Collective.
+        """Gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective.
 
-        `out` of every block is set to the gradient at noise precision 1 and without the prior, which may be drawn
-        before it is read; `errors` as in `Cell.gradient`.
+        `out` of every block is set to the gradient at noise precision 1, without the prior: tau and the prior may be
+        drawn anew before the gradient is used. `errors` as in `Cell.gradient`.
         """
 
     def all_data_seen(self) -> None:
-        """Draw hyperparameters and other parameters besides the blocks, if due; called once a sweep. Collective."""
+        """Draw hyperparameters and all else that the sampler does not move, if due; once a sweep. Collective."""
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
         """Blocks of a factor, with the conditionals of their rows given everything else. Collective.
 
-        Parameters besides the blocks are drawn on the way, if due, given the current state: shared parameters in the
-        call for W, and the rows' parameters besides `position` in the call for their factor.
+        Other parameters are drawn first, if due, given the current state: shared parameters in the call for W, and
+        other parameters of the rows in the call for their factor.
 
         Parameters
         ----------
@@ -147,16 +151,16 @@ class Target(Protocol):
         Yields
         ------
         ParameterBlock
-            A block that may be redrawn, with `ParameterBlock.conditional` set.
+            A block whose rows are to be drawn, with `ParameterBlock.conditional` set.
 
         Raises
         ------
         InputError
-            If these distributions are not normal.
+            If these conditionals are not normal.
         """
 
     def information(self, position: str, bound: bool = True) -> Information:
-        """Fisher information at field `position`; without `bound`, l_i only if they need no tour. Collective."""
+        """Fisher information at the state in `position`; without `bound`, l_i only if it costs no tour. Collective."""
 
     def second_moments(
         self,
@@ -165,7 +169,7 @@ class Target(Protocol):
         finish: Callable[[dict[Factor, Float64]], Named],
         result: Shapes,
     ) -> dict[str, Float64]:
-        """Mean outer products, over the data, of what multiplies the rows of each factor. Collective.
+        """Mean outer products, over the data, of the covariates of each factor's rows. Collective.
 
         Parameters
         ----------
@@ -181,7 +185,7 @@ class Target(Protocol):
         """
 
     def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
-        """Sums over a row's own data of the squares of what multiplies it, along the axes of its factor. Collective.
+        """For each row, sums over its own data of the squared covariates, along the axes of its factor. Collective.
 
         Parameters
         ----------
@@ -190,7 +194,7 @@ class Target(Protocol):
         axes : dict of Factor to (D, D) float64
             Axes, in columns.
         out : str
-            Scratch for the sums, (n, D); data have the same weights as in `Information.n`.
+            Field for the sums, (n, D); data have the same weights as in `Information.n`.
         """
 
     def sum(
@@ -199,7 +203,7 @@ class Target(Protocol):
         finish: Callable[[dict[str, Float64]], Named],
         result: Shapes,
     ) -> dict[str, Float64]:
-        """Add named partial sums of all blocks in block order; all get `finish` of the totals. Collective."""
+        """Add named partial sums of all blocks in block order; every process gets `finish(totals)`. Collective."""
 
 
 class DrawInfo(NamedTuple):
@@ -208,11 +212,11 @@ class DrawInfo(NamedTuple):
     Attributes
     ----------
     iteration : int
-        Iterations made.
+        Number of iterations made.
     weight : float
         Its weight in averages.
     share : float
-        `weight` over the weight of all draws so far, this one included.
+        `weight` divided by the total weight of all draws so far, this one included.
     """
 
     iteration: int
@@ -227,10 +231,10 @@ class Recorder(Protocol):
         """Record the state in field `position`, and include it in averages if it is a draw. Collective."""
 
     def metrics(self) -> dict[str, float | None]:
-        """Its entries of a line of metrics, about the state last recorded and about all draws. Collective."""
+        """Its entries in a line of metrics, about the state last recorded and about all draws. Collective."""
 
     def followed(self) -> dict[int, Array]:
-        """Values at every draw from which accuracy is computed, (draws, m) per block on this process; may be empty."""
+        """Values at every draw from which ESS and R-hat are computed, (draws, m) per block here; may be empty."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Accumulators of this process, for a checkpoint."""
@@ -242,7 +246,7 @@ class Recorder(Protocol):
         """Load the accumulators of a checkpoint."""
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
-        """Arrays of the posterior, given the weight of all draws."""
+        """Arrays of the saved posterior, such as means, given the total weight of all draws."""
 
 
 class DrawnField(NamedTuple):
@@ -253,10 +257,11 @@ class DrawnField(NamedTuple):
     name : str
         Its name in the draw, and, unless it is ``theta``, in the blocks.
     width : int
+        Number of columns.
     unit : (width,) array, or float
         Factors that convert it to the unit of the data.
     dtype : type
-        Of its moments.
+        Type of its moments.
     """
 
     name: str
@@ -271,9 +276,9 @@ class RunTarget(Target, Protocol):
     Attributes
     ----------
     drawn : tuple of DrawnField
-        What blocks have in a draw; first ``theta``, whichever field a sampler keeps its state in.
+        The fields that a draw has; the first is ``theta``, in whichever field a sampler keeps its state.
     untraced : frozenset of str
-        Those of `parameters` that are kept in saved draws only, and not recorded at every draw.
+        Names in `parameters` that are kept in saved draws only, and not recorded at every draw.
     """
 
     @property
@@ -298,16 +303,16 @@ class RunTarget(Target, Protocol):
         """Load the state of a checkpoint; blocks are placed where the next iteration needs them."""
 
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
-        """Blocks with these fields, each on the process that keeps its accumulators, wherever they rest. Collective."""
+        """Blocks with these fields, each on the process that keeps its averages, wherever it is now. Collective."""
 
     def rows_at_home(self) -> dict[tuple[Factor, int], int]:
         """Number of rows of every block that `home` yields."""
 
     def parameters(self) -> dict[str, Float64]:
-        """The rest of a draw: the small parameters of the current sub-chain, in the unit of the data."""
+        """A draw's parameters that all rows share, of the current sub-chain, in the unit of the data."""
 
     def find_divergence(self, position: str) -> str:
         """Say where the state is not finite or has exploded; empty if nowhere. Collective."""
 
     def recorders(self) -> Sequence[Recorder]:
-        """Recorders of this target besides that of moments and draws."""
+        """The target's own recorders, besides the one of moments and draws that every run has."""

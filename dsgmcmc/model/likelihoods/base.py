@@ -1,12 +1,15 @@
 """The contract of likelihoods: the law (distribution) of a rating x given its predictor eta = a_i + b_j + W_i . H_j.
 
-A likelihood is one file. It gives the derivative of the log density with respect to eta as a formula, with which the
-kernels are compiled. Its other methods serve held-out ratings, predictions, calibration and synthetic ratings. If the
-configuration says so, the training mean is subtracted from ratings and predictors.
+A likelihood is one file. It states the *score*, the derivative of the log density with respect to eta, as a formula
+that is compiled into the kernels. Its other methods serve held-out ratings, predictions, calibration and synthetic
+ratings. If the configuration says so, the training mean is subtracted from ratings and predictors.
 
 `Law` is the interface of all likelihoods, to the chain and to everything else: which settings and ratings they take,
-and what they predict. A `Likelihood` is a law that its mean and variance determine. A law of ordered levels has
-probabilities of levels instead (`dsgmcmc.model.likelihoods.ordinal`).
+and what they predict. A `Likelihood` is a law that its mean and variance determine; derive from it unless yours is
+not of that kind. A law of ordered levels has probabilities of levels instead (`dsgmcmc.model.likelihoods.ordinal`).
+
+A *link* is the transformation between eta and the expected rating or the levels' probabilities (log, logit). *Rows*
+are the rows of W and H: users and items.
 """
 
 from __future__ import annotations
@@ -38,19 +41,19 @@ if TYPE_CHECKING:
 
 Counts = dict[ParameterBlock, Array]
 
-#: Width of the priors of predictors that are in the unit of a link.
+#: `Law.width` of laws whose predictors are on the scale of a link.
 LINK_WIDTH = 4.0
 
 
 class Levels(NamedTuple):
-    """Ratings that occur, where there are few.
+    """The different values of ratings, if there are few.
 
     Attributes
     ----------
     values : (R,) float64
         In ascending order.
     counts : (R,) int64
-        How many training ratings have each.
+        Number of training ratings with each value.
     """
 
     values: Float64
@@ -58,15 +61,15 @@ class Levels(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a law says of some ratings at one state of the chain.
+    """Distributions of q ratings given one state of the chain.
 
     Attributes
     ----------
     mean : (q,) float32
     variance : (q,) float32, or float
-        Of the ratings about their means; one number if it is the same for all.
+        Variances of the ratings, noise included; one number if it is the same for all.
     probability : (q, R) float32
-        Of the levels; R is `Law.n_levels`.
+        Probabilities of the levels; R is `Law.n_levels`.
     """
 
     mean: Float32
@@ -79,7 +82,7 @@ class NoSettings(BaseModel):
 
 
 class Law(Part):
-    """Law of a rating, as a chain sees it.
+    """Law (distribution) of a rating given its predictor, and what it predicts.
 
     Parameters
     ----------
@@ -88,28 +91,28 @@ class Law(Part):
     biases : bool
         Whether the last column of a factor is the bias.
     factors : tuple of Factor
-        Those whose rows have noise of their own.
+        Factors whose rows have noise scales of their own.
     levels : Levels, optional
-        What ratings can be, where they have levels.
+        Possible ratings, if they are ordered levels.
     background : float, optional
-        Weight a0 of the squared predictors of all cells, where these count.
+        Weight a0 of the squared predictors of all pairs of a user and an item, if the unrated ones count, too.
     own_thresholds : Factor, optional
-        Whose rows have thresholds of their own, where ratings are of levels.
+        Factor whose rows have thresholds of their own, if ratings are ordered levels.
     """
 
-    #: Quantities of rows that noise of its own needs, `WEIGHT` among them.
+    #: Quantities of rows that are needed if rows have noise scales of their own, `WEIGHT` among them.
     noise_quantities: ClassVar[tuple[Quantity, ...]] = ()
     #: Whether there is noise, whose precision tau is sampled.
     has_noise: ClassVar[bool] = True
-    #: If the training mean is never subtracted from ratings: the parameters that take its place.
+    #: The parameters that take the place of the training mean, if it is never subtracted from ratings; else None.
     in_place_of_mean: ClassVar[str | None] = None
     #: Settings that only this law has.
     Settings: ClassVar[type[BaseModel]] = NoSettings
-    #: Width of the priors of predictors, in the unit of the link.
+    #: How much wider the priors of factors and biases are than with Gaussian ratings of sd 1.
     width: ClassVar[float] = 1.0
-    #: Whether the energy's curvature in the predictor is unbounded, so that kicks are clipped.
+    #: Whether the energy's second derivative in the predictor is unbounded, so that gradient steps have to be clipped.
     clips_kicks: ClassVar[bool] = False
-    #: Levels that ratings have, whose probabilities are kept of held-out ratings.
+    #: Number of levels, whose probabilities are recorded for held-out ratings; 0 if there are none.
     n_levels: int = 0
     #: Default settings of a run with this likelihood, where they differ from the general ones.
     defaults: ClassVar[dict[str, Any]] = {}
@@ -127,17 +130,17 @@ class Law(Part):
         self.rank, self.biases, self.factors, self.heteroscedastic = rank, biases, factors, bool(factors)
         self.quantities = self.quantities_with(factors, own_thresholds)
         of_rows = [quantity for quantity in self.quantities if quantity.of_rows]
-        #: Names of a row's quantities besides theta, and of those among them that belong to a draw.
+        #: Names of a row's quantities besides theta; `drawn` has those among them that belong to a draw.
         self.fields = tuple(quantity.name for quantity in of_rows)
         self.drawn = tuple(quantity.name for quantity in of_rows if quantity.drawn)
         self._set_up(levels)
 
     def _set_up(self, levels: Levels | None) -> None:
-        """Make what else the law needs, given the levels of the ratings where they have some."""
+        """Set up what else the law needs; called by `__init__`, with the levels of the ratings if they have some."""
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities that it keeps, if rows of these factors have noise, or thresholds, of their own."""
+        """The quantities that it keeps, if rows of these factors have noise scales, or thresholds, of their own."""
         return cls.noise_quantities if factors else ()
 
     @classmethod
@@ -199,7 +202,7 @@ class Law(Part):
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """Say what may be wrong with this law for the values of a file of ratings, though it is no error."""
+        """Yield warnings, which are no errors, if this law may not suit the values in a ratings file."""
         if ratings.minimum == ratings.maximum:
             yield (
                 f"all ratings are {ratings.minimum:g}, so their values say nothing: where it counts who has one, try "
@@ -213,19 +216,19 @@ class Law(Part):
 
     @classmethod
     def has_proper_priors(cls, n_data: int) -> bool:
-        """Whether `n_data` training ratings are too few for the published priors, whatever the settings say."""
+        """Whether priors are standardised whatever the settings say: `n_data` is too small for the published ones."""
         return False
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """Ratings as this law encodes them: for levels, the number of the nearest level; for clicks, 1."""
+        """Ratings as this law encodes them: for levels, the index of the nearest level; for clicks, 1."""
         return values
 
     # ------------------------------------------------------------------ what it is
 
     @classmethod
     def is_conditionally_gaussian(cls) -> bool:
-        """Whether rows are normal given the other factor: true for laws that override `statistics`."""
+        """Whether a row is normal given the other factor and the ratings: true for laws that override `statistics`."""
         return cls.statistics is not Law.statistics
 
     @classmethod
@@ -235,12 +238,12 @@ class Law(Part):
 
     @classmethod
     def has_score(cls) -> bool:
-        """Whether scores of single ratings are known, as effects of groups need them: true with `score_terms`."""
+        """Whether scores of single ratings are defined, for effects of groups: true for laws with `score_terms`."""
         return cls.score_terms is not Law.score_terms
 
     @classmethod
     def is_sum_over_ratings(cls) -> bool:
-        """Whether its energy is a sum over the ratings, so that it can be estimated from some of them."""
+        """Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can estimate it."""
         return True
 
     @classmethod
@@ -267,42 +270,44 @@ class Law(Part):
         cell : RatingsCell
             The blocks that meet, and their ratings.
         position, out : str
-            Where the gradient is taken, and what it is added to.
+            Field at which the gradient is computed, and field that it is added to.
         scale : float
-            tau / p_t.
+            tau / p_t, with p_t the probability of this part of the data; 1 if the gradient is over all data, which is
+            multiplied by tau later.
         share : float
-            Weight of the squared scores in the sums that each row keeps; 0 if they are not to be added.
+            Weight of the squared scores in the sums that each row keeps for drawing its noise scale; 0 if they are not
+            to be added.
 
         Returns
         -------
         float
-            Sum of the squared scores; of no meaning where there is no noise.
+            Sum of the squared scores, from which tau is drawn; not used where there is no noise.
         """
 
     @property
     def score_source(self) -> Score:
-        """The score of a rating at noise precision 1, as effects of groups need it where rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
         raise NotImplementedError
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """What the score of each training rating of a cell is of besides its predictor, (m, nnz) float32.
+        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
 
-        The cell's column has the fields in `drawn`, and no others.
+        Of the fields of the cell's column block only those in `drawn` are available.
         """
         raise NotImplementedError
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
-        """Noise scales g of a block's rows, (n,) float32; 1 where all have the same noise.
+        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
 
-        A rating counts tau g_i g'_j in the information of its predictor, also where there is no noise.
+        The information that a rating has about its predictor is taken as tau g_i g'_j, also by laws without noise.
         """
         return np.ones(len(block.counts), np.float32)
 
     def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:
-        """Take the squared errors of a block's rows: (n,), sums over their ratings times the other factor's g."""
+        """Keep sums of squared errors over each row's ratings, (n,), weighted by the other factor's g."""
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights in the information, and of the squares. Collective.
+        """For every row, sums over its ratings of their weights in its information, and of the squares. Collective.
 
         If all weights are 1, both are the number of ratings, (n,) float32.
         """
@@ -311,7 +316,7 @@ class Law(Part):
 
     @staticmethod
     def weighted_counts(circulation: Circulation, power: int = 1) -> tuple[Counts, Counts]:
-        """The same with weights w_ij, the product of both rows' ``weight``, raised to a power. Collective."""
+        """As `counts`, with a rating's weight the product of both rows' ``weight``, to this power. Collective."""
         blocks = list(circulation.blocks())
         for block in blocks:
             block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
@@ -330,11 +335,11 @@ class Law(Part):
         Parameters
         ----------
         features : (n, D) float64
-            What multiplies the row in the predictor of each of its ratings: phi_j = (H_j, 1).
+            Covariates of the row's n ratings, which multiply the row in their predictors: phi_j = (H_j, 1).
         x : (n,) float64
-            Ratings, less what the predictor has besides.
+            Ratings, less all other terms of their predictors.
         precision : (n,) float64
-            Of their noise.
+            Precisions of the ratings' noise.
 
         Returns
         -------
@@ -354,12 +359,13 @@ class Law(Part):
         Parameters
         ----------
         x : (n,) float64
-            Ratings; where they are of levels, the numbers of these.
+            Ratings; for ordered levels, the indices of these.
         eta : (n,) float64
+            Predictors.
         scale : (n,) float64
             Products of the scales of rows and columns; 1 where they have none.
         thresholds : (R - 1,) or (n, R - 1) float, or None
-            Between levels, of all ratings or of each.
+            Thresholds between levels, the same for all ratings or one row for each.
         """
         needed = f"{cls.__name__}.log_likelihood_of_predictors"
         raise InputError(f"a fold-in needs {needed}: sample again with the new ratings")
@@ -373,43 +379,43 @@ class Law(Part):
 
     @abstractmethod
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
-        """The law of ratings at one state, given their predictors, for (q,) local rows and columns of a cell."""
+        """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
 
     @abstractmethod
     def log_likelihood(self, x: Float32, found: State) -> float:
-        """Sum of the log densities of ratings at a state; the variance may be one for all, (1,)."""
+        """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,)."""
 
     @classmethod
     @abstractmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """Predictive distributions of ratings, over draws of their predictors.
+        """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
 
         Parameters
         ----------
         draws : PredictorDraws
         centre : float
-            What was subtracted from the ratings.
+            What was subtracted from the ratings, to be added again.
         levels : (R,) float64, optional
-            What ratings can be, where that is known.
+            Possible ratings, if known.
         """
 
     @classmethod
     @abstractmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """Posteriors of expected ratings; parameters as of `predictive`."""
+        """Posterior distributions of the expected ratings, without noise; parameters as for `predictive`."""
 
     @classmethod
     @abstractmethod
     def predictive_of_moments(
         cls, mean: Float64, variance: Float64, probability: Float64 | None = None, levels: Float64 | None = None
     ) -> Predictive:
-        """Predictive distributions from their moments, (q,), and, for levels, their probabilities, (q, R)."""
+        """Predictive distributions from means and variances, (q,), and, for levels, probabilities, (q, R)."""
 
 
 class Likelihood(Law):
     """Law of a rating that is determined by its mean and variance; see `Law`."""
 
-    #: d log density / d eta at noise precision 1, in the language of formulas, of x and eta.
+    #: d log density / d eta at noise precision 1: a formula in x and eta (`dsgmcmc.kernels.formula`).
     score: ClassVar[str]
     #: Class of the predictive distributions, which are mixtures over draws.
     mixture: ClassVar[type[Mixture]] = Mixture
@@ -423,7 +429,7 @@ class Likelihood(Law):
 
     @classmethod
     def has_score(cls) -> bool:
-        """See `Law.has_score`: a gradient of its own is of more than the formula."""
+        """See `Law.has_score`: an overridden gradient may differ from the formula, and needs `score_terms`."""
         own = cls.score_terms is not Likelihood.score_terms
         return own or cls.add_gradient is Likelihood.add_gradient
 
@@ -464,7 +470,7 @@ class Likelihood(Law):
         return State(self.mean(eta), variance, np.zeros((len(eta), 0), np.float32))
 
     def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
-        """Variance of the noise of ratings of local rows and columns, (q,); one number where it serves all."""
+        """Noise variance of q ratings, given their rows and columns in the cell; one number if all have the same."""
         return 1 / tau
 
     def log_likelihood(self, x: Float32, found: State) -> float:

@@ -1,15 +1,21 @@
 """The contract of a part of the model: its settings, what it cannot be combined with, what it keeps, how it is drawn.
 
-A part is a class in a file of this folder and a name in `PARTS`; the likelihood is one, too. Its settings are fields of
-the run's configuration; its quantities are saved, read, shown and counted like all others. The object that a chain
-makes of a part draws the part's parameters from their conditional given everything else:
+A part is a class in a file of this folder, listed in `PARTS`; the likelihood is a part, too. Its settings are fields of
+the run's configuration; its quantities are saved, read, shown and counted like all others. The class methods answer
+for a run, before and after sampling. Every chain has an instance, which draws the part's parameters from their
+conditional given everything else:
 
-1. `Part.sums` gives partial sums over a pair of blocks. Those of all parts are added in one message.
-2. `Part.draw_shared` draws the parameters that all rows share from the totals, at the root.
+1. `Part.sums` returns partial sums for a row block and the column block paired with it. Those of all parts are added up
+   in one message.
+2. `Part.draw_shared` draws the parameters that all rows share, given the totals. It runs at the root: one process,
+   which sends them to all.
 3. `Part.draw` draws everything else.
 
-Parts of the rows' prior means, theta_i ~ N(m + shift_i, Lambda^-1), add up to field ``shift`` of a block, which the
-gradient of the prior and the draws of (m, Lambda) know of; each moves the shift by what it changes.
+A method that is *collective* has to be called by all processes of the chain, in the same order.
+
+The rows' prior is theta_i ~ N(m + shift_i, Lambda^-1). Several parts may contribute to shift_i, field ``shift`` of a
+block, which the gradient of the prior and the draws of (m, Lambda) use: a part adds to it the change of its own
+contribution (`PriorMean`).
 """
 
 from __future__ import annotations
@@ -37,7 +43,7 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
     from dsgmcmc.storage.manifest import Key
 
-#: The part of the shift that follows from features of the rows.
+#: The contribution of the rows' features to the shift.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
 
 
@@ -48,37 +54,39 @@ def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tu
 
 
 class PrecisionTerms(NamedTuple):
-    """Statistics for the draw of Lambda: a number of draws from N(0, Lambda^-1), and the sum of their squares.
+    """Extra sufficient statistics for drawing Lambda: of n vectors v that are N(0, Lambda^-1) given Lambda.
 
     Attributes
     ----------
     n : int
+        Number of vectors.
     products : (D, D) float64, or None if there are none
+        sum v v^T
     """
 
     n: int = 0
     products: Float64 | None = None
 
     def of(self, k: int) -> Float64:
-        """Sum of the squares of the first k columns, (k, k)."""
+        """`products` of the first k elements of the vectors, (k, k)."""
         return np.zeros((k, k)) if self.products is None else self.products[:k, :k]
 
 
 NO_TERMS = PrecisionTerms()
 
-#: Features, and groups of features, of the rows of a factor that has some.
+#: Numbers of features and of groups of features, for each factor whose rows have features.
 FeatureSizes = Mapping[Factor, tuple[int, int]]
 
 
 class ScoredLaw(Protocol):
-    """What effects of groups need of a law that is not normal; see `dsgmcmc.model.likelihoods.base.Law`.
+    """What drawing effects of groups of ratings needs of a law that is not normal; see `likelihoods.base.Law`.
 
     Attributes
     ----------
     drawn : tuple of str
-        Fields of rows that it depends on.
+        Fields of rows that the law depends on.
     score_source : Score
-        Score of a rating.
+        The derivative of a rating's log density with respect to its predictor, as source code.
     """
 
     drawn: tuple[str, ...]
@@ -100,21 +108,22 @@ class DrawContext:
     circulation : Circulation
         The blocks of both factors.
     prior : callable
-        Gives a block's prior, shift included.
+        Returns a block's prior, shift included.
     positions : tuple of str
-        The field that holds the factors of each interleaved sub-chain.
+        For each interleaved sub-chain, the field of blocks that holds its state of the factors.
     stream : RandomStream
-        Names the random numbers.
+        Seed, chain and iteration, from which random numbers are computed.
     tau : callable
-        Gives the precision of the noise as it is now.
+        Returns the current precision of the noise.
     turn : int
-        Which draw the parameters of priors and noise have; 0 if they have none in this iteration.
+        Number of this draw of the hyperparameters (of priors and noise), from 1; 0 if they are not drawn in this
+        iteration.
     factor : Factor or None
-        The factor whose rows are drawn next given their errors, by Gibbs sampling; None where all rows were moved.
+        With Gibbs sampling, the factor whose rows are drawn next; None with other samplers, whose rows have all moved.
     terms : dict of Factor to PrecisionTerms
-        What parameters of the rows' means say of Lambda.
+        Extra sufficient statistics for drawing Lambda.
     law : ScoredLaw
-        Of a rating.
+        The law of a rating.
     """
 
     circulation: Circulation
@@ -129,11 +138,11 @@ class DrawContext:
 
     @property
     def position(self) -> str:
-        """The field that holds the factors."""
+        """The field that holds the state of the factors, of the first sub-chain if there are several."""
         return self.positions[0]
 
     def is_turn(self, every: int = 1) -> bool:
-        """Whether what is drawn every so many turns is drawn now: at the first turn, too, so that it is rehearsed."""
+        """Whether what is drawn every `every` turns is due: at turn 1, so that a rehearsal compiles it, and so on."""
         return self.turn > 0 and self.turn % every == 1 % every and self.factor != Factor.H
 
 
@@ -143,9 +152,9 @@ class SavedDraw(Protocol):
     Attributes
     ----------
     shared : dict of str to float64 array
-        What all rows share, by the names of quantities, with ``user`` or ``item`` in the place of the factor.
+        Quantities that all rows share, by their names, with ``user`` or ``item`` in the place of the factor.
     rows : dict of kind to dict of str to (n, ...) float32 array
-        What the rows of users and items have, by the names of quantities.
+        Quantities of the rows of users and of items, by their names.
     """
 
     @property
@@ -156,7 +165,7 @@ class SavedDraw(Protocol):
 
 
 class Place(NamedTuple):
-    """Where a part is made: what the chain has that it belongs to.
+    """What a part can use when it is made: settings, ratings and processes of its chain.
 
     Attributes
     ----------
@@ -171,9 +180,9 @@ class Place(NamedTuple):
     sizes : Sizes
         Lengths of the axes of the model's quantities.
     subchains : int
-        How many states the sampler interleaves.
+        Number of sub-chains that the sampler interleaves.
     by_parts : bool
-        Whether an iteration uses a part of the ratings; else all, and Gibbs sampling, too.
+        Whether an iteration uses one part of the ratings, a minibatch; else all, as Gibbs sampling does, too.
     """
 
     config: Any
@@ -191,9 +200,9 @@ class Part(ABC):
     Attributes
     ----------
     Settings : type of BaseModel
-        Its settings, by `dsgmcmc.settings.setting`; a base of `dsgmcmc.config.run.ModelConfig`.
+        Its settings, declared by `dsgmcmc.settings.setting`; a base of `dsgmcmc.config.run.ModelConfig`.
     quantities : tuple of Quantity
-        What a chain has of it.
+        What a chain keeps of it.
     """
 
     Settings: ClassVar[type[BaseModel]]
@@ -203,12 +212,12 @@ class Part(ABC):
 
     @classmethod  # noqa: B027 (some go with everything)
     def check(cls, config: Any) -> None:
-        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that it cannot be combined with.
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with.
 
         Raises
         ------
         InputError
-            Saying with what, and which setting helps.
+            Says what cannot be combined, and which setting to change.
         """
 
     @classmethod  # noqa: B027 (likewise)
@@ -218,13 +227,13 @@ class Part(ABC):
         Raises
         ------
         InputError
-            Saying what is missing.
+            Says what is missing.
         """
 
     @classmethod
     @abstractmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that it keeps; none if the run does not use it.
+        """The quantities that the part keeps; none if the run does not use it.
 
         Parameters
         ----------
@@ -232,18 +241,18 @@ class Part(ABC):
         transposed : bool
             Whether the rows of W are items.
         features : dict of Factor to (int, int)
-            What the ratings have.
+            Numbers of features, and of groups of them, in the ratings file.
         """
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Any:
-        """Read from the ratings file what it needs, once for all chains of a run; None if nothing. Collective."""
+        """Read what the part needs from the ratings file, once for all chains of a run. Collective."""
         return None
 
     @classmethod
     @abstractmethod
     def of(cls, place: Place, data: Any) -> Self | None:
-        """Make what a chain has of it; None where its run does not have it. Collective.
+        """Make the part of a chain; None if the run does not use it. Collective.
 
         Parameters
         ----------
@@ -256,36 +265,36 @@ class Part(ABC):
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
-        """Its parameters that are the same on all processes."""
+        """The part's parameters that are the same on all processes."""
         return ()
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (some keep nothing)
-        """Set its fields of the blocks and its parameters to their initial values."""
+        """Set the part's fields of the blocks and its shared parameters to their initial values."""
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:  # noqa: B027 (likewise)
-        """Begin an iteration, the `first` of a sweep or another one. Collective."""
+        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective."""
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """What else it keeps at these row blocks, for a checkpoint."""
+        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
         yield from ()
 
     def loaded(self) -> None:  # noqa: B027 (likewise)
-        """Take notice that `saved` arrays and `replicated` were replaced by those of a checkpoint."""
+        """Update derived state, after a checkpoint has replaced the fields of blocks and `replicated`."""
 
     # ------------------------------------------------------------------ drawing it
 
     def renews_data(self, turn: int) -> bool:
-        """Whether its draw at this turn changes what gradients of the likelihood are made of."""
+        """Whether the draw at this turn changes the data of the likelihood, so that gradients must be recomputed."""
         return False
 
     def sums(self, row: ParameterBlock, column: ParameterBlock, context: DrawContext) -> Named | None:
-        """What its shared parameters are drawn from, for a row block and the column block with it; or nothing."""
+        """Partial sums from which `draw_shared` draws, for a row block and the column block with it; None if none."""
         return None
 
     def draw_shared(  # noqa: B027 (most share nothing)
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
     ) -> None:
-        """Set what a sub-chain has in `replicated` given the totals of all `sums`; runs at the root.
+        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.
 
         Parameters
         ----------
@@ -297,13 +306,13 @@ class Part(ABC):
         """
 
     def draw(self, context: DrawContext) -> None:  # noqa: B027 (some have nothing else)
-        """Draw all else, if it is its turn. Collective."""
+        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`). Collective."""
 
     # ------------------------------------------------------------------ rows and ratings that were not sampled
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
-        """What it adds to a row of which nothing is known.
+        """What the part adds to the prior of a row without ratings: its contributions to mean and covariance.
 
         Parameters
         ----------
@@ -319,12 +328,12 @@ class Part(ABC):
 
     @classmethod
     def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
-        """What it adds to the prior mean of a row that has ratings of these rows of the other side, (D,) float64."""
+        """What the part adds to the prior mean of a row that has ratings of the other side's rows `others`, (D,)."""
         return None
 
     @classmethod
     def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """What it adds to the predictors of new ratings, and the variance of that.
+        """Mean and variance of what the part adds to the predictors of new ratings, at one draw.
 
         Parameters
         ----------
@@ -340,12 +349,12 @@ class Part(ABC):
 
 
 class PriorMean(Part):
-    """A part of the rows' prior means, as a chain has it.
+    """A part that contributes to the rows' prior means, by field ``shift``.
 
     Attributes
     ----------
     parameters : Sampled
-        What all rows share of it.
+        Its parameters that all rows share.
     """
 
     parameters: Sampled
@@ -356,24 +365,24 @@ class PriorMean(Part):
         return (self.parameters,)
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Terms for the draw of Lambda, if the prior of its parameters depends on it; at most one part per factor."""
+        """Extra sufficient statistics for drawing Lambda, if the part's prior depends on it; of one part per factor."""
         return {}
 
     @staticmethod
     def shifting(quantities: tuple[Quantity, ...]) -> tuple[Quantity, ...]:
-        """Its quantities, and the shift that they add to; nothing if it has none."""
+        """The part's quantities together with the shift that they contribute to; empty if it has none."""
         return (SHIFT, *quantities) if quantities else ()
 
 
 class Effects(Part):
-    """A part that adds to the predictors of single ratings.
+    """A part that adds effects to the predictors of ratings.
 
     Attributes
     ----------
     ratings : RatingBlocks
-        The ratings less its effects, or with these for offsets, which everything else is drawn from.
+        The training ratings for everything else that is sampled: less the effects, or with the effects as offsets.
     test : dict of int to (q,) float32
-        What it adds to the predictors of the test ratings of a row block.
+        For every row block, the effects on the predictors of its test ratings.
     """
 
     ratings: RatingBlocks
@@ -382,4 +391,4 @@ class Effects(Part):
     @classmethod
     @abstractmethod
     def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """See `Part.of_ratings`: no predictions without."""
+        """See `Part.of_ratings`; required here, as predictions need it."""

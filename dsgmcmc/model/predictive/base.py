@@ -1,7 +1,9 @@
-r"""The interface of predictive distributions, for a batch of ratings and draws of their predictors.
+r"""The interface of posterior predictive distributions, for a batch of q ratings and draws of their predictors.
 
-A predictive distribution is a mixture: sum_d w_d p(x | eta_d, ...), one component for every draw d. A subclass defines
-its mean, sd, distribution function F and density; quantiles, probabilities of levels, samples and scores follow.
+The predictive distribution of a rating x is a mixture over the draws d of the posterior: sum_d w_d p(x | eta_d, ...). A
+subclass defines its mean, sd, distribution function F and density; quantiles, probabilities of levels, samples and
+scores follow. Levels are ordered values that ratings can take; a predictive distribution of continuous values gives
+them the probabilities of all values that are rounded to them.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 #: Least probability of which a logarithm is taken; float32 can still represent it.
 SMALLEST = 1e-30
 
-_NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # quadrature for a normal distribution
+_NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # nodes and weights of quadrature over N(0, 1)
 _SHARES /= _SHARES.sum()
 #: The same for effects, which vary less: probabilities of levels err by 1e-3 where their variance is 1, 3e-6 at 0.1.
 EFFECT_NODES = ((-sqrt(3.0), 1 / 6), (0.0, 2 / 3), (sqrt(3.0), 1 / 6))
 _FEW = 512  # ratings per batch of integrals over predictors
-_POINTS, _WIDTHS = np.polynomial.legendre.leggauss(48)
-_TAIL = 1e-6  # probability in each tail that scores leave out
+_POINTS, _WIDTHS = np.polynomial.legendre.leggauss(48)  # quadrature of the CRPS
+_TAIL = 1e-6  # probability in each tail that the CRPS leaves out
 
 
 class PredictorDraws(NamedTuple):
@@ -37,17 +39,19 @@ class PredictorDraws(NamedTuple):
     eta : (q, draws) float32
         Predictors, less the training mean.
     noise : (q, draws) float32
-        Variances of the ratings' noise, 1 / (tau g g'); for ratings on levels 1 / (s s'), with the scales s, s'.
+        Variances of the ratings' noise, 1 / (tau g g'), with the noise scales g, g' of user and item; for ordered
+        levels 1 / (s s'), with their scales s, s'.
     spread : (q, draws) float32
-        Variances of the predictors, if a row is uncertain at a draw; else 0.
+        Variances of the predictors given a draw: 0 if the rows of user and item are part of the draw; above 0 if one of
+        them was not sampled, and has only a distribution given the draw.
     weights : (draws,) float64
-        They sum to 1.
+        Weights of the draws; they sum to 1.
     thresholds : (draws, m, R - 1) float64 or None
-        Thresholds between levels: of m users, or shared by all.
+        Thresholds between the R levels: of m users or items, or with m = 1 shared by all.
     owner : (q,) int32 or None
-        Index of the user whose thresholds apply to each rating.
+        Which of the m thresholds apply to each rating.
     effects : (q, draws) float32 or None
-        Variances of what predictors have besides, each rating another: effects of groups of which nothing is known.
+        Further variances of the predictors, from unknown group effects, which are independent between ratings.
     """
 
     eta: Float32
@@ -59,14 +63,14 @@ class PredictorDraws(NamedTuple):
     effects: Float32 | None = None
 
     def at(self, rows: npt.NDArray[np.intp]) -> PredictorDraws:
-        """Draws of some of the ratings."""
+        """Draws for some of the ratings."""
         eta, noise, spread = (each[rows] for each in (self.eta, self.noise, self.spread))
         owner = None if self.owner is None else self.owner[rows]
         effects = None if self.effects is None else self.effects[rows]
         return self._replace(eta=eta, noise=noise, spread=spread, owner=owner, effects=effects)
 
     def by_certainty(self) -> Iterator[tuple[npt.NDArray[np.intp], PredictorDraws]]:
-        """Yield indices and draws of the ratings with known predictors, then of the others in small batches."""
+        """Yield indices and draws of the ratings with zero `spread`, then of the others in small batches."""
         unsure = np.any(self.spread > 0, axis=1)
         if not unsure.any():
             yield np.arange(len(unsure)), self
@@ -77,7 +81,7 @@ class PredictorDraws(NamedTuple):
                 yield rows, self.at(rows)
 
     def known(self) -> PredictorDraws:
-        """Replace every draw of an uncertain predictor by quadrature nodes of its normal distribution."""
+        """Replace every draw, if any predictor is uncertain, by draws with zero `spread` at quadrature nodes."""
         if not np.any(self.spread > 0):
             return self
         sd, nodes = np.sqrt(self.spread), _NODES.astype(np.float32)
@@ -92,7 +96,7 @@ class PredictorDraws(NamedTuple):
         )
 
     def over_effects(self) -> list[tuple[float, PredictorDraws]]:
-        """Draws at quadrature nodes of the effects, and their shares; known predictors alone."""
+        """Draws with known predictors, at quadrature nodes of `spread` and `effects`, and the weight of each node."""
         draws = self.known()
         if draws.effects is None:
             return [(1.0, draws)]
@@ -102,7 +106,7 @@ class PredictorDraws(NamedTuple):
         ]
 
     def apart(self) -> PredictorDraws:
-        """Every draw of every rating as a separate rating with one draw, (q draws, 1), ordered by rating."""
+        """Make every draw of every rating a rating of its own with one draw, (q * draws, 1), ordered by rating."""
         draws, thresholds, owner = self.eta.shape[1], self.thresholds, self.owner
         if thresholds is not None and owner is not None:
             owner = (owner[:, None] + thresholds.shape[1] * np.arange(draws, dtype=np.int32)).ravel()
@@ -113,7 +117,7 @@ class PredictorDraws(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """Predictive distributions of ratings: mean, sd and two quantiles, (q,) each."""
+    """Summary of predictive distributions of q ratings: mean, sd and two quantiles, (q,) each."""
 
     mean: Float32
     sd: Float32
@@ -122,9 +126,10 @@ class Prediction(NamedTuple):
 
 
 class Predictive(ABC):
-    """Predictive distributions of q ratings, in the ratings' own unit.
+    """Posterior predictive distributions of q ratings, in the ratings' own unit.
 
-    Methods that take a rating take one for all distributions, or (q,), and return (q,) float64.
+    Methods that take a rating or a probability take one number for all distributions or an array (q,) with one for
+    each, and return (q,) float64.
 
     Attributes
     ----------
@@ -163,46 +168,46 @@ class Predictive(ABC):
         return solve(self, np.asarray(p, np.float64))
 
     def sample(self, rng: np.random.Generator) -> Float64:
-        """Draw a rating from each."""
+        """Draw one rating from each distribution, (q,) float64."""
         return self.quantile(rng.random(len(self.mean)))
 
     def summary(self, low: float, high: float) -> Prediction:
-        """Mean, sd and the quantiles of these two probabilities."""
+        """Mean, sd and the quantiles at these two probabilities."""
         fields = (self.mean, self.sd, self.quantile(low), self.quantile(high))
         return Prediction(*(each.astype(np.float32) for each in fields))
 
     # ------------------------------------------------------------------ levels
 
     def known_levels(self) -> Float64:
-        """Levels of the ratings, (R,) float64.
+        """`levels`, (R,) float64.
 
         Raises
         ------
         InputError
-            If there are none.
+            If the ratings have no levels.
         """
         if self.levels is None:
             raise InputError("the ratings have no levels, so there are no probabilities of levels")
         return self.levels
 
     def _ends(self) -> Float64:
-        """Bounds of the intervals of values that are rounded to each level, (R + 1,)."""
+        """Bounds of the intervals in which values are rounded to each level, (R + 1,)."""
         levels = self.known_levels()
         return np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
 
     def probabilities(self) -> Float64:
-        """Probability of every level, (q, R) float64: that of all values rounded to it."""
+        """Probability of every level, (q, R) float64: that of all values that are rounded to it."""
         inside = np.stack([np.broadcast_to(self.below(end), self.mean.shape) for end in self._ends()[1:-1]], axis=1)
         return np.diff(inside, axis=1, prepend=0.0, append=1.0)
 
     def log_probability(self, x: Array) -> Float64:
-        """Log probability of each rating's level."""
+        """Log probability of the level nearest to each rating."""
         ends, level = self._ends(), nearest_level(x, self.known_levels())
         inside = self.cdf(ends[level + 1]) - self.cdf(ends[level])
         return np.log(np.maximum(inside, SMALLEST))
 
     def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; with levels, of a value rounded to such a level."""
+        """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level."""
         if self.levels is not None:
             bound = float(self._ends()[(self.levels < bound - 1e-9).sum()])
         return 1.0 - self.below(bound)
@@ -210,11 +215,11 @@ class Predictive(ABC):
     # ------------------------------------------------------------------ scores against ratings
 
     def pit(self, x: Array) -> tuple[Float64, Float64]:
-        """Probability integral transforms: uniform between F(x-) and F(x) [Czado 2009]."""
+        """Bounds F(x-) and F(x) between which the randomised probability integral transform is uniform [Czado 2009]."""
         return self.below(x), self.cdf(x)
 
     def residuals(self, x: Array) -> Float64 | None:
-        """Errors divided by the sds; None if they do not measure the fit, as for levels."""
+        """Standardised residuals (x - mean) / sd; None if they do not measure the fit, as for ordered levels."""
         return (x - self.mean) / self.sd
 
     def log_scores(self, x: Array) -> dict[str, float | None]:
@@ -248,8 +253,9 @@ def nearest_level(x: Array, levels: Float64) -> Int64:
 def solve(predictive: Predictive, p: Float64) -> Float64:
     """Quantiles of distributions, (q,) float64: the smallest x with F(x) >= p, from the distribution function alone.
 
-    An interval around the quantile of a normal distribution is widened until F(low) < p <= F(high), then narrowed: by
-    secants with the Illinois rule, and by bisection every third time; for whole numbers by bisection alone.
+    An interval around the quantile of the normal distribution with the same mean and sd is widened until
+    F(low) < p <= F(high), then narrowed: by secants with the Illinois rule, and by bisection every third time; for
+    whole numbers by bisection alone.
     """
     from scipy.special import ndtri
 
@@ -284,7 +290,7 @@ def _narrow(
 def _widen(predictive: Predictive, p: Float64, x: Float64, step: Float64) -> tuple[Float64, Float64]:
     """Double the step until F(x) >= p if it is positive, or F(x) < p if it is negative; return x and F(x) - p.
 
-    If F never gets there, as when its limit is below 1, x becomes infinite.
+    If F never reaches p, as when its limit is below 1, x becomes infinite.
     """
     up = step > 0
     for _ in range(MOST_DOUBLINGS):
