@@ -9,7 +9,8 @@ conditional given everything else:
    in one message.
 2. `Part.draw_shared` draws the parameters that all rows share, given the totals. It runs at the root: one process,
    which sends them to all.
-3. `Part.draw` draws everything else.
+3. `Part.draw` draws everything else, one part after another in the order of `PARTS`, the likelihood first. Effects on
+   ratings come last, and in Gibbs sampling first.
 
 A method that is *collective* has to be called by all processes of the chain, in the same order.
 
@@ -142,7 +143,10 @@ class DrawContext:
         return self.positions[0]
 
     def is_turn(self, every: int = 1) -> bool:
-        """Whether what is drawn every `every` turns is due: at turn 1, so that a rehearsal compiles it, and so on."""
+        """Whether what is drawn every `every` turns is due: at turn 1, so that a rehearsal compiles it, and so on.
+
+        Gibbs sampling draws before the rows of W and again before those of H; only the first counts as a turn.
+        """
         return self.turn > 0 and self.turn % every == 1 % every and self.factor != Factor.H
 
 
