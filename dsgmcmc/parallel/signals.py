@@ -98,6 +98,8 @@ class Signals:
             for came in self.came:
                 if callable(handlers.get(signal.Signals(came))):
                     signal.raise_signal(came)
+                elif came == signal.SIGINT:
+                    raise KeyboardInterrupt
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self.came.add(number)

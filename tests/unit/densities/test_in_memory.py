@@ -129,7 +129,10 @@ def test_errors_are_exceptions(out: str | None, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGUSR1, StoppedError)], ids=["ctrl-c", "usr1"]
 )
-def test_a_run_that_is_stopped_says_so_and_goes_on(number: int, error: type[BaseException], tmp_path: Path) -> None:
+@pytest.mark.parametrize("default", [False, True])
+def test_a_run_that_is_stopped_says_so_and_goes_on(
+    number: int, error: type[BaseException], default: bool, tmp_path: Path
+) -> None:
     """With the draws of one that was not; and signals do afterwards what they did before."""
 
     class Slow(Logistic):
@@ -140,6 +143,7 @@ def test_a_run_that_is_stopped_says_so_and_goes_on(number: int, error: type[Base
             return super().gradient(theta, data)
 
     settings = {"sampler": "baoab", "iterations": 600, "burn_in": 10, "thin": 5, "seed": 1}
+    given = signal.signal(number, signal.SIG_DFL) if default else signal.getsignal(number)
     before = signal.getsignal(number)
     timer = threading.Timer(0.8, signal.raise_signal, [number])
     timer.start()
@@ -147,6 +151,7 @@ def test_a_run_that_is_stopped_says_so_and_goes_on(number: int, error: type[Base
         sample_density(Slow(), tmp_path / "run", **settings)
     timer.join()
     assert signal.getsignal(number) is before
+    signal.signal(number, given)
     run = sample_density(Slow(), tmp_path / "run", **settings)
     np.testing.assert_array_equal(run.theta, sample_density(Slow(), **settings).theta)
 
