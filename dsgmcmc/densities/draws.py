@@ -11,7 +11,7 @@ import numpy as np
 from dsgmcmc.config.accuracy import LEAST_DRAWS
 from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.convergence import split_subchains
-from dsgmcmc.diagnostics.mixing import ess_bulk, ess_tail, halves, rhat
+from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.posterior.arviz import datatree
 from dsgmcmc.types import Array, Float64, Int64
 
@@ -63,7 +63,7 @@ class Draws:
     def mixing(self) -> Mixing:
         """R-hat and effective sample size; they do not see a bias that all chains have."""
         weights, values = self.weight, split_subchains(self.theta, self.interleaved)
-        if values.shape[1] < LEAST_DRAWS or not np.allclose(weights, weights[0, 0], rtol=1e-9):
+        if values.shape[1] < LEAST_DRAWS or not equal_weights(weights):
             unknown = np.full(len(self.elements), np.nan)
             return Mixing(unknown, unknown)
         compared = halves(values) if len(self.theta) == 1 else values

@@ -13,6 +13,7 @@ from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.targets.density import Density
 from dsgmcmc.densities.targets.vector import VectorTarget, VectorTrace
 from dsgmcmc.diagnostics.accuracy import Look, accuracy, met
+from dsgmcmc.diagnostics.mixing import equal_weights
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.runs.until import next_look
 from dsgmcmc.samplers.base import Sampler
@@ -131,7 +132,7 @@ def _iterate(chains: list[MemoryChain], config: ResolvedDensity) -> Look | None:
         values = np.stack([chain.trace.followed()[0] for chain in chains])
         weights = np.array([[weight for _, weight in chain.draws] for chain in chains])
         found: dict[str, float] = {}
-        if weights.size and np.allclose(weights, weights[0, 0], rtol=1e-9):
+        if equal_weights(weights):
             found = accuracy(values, len(chains[0].sampler.positions), list(config.wanted))
         reached = bool(found) and all(met(name, found[name], limit) for name, limit in config.wanted.items())
         look = Look(str(config.until), goal, found, reached, config.iterations)

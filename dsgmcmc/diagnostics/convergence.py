@@ -95,7 +95,7 @@ def _interleaved(run: Run) -> int:
 
 def _withheld(run: Run, weights: Float64) -> str | None:
     """Why R-hat and ESS cannot be computed from draws of these weights; None if they can."""
-    if not np.allclose(weights, weights[0, 0], rtol=1e-9):
+    if not mixing.equal_weights(weights):
         return (
             "the draws have unequal weights (the step size changes after burn-in), but R-hat and ESS need equal ones; "
             "the weights are in sample_stats of an export"

@@ -27,6 +27,11 @@ from dsgmcmc.types import Float64
 TAILS = (0.05, 0.95)
 
 
+def equal_weights(weights: Float64) -> bool:
+    """Whether all draws count alike, (chains, draws), as R-hat and ESS need it; not where there are none."""
+    return weights.size > 0 and bool(np.allclose(weights, weights[0, 0], rtol=1e-9))
+
+
 def rhat(values: Float64) -> Float64:
     """Rank-normalised split R-hat.
 

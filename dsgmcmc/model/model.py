@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS, Effects, Noise, Part, PriorMean, RowPriors
 from dsgmcmc.model.parts.base import DrawContext, Place, PrecisionTerms
 from dsgmcmc.model.quantity import Quantities, Sampled, Sizes, sizes_of
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.targets.base import DrawnField
-from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float64, Purpose
 
 if TYPE_CHECKING:
@@ -78,10 +76,6 @@ class FactorModel:
     def replicated(self) -> Iterator[Sampled]:
         """Small parameters, the same on all processes."""
         return (each for part in self.parts for each in part.replicated)
-
-    def prior(self, block: ParameterBlock, subchain: int = 0) -> RowPrior:
-        """Prior of a block's rows, in their dtype."""
-        return self.rows.of_block(block, subchain)
 
     def turn(self, sweeps: int) -> int:
         """Which draw the parameters of priors and noise have after so many sweeps; 0 if none."""

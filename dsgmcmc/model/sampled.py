@@ -97,7 +97,7 @@ class SampledFactors:
 
     def _prior(self, block: ParameterBlock) -> RowPrior:
         """Prior of a block's rows; of the current sub-chain."""
-        return self.model.prior(block, self.subchain)
+        return self.model.rows.of_block(block, self.subchain)
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """See `Target.blocks`: rows in block order, then the columns that meet them."""
@@ -143,9 +143,10 @@ class SampledFactors:
 
     def context(self, factor: Factor | None = None) -> DrawContext:
         """What parts draw their parameters with, before the rows of a factor are drawn or after all have moved."""
-        turn, terms = self._turn, self.model.precision_terms()
+        turn = self._turn
+        terms = self.model.precision_terms() if turn else {}
         place = (self.circulation, self._prior, self.positions, self.stream)
-        return DrawContext(*place, lambda: self.noise_precision, turn, factor, terms if turn else {}, self.likelihood)
+        return DrawContext(*place, lambda: self.noise_precision, turn, factor, terms, self.likelihood)
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
         """See `Target.conditionals`. The columns must be at home."""

@@ -197,7 +197,8 @@ class Predictor:
         run = self.run
         which, known_users, known_items = self._unseen(users, items)
         eta = np.empty((len(users), len(run.draws)), np.float32)
-        variance, spread, unknown = np.empty_like(eta), np.zeros_like(eta), np.zeros_like(eta)
+        variance, spread = np.empty_like(eta), np.zeros_like(eta)
+        effects = np.zeros_like(eta) if run.has_effects else None
         (whose, owner), thresholds = owners(run, users), []
         sampled = [
             np.where(index < n, index, np.int32(-1)) for index, n in ((users, len(run.users)), (items, len(run.items)))
@@ -216,11 +217,12 @@ class Predictor:
                 ]
                 eta[some, number], spread[some, number] = self._join(*rows)
                 variance[some, number] = rows[0].noise * rows[1].noise / draw.tau
-            added, unknown[:, number] = draw.of_ratings(*sampled)
-            eta[:, number] += np.float32(added)
+            if effects is not None:
+                added, effects[:, number] = draw.of_ratings(*sampled)
+                eta[:, number] += np.float32(added)
             thresholds.append(of_owners(draw, whose, self.newcomers, number))
         cuts = None if thresholds[0] is None else np.array(thresholds)
-        effects = unknown if unknown.any() else None
+        effects = effects if effects is not None and effects.any() else None
         return PredictorDraws(eta, variance, spread, run.draw_weights, cuts, None if cuts is None else owner, effects)
 
     def _rows(self, number: int, draw: Draw, kind: str, index: Int32) -> Rows:

@@ -141,8 +141,9 @@ class Scorer:
         whose, owner = owners(run, users)
         thresholds = of_owners(draw, whose, self.newcomers, number)
         variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau)
-        unknown = np.broadcast_to(self._added(number, users)[1], shape).astype(np.float32)
-        effects = unknown.reshape(-1, 1) if unknown.any() else None
+        effects = None
+        if run.has_effects and np.any(unknown := self._added(number, users)[1]):
+            effects = np.broadcast_to(unknown, shape).astype(np.float32).reshape(-1, 1)
         draws = PredictorDraws(
             eta=predictors.reshape(-1, 1),
             noise=variance.reshape(-1, 1),
@@ -189,7 +190,9 @@ class Scorer:
             theta, covariance, noise = self._rows(number, users)
             items, item_bias = self.split(self.run.draw(number).theta["item"])
             factors, bias = self.split(theta)
-            score = factors @ items.T + np.float32(self._added(number, users)[0])
+            score = factors @ items.T
+            if self.run.has_effects:
+                score += np.float32(self._added(number, users)[0])
             if len(new) and not (self.plain and self.ranking.by == "mean"):
                 across = self.run.draw(number).theta["item"].copy()
                 if self.biases:
@@ -234,7 +237,8 @@ class Scorer:
             items, item_bias = self.split(self.run.draw(number).theta["item"])
             factors, bias = self.split(theta)
             predictors = factors @ items.T + bias[:, None] + item_bias
-            predictors += np.float32(self._added(number, users[which])[0])
+            if self.run.has_effects:
+                predictors += np.float32(self._added(number, users[which])[0])
             known = np.zeros_like(predictors)  # rows were drawn
             scores[which] = predictors if self.plain else self.worth(number, users[which], noise, predictors, known)
         return scores

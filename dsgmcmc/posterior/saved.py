@@ -15,6 +15,7 @@ import numpy.typing as npt
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.parts import PARTS, Effects
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.posterior.draws import (
     KINDS,
@@ -132,6 +133,12 @@ class SavedRun:
     def quantities(self) -> Quantities:
         """All quantities of the model."""
         return self._expected.quantities
+
+    @cached_property
+    def has_effects(self) -> bool:
+        """Whether a part of the model adds to the predictors of ratings."""
+        given = self.config, self.index.transposed, self.index.feature_sizes()
+        return any(issubclass(part, Effects) and part.quantities_of(*given) for part in PARTS)
 
     def kind_of(self, factor: Factor) -> str:
         """Whether the rows of a factor are users or items."""

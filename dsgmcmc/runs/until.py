@@ -18,6 +18,7 @@ import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.diagnostics.accuracy import LABELS, Look, accuracy, met
+from dsgmcmc.diagnostics.mixing import equal_weights
 from dsgmcmc.types import Array, Comm, Float64
 
 if TYPE_CHECKING:  # `dsgmcmc info` does without them
@@ -120,7 +121,7 @@ class Until(Limit):
         draws = min(map(len, chains))
         weights = np.stack([fact[1][len(fact[1]) - draws :] for fact in facts.values()])
         measured: dict[str, float] = {}
-        if draws and np.allclose(weights, weights[0, 0], rtol=1e-9):
+        if equal_weights(weights):
             values = np.stack([chain[len(chain) - draws :] for chain in chains]).astype(np.float64)
             measured = accuracy(values, len(self.config.make_sampler().positions), list(self.config.wanted))
         return Look(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -27,11 +27,6 @@ def langevin_excess(eps: float, noise: float) -> float:
 def langevin_step(most: float, noise: float | None) -> float:
     """Largest step, at most `most`, at which `langevin_excess` is `MOST`."""
     return most if noise is None else min(most, 2 * (MOST - 1) / (noise + MOST))
-
-
-def thermostat_step(most: float, noise: float | None) -> float:
-    """Largest eps, at most `most`, at which h^2 V is `HEAT`."""
-    return min(most, 0.5 * HEAT / noise) if noise else most
 
 
 class SamplerConfig(BaseModel):
@@ -103,3 +98,13 @@ class StepSize(SamplerConfig):
         """See `SamplerConfig.scaled`."""
         sizes = {"step_size": self.step_size, "burn_in_step_size": self.burn_in_step_size}
         return self.model_copy(update={name: size * scale for name, size in sizes.items() if size is not None})
+
+
+Steps = TypeVar("Steps", bound=StepSize)
+
+
+def suited_thermostat(config: Steps, noise: float | None) -> Steps:
+    """Configuration with the largest eps, at most its own, at which h^2 V is `HEAT`; itself if its step was given."""
+    if "step_size" in config.model_fields_set or not noise:
+        return config
+    return config.model_copy(update={"step_size": min(config.step_size, 0.5 * HEAT / noise)})

@@ -38,7 +38,7 @@ from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import StepSize, thermostat_step
+from dsgmcmc.samplers.step_size import StepSize, suited_thermostat
 from dsgmcmc.targets.state import Replicated, StateField
 from dsgmcmc.types import Float64, Purpose
 
@@ -94,9 +94,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
     @classmethod
     def suited_to_density(cls, config: MatrixSGNHTConfig, noise: float | None) -> MatrixSGNHTConfig:
         """See `Sampler.suited_to_density`: what a thermostat does not correct is of the order of h^2 V."""
-        if "step_size" in config.model_fields_set:
-            return config
-        return config.model_copy(update={"step_size": thermostat_step(config.step_size, noise)})
+        return suited_thermostat(config, noise)
 
     @property
     def fields(self) -> tuple[StateField, ...]:

@@ -287,14 +287,14 @@ class Law(Part):
     @property
     def score_source(self) -> Score:
         """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
-        raise NotImplementedError
+        raise InputError(f"effects of groups need {type(self).__name__}.score_source: leave them out")
 
     def score_terms(self, cell: RatingsCell) -> Float32:
         """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
 
         Of the fields of the cell's column block only those in `drawn` are available.
         """
-        raise NotImplementedError
+        raise InputError(f"effects of groups need {type(self).__name__}.score_terms: leave them out")
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.

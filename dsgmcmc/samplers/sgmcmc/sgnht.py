@@ -41,7 +41,7 @@ from dsgmcmc.parallel.named import Named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import METRICS
-from dsgmcmc.samplers.step_size import StepSize, thermostat_step
+from dsgmcmc.samplers.step_size import StepSize, suited_thermostat
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
@@ -129,9 +129,7 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
     @classmethod
     def suited_to_density(cls, config: SGNHTConfig, noise: float | None) -> SGNHTConfig:
         """See `Sampler.suited_to_density`: what a thermostat does not correct is of the order of h^2 V."""
-        if "step_size" in config.model_fields_set:
-            return config
-        return config.model_copy(update={"step_size": thermostat_step(config.step_size, noise)})
+        return suited_thermostat(config, noise)
 
     @property
     def fields(self) -> tuple[StateField, ...]:
