@@ -337,7 +337,7 @@ def test_columns_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m: m.recommend([1], by="foo"), "expected one of mean"),
+        (lambda m: m.recommend([1], by="foo"), "expected one of likely, exposure, mean"),
         (lambda m: m.recommend(1), "list of names"),
         (lambda m: m.recommend("u42"), "list of names"),
         (lambda m: m.recommend([1], n=2.5), "whole number"),

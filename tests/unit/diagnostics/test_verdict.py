@@ -86,3 +86,10 @@ def test_chains_that_disagree():
     agreement = {"pairs": 256, "rhat_median": 1.002, "rhat_worst": 1.02, "above": 0.03}
     assert "the chains agree" in result(GOOD | {"agreement": agreement})[2]
     assert "do not agree" in result(GOOD | {"agreement": agreement | {"above": 0.3}})[2]
+
+
+def test_ratings_that_are_all_the_same_are_the_only_doubt():
+    """As those of a file of clicks: a smaller rank would not help."""
+    same = GOOD | {"rmse_mean": 0.001, "baselines": {"mean_only": 0.0, "biases_only": 0.0}, "coverage": {"0.9": 1.0}}
+    (said,) = doubts(same)
+    assert "--likelihood all-cells" in said
