@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # it takes its time to import, and what is kept needs none of
 EXACT, MOST_NUMBERS = 4096, 1 << 26  # beyond these the decomposition is truncated: rows of the Gram matrix; of V
 WIDTH, PENALTY = 64, 500.0
 FLOOR, POWER = 0.01, 1.5
-SAMPLE, HIDDEN = 500, 0.1  # users by whom the penalty is chosen, and the share of their ratings that is hidden
+SAMPLE, HIDDEN = 1000, 0.1  # users by whom the penalty is chosen, and the share of their ratings that is hidden
 _PENALTIES = 1.0, 1e6  # limits
 _CELLS = 1 << 22  # scores that are in memory while the penalty is chosen
 _SMALL = 1e-6  # squares of singular values below this fraction of the largest are zeros
