@@ -12,7 +12,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, cast
 
@@ -72,6 +72,8 @@ class RatingsInput:
         For text, number of lines before the first rating.
     names : tuple of str
         Names of the columns; empty where the file has none.
+    context : dict of str to int
+        Position of every context column, by its field in the table that ratings are read into.
     """
 
     path: Path
@@ -83,6 +85,7 @@ class RatingsInput:
     packed: str = ""
     skip: int = 0
     names: tuple[str, ...] = ()
+    context: dict[str, int] = field(default_factory=dict)
 
     @property
     def roles(self) -> str:
