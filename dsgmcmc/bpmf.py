@@ -50,20 +50,20 @@ class BPMF(FittedModel, Estimator):
     sampler : str, optional
         Sampler; its own settings are sampler.NAME: see `options`.
     iterations : int or str, optional
-        Total with burn-in: a number, or like 500sweeps.
+        Number of iterations, burn-in included; e.g. 2000 or 500sweeps.
     burn_in : int or str, optional
         Iterations before the first draw.
     until : str, optional
-        End once 95 % of the monitored predictions have this R-hat or effective sample size. They are of
-        held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
+        Stop once 95 % of the monitored predictions have reached this R-hat or effective sample size. They are
+        predictions of held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
     chains : int
-        Independent chains.
+        Number of independent chains.
     noise : {"shared", "by-user", "by-item", "both"}
-        Who has an own noise level.
+        One noise level for all ratings, or one per user, per item, or both.
     implicit_features : {"no", "user", "item", "both"}
-        Whose prior means depend on what they rated.
+        Learn also from who rated what: about users, items, or both.
     time_levels : str
-        Which ratings of a user (item) share an effect: those of one second (page), or so many in a row. `fit` then
+        Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
     context : str
         Context columns whose categories have effects: ``"device"`` for all ratings, ``"user:weekday"`` within each

@@ -36,13 +36,15 @@ class FactorConfig(BaseModel):
     of_densities: ClassVar[bool] = False
 
     rank: Rank | Literal["auto"] = setting(
-        "Number K of latent dimensions.", "auto", shown="auto, from the counts", metavar="K|auto", short="-K"
+        "Number K of latent dimensions.", "auto", shown="auto, by the number of ratings", metavar="K|auto", short="-K"
     )
     likelihood: str = setting(
-        "Law of a rating; poisson is of counts, all-cells of clicks.", "gaussian", metavar="|".join(LIKELIHOODS)
+        "Distribution of a rating; poisson: for counts, all-cells: for clicks.",
+        "gaussian",
+        metavar="|".join(LIKELIHOODS),
     )
     biases: bool = setting("User and item biases.", True)
-    center: bool = setting("Subtract the training mean.", True)
+    center: bool = setting("Subtract the mean of the training ratings.", True)
     hyper_start: int = setting("Sweeps before the first draw of the hyperparameters.", 1, offered=False, ge=0)
     hyper_every: int = setting("Sweeps between draws of the hyperparameters.", 1, offered=False, ge=1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.data.session import literal
 from dsgmcmc.errors import InputError
-from dsgmcmc.types import Array, Float32, Float64
+from dsgmcmc.types import Array, Float32, Float64, Mask
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,7 @@ def _read_timed(X: Any, y: Any) -> Triples:
         seconds = times.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"timestamps must be seconds, or dates of NumPy ({error})") from error
-    if not np.isfinite(seconds).all():
-        raise InputError(f"{int((~np.isfinite(seconds)).sum())} timestamps are missing, NaN or infinite")
+    _refuse(~np.isfinite(seconds), "timestamp")
     return replace(_checked(users, items, ratings), times=seconds)
 
 
@@ -118,9 +116,17 @@ def _checked(users: Array, items: Array, ratings: Any) -> Triples:
         raise InputError(f"{len(users)} pairs of user and item, but {values.shape} ratings")
     if not len(values):
         raise InputError("there are no ratings")
-    if not np.isfinite(values).all():
-        raise InputError(f"{int((~np.isfinite(values)).sum())} ratings are missing, NaN or infinite")
+    _refuse(~np.isfinite(values), "rating")
     return Triples(users, items, values)
+
+
+def _refuse(bad: Mask, what: str) -> None:
+    """Refuse rows with what is missing or not finite, and say which they are, counted from 0 as Python does."""
+    rows = np.flatnonzero(bad)
+    if len(rows):
+        number = f"{len(rows):,} {what}s are" if len(rows) > 1 else f"one {what} is"
+        shown = f"row{'s' * (len(rows) > 1)} {', '.join(map(str, rows[:5]))}{', ...' if len(rows) > 5 else ''}"
+        raise InputError(f"{number} missing, NaN or infinite: {shown} (the first is row 0)")
 
 
 def read_pairs(X: Any) -> tuple[Array, Array]:
@@ -163,22 +169,18 @@ def names_of(column: Array, role: str) -> Array:
     if column.dtype.kind in "iu":
         return column.astype(np.int64)
     if column.dtype.kind in "fc":
-        whole = column.real.astype(np.int64) if np.isfinite(column).all() else None
-        if whole is None or (whole != column).any():
-            raise InputError(f"names of {role}s must be integers or text; there are fractions or missing values")
+        _refuse(~np.isfinite(column), f"name of a {role}")
+        whole = column.real.astype(np.int64)
+        if (whole != column).any():
+            row = int(np.flatnonzero(whole != column)[0])
+            raise InputError(f"names of {role}s must be integers or text; row {row} has {column[row]}")
         return whole
     values = column.tolist()
-    if any(value is None or value != value or value == "" for value in values):  # NaN is not itself
-        raise InputError(f"the name of a {role} is missing")
+    missing = [value is None or value != value or value == "" for value in values]  # NaN is not itself
+    _refuse(np.array(missing, bool), f"name of a {role}")
     if all(isinstance(value, int | np.integer) for value in values):
         return np.array(values, np.int64)
     return np.array([str(value) for value in values], dtype=object)
-
-
-def as_given(given: Any, columns: dict[str, Array]) -> Any:
-    """Columns as a data frame, if `given` is a column of one (of the same library); else unchanged."""
-    frame = getattr(import_module(type(given).__module__.partition(".")[0]), "DataFrame", None)
-    return columns if frame is None else frame(columns)
 
 
 def prepare_data(

@@ -16,10 +16,9 @@ from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rules import Ranking, Scorer
 from dsgmcmc.posterior.saved import SavedRun
-from dsgmcmc.types import Float32, Int32
+from dsgmcmc.types import Float32, Int32, Mask
 
 Columns = dict[str, npt.NDArray[Any]]
-Mask = npt.NDArray[np.bool_]
 
 _CELLS = 1 << 20  # scores of a block of users: two such blocks stay in the cache
 

@@ -1,12 +1,13 @@
 """Accuracy on MovieLens: u1 and the five folds of 100K, random and temporal splits of 1M, by models of growing detail.
 
-    python tests/benchmarks/accuracy.py DATASETS --out accuracy.json [--only u1,folds,1m,splits,temporal] [--processes 2]
+    python tests/benchmarks/accuracy.py DATASETS [--only u1,folds,1m,splits,temporal] [--processes 2]
 
 DATASETS has the folders ml-100k and ml-1m. Every table has RMSE, MAE, log probability of the level, how many test
-ratings central intervals of 50, 80, 90 and 95 % hold, and the processor seconds of the command. Of u1 the table also has
-RMSE and log probability on a tenth of u1.base, with the other nine for training: by these a model is chosen, not by the
-test ratings. Means over folds and splits have the standard error over them, which says how much these differ: folds
-share most of their training ratings. One chain each, of a fixed length. Not part of the tests.
+ratings central intervals of 50, 80, 90 and 95 % hold, and the processor seconds of the command. Of u1 the table also
+has RMSE and log probability on a tenth of u1.base, with the other nine for training: by these a model is chosen, not by
+the test ratings. Means over folds and splits have the standard error over them, which says how much these differ: folds
+share most of their training ratings. One chain each, of a fixed length. Writes accuracy.json, too. Not part of the
+tests.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class EffectSettings(BaseModel):
     """Settings of effects of groups of ratings."""
 
     time_levels: str = setting(
-        "Which ratings of a user (item) share an effect: those of one second (page), or so many in a row.",
+        "Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row.",
         "no",
         metavar="user|user:page,user:8,...",
     )
