@@ -35,9 +35,8 @@ the posterior of ratings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,9 +62,9 @@ class Exposure:
     Attributes
     ----------
     vectors : (items, r) float32
-        V.
-    squares : (r,) float64
-        sigma^2.
+        V diag(sigma / sqrt(sigma^2 + lambda)), so that s_i = b_i vectors vectors^T.
+    own : (items,) float32
+        h, what an item explains of itself.
     shares : (items,) float64
         Of the users who rated each item.
     penalty : float
@@ -73,17 +72,22 @@ class Exposure:
     """
 
     vectors: Float32
-    squares: Float64
+    own: Float32
     shares: Float64
     penalty: float
 
     @classmethod
     def of_pattern(cls, pattern: scipy.sparse.csr_matrix) -> Exposure:
         """Estimate it from the pattern of training ratings, a sparse (users, items) matrix of ones."""
-        shares = np.asarray(pattern.sum(axis=0)).ravel() / max(pattern.shape[0], 1)
+        shares = np.asarray(pattern.sum(axis=0), np.float64).ravel() / max(pattern.shape[0], 1)
         vectors, squares, complete = _spectrum(pattern.astype(np.float32))
-        found = cls(vectors, squares, shares, PENALTY)
-        return cls(vectors, squares, shares, _best_penalty(found, pattern)) if complete else found
+
+        def shrunk(penalty: float) -> Exposure:
+            scaled: Float32 = vectors * np.sqrt(squares / (squares + penalty)).astype(np.float32)
+            own = np.einsum("jr,jr->j", scaled, scaled)
+            return cls(scaled, np.minimum(own, np.float32(1 - 1e-6)), shares, penalty)
+
+        return _best(shrunk, pattern) if complete else shrunk(PENALTY)
 
     def of(self, rated: Sequence[Int32]) -> Float32:
         """Exposures (users, items) float32 of users who rated these items each."""
@@ -93,32 +97,12 @@ class Exposure:
 
     def scores(self, rated: Sequence[Int32]) -> Float32:
         """Scores of EASE^R (users, items) float32 of users who rated these items each."""
-        scores = self._fitted(self._projected(rated))
-        for own, items in zip(scores, rated, strict=True):
-            own[items] -= self._own[items]
-        scores /= 1 - self._own
+        projected = np.array([self.vectors[items].sum(axis=0) for items in rated], np.float32)
+        scores: Float32 = projected @ self.vectors.T
+        for fitted, items in zip(scores, rated, strict=True):
+            fitted[items] -= self.own[items]
+        scores /= 1 - self.own
         return scores
-
-    @cached_property
-    def _shrinkage(self) -> Float32:
-        """sigma^2 / (sigma^2 + lambda)."""
-        return (self.squares / (self.squares + self.penalty)).astype(np.float32)
-
-    @cached_property
-    def _own(self) -> Float32:
-        """h: what an item explains of itself."""
-        explained: Float32 = np.square(self.vectors) @ self._shrinkage
-        return explained.clip(0, 1 - 1e-6)
-
-    def _projected(self, rated: Sequence[Int32]) -> Float32:
-        """B V of users who rated these items each."""
-        rows = [self.vectors[items].sum(axis=0) for items in rated]
-        return np.array(rows, np.float32).reshape(len(rated), len(self.squares))
-
-    def _fitted(self, projected: Float32) -> Float32:
-        """S of users, given b V."""
-        shrunk: Float32 = projected * self._shrinkage
-        return shrunk @ self.vectors.T
 
     def left_out(self, whole: Float32, known: Float32) -> Float32:
         """Scores of `known` items' rows by regressions without the users themselves, whose rows are `whole`.
@@ -126,12 +110,11 @@ class Exposure:
         Both are (users, items) of zeros and ones, `known` at most `whole`; scores of known items are not to be used.
         All singular vectors must be there.
         """
-        penalty = np.float32(self.penalty)
-        of_whole, of_known = ((rows - self._fitted(rows @ self.vectors)) / penalty for rows in (whole, known))  # b P
-        rest = np.maximum(1 - np.einsum("uj,uj->u", whole, of_whole), np.float32(1e-6))[:, None]
+        of_whole, of_known = (rows - (rows @ self.vectors) @ self.vectors.T for rows in (whole, known))  # lambda b P
+        rest = self.penalty - np.einsum("uj,uj->u", whole, of_whole)
+        rest = np.maximum(rest, np.float32(1e-6 * self.penalty))[:, None]
         among = np.einsum("uj,uj->u", known, of_whole)[:, None] / rest
-        diagonal = (1 - self._own) / penalty + of_whole**2 / rest
-        scores: Float32 = -(of_known + among * of_whole) / diagonal
+        scores: Float32 = -(of_known + among * of_whole) / (1 - self.own + of_whole**2 / rest)
         return scores
 
 
@@ -158,21 +141,21 @@ def _spectrum(pattern: scipy.sparse.csr_matrix) -> tuple[Float32, Float64, bool]
     return vectors.astype(np.float32), np.maximum(squares, 0), False
 
 
-def _best_penalty(exposure: Exposure, pattern: scipy.sparse.csr_matrix) -> float:
-    """Among `PENALTY` times powers of 2, the one up to which ranks of hidden ratings become better."""
+def _best(shrunk: Callable[[float], Exposure], pattern: scipy.sparse.csr_matrix) -> Exposure:
+    """Among `PENALTY` times powers of 2, that up to which ranks of hidden ratings become better."""
     users, items = pattern.shape
     rng = np.random.default_rng(0)
     some = np.sort(rng.choice(users, min(users, SAMPLE, _CELLS // items + 1), replace=False))
     whole = pattern[some].toarray().astype(np.float32)
     hidden = (whole > 0) & (rng.random(whole.shape) < HIDDEN)
+    best = shrunk(PENALTY)
     if not hidden.any():
-        return PENALTY
+        return best
     known = np.where(hidden, np.float32(0), whole)
     row, column = np.nonzero(hidden)
 
-    def gain(penalty: float) -> float:
+    def gain(tried: Exposure) -> float:
         """Mean over users of the mean of 1 / log2(1 + rank) of what is hidden."""
-        tried = Exposure(exposure.vectors, exposure.squares, exposure.shares, penalty)
         scores = np.where(known > 0, np.float32(-np.inf), tried.left_out(whole, known))
         ordered = np.sort(scores, axis=1)
         ranks = [items - np.searchsorted(ordered[u], scores[u, j], "right") for u, j in zip(row, column, strict=True)]
@@ -180,10 +163,13 @@ def _best_penalty(exposure: Exposure, pattern: scipy.sparse.csr_matrix) -> float
         number = np.bincount(row, minlength=len(some))
         return float((total[number > 0] / number[number > 0]).mean())
 
-    best, found = PENALTY, gain(PENALTY)
+    found = gain(best)
     for factor in (2.0, 0.5):
-        while _PENALTIES[0] < best * factor < _PENALTIES[1] and (tried := gain(best * factor)) > found:
-            best, found = best * factor, tried
-        if best != PENALTY:
+        while _PENALTIES[0] < best.penalty * factor < _PENALTIES[1]:
+            tried = shrunk(best.penalty * factor)
+            if (reached := gain(tried)) <= found:
+                break
+            best, found = tried, reached
+        if best.penalty > PENALTY:
             break
     return best

@@ -1,8 +1,8 @@
 """Exposure kept beside the run: a snapshot of kind ``exposure`` in ``RUN/exposure``.
 
 =================================  ====================================================================
-``exposure/items/000000/vectors``  (items, r) float32: right singular vectors of the pattern of ratings
-``exposure/items/000000/squares``  (r,) float64: squares of its singular values
+``exposure/items/000000/vectors``  (items, r) float32: right singular vectors of the pattern of ratings, shrunk
+``exposure/items/000000/own``      (items,) float32: what an item explains of itself
 ``exposure/items/000000/shares``   (items,) float64: of the users who rated each item
 =================================  ====================================================================
 
@@ -28,7 +28,7 @@ from dsgmcmc.storage.writer import write_snapshot
 log = logging.getLogger(__name__)
 
 RECIPE = 1.0  # another number where the same ratings give another exposure
-_KEYS = {name: Key(EXPOSURE, "items", 0, name) for name in ("vectors", "squares", "shares")}
+_KEYS = {name: Key(EXPOSURE, "items", 0, name) for name in ("vectors", "own", "shares")}
 
 
 def read_exposure(run: RunDirectory, facts: Facts, items: int) -> Exposure | None:
@@ -41,8 +41,8 @@ def read_exposure(run: RunDirectory, facts: Facts, items: int) -> Exposure | Non
         state = {name: small.values for name, small in snapshot.manifest.state.items()}
         if state.get("recipe") != [RECIPE]:
             return None  # of another version
-        vectors, squares, shares = snapshot.read_all(_KEYS.values())
-        found = Exposure(vectors, squares, shares, *state.get("penalty", []))
+        vectors, own, shares = snapshot.read_all(_KEYS.values())
+        found = Exposure(vectors, own, shares, *state.get("penalty", []))
         if not _fits(found, items):
             raise InputError(f"{path} is inconsistent")
     except (InputError, TypeError) as error:
@@ -52,11 +52,10 @@ def read_exposure(run: RunDirectory, facts: Facts, items: int) -> Exposure | Non
 
 
 def _fits(found: Exposure, items: int) -> bool:
-    width = len(found.squares)
     shapes = (
-        found.vectors.shape == (items, width) and found.squares.shape == (width,) and found.shares.shape == (items,)
+        found.vectors.ndim == 2 and len(found.vectors) == items and found.own.shape == found.shares.shape == (items,)
     )
-    return shapes and found.penalty > 0 and bool((found.squares >= 0).all())
+    return shapes and found.penalty > 0 and bool((found.own < 1).all())
 
 
 def keep_exposure(run: RunDirectory, facts: Facts, exposure: Exposure) -> None:
