@@ -50,6 +50,7 @@ EXACT, MOST_NUMBERS = 4096, 1 << 26  # beyond these the decomposition is truncat
 WIDTH, PENALTY = 64, 500.0
 FLOOR, POWER = 0.01, 1.5
 SAMPLE, HIDDEN = 1000, 0.1  # users by whom the penalty is chosen, and the share of their ratings that is hidden
+DEPTH = 50  # ranks that count where it is chosen
 _PENALTIES = 1.0, 1e6  # limits
 _CELLS = 1 << 22  # scores that are in memory while the penalty is chosen
 _SMALL = 1e-6  # squares of singular values below this fraction of the largest are zeros
@@ -155,11 +156,12 @@ def _best(shrunk: Callable[[float], Exposure], pattern: scipy.sparse.csr_matrix)
     row, column = np.nonzero(hidden)
 
     def gain(tried: Exposure) -> float:
-        """Mean over users of the mean of 1 / log2(1 + rank) of what is hidden."""
+        """Mean over users of the mean of 1 / log2(1 + rank) of what is hidden, 0 beyond the first `DEPTH` ranks."""
         scores = np.where(known > 0, np.float32(-np.inf), tried.left_out(whole, known))
         ordered = np.sort(scores, axis=1)
-        ranks = [items - np.searchsorted(ordered[u], scores[u, j], "right") for u, j in zip(row, column, strict=True)]
-        total = np.bincount(row, 1 / np.log2(2.0 + np.array(ranks)), len(some))
+        above = [items - np.searchsorted(ordered[u], scores[u, j], "right") for u, j in zip(row, column, strict=True)]
+        gains = np.where(np.array(above) < DEPTH, 1 / np.log2(2.0 + np.array(above)), 0.0)
+        total = np.bincount(row, gains, len(some))
         number = np.bincount(row, minlength=len(some))
         return float((total[number > 0] / number[number > 0]).mean())
 
