@@ -85,7 +85,7 @@ def open_session(
             f"raise --memory or set --temp-dir to a larger disk ({str(error).splitlines()[0]})"
         ) from error
     except duckdb.IOException as error:
-        raise InputError(f"reading or spilling to {parent} failed: {str(error).splitlines()[0]}") from error
+        raise InputError(f"reading or spilling to {parent} failed: {in_short(error)}") from error
 
 
 @contextlib.contextmanager
@@ -104,6 +104,12 @@ def reading(shown: str | Path, explain: Callable[[str], str] = str) -> Iterator[
         if _SPILL in str(error) or _interrupted(error):
             raise
         raise InputError(f"{shown} cannot be read: {explain(str(error).strip()).splitlines()[0]}") from error
+
+
+def in_short(error: duckdb.Error) -> str:
+    """What the system said, if an error of DuckDB tells, or else its first line."""
+    number = re.search(r'"errno":"(\d+)"', str(error))
+    return os.strerror(int(number[1])) if number else str(error).splitlines()[0]
 
 
 class Watch:

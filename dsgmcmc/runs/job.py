@@ -37,7 +37,6 @@ from dsgmcmc.parallel.signals import Request, Signals, installed
 from dsgmcmc.parallel.streams import also_in
 from dsgmcmc.parallel.together import Together
 from dsgmcmc.parallel.watchdog import Watchdog
-from dsgmcmc.posterior.extras import lacking
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.logs import LogErrors, logs_as_before, start_logs
@@ -175,8 +174,6 @@ class Job:
         processors = sorted(set(comm.allgather(cpu_name())))
         if self._at_root and crowded:
             log.warning(crowded)
-        if self._at_root and (wanting := lacking()):
-            log.info("afterwards %s", wanting)
         if self._at_root and len(processors) > 1:
             log.warning(
                 "the processes run on different processors (%s): only the same ones will give the same bits again",

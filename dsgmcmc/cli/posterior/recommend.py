@@ -10,6 +10,7 @@ from dsgmcmc.cli.options import (
     By,
     ByOption,
     CandidatesOption,
+    ClipOption,
     DataOption,
     ExcludeOption,
     ItemsOption,
@@ -46,9 +47,7 @@ def recommend(
     matching: MatchingOption = None,
     candidates: CandidatesOption = None,
     exclude: ExcludeOption = None,
-    clip: Annotated[
-        bool, typer.Option("--clip/--no-clip", help="Clip scores and quantiles to the range of the ratings.")
-    ] = True,
+    clip: ClipOption = True,
     include_rated: Annotated[
         bool, typer.Option("--include-rated", help="Also recommend items that the user has rated.")
     ] = False,
@@ -111,4 +110,4 @@ def recommend(
     if out is not None:
         write_blocks(blocks, out)
     else:
-        show_recommendations(blocks, as_json)
+        show_recommendations(blocks, ranking, as_json)
