@@ -94,8 +94,8 @@ class TimeEffects(Effects):
             return
         if not config.law.is_sum_over_ratings():
             raise InputError(
-                f"with the {config.likelihood} likelihood cells without a click count, and have no time: leave out "
-                "time_levels"
+                f"with the {config.likelihood} likelihood pairs without a click count, too, and they have no time: "
+                "leave out time_levels"
             )
         if not (config.law.is_conditionally_gaussian() or config.law.has_score()):
             raise InputError(
@@ -104,7 +104,7 @@ class TimeEffects(Effects):
             )
         if config.interleaved or config.sampler.kind.estimator(config.sampler.config).fixed_likelihood:
             raise InputError(
-                f"effects of time change the ratings that {config.sampler.name} remembers gradients of: use another "
+                f"{config.sampler.name} keeps gradients, which effects of time would change: use another "
                 f"{named('sampler')} or sampler.gradient, or {named('time_levels')} no"
             )
 
