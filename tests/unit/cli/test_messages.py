@@ -8,6 +8,8 @@ import pytest
 from runs import Made, make_run
 from support import typed
 
+from dsgmcmc.runs import job
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
@@ -62,7 +64,20 @@ def test_predictions_stay_on_the_scale(made: Made, tmp_path: Path) -> None:
     assert highest() <= 5 < highest("--no-clip")
 
 
-def test_what_is_said_while_sampling(made: Made, tmp_path: Path) -> None:
-    """The first words are of the run, and not of what is not installed."""
-    told = typed("sample", made.data, "--out", tmp_path / "run", "--iterations", "20", "--rank", "2", "--burn-in", "4")
-    assert "install" not in told.expect().err
+def test_what_is_said_while_sampling(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first words are of the run, and not of what is not installed; compiling is said while it takes its time."""
+    line = ("sample", made.data, "--iterations", "20", "--rank", "2", "--burn-in", "4", "--out")
+    told = typed(*line, tmp_path / "quick").expect().err
+    assert "install" not in told
+    assert "compiling" not in told
+    monkeypatch.setattr(job, "WORTH_SAYING", 0.0)
+    told = typed(*line, tmp_path / "slow").expect().err
+    assert told.index("compiling kernels for this processor") < told.index("kernels compiled or loaded in")
+
+
+def test_a_plan_fits_a_narrow_page() -> None:
+    """Through a pipe its table went beyond 100 columns, or over four lines a row."""
+    shown = typed("plan", "--users", "480189", "--items", "17770", "--ratings", "1e8", "--nodes", "4").expect().out
+    table = shown[shown.index("More processes") :].splitlines()[1:-1]
+    assert len(table) == 12  # a heading, and 1 to 1,024 processes
+    assert max(map(len, table)) <= 80
