@@ -16,6 +16,7 @@ from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import prepare_data
 from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.parts.context import columns_of
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
@@ -64,6 +65,10 @@ class BPMF(FittedModel, Estimator):
     time_levels : str
         Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
+    context : str
+        Context columns whose categories have effects, for all ratings or within each user or item: ``"device"``,
+        ``"user:weekday"``, ``"item:weekday"``, or several with commas. They are columns of the data frame or file that
+        `fit` is given; year, quarter, month, week, weekday and hour may be made of timestamps.
     user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
         Features of users and items, rated or not. Their names are the column ``user`` (``item``) of a data frame, or
         else its index; the first column of an array; or the row numbers of a matrix. Text and categories are one-hot,
@@ -128,6 +133,7 @@ class BPMF(FittedModel, Estimator):
     noise: str = "shared"
     implicit_features: str = "no"
     time_levels: str = "no"
+    context: str = "no"
     user_features: Any = None
     item_features: Any = None
     options: dict[str, Any] | None = None
@@ -199,9 +205,9 @@ class BPMF(FittedModel, Estimator):
                 described = {
                     kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
                 }
-                timed = self.time_levels != "no"
-                settled = (self.test_fraction, settings["seed"], described, timed, self.duplicates, self.columns)
-                data = prepare_data(X, y, beside, *settled)
+                timed, context = self.time_levels != "no", columns_of(self.context)
+                settled = (settings["seed"], described, timed, context, self.duplicates, self.columns)
+                data = prepare_data(X, y, beside, self.test_fraction, *settled)
             return str(data.resolve())
 
         data = Path(comm.bcast(agree(comm, prepare, "fit"), root=0))

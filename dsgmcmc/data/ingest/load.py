@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,9 +21,14 @@ from dsgmcmc.errors import InputError
 _ENTRIES = 2_000_000  # of an .npz at a time
 
 
-def create_raw(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the empty table: names as text, rating, time in seconds or NULL, whether it is a test rating."""
-    connection.execute("CREATE TABLE raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)")
+def create_raw(connection: duckdb.DuckDBPyConnection, context: Sequence[str] = ()) -> None:
+    """Create the empty table: names as text, rating, time in seconds or NULL, whether it is a test rating.
+
+    `context` are more columns of text, quoted.
+    """
+    more = "".join(f", {field} VARCHAR" for field in context)
+    columns = f"user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN{more}"
+    connection.execute(f"CREATE TABLE raw ({columns})")
 
 
 def scalar(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
@@ -81,8 +86,14 @@ def _insert(
         time = "coalesce(try_cast(time AS DOUBLE), epoch(try_cast(time AS TIMESTAMPTZ)))"
     if source.decimal_comma:  # a point in such a file may be of thousands
         rating = "CASE WHEN NOT contains(rating, '.') THEN replace(rating, ',', '.') END"
+    context = list(source.context)
+    if source.decimal_comma:
+        comma = "CASE WHEN regexp_full_match(trim({0}), '-?[0-9]+,[0-9]+') THEN replace({0}, ',', '.') ELSE {0} END"
+        context = [comma.format(field) for field in source.context]
+    into = ", ".join(["user_id, item_id, rating, time, test", *source.context])
+    values = ", ".join([f"user_id, item_id, try_cast({rating} AS FLOAT), {time}, {test}", *context])
     connection.execute(
-        f"INSERT INTO raw SELECT user_id, item_id, try_cast({rating} AS FLOAT), {time}, {test} FROM ({selection})",
+        f"INSERT INTO raw ({into}) SELECT {values} FROM ({selection})",
         parameters,
     )
 
@@ -96,7 +107,7 @@ def _selection(source: RatingsInput) -> str:
         table = read_csv(names, source.delimiter, source.skip, source.packed)
     else:
         names = list(source.names)
-        wanted = [names[k] for k in source.columns.values()]
+        wanted = [names[k] for k in sorted({*source.columns.values(), *source.context.values()})]
         layout = "array" if source.array else "newline_delimited"
         table = f"read_json(?, format = '{layout}', {_texts(wanted, source.packed)})"
     return f"SELECT {_columns(source, names)} FROM {table}"
@@ -124,6 +135,7 @@ def _columns(source: RatingsInput, names: list[str]) -> str:
     """Return the select list that gives the columns `names` of a file their roles."""
     roles = {"user": "user_id", "item": "item_id", "rating": "rating", "timestamp": "time"}
     selected = [f"{identifier(names[k])}::VARCHAR AS {roles[role]}" for role, k in source.columns.items()]
+    selected += [f"{identifier(names[k])}::VARCHAR AS {field}" for field, k in source.context.items()]
     return ", ".join(selected if "rating" in source.columns else [*selected, "1 AS rating"])
 
 
@@ -185,6 +197,7 @@ def _load_npz(connection: duckdb.DuckDBPyConnection, source: RatingsInput, test:
         }
         connection.register("entries", entries)
         connection.execute(
-            f"INSERT INTO raw SELECT row::VARCHAR, col::VARCHAR, try_cast(value AS FLOAT), NULL, {test} FROM entries"
+            "INSERT INTO raw (user_id, item_id, rating, test) "
+            f"SELECT row::VARCHAR, col::VARCHAR, try_cast(value AS FLOAT), {test} FROM entries"
         )
         connection.unregister("entries")

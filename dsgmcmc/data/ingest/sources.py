@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
@@ -80,6 +80,8 @@ class RatingsInput:
         For text, number of lines before the first rating.
     names : tuple of str
         Names of the columns; empty where the file has none.
+    context : dict of str to int
+        Position of every context column, by its field in the table that ratings are read into.
     decimal_comma : bool
         Of text, whether ratings are written such as 3,5.
     array : bool
@@ -97,6 +99,7 @@ class RatingsInput:
     names: tuple[str, ...] = ()
     decimal_comma: bool = False
     array: bool = False
+    context: dict[str, int] = field(default_factory=dict)
 
     @property
     def roles(self) -> str:

@@ -167,7 +167,7 @@ def test_feather(tmp_path, expected):
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz", ".json.bz2"])
 def test_json_arrays(tmp_path, expected, suffix):
-    """An array of objects, on one line or over many, also one of more than DuckDB's longest line."""
+    """An array of objects, on one line or over many, also one of more than is looked at first."""
     compress = {".gz": gzip.compress, ".bz2": bz2.compress}.get(Path(suffix).suffix, bytes)
     rows = [dict(zip(("userId", "movieId", "rating"), rating[:3], strict=True)) for rating in RATINGS]
     for indent in (None, 1):
