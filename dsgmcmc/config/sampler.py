@@ -70,7 +70,7 @@ class SamplerSection(BaseModel):
             del section["gradient"]
         if section.get("gradient") in ON_DATA and not of_densities:
             raise ValueError(
-                f"sampler.gradient = {section['gradient']!r} is of densities that are sums over data alone"
+                f"sampler.gradient = {section['gradient']!r} is only for densities that are sums over data"
             )
         try:
             return cls(name=name, config=kind.Config(**section))
