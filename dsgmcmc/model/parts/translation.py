@@ -85,8 +85,7 @@ def draw(
             fit = fit + bias * before
         root = np.linalg.cholesky(own + strength * products)
         centre = np.linalg.solve(root, strength * fit - own @ mean[factor][:k])
-        step: Float64 = np.linalg.solve(root.T, centre + rng.standard_normal(k))
-        found[factor] = step
+        found[factor] = np.asarray(np.linalg.solve(root.T, centre + rng.standard_normal(k)), np.float64)
     return found
 
 
