@@ -96,3 +96,13 @@ def test_chains_that_disagree():
     agreement = {"pairs": 256, "rhat_median": 1.002, "rhat_worst": 1.02, "above": 0.03}
     assert "the chains agree" in result(GOOD | {"agreement": agreement})[2]
     assert "do not agree" in result(GOOD | {"agreement": agreement | {"above": 0.3}})[2]
+
+
+def test_what_chains_do_not_agree_on_is_named_where_predictions_agree():
+    """A reader of the diagnostics must not take a slow hyperparameter for bad predictions, nor miss it."""
+    labels = ["tau", "precision of the user biases", "product", "mean", "nu"]
+    agreement = {"pairs": 256, "rhat_median": 1.002, "rhat_worst": 1.02, "above": 0.03, "apart": labels}
+    lines = result(GOOD | {"agreement": agreement})
+    assert "not yet known well: tau, precision of the user biases, product and 2 more; predictions" in lines[3]
+    assert len(result(GOOD | {"agreement": agreement | {"above": 0.3}})) == 3
+    assert len(result(GOOD | {"agreement": agreement | {"apart": []}})) == 3
