@@ -16,6 +16,8 @@ from dsgmcmc.terminal import plain
 COVERAGE_OFF = 0.02  # deviation of the coverage from 90 % that is warned of, if chance does not explain it
 
 NAMED = 3  # most quantities on which chains do not agree that are named
+SAME = 1e-6  # RMSE of predicting the mean below which all ratings are the same
+
 LAST_JOBS = 9  # most later jobs that are shown
 
 Summary = Mapping[str, Any]
@@ -135,6 +137,9 @@ def doubts(summary: Summary) -> list[str]:
     if summary.get("rmse_mean") is None or _stopped(summary):  # a few draws say little
         return warnings
     simple = summary.get("baselines") or {}
+    if simple.get("mean_only", inf) < SAME:
+        said = "all ratings are the same, so errors and intervals say nothing: where it counts who has one, sample with"
+        return [*warnings, f"{said} --likelihood all-cells"]
     for name, what in (
         ("mean_only", "predicting the mean"),
         ("biases_only", "user and item biases alone"),
