@@ -33,6 +33,7 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
     "clip": (True, False),
     "unknown": ("prior", "refuse"),
     "duplicates": ("error", "first", "last", "mean"),
+    "model": ("auto", None),
 }
 
 
@@ -64,6 +65,9 @@ class BPMF(FittedModel, Estimator):
     time_levels : str
         Which ratings of a user (item) share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
+    model : {"auto"}, optional
+        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the recommended
+        one; other parameters restrict what is compared.
     user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
         Features of users and items, rated or not. Their names are the column ``user`` (``item``) of a data frame, or
         else its index; the first column of an array; or the row numbers of a matrix. Text and categories are one-hot,
@@ -128,6 +132,7 @@ class BPMF(FittedModel, Estimator):
     noise: str = "shared"
     implicit_features: str = "no"
     time_levels: str = "no"
+    model: Literal["auto"] | None = None
     user_features: Any = None
     item_features: Any = None
     options: dict[str, Any] | None = None
