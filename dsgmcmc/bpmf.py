@@ -16,6 +16,7 @@ from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import prepare_data
 from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.parts.context import columns_of
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
@@ -50,21 +51,25 @@ class BPMF(FittedModel, Estimator):
     sampler : str, optional
         Sampler; its own settings are sampler.NAME: see `options`.
     iterations : int or str, optional
-        Total with burn-in: a number, or like 500sweeps.
+        Number of iterations, burn-in included; e.g. 2000 or 500sweeps.
     burn_in : int or str, optional
         Iterations before the first draw.
     until : str, optional
-        End once 95 % of the monitored predictions have this R-hat or effective sample size. They are of
-        held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
+        Stop once 95 % of the monitored predictions have reached this R-hat or effective sample size. They are
+        predictions of held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
     chains : int
-        Independent chains.
+        Number of independent chains.
     noise : {"shared", "by-user", "by-item", "both"}
-        Who has an own noise level.
+        One noise level for all ratings, or one per user, per item, or both.
     implicit_features : {"no", "user", "item", "both"}
-        Whose prior means depend on what they rated.
+        Learn also from who rated what: about users, items, or both.
     time_levels : str
-        Which ratings of a user (item) share an effect: those of one second (page), or so many in a row. `fit` then
+        Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
+    context : str
+        Context columns whose categories have effects: ``"device"`` for all ratings, ``"user:weekday"`` within each
+        user, ``"item:weekday"`` within each item, or several with commas. They are columns of the data frame or file
+        that `fit` is given; year, quarter, month, week, weekday and hour may be made of timestamps.
     model : {"auto"}, optional
         With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the recommended
         one; other parameters restrict what is compared.
@@ -132,6 +137,7 @@ class BPMF(FittedModel, Estimator):
     noise: str = "shared"
     implicit_features: str = "no"
     time_levels: str = "no"
+    context: str = "no"
     model: Literal["auto"] | None = None
     user_features: Any = None
     item_features: Any = None
@@ -204,9 +210,9 @@ class BPMF(FittedModel, Estimator):
                 described = {
                     kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
                 }
-                timed = self.time_levels != "no"
-                settled = (self.test_fraction, settings["seed"], described, timed, self.duplicates, self.columns)
-                data = prepare_data(X, y, beside, *settled)
+                timed, context = self.time_levels != "no", columns_of(self.context)
+                settled = (settings["seed"], described, timed, context, self.duplicates, self.columns)
+                data = prepare_data(X, y, beside, self.test_fraction, *settled)
             return str(data.resolve())
 
         data = Path(comm.bcast(agree(comm, prepare, "fit"), root=0))

@@ -14,6 +14,7 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 UInt32 = NDArray[np.uint32]
 UInt64 = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
 Array = NDArray[Any]
 
 #: What settings admit; `dsgmcmc.config` says what they are.

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.context import NOTHING, Codes
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rules import Ranking, Scorer
 from dsgmcmc.posterior.saved import SavedRun
-from dsgmcmc.types import Float32, Int32
+from dsgmcmc.types import Float32, Int32, Mask
 
 Columns = dict[str, npt.NDArray[Any]]
-Mask = npt.NDArray[np.bool_]
 
 _CELLS = 1 << 20  # scores of a block of users: two such blocks stay in the cache
 
@@ -30,6 +30,7 @@ def recommend(
     rated: Rated | None = None,
     newcomers: FoldIn | None = None,
     among: Mask | None = None,
+    context: Codes = NOTHING,
 ) -> Iterator[tuple[Int32, Int32, Float32]]:
     """Rank items for users, block by block.
 
@@ -45,6 +46,8 @@ def recommend(
         Users that were folded in, with the items that they rated.
     among : (items,) bool, optional
         Which items may be recommended; default all.
+    context : dict of str to (1,) int32, optional
+        The category that all ratings would have, by context column (`RunContext.one`).
 
     Yields
     ------
@@ -60,7 +63,7 @@ def recommend(
     """
     if ranking.by == "likely" and rated is None:
         raise InputError(f"{run.path}: ranking by likely needs the training ratings: give the ratings file")
-    scorer = Scorer(run, ranking, newcomers)
+    scorer = Scorer(run, ranking, newcomers, context)
     step = max(1, _CELLS // len(run.items))
     known = len(run.users)
     for start in range(0, len(users), step):
@@ -107,6 +110,7 @@ def recommendations(
     newcomers: FoldIn | None = None,
     titles: dict[int, str] | None = None,
     among: Mask | None = None,
+    context: Codes = NOTHING,
 ) -> Iterator[Columns]:
     """Rank items for users, and return original names; parameters as for `recommend`.
 
@@ -124,7 +128,7 @@ def recommendations(
     names = run.users.ids
     if newcomers is not None:
         names = np.concatenate([names, newcomers.vocabulary.ids])
-    for rows, items, score in recommend(run, users, ranking, rated, newcomers, among):
+    for rows, items, score in recommend(run, users, ranking, rated, newcomers, among, context):
         first = np.flatnonzero(np.diff(rows, prepend=-1))
         lengths = np.diff(np.append(first, len(rows)))
         columns: Columns = {
@@ -133,7 +137,7 @@ def recommendations(
             "score": np.clip(score, *limits, dtype=np.float32),
             "rank": (np.arange(len(rows)) - np.repeat(first, lengths) + 1).astype(np.int32),
         }
-        prediction = predictor(rows, items)
+        prediction = predictor(rows, items, context)
         columns |= {"sd": prediction.sd, "q05": prediction.low, "q95": prediction.high, "ratings": counts[items]}
         if titles is not None:
             columns["item_name"] = np.array([titles.get(item, "") for item in items.tolist()], dtype=object)

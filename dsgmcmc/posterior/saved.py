@@ -19,6 +19,7 @@ from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS, Effects
 from dsgmcmc.model.quantity import Quantities
+from dsgmcmc.posterior.context import RunContext
 from dsgmcmc.posterior.draws import (
     KINDS,
     MOMENTS,
@@ -141,6 +142,11 @@ class SavedRun:
         """Whether a part of the model adds to the predictors of ratings."""
         given = self.config, self.index.transposed, self.index.feature_sizes()
         return any(issubclass(part, Effects) and part.quantities_of(*given) for part in PARTS)
+
+    @cached_property
+    def context(self) -> RunContext:
+        """Terms of the context that the model has effects of."""
+        return RunContext(self.config.context, self.index.transposed, self.index.context())
 
     def kind_of(self, factor: Factor) -> str:
         """Whether the rows of a factor are users or items."""

@@ -35,7 +35,7 @@ QUICK = {
     )
 }
 EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "predictions.md", "serving.md", "tutorial.md"]
-ELSEWHERE = ["own-part.md", "own-target.md"]  # in tests of their own
+ELSEWHERE = ["comparison.md", "own-part.md", "own-target.md"]  # in tests of their own
 #: Pages whose commands are executed, and what they take for given besides files of ratings.
 SHELL = {
     "features.md": (),

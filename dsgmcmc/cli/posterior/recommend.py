@@ -49,6 +49,12 @@ def recommend(
     clip: Annotated[
         bool, typer.Option("--clip/--no-clip", help="Clip scores and quantiles to the range of the ratings.")
     ] = True,
+    context: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--context", metavar="COLUMN=CATEGORY", help="Context in which items would be rated; repeat for more."
+        ),
+    ] = None,
     include_rated: Annotated[
         bool, typer.Option("--include-rated", help="Also recommend items that the user has rated.")
     ] = False,
@@ -71,6 +77,7 @@ def recommend(
       dsgmcmc recommend run --user 42 --by likely
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
       dsgmcmc recommend run --user 42 --at-least 4
+      dsgmcmc recommend run --user 42 --context device=mobile --context weekday=Friday
     """
     import numpy as np
 
@@ -107,8 +114,17 @@ def recommend(
     if not include_rated or by is By.likely:
         with opened.open_ratings(data) as ratings:
             rated = Rated(ratings, None if by is By.likely else users)
-    blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among)
+    codes = opened.context.one(_given(context or []))
+    blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among, context=codes)
     if out is not None:
         write_blocks(blocks, out)
     else:
         show_recommendations(blocks, as_json)
+
+
+def _given(context: list[str]) -> dict[str, str]:
+    """Categories by column."""
+    given = dict(text.partition("=")[::2] for text in context)
+    if "" in given.values() or len(given) < len(context):
+        raise InputError(f"--context {' --context '.join(context)}: expected COLUMN=CATEGORY, each column once")
+    return given

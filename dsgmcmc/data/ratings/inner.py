@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-import numpy.typing as npt
 
+from dsgmcmc.data.ratings.context import StoredContext
 from dsgmcmc.data.ratings.features import SIDES, Features, Side
 from dsgmcmc.data.ratings.format import SPLITS, Split, row_slabs
 from dsgmcmc.data.ratings.reader import Ratings
 from dsgmcmc.data.ratings.times import StoredTimes, Times
 from dsgmcmc.errors import InputError
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt64
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask, UInt64
 
 _SLAB = 4_000_000  # entries read at a time
 
@@ -52,6 +52,7 @@ class InnerSplit(Ratings):
         self._count()
         self._levels: dict[int, Float64 | None] = {}
         self.times = None if ratings.times is None else _InnerTimes(ratings.times, self)
+        self.context = _InnerContext(ratings.context, self)
 
     def _count(self) -> None:
         """Count the ratings of both parts, and what is known of those for training."""
@@ -78,14 +79,14 @@ class InnerSplit(Ratings):
             )
         self.mean, self.minimum, self.maximum = total / self.nnz, low, high
 
-    def held_out(self, start: int, stop: int, columns: Int32) -> npt.NDArray[np.bool_]:
+    def held_out(self, start: int, stop: int, columns: Int32) -> Mask:
         """Which of the file's training ratings in rows `start` to `stop`, in these columns, are held out."""
         rows = np.repeat(np.arange(start, stop), np.diff(self._whole.row_indptr[start : stop + 1]))
         pairs = (rows * self.n_cols + columns).astype(np.uint64)
-        held: npt.NDArray[np.bool_] = _scramble(pairs + self._start) < self._below
+        held: Mask = _scramble(pairs + self._start) < self._below
         return held
 
-    def chosen(self, part: Split, start: int, stop: int) -> npt.NDArray[np.bool_]:
+    def chosen(self, part: Split, start: int, stop: int) -> Mask:
         """Which of the file's training ratings in some rows are in a part."""
         held = self.held_out(start, stop, self._whole.columns("train", start, stop))
         return held if part == "test" else ~held
@@ -135,6 +136,17 @@ class _InnerTimes(StoredTimes):
         """See `StoredTimes.slab`."""
         chosen = self._ratings.chosen(part, start, stop)
         return Times(*(numbers[chosen] for numbers in self._times.slab("train", side, start, stop)))
+
+
+class _InnerContext(StoredContext):
+    """Context of the ratings of an inner split."""
+
+    def __init__(self, context: StoredContext, ratings: InnerSplit) -> None:
+        self._context, self._ratings, self.columns = context, ratings, context.columns
+
+    def slab(self, column: str, part: Split, start: int, stop: int) -> Int32:
+        """See `StoredContext.slab`."""
+        return self._context.slab(column, "train", start, stop)[self._ratings.chosen(part, start, stop)]
 
 
 def _scramble(x: UInt64) -> UInt64:

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 
 from dsgmcmc.data.ratings.checksums import CheckedDataset, pieces, seal
+from dsgmcmc.data.ratings.context import StoredContext
 from dsgmcmc.data.ratings.features import SIDES, Features, Side, StoredFeatures
 from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
@@ -26,7 +27,7 @@ from dsgmcmc.data.ratings.format import (
 )
 from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.errors import InputError
-from dsgmcmc.storage.hdf5 import check_size, plain_dataset
+from dsgmcmc.storage.hdf5 import check_size, names_in, plain_dataset
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt32
 
 _SLAB = 4_000_000  # entries per slab where a whole part is streamed
@@ -65,6 +66,8 @@ class Ratings:
         Of the sides that have any.
     times : StoredTimes or None
         Where ratings stand in the order of time, if that was kept.
+    context : StoredContext
+        Categorical columns of the ratings, if some were kept.
     digest : str
         Hash of the content (`verify` recomputes it), the identity of the data for runs.
     """
@@ -195,6 +198,8 @@ class Ratings:
                 content.update(f"{part}/values", values)
                 for name, array in self.times.datasets(part, start, stop) if self.times else ():
                     content.update(name, array)
+                for name, array in self.context.datasets(part, start, stop):
+                    content.update(name, array)
                 if part == "train":
                     counts += np.bincount(indices, minlength=self.n_cols)
         if not np.array_equal(counts, self.column_counts):
@@ -205,6 +210,9 @@ class Ratings:
         for side, stored in self.features.items():
             whole = self.feature_slab(side, 0, len(stored.indptr) - 1)
             for name, array in whole.datasets(side).items():
+                content.update(name, array)
+        for column, categories in self.context.columns.items():
+            for name, array in categories.datasets(column).items():
                 content.update(name, array)
         if content.hexdigest(self.n_rows, self.n_cols, self.transposed) != self.digest:
             raise self._wrong("its content does not match its content_sha256; prepare it again")
@@ -276,6 +284,7 @@ class Ratings:
         self.times: StoredTimes | None = None
         if "rows/times" in self._file:
             self.times = StoredTimes(self._indptr, self.n_cols, self._dataset, self.columns, self._wrong)
+        self.context = StoredContext(self._indptr, self._dataset, names_in(self._file, "context"), self._wrong)
 
     def _dataset(self, name: str, length: int | None, dtype: type | None) -> CheckedDataset:
         """Take a data set of (`length`,) `dtype` (None: any length, identifiers) into `_data`, and its checksums."""

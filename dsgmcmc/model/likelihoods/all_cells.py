@@ -34,7 +34,7 @@ class ClickSettings(BaseModel):
     """Settings of clicks."""
 
     zero_weight: float | None = setting(
-        "Of clicks, what every zero counts beside a click.", None, shown="0.1 with all-cells", gt=0, allow_inf_nan=False
+        "Weight of an unobserved pair relative to a click.", None, shown="0.1 with all-cells", gt=0, allow_inf_nan=False
     )
 
 

@@ -106,7 +106,9 @@ def feature_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
 class FeatureSettings(BaseModel):
     """Settings of features."""
 
-    features: FeaturesName = setting("Which features of the ratings file shift the rows' prior means.", "yes")
+    features: FeaturesName = setting(
+        "Use the features of the ratings file: of users, of items, of both, or of neither.", "yes"
+    )
 
 
 class FeatureEffects(PriorMean):

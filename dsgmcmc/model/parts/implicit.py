@@ -136,7 +136,7 @@ def implicit_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
 class ImplicitSettings(BaseModel):
     """Settings of implicit features."""
 
-    implicit_features: ImplicitName = setting("Whose prior means depend on what they rated.", "no")
+    implicit_features: ImplicitName = setting("Learn also from who rated what: about users, items, or both.", "no")
 
 
 class ImplicitFeatures(PriorMean):

@@ -19,13 +19,13 @@ LAWS: dict[str, dict[str, Any]] = {
 #: The law where every training rating is a click.
 CLICKS: dict[str, dict[str, Any]] = {"clicks": {"likelihood": "all-cells", "noise": "shared", "thresholds": "shared"}}
 
-#: What can be added to each law, and what is there where it is not.
-ADDED: dict[str, dict[str, Any]] = {
-    "features": {"features": "yes"},
-    "implicit features": {"implicit_features": "both"},
-    "time": {"time_levels": "user"},
+#: What can be added to each law: the setting, and its value; of context that is the names of all columns.
+ADDED: dict[str, tuple[str, str]] = {
+    "features": ("features", "yes"),
+    "implicit features": ("implicit_features", "both"),
+    "time": ("time_levels", "user"),
+    "context": ("context", ""),
 }
-WITHOUT = {"features": "no", "implicit_features": "no", "time_levels": "no"}
 
 
 class Candidate(NamedTuple):
@@ -37,10 +37,13 @@ class Candidate(NamedTuple):
         A key of `LAWS` or `CLICKS`.
     added : tuple of str
         Keys of `ADDED`.
+    columns : tuple of str
+        Context columns that there are.
     """
 
     law: str
     added: tuple[str, ...]
+    columns: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -50,11 +53,14 @@ class Candidate(NamedTuple):
     @property
     def settings(self) -> Mapping[str, Any]:
         """Settings by the names of `sample`."""
-        given = {name: value for part in self.added for name, value in ADDED[part].items()}
-        return {**(LAWS | CLICKS)[self.law], **WITHOUT, **given}
+        parts = {
+            setting: (value or ",".join(self.columns)) if part in self.added else "no"
+            for part, (setting, value) in ADDED.items()
+        }
+        return {**(LAWS | CLICKS)[self.law], **parts}
 
 
-def candidates(*, clicks: bool, features: bool, times: bool) -> list[Candidate]:
+def candidates(*, clicks: bool, features: bool, times: bool, context: tuple[str, ...] = ()) -> list[Candidate]:
     """The models that ratings may suit, in the order of their complexity; settings or ratings may not admit all of them.
 
     Parameters
@@ -65,8 +71,11 @@ def candidates(*, clicks: bool, features: bool, times: bool) -> list[Candidate]:
         Whether users or items have features.
     times : bool
         Whether the order in time is known.
+    context : tuple of str
+        Context columns.
     """
     there = {"features": features, "implicit features": True, "time": times and not clicks}
+    there["context"] = bool(context) and not clicks
     added = [name for name in ADDED if there[name]]
     chosen = [some for size in range(len(added) + 1) for some in combinations(added, size)]
-    return [Candidate(law, some) for law in (CLICKS if clicks else LAWS) for some in chosen]
+    return [Candidate(law, some, context) for law in (CLICKS if clicks else LAWS) for some in chosen]

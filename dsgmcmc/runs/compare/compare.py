@@ -196,7 +196,10 @@ class Comparing:
         clicks = ratings.minimum == ratings.maximum
         fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN}sweeps"}
         fixed |= {"evaluate_every": "2sweeps", "save_draws": SAVED_DRAWS, "checkpoint_every": "10min"}
-        found = candidates(clicks=clicks, features=bool(whole.features), times=whole.times is not None)
+        columns = tuple(whole.context.columns)
+        found = candidates(
+            clicks=clicks, features=bool(whole.features), times=whole.times is not None, context=columns
+        )
         admitted, configs, refused = list[Candidate](), list[ResolvedConfig](), None
         for each in found:
             try:
