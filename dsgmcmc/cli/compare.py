@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -79,7 +79,7 @@ def compare(
     def work() -> int:
         agree(comm, refuse)
         layers, folder = Layers({}, config, assign or ()), out.with_name(f"{out.name}.compare")
-        chosen = None if metric is None else metric.value
+        chosen: Any = None if metric is None else metric.value
         try:
             comparison = Comparing(
                 comm, RatingsSource(data), folder, layers, chosen, signals=installed(), quiet=as_json
@@ -110,9 +110,7 @@ def _show(comparison: Comparison) -> None:
     rows = []
     for each in comparison.models:
         gap = "" if each.behind is None else f"{each.behind:.4f} ± {each.error:.4f}"
-        numbers = [
-            "-" if number is None else f"{number:.4f}" for number in (each.criterion, each.rmse, each.ndcg)
-        ]
+        numbers = ["-" if number is None else f"{number:.4f}" for number in (each.criterion, each.rmse, each.ndcg)]
         took = "-" if each.seconds is None else f"{each.seconds:.0f} s"
         shown = [each.name, numbers[0], gap or "diverged", str(each.sweeps), *numbers[1:]]
         rows.append([*shown, took, f"{each.memory / 1e6:,.0f} MB"])

@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 
 from dsgmcmc.data.ratings.context import StoredContext
-from dsgmcmc.data.ratings.features import SIDES, Features, Side
+from dsgmcmc.data.ratings.features import Features, Side
 from dsgmcmc.data.ratings.format import SPLITS, Split, row_slabs
 from dsgmcmc.data.ratings.reader import Ratings
 from dsgmcmc.data.ratings.times import StoredTimes, Times

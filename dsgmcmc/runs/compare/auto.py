@@ -1,4 +1,4 @@
-"""The model of a run that is left to a comparison: made once, kept in the run, and taken from there when it is resumed."""
+"""A run whose model is left to a comparison: that is made once, kept in the run, and not made again to resume it."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ def with_best_model(
 
     comparison = comm.bcast(agree(comm, known))
     if comparison is None:
-        comparison = Comparing(
-            comm, source, out / FOLDER, layers, policy=policy, signals=signals, quiet=quiet
-        ).run()
-        agree(comm, partial(comparison.save, run.comparison_file) if comm.rank == 0 else lambda: None, "comparing models")
+        comparison = Comparing(comm, source, out / FOLDER, layers, policy=policy, signals=signals, quiet=quiet).run()
+        agree(
+            comm, partial(comparison.save, run.comparison_file) if comm.rank == 0 else lambda: None, "comparing models"
+        )
         if comm.rank == 0 and not quiet:
             say(comparison.sentence(), file=sys.stderr)
     return layers._replace(below=comparison.settings)
 
 
 def read_comparison(run: RunDirectory, source: RatingsSource) -> Comparison | None:
-    """Read what a run's model was chosen from; None if it has not begun. Raises InputError if it is of other ratings."""
+    """Read what a run's model was chosen from; None if it has not begun. Raises InputError if it is of others."""
     try:
         comparison = Comparison.read(run.comparison_file)
     except FileNotFoundError:
@@ -79,5 +79,5 @@ def read_comparison(run: RunDirectory, source: RatingsSource) -> Comparison | No
             raise InputError(f"{run.path} was started with a model of its own: leave out {named('model')}") from None
         return None
     if comparison.data_hash != source.digest():
-        raise InputError(f"{run.comparison_file} compares models on other ratings than {source.name}: start another run")
+        raise InputError(f"{run.comparison_file} is of other ratings than {source.name}: start another run")
     return comparison

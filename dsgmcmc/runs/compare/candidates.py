@@ -61,7 +61,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(*, clicks: bool, features: bool, times: bool, context: tuple[str, ...] = ()) -> list[Candidate]:
-    """The models that ratings may suit, in the order of their complexity; settings or ratings may not admit all of them.
+    """The models that ratings may suit, the simplest first; settings or ratings may not admit all of them.
 
     Parameters
     ----------

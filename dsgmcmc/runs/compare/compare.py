@@ -1,6 +1,6 @@
 """Compares candidate models on ratings that are held out of the training ones: samples, scores, and chooses.
 
-A candidate's chain is a run of its own, in a folder that goes at the end. Its scores at the end of each round are kept in
+A candidate's chain is a run of its own, in a folder that goes at the end. Its scores where it is looked at are kept in
 a file there, so that a comparison that was stopped goes on, with the same choice.
 """
 
@@ -110,10 +110,10 @@ class Measured(NamedTuple):
     def save(self, path: Path, **predictions: Array | None) -> None:
         """Write it at once, with predictions of the test ratings."""
         temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-        numbers = {"rmse": self.rmse, "seconds": self.seconds, "iterations": self.iterations}
-        arrays = {name: each for name, each in predictions.items() if each is not None}
+        kept: dict[str, Any] = {**self.scores._asdict(), **self._asdict(), **predictions}
+        del kept["scores"]
         with temporary.open("wb") as file:
-            np.savez(file, **self.scores._asdict(), **numbers, **arrays)
+            np.savez(file, **{name: each for name, each in kept.items() if each is not None})
         temporary.replace(path)
 
     @classmethod
@@ -197,9 +197,7 @@ class Comparing:
         fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN}sweeps"}
         fixed |= {"evaluate_every": "2sweeps", "save_draws": SAVED_DRAWS, "checkpoint_every": "10min"}
         columns = tuple(whole.context.columns)
-        found = candidates(
-            clicks=clicks, features=bool(whole.features), times=whole.times is not None, context=columns
-        )
+        found = candidates(clicks=clicks, features=bool(whole.features), times=whole.times is not None, context=columns)
         admitted, configs, refused = list[Candidate](), list[ResolvedConfig](), None
         for each in found:
             try:
@@ -259,7 +257,7 @@ class Comparing:
         return recommended(scores), best_of(scores)
 
     def _sample(self, numbers: list[int]) -> dict[int, Scores]:
-        """Scores of candidates at the end of their chains, without those that stopped before it or diverged. Collective."""
+        """Scores of candidates at the end of their chains; some stop before it, or diverge. Collective."""
         early = self._sample_to(numbers, LOOK)
         lost = {each for each in hopeless(self._asked.models, early) if (each, LENGTH) not in self._measured}
         scores = self._sample_to([number for number in early if number not in lost], LENGTH)
@@ -378,6 +376,7 @@ class Comparing:
         listed = mean if self._asked.metric == "ndcg" else None
         if sweeps == LENGTH and listed is None:
             listed = float(ranking_scores(Run(self._run_of(number)), self._rated, RANKED, False).each.mean())
+        found: dict[str, float | None]
         found = {"criterion": measured.rmse if rooted else mean, "behind": gap.mean / unit, "error": gap.error / unit}
         found |= {"rmse": None if np.isnan(measured.rmse) else measured.rmse, "ndcg": listed}
         return row.model_copy(update={**found, "seconds": measured.seconds * measured.iterations})

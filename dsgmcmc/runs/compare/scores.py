@@ -79,12 +79,10 @@ def scores_of(run: Run, metric: Metric, halves: Halves | None) -> Scores:
         predictive = test.predictive(run.config.law, run.levels)
         return (predictive.log_probability if metric == "log-probability" else predictive.log_density)(test.rating)
 
-    each = of(run.test)
     if halves is None:
-        return Scores(each, owners)
-    return Scores(
-        each, owners, monte_carlo_error(of(halves.first), of(halves.others(run.test)), owners, halves.share)
-    )
+        return Scores(of(run.test), owners)
+    error = monte_carlo_error(of(halves.first), of(halves.others(run.test)), owners, halves.share)
+    return Scores(of(run.test), owners, error)
 
 
 def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
@@ -108,5 +106,5 @@ def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
     if not halves:
         return Scores(of(run), users)
     middle = len(run.draws) // 2
-    parts = (of(run.with_draws(part)) for part in (slice(middle), slice(middle, None)))
-    return Scores(of(run), users, monte_carlo_error(*parts, users))
+    first, second = (of(run.with_draws(part)) for part in (slice(middle), slice(middle, None)))
+    return Scores(of(run), users, monte_carlo_error(first, second, users))
