@@ -72,12 +72,12 @@ class BPMF(FittedModel, Estimator):
         Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
     context : str
-        Context columns whose categories have effects: ``"device"`` for all ratings, ``"user:weekday"`` within each
-        user, ``"item:weekday"`` within each item, or several with commas. They are columns of the data frame or file
-        that `fit` is given; year, quarter, month, week, weekday and hour may be made of timestamps.
+        Context columns whose categories have effects, for all ratings or within each user or item: ``"device"``,
+        ``"user:weekday"``, ``"item:weekday"``, or several with commas. They are columns of the data frame or file that
+        `fit` is given; year, quarter, month, week, weekday and hour may be made of timestamps.
     model : {"auto"}, optional
-        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the recommended
-        one; other parameters restrict what is compared.
+        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the
+        recommended one; other parameters restrict what is compared.
     user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
         Features of users and items, rated or not. Their names are the column ``user`` (``item``) of a data frame, or
         else its index; the first column of an array; or the row numbers of a matrix. Text and categories are one-hot,

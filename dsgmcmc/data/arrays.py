@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.frames import context_of
 from dsgmcmc.data.ingest.columns import find_column
 from dsgmcmc.data.ingest.context import PERIODS
 from dsgmcmc.data.ingest.features import Description
@@ -97,21 +98,6 @@ def _read_timed(X: Any, y: Any) -> Triples:
         raise InputError(f"timestamps must be seconds, or dates of NumPy ({error})") from error
     _refuse(~np.isfinite(seconds), "timestamp")
     return replace(_checked(users, items, ratings), times=seconds)
-
-
-def context_of(X: Any, wanted: Iterable[str]) -> dict[str, Array]:
-    """Context columns of a data frame as text, (n,) each; of the wanted ones, those that it has."""
-    there = [name for name in wanted if name in getattr(X, "columns", ())]
-    return {name: np.array([text_of(value) for value in np.asarray(X[name]).tolist()], object) for name in there}
-
-
-def text_of(value: Any) -> str | None:
-    """A value of a column as ratings files have it: text, whole numbers without ``.0``, None if it is missing."""
-    if value is None or value != value:  # NaN is not itself
-        return None
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
 
 
 def _checked(users: Array, items: Array, ratings: Any) -> Triples:

@@ -95,6 +95,14 @@ def ending(summary: Summary) -> str:
     return f"finished: {wanted:,} iterations{several}"
 
 
+def _stopped(summary: Summary) -> bool:
+    """Whether chains were stopped before their end."""
+    until = summary.get("until")
+    if until:
+        return bool(not until["reached"] and until["iteration"] < until["limit"])
+    return bool(min(summary["reached"], default=0) < summary["iterations"])
+
+
 def started(jobs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the commands of a run's jobs, by label; of many jobs the first and the last ones."""
     numbers = [*range(len(jobs))[:1], *range(1, len(jobs))[-LAST_JOBS:]]
@@ -115,7 +123,7 @@ def doubts(summary: Summary) -> list[str]:
     rankings = summary.get("rankings") or {}
     if any(each["mean"] < each["popular"] for name, each in rankings.items() if name != "users"):
         warnings.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
-    if summary.get("rmse_mean") is None:
+    if summary.get("rmse_mean") is None or _stopped(summary):  # a few draws say little
         return warnings
     simple = summary.get("baselines") or {}
     for name, what in (

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from dsgmcmc.targets.state import Replicated, StateField
-from dsgmcmc.types import Array, Factor, Float64
+from dsgmcmc.types import Array, Factor, Float32, Float64
 
 #: Lengths by the names that stand in `Quantity.dims`.
 Sizes = Mapping[str, int]
@@ -160,6 +160,24 @@ class Sampled(Replicated):
                     yield quantity.of(factor), array[subchain] if quantity.per_chain else array
             elif value is not None:
                 yield quantity, value[subchain] if quantity.per_chain else value
+
+
+class SavedDraw(Protocol):
+    """A saved draw, as parts see it.
+
+    Attributes
+    ----------
+    shared : dict of str to float64 array
+        Quantities that all rows share, by their names, with ``user`` or ``item`` in the place of the factor.
+    rows : dict of kind to dict of str to (n, ...) float32 array
+        Quantities of the rows of users and of items, by their names.
+    """
+
+    @property
+    def shared(self) -> Mapping[str, Float64]: ...  # noqa: D102
+
+    @property
+    def rows(self) -> Mapping[str, Mapping[str, Float32]]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)

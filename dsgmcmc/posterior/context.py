@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.arrays import context_of, text_of
+from dsgmcmc.data.frames import context_of, text_of
 from dsgmcmc.data.ratings import Categories
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts.context import GivenTerm, terms_of

@@ -6,7 +6,7 @@ import csv
 import io
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import date, time
 from pathlib import Path
 from typing import IO, Any
@@ -37,8 +37,12 @@ def sheet_as_csv(path: Path) -> IO[bytes]:
 class _Stream(io.RawIOBase):
     """Bytes that an iterator yields."""
 
-    def __init__(self, parts: Iterator[bytes]) -> None:
+    def __init__(self, parts: Generator[bytes, None, None]) -> None:
         self._parts, self._rest = parts, b""
+
+    def close(self) -> None:
+        self._parts.close()
+        super().close()
 
     def readable(self) -> bool:
         return True
@@ -50,7 +54,7 @@ class _Stream(io.RawIOBase):
         return n
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _lines(path: Path) -> Generator[bytes, None, None]:
     try:
         import openpyxl
     except ImportError:
@@ -62,24 +66,30 @@ def _lines(path: Path) -> Iterator[bytes]:
             size = sum(info.file_size for info in archive.infolist())
         if size > _LARGEST:
             raise InputError(f"{path} unpacks to {size / 1e9:,.1f} GB: save the sheet as CSV")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of styles and extensions
-            sheet = openpyxl.load_workbook(path, read_only=True, data_only=True).worksheets[0]
-        text, width = io.StringIO(), 0
-        writer = csv.writer(text, lineterminator="\n")
-        for row in sheet.iter_rows(values_only=True):
-            values = [_text(value) for value in row]
-            while values and not values[-1]:
-                values.pop()
-            width = width or len(values)
-            writer.writerow(values and values + [""] * (width - len(values)))
-            yield text.getvalue().encode()
-            text.seek(0)
-            text.truncate()
+        with path.open("rb") as file:  # which openpyxl leaves open where it fails
+            yield from _of_sheet(openpyxl, file)
     except InputError:
         raise
     except Exception as error:  # zipfile, XML parsers and openpyxl raise whatever they meet
         raise InputError(f"{path} is not a readable Excel file: {error}") from error
+
+
+def _of_sheet(openpyxl: Any, file: IO[bytes]) -> Iterator[bytes]:
+    """Rows of the first sheet, as lines of CSV."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of styles and extensions
+        sheet = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets[0]
+    text, width = io.StringIO(), 0
+    writer = csv.writer(text, lineterminator="\n")
+    for row in sheet.iter_rows(values_only=True):
+        values = [_text(value) for value in row]
+        while values and not values[-1]:
+            values.pop()
+        width = width or len(values)
+        writer.writerow(values and values + [""] * (width - len(values)))
+        yield text.getvalue().encode()
+        text.seek(0)
+        text.truncate()
 
 
 def _text(value: Any) -> str:

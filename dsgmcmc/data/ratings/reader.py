@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from dsgmcmc.data.ratings.checksums import CheckedDataset, pieces, seal
-from dsgmcmc.data.ratings.context import StoredContext
+from dsgmcmc.data.ratings.context import NO_CONTEXT, StoredContext
 from dsgmcmc.data.ratings.features import SIDES, Features, Side, StoredFeatures
 from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
@@ -284,7 +284,8 @@ class Ratings:
         self.times: StoredTimes | None = None
         if "rows/times" in self._file:
             self.times = StoredTimes(self._indptr, self.n_cols, self._dataset, self.columns, self._wrong)
-        self.context = StoredContext(self._indptr, self._dataset, names_in(self._file, "context"), self._wrong)
+        names = names_in(self._file, "context")
+        self.context = StoredContext(self._indptr, self._dataset, names, self._wrong) if names else NO_CONTEXT
 
     def _dataset(self, name: str, length: int | None, dtype: type | None) -> CheckedDataset:
         """Take a data set of (`length`,) `dtype` (None: any length, identifiers) into `_data`, and its checksums."""

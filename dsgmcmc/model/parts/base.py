@@ -34,7 +34,7 @@ from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.parts.context import GivenTerm
-from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, Sizes
+from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw, Sizes
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, ThresholdsName
 
@@ -149,24 +149,6 @@ class DrawContext:
         Gibbs sampling draws before the rows of W and again before those of H; only the first counts as a turn.
         """
         return self.turn > 0 and self.turn % every == 1 % every and self.factor != Factor.H
-
-
-class SavedDraw(Protocol):
-    """A saved draw, as parts see it.
-
-    Attributes
-    ----------
-    shared : dict of str to float64 array
-        Quantities that all rows share, by their names, with ``user`` or ``item`` in the place of the factor.
-    rows : dict of kind to dict of str to (n, ...) float32 array
-        Quantities of the rows of users and of items, by their names.
-    """
-
-    @property
-    def shared(self) -> Mapping[str, Float64]: ...  # noqa: D102
-
-    @property
-    def rows(self) -> Mapping[str, Mapping[str, Float32]]: ...  # noqa: D102
 
 
 class Place(NamedTuple):

@@ -7,24 +7,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings, Split
 from dsgmcmc.data.ratings.context import context_name
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.quantity import Quantity
+from dsgmcmc.model.quantity import Quantity, SavedDraw
 from dsgmcmc.settings import named
 from dsgmcmc.types import Factor, Float32, Int32
-
-if TYPE_CHECKING:
-    from dsgmcmc.model.parts.base import SavedDraw  # which names what is given here
 
 SIDES = ("user", "item")
 
 
-def canonical(text: str) -> str:
+def canonical_terms(text: str) -> str:
     """Terms, in the order in which they are drawn, without spaces around them; ``no`` for none.
 
     Raises
@@ -135,7 +132,7 @@ class GivenTerm(NamedTuple):
 
 def columns_of(names: str) -> tuple[str, ...]:
     """Context columns that terms need, each once."""
-    return tuple(dict.fromkeys(term.column for term in terms_of(canonical(names), transposed=False)))
+    return tuple(dict.fromkeys(term.column for term in terms_of(canonical_terms(names), transposed=False)))
 
 
 def axis_of(column: str) -> str:
@@ -158,5 +155,5 @@ def check_columns(names: str, ratings: Ratings) -> None:
             there = ", ".join(ratings.context.columns) or "no context columns"
             raise InputError(
                 f"{ratings.path} has {there}, and no {term.column!r}, which {named('context')} needs: prepare it again "
-                f"with --context {term.column}"
+                "with that context column"
             )

@@ -24,14 +24,14 @@ from pydantic import BaseModel, field_validator
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.parts import context, time_levels
-from dsgmcmc.model.parts.base import DrawContext, Effects, FeatureSizes, Place, SavedDraw
-from dsgmcmc.model.parts.context import ContextTerm, GivenTerm
+from dsgmcmc.model.parts.base import DrawContext, Effects, FeatureSizes, Place
+from dsgmcmc.model.parts.context import ContextTerm, GivenTerm, canonical_terms, check_columns, terms_of
 from dsgmcmc.model.parts.group_effects import EffectParameters, GroupEffects
 from dsgmcmc.model.parts.groups import Level, RatingGroups, read_groups
 from dsgmcmc.model.parts.metropolis_effects import MetropolisDraws
 from dsgmcmc.model.parts.normal_effects import NormalDraws
-from dsgmcmc.model.quantity import Quantity
+from dsgmcmc.model.parts.time_levels import canonical_levels, no_times, time_levels_of
+from dsgmcmc.model.quantity import Quantity, SavedDraw
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock
@@ -64,18 +64,18 @@ class EffectSettings(BaseModel):
     @field_validator("time_levels")
     @classmethod
     def _levels(cls, value: str) -> str:
-        return time_levels.canonical(value)
+        return canonical_levels(value)
 
     @field_validator("context")
     @classmethod
     def _terms(cls, value: str) -> str:
-        return context.canonical(value)
+        return canonical_terms(value)
 
 
 def levels_of(config: Any, transposed: bool) -> tuple[Level, ...]:
     """All levels of a run's configuration; `transposed` says that the rows of W are items."""
-    times = time_levels.levels_of(config.time_levels, transposed)
-    return (*times, *context.terms_of(config.context, transposed))
+    times = time_levels_of(config.time_levels, transposed)
+    return (*times, *terms_of(config.context, transposed))
 
 
 def quantities_of(levels: Sequence[Level]) -> tuple[Quantity, ...]:
@@ -130,7 +130,7 @@ class RatingEffects(Effects):
         leave = f"leave out {' and '.join(map(named, used))}"
         if not config.law.is_sum_over_ratings():
             raise InputError(
-                f"with the {config.likelihood} likelihood cells without a click count, which have no time and no "
+                f"with the {config.likelihood} likelihood pairs without a click count, too, and they have no time and no "
                 f"context: {leave}"
             )
         if not (config.law.is_conditionally_gaussian() or config.law.has_score()):
@@ -140,7 +140,7 @@ class RatingEffects(Effects):
             )
         if config.interleaved or config.sampler.kind.estimator(config.sampler.config).fixed_likelihood:
             raise InputError(
-                f"effects of time and of context change the ratings that {config.sampler.name} remembers gradients of: "
+                f"{config.sampler.name} keeps gradients, which effects of time and of context would change: "
                 f"use another {named('sampler')} or sampler.gradient, or {leave}"
             )
 
@@ -148,8 +148,8 @@ class RatingEffects(Effects):
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
         """See `Part.check_ratings`."""
         if config.time_levels != "no" and ratings.times is None:
-            raise time_levels.no_times(ratings.path)
-        context.check_columns(config.context, ratings)
+            raise no_times(ratings.path)
+        check_columns(config.context, ratings)
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:

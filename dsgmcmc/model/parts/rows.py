@@ -33,8 +33,8 @@ from dsgmcmc.model.conjugate import (
     sums_of_rows,
     with_mean_variance,
 )
-from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms, SavedDraw
-from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
+from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms
+from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.settings import setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, PriorName

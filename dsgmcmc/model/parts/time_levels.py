@@ -30,7 +30,7 @@ def no_times(path: Path) -> InputError:
     )
 
 
-def canonical(text: str) -> str:
+def canonical_levels(text: str) -> str:
     """Names of levels, in the order in which they are drawn; ``no`` for none.
 
     Raises
@@ -89,7 +89,7 @@ def _times(ratings: Ratings) -> StoredTimes:
     return ratings.times
 
 
-def levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
+def time_levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
     """Levels of canonical names; `transposed` says that the rows of W are items."""
     found = []
     for name in names.split(",") if names != "no" else ():

@@ -104,7 +104,7 @@ class RatingsSource:
         followed = ratings.nnz_test > 0
         suited: dict[str, Any] = {"sampler": asked.sampler.model_copy(update={"config": config}), "rank": rank}
         if asked.until is None and asked.iterations is None and not followed:
-            log.info("no test ratings to follow: the run makes %s", DEFAULT_LENGTH)
+            log.info("no test ratings, so the run does not end by its accuracy: it makes %s", DEFAULT_LENGTH)
             suited["iterations"] = DEFAULT_LENGTH
         return asked.model_copy(update=suited)
 

@@ -50,6 +50,16 @@ def test_a_bad_run_is_doubted(change, words):
     assert words in doubt
 
 
+def test_a_stopped_run_is_not_doubted():
+    """After 54 iterations, Ctrl-C ended in advice about the rank."""
+    bad = GOOD | {"rmse_mean": 11.66}
+    assert doubts(bad | {"reached": [54]}) == []
+    look = {"until": "ess=100", "iteration": 54, "found": {"ess": 3.0}, "reached": False, "limit": 5000}
+    assert doubts(bad | {"until": look}) == []
+    assert doubts(bad | {"until": look | {"iteration": 5000}})
+    assert doubts(bad | {"until": look | {"reached": True}})
+
+
 def test_chance_is_no_doubt():
     """Of 50 ratings, 43 inside their 90 % intervals is what happens."""
     assert doubts(GOOD | {"coverage": {"0.9": 0.86}, "test_ratings": 50}) == []

@@ -20,7 +20,7 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.poisson import Poisson
 from dsgmcmc.model.parts.groups import read_groups
 from dsgmcmc.model.parts.normal_effects import draw_precision
-from dsgmcmc.model.parts.time_levels import levels_of
+from dsgmcmc.model.parts.time_levels import time_levels_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import RatingsSource
 
@@ -41,7 +41,7 @@ def groups_of(path: Path, name: str, checksums: bool = True) -> dict[tuple[str, 
     ring = Ring(MPI.COMM_SELF, 1)
     with open_ratings(path, checksums) as ratings:
         blocks = RatingBlocks(ratings, ring, 0.0)
-        groups = read_groups(levels_of(name, ratings.transposed), ratings, blocks, ring)
+        groups = read_groups(time_levels_of(name, ratings.transposed), ratings, blocks, ring)
         rows, cols = ratings.row_ids(), ratings.col_ids()
         for part, own in (("train", groups.train[0][0, 0]), ("test", groups.test[0][0])):
             indptr, j, _ = ratings.slab(part, 0, ratings.n_rows)
