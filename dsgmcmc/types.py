@@ -13,6 +13,7 @@ Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 UInt32 = NDArray[np.uint32]
+UInt64 = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 Array = NDArray[Any]
 
