@@ -49,6 +49,9 @@ AtLeastOption = Annotated[
 ProbabilitiesOption = Annotated[
     bool, typer.Option("--probabilities", help="Also predict the probability of each level of the ratings.")
 ]
+ClipOption = Annotated[
+    bool, typer.Option("--clip/--no-clip", help="Clip predicted ratings and quantiles to the range of the ratings.")
+]
 TopOption = Annotated[int, typer.Option("--top", "-n", min=1, help="Number of items per user.")]
 ZOption = Annotated[
     float, typer.Option("--z", min=0, help="Number of standard deviations between the mean and the bound.")

@@ -222,7 +222,7 @@ class ResolvedChain(ChainConfig):
         if facts.get("config_hash", config.hash()) != config.hash():
             raise InputError(
                 f"{run.settings_file} has been changed since the run was sampled: its settings do not match its "
-                "config_hash. Undo the change; another chain needs another run"
+                "config_hash. Undo the change, or start another run with these settings"
             )
         return config, facts
 

@@ -164,8 +164,13 @@ class Vocabulary:
             index = np.array([self._rows.get(str(name), -1) for name in values], np.int32)
         if refuse and (index < 0).any():
             unknown = dict.fromkeys(name for name, row in zip(wanted, index.tolist(), strict=True) if row < 0)
-            raise unknown_names(self.kind, list(unknown))
+            raise unknown_names(self.kind, list(unknown), self._meant(next(iter(unknown))))
         return index
+
+    def _meant(self, name: Any) -> str:
+        """A name that differs from an unknown one in leading zeros, case or outer spaces; "" if there is none."""
+        plain = str(name).strip().lstrip("0").casefold()
+        return next((each for each in self._rows if each.strip().lstrip("0").casefold() == plain), "")
 
     def _find_integers(self, wanted: Sequence[Any] | Array) -> Int32:
         numbers = self._numbers(wanted)
@@ -183,7 +188,7 @@ class Vocabulary:
         try:
             numbers = np.array([int(value) for value in given.tolist()], np.int64)
         except (TypeError, ValueError, OverflowError):
-            bad = next((value for value in given.tolist() if not _is_integer(value)), given)
+            bad = next((value for value in given.tolist() if not is_integer(value)), given)
             raise InputError(
                 f"no {self.kind} is called {str(bad)[:80]!r}: names of {self.kind}s of this run are integers"
             ) from None
@@ -193,7 +198,8 @@ class Vocabulary:
         return numbers
 
 
-def _is_integer(value: Any) -> bool:
+def is_integer(value: Any) -> bool:
+    """Whether a name stands for an int64."""
     try:
         return -(2**63) <= int(value) < 2**63
     except (TypeError, ValueError, OverflowError):
@@ -205,10 +211,11 @@ def some(names: list[Any]) -> str:
     return ", ".join(str(name)[:80] for name in names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def unknown_names(kind: str, names: list[Any]) -> InputError:
-    """Error that names users or items which the run does not know."""
+def unknown_names(kind: str, names: list[Any], meant: str = "") -> InputError:
+    """Error that names users or items which the run does not know, and what the first was perhaps `meant` to be."""
     plural = f"{len(names)} {kind}s are" if len(names) > 1 else f"one {kind} is"
-    return InputError(f"{plural} unknown to the run: {some(names)}")
+    hint = f"; did you mean {meant!r}?" if meant else ""
+    return InputError(f"{plural} unknown to the run: {some(names)}{hint}")
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:

@@ -24,7 +24,7 @@ from dsgmcmc.posterior.context import NOTHING, Codes, filled
 from dsgmcmc.posterior.described import Described, describe_new, shifts_of
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.foldin import FoldIn
-from dsgmcmc.posterior.names import Vocabulary, some, unknown_names
+from dsgmcmc.posterior.names import Vocabulary, is_integer, some, unknown_names
 from dsgmcmc.posterior.rated import own_ratings
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Array, Int32
@@ -185,10 +185,14 @@ def _usual(vocabulary: Vocabulary, names: Array) -> Array:
     """Names with the type of the run's names."""
     if not vocabulary.integers:
         return np.array([str(name) for name in names], object)
-    try:
-        return np.array([int(name) for name in names], np.int64)
-    except (ValueError, OverflowError):
-        raise InputError(f"not all {vocabulary.kind}s are integers, as those of the run are") from None
+    bad = next((name for name in names if not is_integer(name)), None)
+    if bad is not None:
+        kind = vocabulary.kind
+        raise InputError(
+            f"{kind} {str(bad)[:80]!r} is no integer, as all {kind}s of the run are: give new {kind}s numbers that "
+            "the run does not have"
+        )
+    return np.array([int(name) for name in names], np.int64)
 
 
 def _without_ratings(vocabulary: Vocabulary, described: Described | None, rated: Array) -> tuple[Array, list[str]]:

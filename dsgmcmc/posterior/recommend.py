@@ -142,8 +142,6 @@ def recommendations(
     """
     run.keep_to_rank()
     predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
-    clip = ranking.clip and run.config.law.can_be_evaluated() and not ranking.of_probability
-    limits = (float(run.facts["minimum"]), float(run.facts["maximum"])) if clip else (-np.inf, np.inf)
     counts = run.counts("item")
     names = run.users.ids
     if newcomers is not None:
@@ -154,7 +152,7 @@ def recommendations(
         columns: Columns = {
             "user_id": names[rows],
             "item_id": run.items.ids[items],
-            "score": np.clip(score, *limits, dtype=np.float32),
+            "score": score.astype(np.float32),
             "rank": (np.arange(len(rows)) - np.repeat(first, lengths) + 1).astype(np.int32),
         }
         prediction = predictor(rows, items, context)

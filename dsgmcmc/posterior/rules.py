@@ -57,7 +57,8 @@ class Ranking:
     seed : int or None
         Seed of Thompson sampling; None draws one for each `Ranking`.
     clip : bool
-        Whether `recommendations` clips scores and quantiles to the range of the training ratings; this keeps the order.
+        Whether `recommendations` clips quantiles to the range of the training ratings; scores are never clipped,
+        because that would hide their order.
     at_least : float or None
         Rank by the probability of a rating of at least this value; with ``likely``, the lowest rating that counts as
         liked.
@@ -84,9 +85,14 @@ class Ranking:
             raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
 
     @property
-    def of_probability(self) -> bool:
-        """Whether scores are not in the unit of the ratings: probabilities, or scores with exposure in them."""
-        return self.at_least is not None or self.by in OF_PATTERN
+    def of_score(self) -> str:
+        """What the score is, in a few words."""
+        if self.by in OF_PATTERN:
+            return self.by
+        if self.at_least is not None:
+            return f"P(rating >= {self.at_least:g})"
+        sds = f"{self.z:g} sd"
+        return {"mean": "mean", "ucb": f"mean + {sds}", "lcb": f"mean - {sds}", "thompson": "one draw"}[self.by]
 
     @cached_property
     def entropy(self) -> int:

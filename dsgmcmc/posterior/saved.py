@@ -5,9 +5,11 @@ Everything here is in terms of users and items; only `Index` knows which of them
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -217,6 +219,14 @@ class SavedRun:
             weights += [weight / sum(own) for weight in own]
         total: Float64 = np.array(weights) / max(sum(weights), np.finfo(np.float64).tiny)
         return total
+
+    def with_draws(self, part: slice) -> Self:
+        """Return the run with some of its saved draws alone."""
+        run = copy(self)
+        run.draws = self.draws[part]
+        vars(run).pop("draw_weights", None)
+        run._kept = KeptDraws(run._read_draw)
+        return run
 
     def draw(self, number: int) -> Draw:
         """Read a saved draw; draws that are read repeatedly stay in memory.

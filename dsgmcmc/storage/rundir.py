@@ -4,6 +4,7 @@
 ``run.toml``               resolved configuration, seed, versions, hashes
 ``index/``                 original names of users and items (a snapshot)
 ``exposure/``              what rankings take from the pattern of ratings (a snapshot), once they were asked for
+``comparison.json``        models that were compared, if the run's was chosen so
 ``start/chain-c``          what the chains start from, if that is another run (snapshots)
 ``metrics.jsonl``          one object a line; while they run, chain c > 0 writes ``metrics-chain-c.jsonl``
 ``checkpoints/chain-c/``   snapshots of the chain's state, ``step-000000012000``
@@ -54,7 +55,7 @@ JOB = "job"
 #: Series of snapshots of a chain, and what each of them holds, in the order in which they are looked at.
 SERIES = {"checkpoints": "checkpoint", "draws": "draw", "posterior": "posterior"}
 _LEFT = re.compile(
-    r"(index|exposure|run\.toml|summary\.json|events\.jsonl|metrics(-chain-[0-9]+)?\.jsonl)\.tmp-[0-9a-f]+"
+    r"(index|exposure|run\.toml|(summary|comparison)\.json|events\.jsonl|metrics(-chain-[0-9]+)?\.jsonl)\.tmp-[0-9a-f]+"
 )
 _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
@@ -71,6 +72,7 @@ class RunDirectory:
         self.path = path
         self.settings_file = path / "run.toml"
         self.summary_file = path / "summary.json"
+        self.comparison_file = path / "comparison.json"
         self.lock_file = path / "lock"
         self._events = path / "events.jsonl"
         #: What is done where a line of a log cannot be written; by default that is an error.

@@ -73,7 +73,7 @@ def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
                 newest, draws = snapshot.path, snapshot.manifest.saved_draws
         if missing := counting.difference(own):
             where = parent / step_name(min(missing))
-            raise lost(newest, f"{where} is missing: the newest checkpoint counts on it")
+            raise lost(newest, f"{where} is missing: the newest checkpoint needs it")
         lines += [line for iteration in sorted(own) for line in own[iteration]]
     return lines
 

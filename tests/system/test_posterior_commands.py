@@ -301,7 +301,7 @@ def test_foldin_takes_what_it_can(made, tmp_path):
 BAD_RATINGS = {
     "user,item,rating\n-5,1000,x\n": "the rating is 'x'",
     "user,item,rating\n-5,4242,3\n": "one item is unknown to the run: 4242",
-    "user,item,rating\nx,1000,3\n": "not all users are integers",
+    "user,item,rating\nx,1000,3\n": "user 'x' is no integer, as all users of the run are: give new users numbers",
     "user,item,rating\n-5,1000,3\n-5,1000,4\n": "several ratings of one pair",
 }
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from dsgmcmc.data.session import Report
 
 
+FEW = 50  # ratings: below, a model knows little
+
+
 class Split(StrEnum):
     """How test ratings are chosen."""
 
@@ -179,7 +182,7 @@ def prepare(
     if as_json:
         say_json(asdict(summary), indent=None)
     else:
-        _show(summary)
+        _show(summary, test_fraction != 0)
 
 
 @contextlib.contextmanager
@@ -194,7 +197,7 @@ def _progress() -> Iterator[Report]:
         yield lambda stage, fraction: bar.update(task, description=plain(stage), completed=fraction)
 
 
-def _show(summary: Summary) -> None:
+def _show(summary: Summary, wanted: bool) -> None:
     share = summary.test / summary.ratings
     facts = {
         "users": f"{summary.users:,}",
@@ -210,8 +213,23 @@ def _show(summary: Summary) -> None:
         "file": f"{summary.path}, {summary.bytes / 1e6:,.1f} MB",
     }
     show_facts(facts)
-    for note in (note for features in summary.features.values() for note in features["notes"]):
+    notes = [note for features in summary.features.values() for note in features["notes"]]
+    for note in (*notes, *_of_size(summary, wanted)):
         say(f"dsgmcmc: {note}", file=sys.stderr)
+
+
+def _of_size(summary: Summary, wanted: bool) -> Iterator[str]:
+    """What few ratings mean for a run; `wanted`: whether test ratings are."""
+    if summary.ratings < FEW:
+        yield (
+            f"{summary.ratings} ratings are few: what a model says of them is mostly its prior, and intervals are wide "
+            "(docs/small-data.md)"
+        )
+    if not summary.test and wanted:
+        yield (
+            "no ratings are held out for testing, so a run can neither measure its error nor end by its accuracy: "
+            "--test-fraction 0.2 holds out a fifth"
+        )
 
 
 def _context(columns: dict[str, int]) -> str:

@@ -13,6 +13,7 @@ from dsgmcmc.cli.options import (
     AtLeastOption,
     By,
     ByOption,
+    ClipOption,
     DataOption,
     IntervalOption,
     ItemsOption,
@@ -55,7 +56,7 @@ def foldin(
     interval: IntervalOption = 0.9,
     at_least: AtLeastOption = None,
     probabilities: ProbabilitiesOption = False,
-    clip: Annotated[bool, typer.Option("--clip", help="With --pairs: clip to the range of the ratings.")] = False,
+    clip: ClipOption = True,
     unknown: Annotated[
         Unknown, typer.Option(help="With --pairs: unknown names: refuse, predict from the prior, or leave empty.")
     ] = Unknown.refuse,
@@ -162,7 +163,7 @@ def foldin(
             of = pipes.of(pairs)
             predict_table(opened, of, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
             return
-        ranking = Ranking(top, by.value, z, seed)
+        ranking = Ranking(top, by.value, z, seed, clip)
         titles = item_titles(opened.items, items) if items else None
         users = len(opened.users) + np.arange(len(newcomers.vocabulary), dtype=np.int32)
         if data is not None:
@@ -171,7 +172,7 @@ def foldin(
         if out is not None:
             write_blocks(blocks, out)
         else:
-            show_recommendations(blocks, as_json)
+            show_recommendations(blocks, ranking, as_json)
 
     with at_rest([ratings, *features.values(), pairs]) as pipes:
         work(pipes)

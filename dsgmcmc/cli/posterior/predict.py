@@ -9,6 +9,7 @@ import typer
 
 from dsgmcmc.cli.options import (
     AtLeastOption,
+    ClipOption,
     IntervalOption,
     OutOption,
     ProbabilitiesOption,
@@ -28,7 +29,7 @@ def predict(
     interval: IntervalOption = 0.9,
     at_least: AtLeastOption = None,
     probabilities: ProbabilitiesOption = False,
-    clip: Annotated[bool, typer.Option("--clip", help="Clip means and quantiles to the range of the ratings.")] = False,
+    clip: ClipOption = True,
     unknown: Annotated[
         Unknown, typer.Option(help="Unknown users and items: refuse, predict from the prior, or leave empty.")
     ] = Unknown.refuse,
@@ -48,7 +49,7 @@ def predict(
     \b
     Examples:
       dsgmcmc predict run pairs.csv -o predicted.csv
-      dsgmcmc predict run pairs.parquet -o predicted.parquet --interval 0.5 --clip
+      dsgmcmc predict run pairs.parquet -o predicted.parquet --interval 0.5
       dsgmcmc predict run pairs.csv -o predicted.csv --at-least 4 --probabilities
       mpirun -n 8 dsgmcmc predict run pairs.parquet -o predicted.parquet
       printf 'user,item\\n1,1193\\n' | dsgmcmc predict run - --unknown prior

@@ -10,6 +10,7 @@ from dsgmcmc.cli.options import (
     By,
     ByOption,
     CandidatesOption,
+    ClipOption,
     DataOption,
     ExcludeOption,
     ItemsOption,
@@ -47,9 +48,7 @@ def recommend(
     matching: MatchingOption = None,
     candidates: CandidatesOption = None,
     exclude: ExcludeOption = None,
-    clip: Annotated[
-        bool, typer.Option("--clip/--no-clip", help="Clip scores and quantiles to the range of the ratings.")
-    ] = True,
+    clip: ClipOption = True,
     context: Annotated[
         list[str] | None,
         typer.Option(
@@ -121,7 +120,7 @@ def recommend(
     if out is not None:
         write_blocks(blocks, out)
     else:
-        show_recommendations(blocks, as_json)
+        show_recommendations(blocks, ranking, as_json)
 
 
 def _given(context: list[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import csv
 import io
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import date, time
 from pathlib import Path
 from typing import IO, Any
@@ -37,8 +37,12 @@ def sheet_as_csv(path: Path) -> IO[bytes]:
 class _Stream(io.RawIOBase):
     """Bytes that an iterator yields."""
 
-    def __init__(self, parts: Iterator[bytes]) -> None:
+    def __init__(self, parts: Generator[bytes, None, None]) -> None:
         self._parts, self._rest = parts, b""
+
+    def close(self) -> None:
+        self._parts.close()
+        super().close()
 
     def readable(self) -> bool:
         return True
@@ -50,7 +54,7 @@ class _Stream(io.RawIOBase):
         return n
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _lines(path: Path) -> Generator[bytes, None, None]:
     try:
         import openpyxl
     except ImportError:

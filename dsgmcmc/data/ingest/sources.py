@@ -50,7 +50,7 @@ _MAGIC = {
     b"BZh": "compressed with bzip2: decompress it first",
     b"\xfd7zXZ": "compressed with xz: decompress it first",
     b"\x28\xb5\x2f\xfd": "compressed with zstd: decompress it first",
-    b"\x89HDF": "an HDF5 file: prepare reads text, Parquet, MatrixMarket and .npz",
+    b"\x89HDF": "an HDF5 file, which prepare does not read: write Parquet or CSV",
     b"PAR1": "a Parquet file: give --format parquet",
     b"ARROW1": "a Feather file: give --format feather",
     b"FEA1": "a Feather file of version 1: write it anew, or write Parquet",
@@ -130,7 +130,7 @@ def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: 
     is needed. Raises InputError if the file is empty, of no known format, or without the columns that are needed.
     """
     if not path.is_file():
-        pipe = ": what comes through a pipe has to be written to one first" if path.is_fifo() else ""
+        pipe = " but a pipe: write what comes through it to a file first" if path.is_fifo() else ""
         raise InputError(f"{path} is not a file{pipe}")
     kind, delimiter = FORMATS[wanted or _format_of(path)]
     if kind == "columnar":

@@ -130,8 +130,8 @@ class RatingEffects(Effects):
         leave = f"leave out {' and '.join(map(named, used))}"
         if not config.law.is_sum_over_ratings():
             raise InputError(
-                f"with the {config.likelihood} likelihood cells without a click count, which have no time and no "
-                f"context: {leave}"
+                f"with the {config.likelihood} likelihood pairs without a click count, too, which have no time and "
+                f"no context: {leave}"
             )
         if not (config.law.is_conditionally_gaussian() or config.law.has_score()):
             raise InputError(
@@ -140,7 +140,7 @@ class RatingEffects(Effects):
             )
         if config.interleaved or config.sampler.kind.estimator(config.sampler.config).fixed_likelihood:
             raise InputError(
-                f"effects of time and of context change the ratings that {config.sampler.name} remembers gradients of: "
+                f"{config.sampler.name} keeps gradients, which effects of time and of context would change: "
                 f"use another {named('sampler')} or sampler.gradient, or {leave}"
             )
 

@@ -172,7 +172,7 @@ class ImplicitFeatures(PriorMean):
             raise InputError(f"implicit features need a diagonal prior: {named('prior')} normal-gamma or fixed")
         if config.interleaved:
             raise InputError(
-                f"implicit features are not drawn for the interleaved sub-chains of {config.sampler.name}: use "
+                f"{config.sampler.name} interleaves several chains, which implicit features do not allow: use "
                 f"another {named('sampler')}, or {named('implicit_features')} no"
             )
 

@@ -120,7 +120,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
                     raise InputError(f"sampler.{name} is made from the metric: use {named('sampler.metric')}=fisher")
         if config.splitting == "published" and config.gamma * h > 1:
             raise InputError(
-                f"sampler.gamma = {config.gamma:g} turns the momentum round in every update of {h:.3g}: use at most "
+                f"sampler.gamma = {config.gamma:g} reverses the momentum in every update of {h:.3g}: use at most "
                 f"{1 / h:.3g}"
             )
         if config.noise_correction:

@@ -253,7 +253,7 @@ BAD = {
     "fraction 1": ("r.csv", GOOD, {"test_fraction": 1.0}, ["--test-fraction 1.0"]),
     "fraction negative": ("r.csv", GOOD, {"test_fraction": -0.1}, ["--test-fraction -0.1"]),
     "fraction NaN": ("r.csv", GOOD, {"test_fraction": float("nan")}, ["--test-fraction nan"]),
-    "memory": ("r.csv", GOOD, {"memory": 10**8}, ["100 MB of memory are too few", "400 MB"]),
+    "memory": ("r.csv", GOOD, {"memory": 10**8}, ["100 MB of memory are not enough", "400 MB"]),
     "columns syntax": ("r.csv", GOOD, {"columns": "userId"}, ["--columns userId", "user=NAME"]),
     "columns without item": ("r.csv", GOOD, {"columns": "user=userId,rating=rating"}, ["--columns"]),
     "columns of another role": ("r.csv", GOOD, {"columns": "user=a,item=b,rating=c,size=d"}, ["--columns"]),
@@ -525,5 +525,5 @@ def test_ratings_stay_as_given():
 def test_a_pipe_is_told_what_to_do(tmp_path: Path) -> None:
     """It cannot be looked at twice: of `prepare <(...)` the shell makes one."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="through a pipe has to be written to one first"):
+    with pytest.raises(InputError, match="write what comes through it to a file first"):
         prepare_ratings([str(tmp_path / "pipe")], tmp_path / "out.h5")

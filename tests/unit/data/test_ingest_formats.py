@@ -171,7 +171,7 @@ def test_json_arrays(tmp_path, expected, suffix):
     compress = {".gz": gzip.compress, ".bz2": bz2.compress}.get(Path(suffix).suffix, bytes)
     rows = [dict(zip(("userId", "movieId", "rating"), rating[:3], strict=True)) for rating in RATINGS]
     for indent in (None, 1):
-        text = json.dumps([row | {"text": "x" * 60_000} for row in rows], indent=indent)
+        text = json.dumps([rows[0], *(row | {"text": "x" * 300_000} for row in rows[1:])], indent=indent)
         assert prepare(tmp_path, compress(text.encode()), "r" + suffix).content_sha256 == expected
     rows[1]["rating"] = None
     with pytest.raises(InputError, match="row 2: user 100200, item 31, rating None"):
