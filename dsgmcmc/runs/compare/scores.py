@@ -90,7 +90,7 @@ def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
 
     `rated` are the run's training ratings. With `halves` of its saved draws the Monte Carlo error is known.
     """
-    rule = Ranking(AT, "likely" if run.config.law.can_be_evaluated() else "mean")
+    rule, run.exposure = Ranking(AT), rated.exposure  # the same for all models
     liked = run.test.rating >= liked_from(run)
     of_users, of_items = (side[liked] for side in run.test_pairs())
     users = np.unique(of_users)
