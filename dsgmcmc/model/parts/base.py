@@ -261,6 +261,12 @@ class Part(ABC):
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:  # noqa: B027 (likewise)
         """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective."""
 
+    def move(self, context: DrawContext) -> None:  # noqa: B027 (likewise)
+        """Move the state where the likelihood stays as it is, before a sweep begins, if it is due. Collective.
+
+        `DrawContext.turn` is that of the last draw of the hyperparameters.
+        """
+
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """What else the part keeps for these row blocks, to be saved in a checkpoint."""
         yield from ()
