@@ -101,20 +101,18 @@ def _show(comparison: Comparison) -> None:
     """Print the table of models, in the order of their complexity, and the recommendation."""
     from dsgmcmc.runs.compare.result import CRITERIA
 
-    criterion = CRITERIA[comparison.metric]
-    title = (
-        f"{comparison.held_out:,} of {comparison.held_out + comparison.training:,} training ratings held out; models by "
-        f"the {criterion}, the simplest first"
-    )
-    headings = ("model", criterion, "worse than the best by", "sweeps", "RMSE", "NDCG@10", "whole run", "memory")
+    ratings = comparison.held_out + comparison.training
+    title = f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by {CRITERIA[comparison.metric]}"
+    short = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[comparison.metric]
+    headings = ("model", short, "behind", "se", "sweeps", "RMSE", "NDCG@10", "time", "memory")
     rows = []
     for each in comparison.models:
-        gap = "" if each.behind is None else f"{each.behind:.4f} ± {each.error:.4f}"
-        numbers = ["-" if number is None else f"{number:.4f}" for number in (each.criterion, each.rmse, each.ndcg)]
-        took = "-" if each.seconds is None else f"{each.seconds:.0f} s"
-        shown = [each.name, numbers[0], gap or "diverged", str(each.sweeps), *numbers[1:]]
-        rows.append([*shown, took, f"{each.memory / 1e6:,.0f} MB"])
+        scores = (each.criterion, each.behind, each.error, each.rmse, each.ndcg)
+        mean, gap, error, *others = ("-" if number is None else f"{number:.4f}" for number in scores)
+        took = "-" if each.seconds is None else f"{each.seconds:,.0f} s"
+        rows.append([each.name, mean, gap, error, str(each.sweeps), *others, took, f"{each.memory / 1e6:,.0f} MB"])
     show_table(headings, rows, title, left=headings[:1], framed=False)
+    say("simplest first; behind: the best model at that length; se: its standard error; time, memory: of a whole run")
     if comparison.left_out:
-        say(f"not sampled, as their laws or parts had not won before: {len(comparison.left_out)} other models")
+        say(f"not sampled: {len(comparison.left_out)} other models, with a law or a part that had lost by itself")
     say(comparison.sentence())

@@ -8,10 +8,10 @@ Ratings of one user are alike in what makes them easy or hard to predict. So dif
 which is the standard error of a mean of clusters [Cameron & Miller 2015, section 2].
 
 The Monte Carlo error of a score is that of the chain: another seed gives other predictions. The scores by two parts of
-the draws, w and 1 - w of them, differ by it times :math:`1 / \sqrt{w (1 - w)}`, and by a trend, while the chain settles.
-The trend is taken to be the same with all users; then the standard error above, of that difference, is without it. On
-MovieLens 100K, 50 draws in 100 sweeps, it is 0.0018 to 0.0024 nats, and the sd of the scores of five seeds 0.0014 to
-0.0030.
+the draws, w and 1 - w of them, differ by it times :math:`1 / \sqrt{w (1 - w)}`, and by a trend, while the chain
+settles. The trend is taken to be the same with all users; then the standard error above, of that difference, is without
+it. On MovieLens 100K, 50 draws in 100 sweeps, it is 0.0018 to 0.0024 nats, and the sd of the scores of five seeds
+0.0014 to 0.0030.
 
 [Cameron & Miller 2015] A practitioner's guide to cluster-robust inference, Journal of Human Resources 50(2).
 """

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -85,7 +86,8 @@ def theirs(name: str, out: Path) -> dict[str, Any] | str:
 def ours(name: str, data: Path, out: Path, arrays: dict[str, Any]) -> dict[str, Any]:
     """What one of our models does."""
     run, before = out / name.replace(", ", "-").replace(" ", "-"), time.perf_counter()
-    done = run_dsgmcmc(["sample", str(data), "--out", str(run), "--force", *OURS[name].split()], capture_output=True)
+    shutil.rmtree(run, ignore_errors=True)
+    done = run_dsgmcmc(["sample", str(data), "--out", str(run), *OURS[name].split()], capture_output=True)
     if done.returncode:
         raise SystemExit(done.stderr)
     seconds, opened = time.perf_counter() - before, open_run(run, data=data)

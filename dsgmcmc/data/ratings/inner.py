@@ -1,7 +1,8 @@
 """A ratings file some of whose training ratings are held out, to choose a model by: its test ratings are never read.
 
-At random: a rating is held out if a hash of the seed and of its row and column is small. Nothing is written or kept but
-counts: what is read is divided again each time.
+Where the file's test ratings are the latest of all, so are those that are held out. Else they are chosen at random: if
+a hash of the seed and of row and column is small. Nothing is written or kept but counts: what is read is divided again
+each time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from dsgmcmc.data.ratings.context import StoredContext
 from dsgmcmc.data.ratings.features import Features, Side
-from dsgmcmc.data.ratings.format import SPLITS, Split, row_slabs
+from dsgmcmc.data.ratings.format import AGES, SPLITS, Split, row_slabs
 from dsgmcmc.data.ratings.reader import Ratings
 from dsgmcmc.data.ratings.times import StoredTimes, Times
 from dsgmcmc.errors import InputError
@@ -31,9 +32,9 @@ class InnerSplit(Ratings):
     ratings : Ratings
         The open file.
     share : float
-        About which share of its training ratings is held out.
+        About which share of its training ratings is held out, in whole hundredths where they are the latest.
     seed : int
-        Seed of which they are.
+        Seed of which they are, if at random.
 
     Attributes
     ----------
@@ -42,12 +43,12 @@ class InnerSplit(Ratings):
     """
 
     def __init__(self, ratings: Ratings, share: float, seed: int) -> None:
-        self._whole, self._below = ratings, np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+        self._whole, self._share, self._below = ratings, share, np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         self._start = _scramble(np.array([seed], np.uint64))
         self.path, self.n_rows, self.n_cols = ratings.path, ratings.n_rows, ratings.n_cols
         self.transposed, self.seed = ratings.transposed, ratings.seed
         self.source, self.source_sha256 = ratings.source, ratings.source_sha256
-        self.features = ratings.features
+        self.features, self.temporal = ratings.features, False
         self.digest = hashlib.sha256(f"{ratings.digest} inner {share!r} {seed}".encode()).hexdigest()
         self._count()
         self._levels: dict[int, Float64 | None] = {}
@@ -81,6 +82,9 @@ class InnerSplit(Ratings):
 
     def held_out(self, start: int, stop: int, columns: Int32) -> Mask:
         """Which of the file's training ratings in rows `start` to `stop`, in these columns, are held out."""
+        if self._whole.temporal:
+            latest: Mask = self._whole.ages(start, stop) < round(self._share * AGES)
+            return latest
         rows = np.repeat(np.arange(start, stop), np.diff(self._whole.row_indptr[start : stop + 1]))
         pairs = (rows * self.n_cols + columns).astype(np.uint64)
         held: Mask = _scramble(pairs + self._start) < self._below

@@ -22,7 +22,7 @@ CLICKS: dict[str, dict[str, Any]] = {"clicks": {"likelihood": "all-cells", "nois
 #: What can be added to each law: the setting, and its value; of context that is the names of all columns.
 ADDED: dict[str, tuple[str, str]] = {
     "features": ("features", "yes"),
-    "implicit features": ("implicit_features", "both"),
+    "implicit": ("implicit_features", "both"),
     "time": ("time_levels", "user"),
     "context": ("context", ""),
 }
@@ -74,7 +74,7 @@ def candidates(*, clicks: bool, features: bool, times: bool, context: tuple[str,
     context : tuple of str
         Context columns.
     """
-    there = {"features": features, "implicit features": True, "time": times and not clicks}
+    there = {"features": features, "implicit": True, "time": times and not clicks}
     there["context"] = bool(context) and not clicks
     added = [name for name in ADDED if there[name]]
     chosen = [some for size in range(len(added) + 1) for some in combinations(added, size)]

@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from dsgmcmc.config.layers import Layers
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.inner import InnerSplit
-from dsgmcmc.diagnostics.accuracy import accuracy
+from dsgmcmc.diagnostics.mixing import ess_bulk
 from dsgmcmc.diagnostics.ranking import MAX_USERS
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError
@@ -50,6 +49,7 @@ from dsgmcmc.terminal import say
 from dsgmcmc.types import Array, Comm
 
 BURN_IN, SAVED_DRAWS = 20, 10  # sweeps; draws that a candidate keeps for its rankings
+LEAST = 2  # times the effective sample size of the median prediction is above that by which runs end
 RANKED = 300  # users whose rankings are measured where they are not the criterion
 SHARE, FEW = 0.1, 1000  # of the training ratings that are held out; of few ratings so many, up to a quarter
 
@@ -336,11 +336,12 @@ class Comparing:
         config = self._config(self._whole, self._asked.models[number], {})
         if not config.until or "ess" not in config.wanted:
             return config.iterations
-        found = accuracy(np.stack(run.followed()[1]).astype(np.float64), 1, ["ess"])
-        sampled = len(run.followed()[1][0]) * config.thin
-        with suppress(KeyError):
-            return min(config.burn_in + sampled * config.wanted["ess"] / found["ess"], config.iterations)
-        return config.iterations
+        followed = np.stack(run.followed()[1]).astype(np.float64)
+        if not followed.size:
+            return config.iterations
+        size = float(np.median(ess_bulk(followed))) / LEAST
+        sampled = config.burn_in + followed.shape[1] * config.thin * config.wanted["ess"] / size
+        return float(min(sampled, config.iterations))
 
     def _result(self, chosen: int, best: int) -> dict[str, Any]:
         """Make the table; on process 0."""

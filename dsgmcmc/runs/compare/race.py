@@ -47,7 +47,7 @@ def hopeless(models: Sequence[Candidate], scores: Mapping[int, Scores]) -> set[i
         number
         for number, own in scores.items()
         for other, theirs in scores.items()
-        if _larger(models[other], models[number]) and (gap := own.behind(theirs)).mean > 2 * gap.error
+        if _larger(models[other], models[number]) and (gap := own.behind(theirs)).mean > CLEAR * gap.error
     }
 
 
