@@ -189,12 +189,13 @@ class Model:
     standardised: bool = False
     width: float = 1.0
     bias_mean: float = 0.0
+    exchanges: bool = False
 
     def rows(self, subchains: int = 1) -> RowPriors:
         """Priors of the rows."""
         own = (self.rank, self.biases, self.prior, self.prior_precision)
         unit = {"scale": self.scale, "standardised": self.standardised, "width": self.width}
-        return RowPriors(*own, subchains=subchains, bias_mean=self.bias_mean, **unit)
+        return RowPriors(*own, subchains=subchains, bias_mean=self.bias_mean, exchanges=self.exchanges, **unit)
 
     def noise(self, row_blocks: range = range(1), subchains: int = 1) -> Noise:
         """The noise."""

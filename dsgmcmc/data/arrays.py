@@ -71,6 +71,14 @@ def read_triples(X: Any, y: Any = None, timed: bool = False) -> Triples:
     return _checked(users, items, ratings)
 
 
+def has_times(X: Any, y: Any) -> bool:
+    """Whether what `BPMF.fit` is given has a column of timestamps; of files that is not known."""
+    names = getattr(X, "columns", None)
+    if names is not None:
+        return find_column([str(name) for name in names], "timestamp") is not None
+    return isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == (4 if y is None else 3)
+
+
 def _read_timed(X: Any, y: Any) -> Triples:
     """Read ratings with their times."""
     import scipy.sparse  # takes its time to import

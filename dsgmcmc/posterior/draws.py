@@ -23,6 +23,7 @@ MOMENTS = ("mean", "variance")
 KEPT_BYTES = 2 << 30  # most memory for draws that are read repeatedly
 KEPT_FROM = 3  # a draw is kept from this read on
 KEPT_AT_ONCE = 20 << 20  # draws are kept from their first read while they take less than this
+KEPT_TO_RANK = 256 << 20  # the same where they are read for scores, and again for what stands beside these
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,17 @@ class Draw:
 class KeptDraws:
     """Cache of draws: those that are read repeatedly stay in memory.
 
-    A command for a few pairs or users reads every draw once or twice, and holds large draws one at a time.
+    A command for a few pairs reads every draw once, and holds large draws one at a time.
+
+    Attributes
+    ----------
+    at_once : int
+        Bytes of draws that are kept from their first read on.
     """
 
     def __init__(self, read: Callable[[int], Draw]) -> None:
         self._read = read
+        self.at_once = KEPT_AT_ONCE
         self._kept: dict[int, Draw] = {}
         self._bytes = 0
         self._reads: Counter[int] = Counter()
@@ -152,7 +159,7 @@ class KeptDraws:
         self._last.clear()  # before the next one is read
         draw = self._read(number)
         self._reads[number] += 1
-        most = KEPT_BYTES if self._reads[number] >= KEPT_FROM else KEPT_AT_ONCE
+        most = KEPT_BYTES if self._reads[number] >= KEPT_FROM else self.at_once
         if self._bytes + draw.nbytes <= most:
             self._kept[number] = draw
             self._bytes += draw.nbytes

@@ -22,9 +22,10 @@ from dsgmcmc.posterior.new_ratings import PendingRatings, fold_in, tell
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.recommend import recommendations, those_among
-from dsgmcmc.posterior.rules import By, Ranking
+from dsgmcmc.posterior.rules import OF_PATTERN, By, Ranking
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.similar import similar
+from dsgmcmc.storage.rundir import EXPOSURE
 from dsgmcmc.storage.scratch import Scratch
 from dsgmcmc.types import Array, Float64, Int32
 
@@ -126,6 +127,7 @@ class FittedModel:
             run = self.run_
             ratings = self._data or Path(str(run.facts.get("data", "")))
             files = [path for path in sorted(run.path.rglob("*")) if path.is_file() and path != run.directory.lock_file]
+            files = [path for path in files if path.parent.name != EXPOSURE]  # can be worked out again
             packed = {f"{RUN}/{path.relative_to(run.path)}": path.read_bytes() for path in files}
             state["_packed"] = packed | ({RATINGS: ratings.read_bytes()} if ratings.is_file() else {}), self._told
         return state
@@ -296,7 +298,7 @@ class FittedModel:
         users: Names | Any = None,
         n: int = 10,
         *,
-        by: By = "mean",
+        by: By = "likely",
         z: float = 1.0,
         seed: int | None = None,
         at_least: float | None = None,
@@ -313,15 +315,15 @@ class FittedModel:
             Default: all users of the run, in the order of their names.
         n : int
             Number of items per user.
-        by : {"mean", "ucb", "lcb", "thompson", "likely"}
+        by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson"}
             See `dsgmcmc.posterior.rules`.
         z : float
             Number of standard deviations between the mean and the bounds of ``ucb`` and ``lcb``.
         seed : int, optional
             Seed of Thompson sampling; without it every call uses other draws.
         at_least : float, optional
-            Rank by the probability of a rating of at least this value; with ``likely``, the lowest rating that counts
-            as liked.
+            With ``likely``, the lowest rating that counts as liked; with other rules, rank by the probability of a
+            rating of at least this value.
         include_rated : bool
             Also recommend items that the users rated in training.
         candidates, exclude : as `users`, optional
@@ -337,7 +339,7 @@ class FittedModel:
         """
         run = self._fitted()
         ranking = Ranking(n, by, z, seed=seed, clip=self.clip, at_least=at_least, include_rated=include_rated)
-        rated = None if include_rated and by != "likely" else self._ratings()
+        rated = None if include_rated and by not in OF_PATTERN else self._ratings()
         newcomers = self._newcomers if self._newcomers is not None and self._newcomers.kind == "user" else None
         if newcomers is None and self._newcomers is not None:
             raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")

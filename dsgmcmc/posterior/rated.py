@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings, row_slabs
+from dsgmcmc.posterior.exposure import Exposure
 from dsgmcmc.types import Float32, Int32
 
 if TYPE_CHECKING:
-    from dsgmcmc.posterior.exposure import Exposure
+    import scipy.sparse
 
 _SLAB = 4_000_000  # ratings read at a time
 
@@ -26,7 +27,7 @@ class Rated:
     ratings : Ratings
         Open ratings file of the run.
     users : (n,) int32, optional
-        Rows of the users that will be needed; default all. `exposure` needs all.
+        Rows of the users that will be needed; default all, which `exposure` needs.
     """
 
     def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
@@ -35,13 +36,12 @@ class Rated:
             self._first, last = int(users.min()), int(users.max()) + 1
         indptr, indices, _ = ratings.slab("train", self._first, last)
         self._indptr, self._indices = indptr, indices
-        self._shape = (ratings.n_rows, ratings.n_cols)
+        self._items = ratings.n_rows if ratings.transposed else ratings.n_cols
         if ratings.transposed:  # rows are items
             rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
             order = np.argsort(indices, kind="stable")
             self._indptr = np.append(0, np.cumsum(ratings.column_counts))
             self._indices = rows[order]
-            self._shape = self._shape[::-1]
 
     def of(self, user: int) -> Int32:
         """Rows of the items that a user rated."""
@@ -49,15 +49,18 @@ class Rated:
         items: Int32 = self._indices[self._indptr[row] : self._indptr[row + 1]]
         return items
 
+    def pattern(self) -> scipy.sparse.csr_matrix:
+        """Who rated what, of all users that were read: (users, items) float32 of ones."""
+        import scipy.sparse  # takes its time to import
+
+        ones = np.ones(len(self._indices), np.float32)
+        shape = len(self._indptr) - 1, self._items
+        return scipy.sparse.csr_matrix((ones, self._indices, self._indptr), shape=shape)
+
     @cached_property
     def exposure(self) -> Exposure:
-        """Probabilities that users rate items."""
-        import scipy.sparse
-
-        from dsgmcmc.posterior.exposure import Exposure  # SciPy takes its time
-
-        ones = np.ones(len(self._indices))
-        return Exposure(scipy.sparse.csr_matrix((ones, self._indices, self._indptr), shape=self._shape))
+        """Exposure of users to items."""
+        return Exposure.of_pattern(self.pattern())
 
 
 class OwnRatings(NamedTuple):

@@ -1,6 +1,11 @@
 r"""Rules by which items are ranked for a user, and the scores that they give to all items.
 
-Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
+- ``likely`` (default): what the user will rate *and* like, e_ij P(x_ij >= bound): the exposure e_ij of
+  `dsgmcmc.posterior.exposure` times the probability of a rating of at least the bound, by default `liked_from`. For
+  clicks, which have no probability, it is e_ij times the expected score. It orders items, and is no probability.
+- ``exposure``: e_ij alone
+
+The others are of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
 
 - ``mean``: E x
 - ``ucb``, ``lcb``: E x + z sd(x), E x - z sd(x): the upper bound explores, the lower is cautious
@@ -8,10 +13,6 @@ Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a 
 
 If the expected rating differs from the predictor, as for ordinal ratings and counts, x is the expected rating. With a
 bound, x is the probability of a rating of at least the bound, given the predictor, noise included.
-
-- ``likely``: the probability that the user rates the item *and* likes it, e_ij P(x_ij >= bound): the exposure e_ij of
-  `dsgmcmc.posterior.exposure` times the probability of a rating of at least the bound, by default `liked_from`. Use it
-  for the order only: the penalty makes exposures too small to be read as probabilities, especially with little data.
 
 E and sd are over the saved draws, of which Thompson sampling takes one.
 """
@@ -34,9 +35,12 @@ from dsgmcmc.posterior.predict import of_owners, owners
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float32, Float64, Int32
 
-By = Literal["mean", "ucb", "lcb", "thompson", "likely"]
+By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
+
+OF_PATTERN = ("likely", "exposure")  # rules that use who rated what
 
 LIKED = 0.75  # a rating counts as liked from this fraction of the way from the lowest to the highest one
+_LEAST = 1e-3  # scores of clicks below it count as this, where exposure is multiplied by them
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Ranking:
     ----------
     top : int
         Largest number of items per user.
-    by : {"mean", "ucb", "lcb", "thompson", "likely"}
+    by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson"}
     z : float
         Number of standard deviations between the mean and the bounds of ucb and lcb.
     seed : int or None
@@ -63,7 +67,7 @@ class Ranking:
     """
 
     top: int = 10
-    by: By = "mean"
+    by: By = "likely"
     z: float = 1.0
     seed: int | None = None
     clip: bool = True
@@ -83,8 +87,8 @@ class Ranking:
     @property
     def of_score(self) -> str:
         """What the score is, in a few words."""
-        if self.by == "likely":
-            return "P(rates, likes)"
+        if self.by in OF_PATTERN:
+            return self.by
         if self.at_least is not None:
             return f"P(rating >= {self.at_least:g})"
         sds = f"{self.z:g} sd"
@@ -104,6 +108,8 @@ def liked_from(run: SavedRun) -> float:
 
 class Scorer:
     """Scores from saved draws.
+
+    Of ``likely`` they are without the exposure, which is multiplied by them; of ``exposure`` there are none.
 
     Parameters
     ----------
@@ -125,7 +131,7 @@ class Scorer:
         self.biases, self.rank = run.config.biases, run.config.rank
         #: Least rating whose probability is the score.
         self.at_least = ranking.at_least
-        if self.at_least is None and ranking.by == "likely":
+        if self.at_least is None and ranking.by == "likely" and law.can_be_evaluated():
             self.at_least = liked_from(run)
         if self.at_least is not None and not law.can_be_evaluated():
             raise InputError(f"{run.path}: {run.config.likelihood} predicts scores, not ratings, without probabilities")
@@ -192,6 +198,11 @@ class Scorer:
         """Scores (n, items) of users; `first` is the number of the first one among all."""
         if self.ranking.by == "thompson":
             return self._thompson(users, first)
+        scores = self.bound(*self.moments(users))
+        return scores if self.ranking.by != "likely" or self.at_least is not None else np.maximum(scores, _LEAST)
+
+    def moments(self, users: Int32) -> tuple[Float32, Float32]:
+        """Mean and variance over the draws of what is ranked, (n, items) each."""
         shape = (len(users), len(self.run.items))
         mean, square = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         spread = np.zeros(shape, np.float32)
@@ -215,7 +226,7 @@ class Scorer:
             self._add(score, bias, item_bias, weight, mean, square)
             if self.plain:
                 square += np.float32(weight) * spread
-        return self.bound(mean, square - mean * mean)
+        return mean, square - mean * mean
 
     def _rows(self, number: int, users: Int32) -> tuple[Float32, Float32, Float32]:
         """Rows of users at a draw, the covariances of those that were folded in, and noise as of `worth`."""

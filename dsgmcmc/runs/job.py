@@ -127,17 +127,23 @@ class Job:
 
     # ------------------------------------------------------------------ running
 
-    def run(self) -> int:
+    def run(self, signals: Signals | None = None) -> int:
         """Sample, and print the result, in processes started for this job. Collective.
+
+        Parameters
+        ----------
+        signals : Signals, optional
+            Of a program with several jobs, which has installed them.
 
         Returns
         -------
         int
             Exit status.
         """
-        self._signals = installed()
+        self._signals = installed() if signals is None else signals
         status = self._sample()
-        self.say_result()
+        if not self._quiet:
+            self.say_result()
         return status
 
     def run_inside(self) -> None:

@@ -369,7 +369,7 @@ def test_columns_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m: m.recommend([1], by="foo"), "expected one of mean"),
+        (lambda m: m.recommend([1], by="foo"), "expected one of likely, exposure, mean"),
         (lambda m: m.recommend("u42"), "no user is called 'u42': names of users of this run are integers"),
         (lambda m: m.recommend([[1, 2]]), r"expected names of users; found an array of shape \(1, 2\)"),
         (lambda m: m.recommend(Frame(a=[1], b=[2])), "expected a column user in the data frame; its columns are a, b"),

@@ -230,7 +230,7 @@ def test_foldin_recommends_and_predicts(made, tmp_path):
     new = tmp_path / "new.csv"
     rated = made.items[:4]
     new.write_text("user,item,rating\n" + "".join(f"-5,{item},4.5\n" for item in rated))
-    found = json.loads(invoke("foldin", made.path, new, "--top", "100", "--json"))
+    found = json.loads(invoke("foldin", made.path, new, "--top", "100", "--by", "mean", "--json"))
     assert {line["user_id"] for line in found} == {-5}
     assert not {line["item_id"] for line in found} & set(rated)
     source = tmp_path / "pairs.csv"

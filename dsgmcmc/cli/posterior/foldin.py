@@ -47,7 +47,7 @@ def foldin(
     ] = None,
     top: TopOption = 10,
     out: OutOption = None,
-    by: ByOption = By.mean,
+    by: ByOption = By.likely,
     z: ZOption = 1.0,
     items: ItemsOption = None,
     of_mean: Annotated[
@@ -127,7 +127,6 @@ def foldin(
     from dsgmcmc.posterior.new_ratings import fold_in_file
     from dsgmcmc.posterior.predict import PredictOptions
     from dsgmcmc.posterior.predict_table import predict_table
-    from dsgmcmc.posterior.rated import Rated
     from dsgmcmc.posterior.recommend import recommendations
     from dsgmcmc.posterior.rules import Ranking
     from dsgmcmc.posterior.run import Run
@@ -167,11 +166,9 @@ def foldin(
         ranking = Ranking(top, by.value, z, seed, clip)
         titles = item_titles(opened.items, items) if items else None
         users = len(opened.users) + np.arange(len(newcomers.vocabulary), dtype=np.int32)
-        rated = None
-        if by is By.likely:
-            with opened.open_ratings(data) as before:
-                rated = Rated(before)
-        blocks = recommendations(opened, users, ranking, rated, newcomers=newcomers, titles=titles)
+        if data is not None:
+            opened.open_ratings(data).close()  # which the exposure is estimated from, unless it is kept
+        blocks = recommendations(opened, users, ranking, newcomers=newcomers, titles=titles)
         if out is not None:
             write_blocks(blocks, out)
         else:

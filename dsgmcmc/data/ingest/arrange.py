@@ -15,7 +15,7 @@ from dsgmcmc.data.ingest.columns import of_clicks
 from dsgmcmc.data.ingest.complaints import SHOWN
 from dsgmcmc.data.ingest.load import scalar
 from dsgmcmc.data.ratings import MAX_ID_BYTES, MAX_SIDE
-from dsgmcmc.data.ratings.format import find_bad_scale
+from dsgmcmc.data.ratings.format import AGES, find_bad_scale
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
@@ -158,11 +158,12 @@ def sort_cells(
     n_rows: int,
     timestamps: bool = False,
     context: Sequence[str] = (),
+    temporal: bool = False,
 ) -> tuple[Int64, int]:
     """Make the table ``sorted`` (row, col, value, test), by row and column, of a matrix of so many rows.
 
     With `timestamps` it also has the places and pages of ratings (`dsgmcmc.data.ratings.Times`); it has the columns of
-    `context`, which are quoted.
+    `context`, which are quoted; if the split is `temporal`, ages (`dsgmcmc.data.ratings.inner`).
 
     Returns
     -------
@@ -172,6 +173,8 @@ def sort_cells(
     """
     more = "".join(f", {formula} AS {name}" for name, formula in _TIMES.items()) if timestamps else ""
     more += "".join(f", {field}" for field in context)
+    if temporal:
+        more += f", (ntile({AGES}) OVER (PARTITION BY {is_test} ORDER BY time DESC, key) - 1)::UTINYINT AS age"
     connection.execute(
         f"CREATE TABLE sorted AS SELECT row, col, value, {is_test} AS test{more} FROM cells ORDER BY row, col"
     )

@@ -143,9 +143,9 @@ def prepare_ratings(
         watch.stage("splitting", 0.6, 0.65)
         is_test = "test" if test else arrange.split(db, fraction, temporal)
         watch.stage("sorting", 0.65, 0.8)
-        indptr, n_test = arrange.sort_cells(db, is_test, sizes[rows], timestamps, fields)
+        indptr, n_test = arrange.sort_cells(db, is_test, sizes[rows], timestamps, fields, temporal)
         attributes: dict[str, Any] = {"seed": seed, "transposed": rows == "item", "force": force}
-        attributes |= {"times": timestamps, "context": categories}
+        attributes |= {"times": timestamps, "ages": temporal, "context": categories}
         attributes |= _origin([source.path for source, _ in sources])
         sides = zip(SIDES, (rows, cols), strict=True)
         attributes["features"] = {side: encoded[entity].features for side, entity in sides if entity in encoded}
@@ -206,7 +206,8 @@ def _write(
                     if attributes["times"]
                 }
                 codes = {name: cells[f"context {name}"][mask] for name in attributes["context"]}
-                writer.append(part, own, col[mask], cells["value"][mask], times or None, codes)
+                ages = cells["age"][mask] if attributes["ages"] else None
+                writer.append(part, own, col[mask], cells["value"][mask], times or None, codes, ages)
 
 
 def _id_type(db: duckdb.DuckDBPyConnection, entity: str) -> np.dtype[Any]:

@@ -7,6 +7,7 @@ Format ``dsgmcmc-ratings``, version 1, an HDF5 file with
 ..                        ``indices``                (nnz,) int32, columns, ascending in each row
 ..                        ``values``                 (nnz,) float32, ratings
 ``/train``                ``column_counts``          (J,) int64, training ratings of each column
+..                        ``age``                    (nnz,) uint8, of a temporal split: hundredth by time, 0 the latest
 ``/rows/ids``             ``/cols/ids``              int64, or UTF-8 of fixed length: original names
 ``/rows/features``        ``indptr indices values``  int64, int32, float32: compressed sparse rows, one of each row
 ..                        ``names groups``           (F,) UTF-8 of fixed length, see `Features`

@@ -35,7 +35,7 @@ from dsgmcmc.data.ratings.times import Times, TimesToWrite
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.storage.files import NOT_READ_BACK, sync
 from dsgmcmc.storage.hdf5 import new_hdf5
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 
 _METADATA_BYTES = 1 << 16  # more than names, types and attributes take
 
@@ -61,6 +61,8 @@ class RatingsWriter:
         Whether it is told where ratings stand in the order of time.
     context : dict of str to Categories
         Categorical columns of the ratings.
+    ages : bool
+        Whether it is told which training ratings are the latest, as it is where test ratings are later than all.
     seed, transposed, source, source_sha256
         Attributes, see `Ratings`.
     force : bool
@@ -79,6 +81,7 @@ class RatingsWriter:
         features: Mapping[Side, Features] | None = None,
         times: bool = False,
         context: Mapping[str, Categories] | None = None,
+        ages: bool = False,
         seed: int = 0,
         transposed: bool = False,
         source: str = "",
@@ -109,7 +112,7 @@ class RatingsWriter:
         self._column_counts = np.zeros(n_cols, dtype=np.int64)
         self._row_sums: list[Float64] = []
         self._times = TimesToWrite(n_rows, n_cols) if times else None
-        self._context = context or {}
+        self._context, self._ages = context or {}, ages
         self._minimum, self._maximum = np.inf, -np.inf
         self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
         self._open = contextlib.ExitStack()
@@ -153,8 +156,9 @@ class RatingsWriter:
         values: Float32,
         times: Mapping[Side, Times] | None = None,
         context: Mapping[str, Int32] | None = None,
+        ages: UInt8 | None = None,
     ) -> None:
-        """Append the ratings of the next rows, with `times` and the categories of their `context` if these are kept.
+        """Append the ratings of the next rows, with `times`, the categories of `context` and `ages` if these are kept.
 
         Parameters
         ----------
@@ -179,6 +183,8 @@ class RatingsWriter:
                 self._append(name, numbers)
         for column in self._context:
             self._append(f"{part}/context/{column}", (context or {})[column])
+        if self._ages and part == "train" and ages is not None:
+            self._append("train/age", ages)
         if part == "train" and len(values):
             self._column_counts += np.bincount(indices, minlength=self._n_cols)
             self._minimum = min(self._minimum, float(values.min()))
@@ -209,6 +215,8 @@ class RatingsWriter:
             for column in self._context:
                 make(f"{part}/context/{column}", (n,), np.int32)
         make("train/column_counts", (self._n_cols,), np.int64)
+        if self._ages:
+            make("train/age", (nnz,), np.uint8)
         for name, n in self._times.sizes((nnz, nnz_test)).items() if self._times else ():
             make(name, (n,), np.int32)
         for side, n, dtype in zip(("rows", "cols"), (n_rows, self._n_cols), id_types, strict=True):

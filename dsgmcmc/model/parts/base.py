@@ -261,6 +261,12 @@ class Part(ABC):
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:  # noqa: B027 (likewise)
         """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective."""
 
+    def move(self, context: DrawContext) -> None:  # noqa: B027 (likewise)
+        """Move the state where the likelihood stays as it is, before a sweep begins, if it is due. Collective.
+
+        `DrawContext.turn` is that of the last draw of the hyperparameters.
+        """
+
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """What else the part keeps for these row blocks, to be saved in a checkpoint."""
         yield from ()
@@ -282,6 +288,13 @@ class Part(ABC):
 
     def renews_data(self, turn: int) -> bool:
         """Whether the draw at this turn changes the data of the likelihood, so that gradients must be recomputed."""
+        return False
+
+    def renews_prior(self, turn: int) -> bool:
+        """Whether the draw at this turn changes the prior means of single rows, which are given its newest values.
+
+        Momenta then get the two halves of their kick apart, each with the prior of its time.
+        """
         return False
 
     def sums(self, row: ParameterBlock, column: ParameterBlock, context: DrawContext) -> Named | None:

@@ -130,8 +130,8 @@ class RatingEffects(Effects):
         leave = f"leave out {' and '.join(map(named, used))}"
         if not config.law.is_sum_over_ratings():
             raise InputError(
-                f"with the {config.likelihood} likelihood pairs without a click count, too, and have no time and no "
-                f"context: {leave}"
+                f"with the {config.likelihood} likelihood pairs without a click count, too, which have no time and "
+                f"no context: {leave}"
             )
         if not (config.law.is_conditionally_gaussian() or config.law.has_score()):
             raise InputError(

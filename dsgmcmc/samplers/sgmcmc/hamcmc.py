@@ -183,7 +183,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     def metrics(self) -> dict[str, float]:
         """Curvature pairs left out so far."""
-        return {"skipped_pairs": float(self.products.skipped[0])}
+        return {"skipped_pairs": float(self.products.skipped[0]), **super().metrics()}
 
     # ------------------------------------------------------------------ one iteration
 
