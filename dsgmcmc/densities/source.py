@@ -34,6 +34,7 @@ from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.densities.targets.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.launch import launched, processes, run_for_caller
+from dsgmcmc.parallel.machine import memory_limit
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.posterior.heldout import posteriors
@@ -53,6 +54,9 @@ IN_PYTHON = {
     "on_divergence": "Policy.on_divergence =",
 }
 
+
+#: Part of the memory that draws may take.
+SHARE = 0.5
 
 log = logging.getLogger(__name__)
 
@@ -104,13 +108,14 @@ class DensitySource:
             )
         if config.sweep_length > self.density.n_data:
             raise InputError(f"grid {config.grid}: {self.density.n_data} data cannot be cut into so many parts")
+        check_room(self.density, config)
         self._try(config)
         noise = kind.noise_of_parts(config.sampler.config, config.grid)
-        excess = None if noise is None else kind.excess(config.sampler.config, noise)
+        excess = None if noise is None else kind.excess(config.sampler.config, noise, self.density.curvature)
         if excess is not None and excess > TOO_MUCH:
             log.warning(
                 "the noise of gradients of one part of %d makes standard deviations up to %.2f times too wide at these "
-                "settings of %s: leave them open, or take a smaller grid or step_size",
+                "settings of %s: take a smaller grid or step_size",
                 config.sweep_length,
                 sqrt(excess),
                 config.sampler.name,
@@ -154,9 +159,8 @@ class DensitySource:
         kept = (*sampler.kept, *sampler.gradient.tables(self.density, config.grid))
         width = sum(field.width or self.density.dimension for field in kept)
         checkpoint = 8 * (width + 2 * self.density.dimension)
-        made = max(config.iterations - config.burn_in, 0) // config.thin
-        followed = self.density.dimension if config.follow == "all" else min(self.density.dimension, config.follow)
-        traces = 8 * made * (followed + 3)
+        made = draws_of(config)
+        traces = trace_of(self.density, config)
         draw = 8 * self.density.dimension
         return {
             "checkpoint": checkpoint,
@@ -182,6 +186,31 @@ class DensitySource:
             return ["no draws yet"]
         energy = summary.get("energy")
         return [f"{summary['draws']:,} draws" + ("" if energy is None else f", mean energy {energy:.6g}")]
+
+
+def draws_of(config: ResolvedDensity) -> int:
+    """Number of draws of a chain."""
+    return max(config.iterations - config.burn_in, 0) // config.thin
+
+
+def trace_of(density: Density, config: ResolvedDensity) -> int:
+    """Bytes of what a chain keeps of every draw: the elements that are followed, energy, weight and iteration."""
+    followed = density.dimension if config.follow == "all" else min(density.dimension, config.follow)
+    return 8 * draws_of(config) * (followed + 3)
+
+
+def check_room(density: Density, config: ResolvedDensity) -> None:
+    """Raise `InputError` if what chains keep of their draws, and a copy of it to save, would not fit into memory.
+
+    With `until` nobody knows how many there will be.
+    """
+    needed, room = 2 * config.chains * trace_of(density, config), int(SHARE * memory_limit())
+    if needed > room and not config.until:
+        raise InputError(
+            f"{config.chains} chain(s) of {draws_of(config):,} draws would hold {needed / 2**30:.1f} GiB, of which "
+            f"{room / 2**30:.1f} GiB are there: take a larger thin, or, in a run on disk, a smaller follow; draws of "
+            "save_draws are written one by one"
+        )
 
 
 def few_data(density: Density) -> Density:
@@ -292,6 +321,6 @@ def _in_memory(density: Density, settings: Mapping[str, Any]) -> MemoryDraws:
         raise InputError("several processes were started, each of which would make all chains: name a run with out")
     with in_python(IN_PYTHON):
         source = DensitySource(density)
-        config = source.build(settings).resolved(1, source.finest_grid())
+        config = source.build(settings).resolved(1, source.finest_grid()).model_copy(update={"follow": "all"})
         source.check(config, 1)
         return sample_in_memory(source.density, config)

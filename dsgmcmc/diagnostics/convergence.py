@@ -66,7 +66,8 @@ def diagnose(run: Run) -> dict[str, Any]:
             **{measure: None if x is None else x.tolist() for measure, x in of_pairs.items()},
         },
     }
-    return {**result, "warnings": _warnings(result), "note": BIAS_NOTE}
+    aim = max(ESS_PER_CHAIN * chains, run.config.wanted.get("ess", 0))
+    return {**result, "warnings": _warnings(result, aim), "note": BIAS_NOTE}
 
 
 def agreement(run: Run) -> dict[str, Any] | None:
@@ -145,7 +146,8 @@ def measures_as_text(line: Mapping[str, Any]) -> list[str]:
     return texts
 
 
-def _warnings(diagnosis: dict[str, Any]) -> list[str]:
+def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
+    """What is doubtful, and what to do; `aim` is the ESS at which the run ended."""
     chains, several = diagnosis["chains"], diagnosis["predictions"]
     warnings = []
     if chains == 1:
@@ -161,7 +163,7 @@ def _warnings(diagnosis: dict[str, Any]) -> list[str]:
     if few:
         warnings.append(
             f"ESS below {ESS_PER_CHAIN} per chain: {', '.join(few)}; their R-hat and tail quantiles are unreliable: "
-            f"continue with --resume --until ess={4 * limit}, or --until none --iterations N"
+            f"continue with --resume --until ess={2 * aim:g}, or --until none --iterations N"
         )
     if several["rhat"] is not None:
         share = float(np.mean(np.array(several["rhat"]) > RHAT_LIMIT))

@@ -153,8 +153,15 @@ class FactorModel:
             unit: Array | float = float(rating**quantity.rating)
             if quantity.columns:
                 unit = quantity.in_rating_unit(np.ones(len(columns)), columns, rating).astype(np.float32)
-            found.append(DrawnField(quantity.name, quantity.width(self.quantities.sizes), unit))
+            found.append(DrawnField(quantity.name, quantity.width(self.quantities.sizes), unit, factor=quantity.factor))
         return tuple(found)
+
+    def at_home(self) -> dict[tuple[Factor, int], dict[str, Array]]:
+        """What rows have that stays with their block's home, by factor and block."""
+        found: dict[tuple[Factor, int], dict[str, Array]] = {}
+        for factor, block, name, array in (each for part in self.parts for each in part.at_home()):
+            found.setdefault((factor, block), {})[name] = array
+        return found
 
     @cached_property
     def untraced(self) -> frozenset[str]:

@@ -166,8 +166,9 @@ class Chain:
         while self.iteration < goal and request < Request.STOP:
             fault("iteration")
             self._iterate(self._next_stop(goal, every or goal), report)
-            with self.ring.phases("reduce"):
-                request, idle = self.control.ask(self.checkpoints.busy)
+            begin = self.ring.phases.enter()
+            request, idle = self.control.ask(self.checkpoints.busy)
+            self.ring.phases.leave("reduce", begin)
             if idle:
                 self.checkpoints.advance()
             if request == Request.CHECKPOINT or (every and self.iteration % every == 0):
@@ -270,9 +271,10 @@ class Chain:
     def _next_stop(self, goal: int, saving: int) -> int:
         """Next iteration at which to evaluate or save the state, or to check for requests."""
         done = self.iteration
-        following = [(0, self.every), (self.burn_in, self.thin), (0, saving)]
-        looks = [done + interval - (done - origin) % interval for origin, interval in following]
-        return min(goal, *looks, done + self.target.at_once()) if done else 1
+        if not done:
+            return 1
+        line, draw = self.every - done % self.every, self.thin - (done - self.burn_in) % self.thin
+        return min(goal, done + min(line, draw, saving - done % saving, self.target.at_once()))
 
     def _iterate(self, done: int, report: Report) -> None:
         """Iterate until `done` iterations are made; record the state if it is a draw or due for metrics. Collective."""
@@ -282,14 +284,14 @@ class Chain:
         is_draw = done > self.burn_in and (done - self.burn_in) % self.thin == 0
         is_line = done % self.every == 0 or done == 1
         if is_draw or is_line:
-            position = sampler.position(iteration)
-            with self.ring.phases("evaluate"):
-                self._check_finite(position)  # no draw of a diverged state is counted
-                draw = self.state.draws.next(done, sampler.weight(target, iteration)) if is_draw else None
-                for recorder in self.state.recorders:
-                    recorder.record(position, draw)
-                if is_line:
-                    self._line(report)
+            position, begin = sampler.position(iteration), self.ring.phases.enter()
+            self._check_finite(position)  # no draw of a diverged state is counted
+            draw = self.state.draws.next(done, sampler.weight(target, iteration)) if is_draw else None
+            for recorder in self.state.recorders:
+                recorder.record(position, draw)
+            if is_line:
+                self._line(report)
+            self.ring.phases.leave("evaluate", begin)
 
     def _line(self, report: Report) -> None:
         """One line of metrics. Collective."""

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.samplers.gradients import GRADIENTS, ON_DATA, GradientEstimator, PartGradient, T
+from dsgmcmc.samplers.gradients import FOR_DENSITIES, GRADIENTS, ON_DATA, GradientEstimator, PartGradient, T
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
-from dsgmcmc.types import Purpose
+from dsgmcmc.types import Float64, Purpose
 
 C = TypeVar("C", bound=SamplerConfig)
 
@@ -102,7 +102,8 @@ class Sampler(ABC, Generic[C, T]):
             If this sampler cannot use it.
         """
         name = config.gradient or cls.gradients[0]
-        if name not in cls.gradients and not (cls.draws_data and name in ON_DATA):
+        latent = name == "latent" and "part" in cls.gradients
+        if name not in cls.gradients and not latent and not (cls.draws_data and name in ON_DATA):
             also = f", and of sums over data {' or '.join(ON_DATA)}" if cls.draws_data else ""
             raise InputError(
                 f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}{also}"
@@ -112,7 +113,7 @@ class Sampler(ABC, Generic[C, T]):
                 "sampler.anchor_every is only for control variates: leave it out, or "
                 f"{named('sampler.gradient')}=control-variate"
             )
-        return GRADIENTS.get(name) or ON_DATA[name]
+        return GRADIENTS.get(name) or FOR_DENSITIES[name]
 
     @classmethod
     def sweep_length(cls, config: SamplerConfig, grid: int) -> int:
@@ -140,7 +141,7 @@ class Sampler(ABC, Generic[C, T]):
         return float(grid - 1) if estimator is PartGradient else None
 
     @classmethod
-    def excess(cls, config: C, noise: float) -> float | None:
+    def excess(cls, config: C, noise: float, curvature: Float64 | None = None) -> float | None:
         """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
 
         Parameters
@@ -149,6 +150,8 @@ class Sampler(ABC, Generic[C, T]):
             Its settings.
         noise : float
             Variance of the gradients' noise in that metric, independent in every iteration.
+        curvature : (D,) float64, optional
+            Of the likelihood, for samplers whose steps are no multiple of its inverse.
         """
         return None
 
@@ -169,7 +172,7 @@ class Sampler(ABC, Generic[C, T]):
     @classmethod
     def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
         """Raise `InputError` if a correction for the noise of plain parts would be wrong."""
-        if config.gradient == "control-variate" or config.gradient in ON_DATA:
+        if config.gradient == "control-variate" or config.gradient in FOR_DENSITIES:
             raise InputError(
                 "sampler.noise_correction is for the noise of plain parts: leave it out, or take sampler.gradient=part"
             )

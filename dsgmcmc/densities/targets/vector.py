@@ -9,6 +9,7 @@ of its gradients.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
@@ -283,10 +284,10 @@ class VectorTarget(Generic[D]):
 
     def find_divergence(self, position: str) -> str:
         """See `RunTarget.find_divergence`."""
-        finite = np.isfinite(self.block[position])
-        if finite.all():
+        theta = self.block[position]
+        if isfinite(theta.sum()) or np.isfinite(theta).all():  # a sum that is finite is of finite numbers
             return ""
-        strange = np.argwhere(~finite)[0]
+        strange = np.argwhere(~np.isfinite(theta))[0]
         return f"element {strange.tolist()} of theta is {self.block[position][tuple(strange)]}"
 
     def recorders(self) -> Sequence[Recorder]:

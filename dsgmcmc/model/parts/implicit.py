@@ -30,8 +30,8 @@ from pydantic import BaseModel
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Place, PriorMean, SavedDraw, chosen_factors
-from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Place, PriorMean, chosen_factors
+from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
@@ -138,7 +138,7 @@ def implicit_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
 class ImplicitSettings(BaseModel):
     """Settings of implicit features."""
 
-    implicit_features: ImplicitName = setting("Whose prior means depend on what they rated.", "no")
+    implicit_features: ImplicitName = setting("Learn also from who rated what: about users, items, or both.", "no")
 
 
 class ImplicitFeatures(PriorMean):
@@ -174,7 +174,7 @@ class ImplicitFeatures(PriorMean):
             raise InputError(f"implicit features need a diagonal prior: {named('prior')} normal-gamma or fixed")
         if config.interleaved:
             raise InputError(
-                f"implicit features are not drawn for the interleaved sub-chains of {config.sampler.name}: use "
+                f"{config.sampler.name} interleaves several chains, which implicit features do not allow: use "
                 f"another {named('sampler')}, or {named('implicit_features')} no"
             )
 

@@ -38,9 +38,9 @@ from dsgmcmc.model.conjugate import (
     sums_of_rows,
     with_mean_variance,
 )
-from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms, SavedDraw
+from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms
 from dsgmcmc.model.parts.translation import EVERY, translate
-from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
+from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.settings import setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, PriorName
@@ -84,16 +84,16 @@ class RowParameters(Sampled):
 class RowSettings(BaseModel):
     """Settings of the rows' priors."""
 
-    prior: PriorName = setting("Prior of the rows of both factors.", "normal-gamma")
+    prior: PriorName = setting("Prior of the rows of both factors; fixed: without hyperparameters.", "normal-gamma")
     prior_precision: float = setting(
-        "Precision of a fixed prior, in the ratings' own unit; start of another.",
+        "Precision of a fixed prior, in the ratings' own unit; of others, where the precisions start.",
         1.0,
         shown="10; 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
         gt=0,
         allow_inf_nan=False,
     )
     standardise: bool = setting(
-        "Priors in units of the ratings' sd, or as published.",
+        "Scale the priors by the ratings' standard deviation; no: as published.",
         True,
         shown="yes; no with --prior fixed",
         metavar="yes|no",

@@ -32,6 +32,7 @@ from dsgmcmc.samplers.step_size import StepSize, langevin_excess, langevin_step
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import StateField
+from dsgmcmc.types import Float64
 
 #: With the metric's step = h_i P^-1/2, h_i^2 = 2 eps_i.
 UPDATE = "theta = theta - 0.5 * step * step * grad + step * z\n"
@@ -46,9 +47,13 @@ class SGRLDConfig(StepSize):
 
     step_size: float = Field(0.03, gt=0, allow_inf_nan=False)
     warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
-    metric: Literal["fisher", "kronecker"] = Field("fisher", description="diagonal, or with all columns of a row")
+    metric: Literal["fisher", "kronecker"] = Field(
+        "fisher", description="diagonal, or a full matrix for the columns of a row"
+    )
     metric_every: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
-    noise_correction: bool = Field(False, description="whether the noise of independent parts is taken off")
+    noise_correction: bool = Field(
+        False, description="add less noise, by that of the gradients; only with independent parts"
+    )
 
 
 class SGRLD(Sampler[SGRLDConfig, Target]):
@@ -79,7 +84,7 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
             )
 
     @classmethod
-    def excess(cls, config: SGRLDConfig, noise: float) -> float | None:
+    def excess(cls, config: SGRLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
         """See `Sampler.excess`."""
         return langevin_excess(config.step_size, 0.0 if config.noise_correction else noise)
 

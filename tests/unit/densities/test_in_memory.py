@@ -13,6 +13,7 @@ import pytest
 from densities import D, Logistic
 
 from dsgmcmc import DensityRun, sample_density
+from dsgmcmc.densities.source import DensitySource, check_room
 from dsgmcmc.densities.targets.density import ALL, Data
 from dsgmcmc.densities.targets.potentials import Gaussian
 from dsgmcmc.densities.targets.probe import with_curvature
@@ -71,6 +72,18 @@ def test_all_elements_of_a_long_vector_are_kept(tmp_path: Path) -> None:
         more = {} if follow is None else {"follow": follow}
         sample_density(law, tmp_path / f"{follow}", **settings, **more)
         assert DensityRun(tmp_path / f"{follow}").theta.shape == (1, 20, kept)
+
+
+def test_draws_that_do_not_fit_into_memory_are_refused(tmp_path: Path) -> None:
+    """Before the first iteration, with what is needed and what is there; few elements, or few draws, are not."""
+    law = Gaussian(np.zeros(300), np.eye(300))
+    long: dict[str, Any] = {"sampler": "sgld", "iterations": 10**9, "burn_in": 0, "thin": 1}
+    for out, more in (((), {}), ((tmp_path / "run",), {"follow": "all"})):
+        with pytest.raises(InputError, match=r"1,000,000,000 draws would hold 4515.1 GiB, of which .* larger thin"):
+            sample_density(law, *out, **long, **more)
+    assert not (tmp_path / "run").exists()
+    source = DensitySource(law)
+    check_room(law, source.build({**long, "follow": 1, "thin": 10**5}).resolved())
 
 
 def test_how_well_it_mixed_is_said() -> None:

@@ -1,0 +1,139 @@
+r"""Gradients given latent variables of the data, which Metropolis steps draw given theta [Simsekli 2016, section 4.2].
+
+Where p(x_i | theta) is an integral over latent variables z_i, a chain of (theta, z) needs the gradient given z alone.
+In every iteration the z_i of the part's data make a step each, one variable after the other, with a proposal from its
+prior,
+
+    accepted with probability min(1, p(x_i | z', theta) / p(x_i | z, theta)),
+
+and then theta makes the sampler's step along the part's gradient given z. Both leave the joint posterior as it is, up
+to the bias of the sampler's own step. All z are a field of the block: saved with it, and resumed to the same bits.
+Sub-chains that are interleaved have latent variables of their own, since each is a chain of (theta, z).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from dsgmcmc.densities.targets.density import ALL, Data, Density
+from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.samplers.gradients import PartGradient
+from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.targets.base import Cell
+from dsgmcmc.targets.state import StateField
+from dsgmcmc.types import Float64, Purpose
+
+#: Steps that all latent variables make before the first of theta: prior draws alone fit outliers badly.
+FIRST = 50
+
+
+@runtime_checkable
+class Augmented(Density, Protocol):
+    """A density whose data have latent variables.
+
+    Attributes
+    ----------
+    n_latent : int
+        Number L of latent variables of a datum, which are independent before the data.
+    """
+
+    n_latent: int
+
+    def draw_latent(self, shape: tuple[int, int], generator: np.random.Generator) -> Float64:
+        """Draw (n, S, L) latent variables from their prior, of n rows and S data."""
+
+    def given(self, theta: Float64, data: Data = ALL) -> Callable[[Float64], Float64]:
+        """Function of latent variables (n, S, L) whose result is minus log p(x_i | z_i, theta), (n, S)."""
+
+    def gradient_given(self, theta: Float64, latent: Float64, data: Data = ALL) -> Float64:
+        """Gradient of the sum over data of what `given` gives, and of the data's share of the prior: (n, D)."""
+
+
+class Latent(PartGradient[VectorTarget[Augmented]]):
+    """The gradient of a part given latent variables."""
+
+    densities = Augmented
+
+    def __init__(self, chains: int) -> None:
+        self.chains, self.acceptance = chains, 0.0
+
+    @classmethod
+    def of(cls, config: SamplerConfig, burn_in: int) -> Self:
+        """See `GradientEstimator.of`; the `memory` of HAMCMC is the number of its interleaved chains."""
+        return cls(getattr(config, "memory", 1))
+
+    def tables(self, density: Augmented, grid: int) -> tuple[StateField, ...]:
+        """See `GradientEstimator.tables`."""
+        width = density.n_data * density.n_latent
+        latents = (StateField(f"latent{chain}", width) for chain in range(self.chains))
+        return (*latents, StateField("latent_moves", 2))
+
+    def metrics(self) -> dict[str, float]:
+        """Part of the proposals that were accepted."""
+        return {"latent_acceptance": self.acceptance}
+
+    def latent(self, target: VectorTarget[Augmented]) -> Float64:
+        """Latent variables of the current chain, a view (n, N, L)."""
+        block, density = target.block, target.density
+        field = block[f"latent{target.subchain}"]
+        return field.reshape(len(field), density.n_data, density.n_latent)
+
+    def begin(self, target: VectorTarget[Augmented], position: str) -> None:
+        """Draw the latent variables of this part's data given the state; those of all data before the first step."""
+        density, block, latent = target.density, target.block, self.latent(target)
+        theta, iteration, generator = block[position], target.stream.iteration, target.stream.generator(Purpose.LATENT)
+        if iteration == 0:
+            block["latent_moves"][:] = 0.0
+        if iteration < self.chains:
+            latent[:] = density.draw_latent(latent.shape[:2], generator)
+            move(density, theta, latent, ALL, generator, FIRST)
+        for rows, data, _ in target.parts_of(iteration):
+            moving = latent[rows][:, data].copy()
+            accepted = move(density, theta[rows], moving, data, generator)
+            block["latent_moves"][rows] += np.stack([accepted, np.full(len(moving), moving[0].size)], axis=1)
+            latent[_places(rows, data, latent)] = moving
+        moves = block["latent_moves"].sum(axis=0)
+        self.acceptance = float(moves[0] / moves[1])
+
+    def take(
+        self,
+        target: VectorTarget[Augmented],
+        cell: Cell,
+        position: str,
+        out: str = "g",
+        prior: bool = True,
+        errors: bool = True,
+    ) -> None:
+        """See `PartGradient.take`."""
+        density, latent = target.density, self.latent(target)
+        for block in cell.blocks:
+            block.begin_gradient(position, out, prior)
+            for rows, data, probability in target.parts_of(target.stream.iteration):
+                found = density.gradient_given(block[position][rows], latent[rows][:, data], data)
+                block[out][rows] += found / probability
+
+
+def move(
+    density: Augmented, theta: Float64, latent: Float64, data: Data, generator: np.random.Generator, steps: int = 1
+) -> Float64:
+    """Let latent variables (n, S, L) of some data make Metropolis steps; returns the number accepted, (n,)."""
+    energy, accepted = density.given(theta, data), np.zeros(len(theta))
+    now = energy(latent)
+    for _ in range(steps):
+        proposal = density.draw_latent(now.shape, generator)
+        for k in range(density.n_latent):
+            there = latent.copy()
+            there[..., k] = proposal[..., k]
+            then = energy(there)
+            accept = np.log(generator.random(now.shape)) < now - then
+            latent[accept, k], now = there[accept, k], np.where(accept, then, now)
+            accepted += accept.sum(axis=1)
+    return accepted
+
+
+def _places(rows: Data, data: Data, latent: Float64) -> Any:
+    """Index of some data of some rows."""
+    return (rows, data) if isinstance(rows, slice) else np.ix_(rows, np.arange(latent.shape[1])[data])

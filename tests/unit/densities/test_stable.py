@@ -1,0 +1,205 @@
+"""Alpha-stable factors: the scale mixture against its laws, gradients by differences, latent variables as state."""
+
+from __future__ import annotations
+
+from math import cos, pi
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dsgmcmc.densities import KERNELS, DensityRun, sample_density
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.source import DensitySource
+from dsgmcmc.densities.targets.density import ALL
+from dsgmcmc.densities.targets.potentials import DoubleWell
+from dsgmcmc.densities.targets.stable import positive_stable, stable_nodes
+from dsgmcmc.densities.targets.stable_factors import Source, StableFactors
+from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers.base import Sampler
+
+DRAWS = 40_000
+
+
+def made(**settings: Any) -> StableFactors:
+    """Twenty data of two sources, W of the first one known."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, 5)) + 1j * rng.normal(size=(4, 5))
+    return StableFactors(x, [Source(1.2, rng.uniform(0.5, 1, (4, 3))), Source(1.89, 2)], **settings)
+
+
+@pytest.mark.parametrize("a", [0.3, 0.6, 0.945])
+def test_positive_stable_variables_have_their_laplace_transform(a: float) -> None:
+    """E exp(-s P) = exp(-s^a): draws to five standard errors, nodes to .002."""
+    drawn = positive_stable(a, (DRAWS,), np.random.default_rng(0))
+    nodes, weights = stable_nodes(a, 24)
+    assert weights.sum() == pytest.approx(1)
+    for s in (0.01, 0.1, 1.0, 5.0):
+        values, exact = np.exp(-s * drawn), np.exp(-(s**a))
+        assert abs(values.mean() - exact) < 5 * values.std() / DRAWS**0.5
+        assert weights @ np.exp(-s * nodes) == pytest.approx(exact, abs=0.002)
+
+
+@pytest.mark.parametrize("alpha", [1.2, 1.89])
+def test_the_scale_of_phi_is_not_the_printed_one(alpha: float) -> None:
+    """S(a, 1, sigma, 0) has E exp(i t Phi) = exp(-(sigma t)^a (1 - i tan(pi a / 2))): the derived sigma fits."""
+    a, t = alpha / 2, 0.3
+    phi = StableFactors(np.ones((1, 1)), [Source(alpha, 1)]).draw_latent((DRAWS, 1), np.random.default_rng(1)).ravel()
+    found = np.exp(1j * t * phi).mean()
+
+    def law(sigma: complex) -> complex:
+        return complex(np.exp(-((sigma * t) ** a) * (1 - 1j * np.tan(pi * a / 2))))
+
+    assert abs(found - law(2 * cos(pi * alpha / 4) ** (2 / alpha))) < 5 / DRAWS**0.5
+    assert abs(found - law(2 * complex(cos(pi * alpha) / 4) ** (2 / alpha))) > 0.1
+
+
+@pytest.mark.parametrize("alpha", [1.2, 1.89])
+def test_the_scale_mixture_is_the_isotropic_stable_law(alpha: float) -> None:
+    """E exp(i Re(conj(z) s)) = exp(-lambda |z|^alpha), whatever the direction of z: five standard errors."""
+    rng, lambda_ = np.random.default_rng(2), 1.7
+    phi = StableFactors(np.ones((1, 1)), [Source(alpha, 1)]).draw_latent((DRAWS, 1), rng).ravel()
+    s = np.sqrt(phi * lambda_ ** (2 / alpha)) * (rng.normal(size=DRAWS) + 1j * rng.normal(size=DRAWS))
+    for z in (0.2, 0.7j, 0.6 + 0.8j, -1.5):
+        found = np.cos((np.conj(z) * s).real).mean()
+        assert abs(found - np.exp(-lambda_ * abs(z) ** alpha)) < 5 * 0.5**0.5 / DRAWS**0.5
+
+
+def test_with_alpha_one_it_is_the_cauchy_law() -> None:
+    """The density lambda / (2 pi (r^2 + lambda^2)^(3/2)), to 1 % up to r = 10 lambda, by 40 nodes."""
+    density, lambda_ = StableFactors([[0.2, 1.0, 5.0, 20.0]], [Source(1.0, np.ones((1, 1)))], nodes=40), 2.0
+    r, theta = np.sqrt(2 * density.halves), np.full((1, 4), lambda_)
+    log_p = [-density.energy(theta, np.array([k]))[0] + density._prior(theta)[0] / 4 for k in range(4)]
+    exact = np.log(lambda_) - 1.5 * np.log(r**2 + lambda_**2)  # both without 2 pi
+    np.testing.assert_allclose(log_p, exact, rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize("data", [ALL, slice(1, None, 3)])
+@pytest.mark.parametrize("given", [False, True])
+def test_gradients_are_those_of_the_energies(given: bool, data: slice) -> None:
+    """By differences, given Phi and without; of entries of both signs, one below b / 10: to 1e-6."""
+    density, rng = made(), np.random.default_rng(3)
+    theta = (density.start * rng.uniform(0.5, 2, density.dimension) * rng.choice([-1, 1], density.dimension))[None]
+    theta[0, 3] = 0.05 * density.unit[3]
+    latent = density.draw_latent((1, density.n_data), rng)[:, data]
+
+    def energy(at: np.ndarray) -> float:
+        if not given:
+            return float(density.energy(at, data)[0])
+        share = len(density.order[data]) / density.n_data
+        return float(density.given(at, data)(latent).sum() + share * density._prior(np.abs(at))[0])
+
+    found = density.gradient_given(theta, latent, data) if given else density.gradient(theta, data)
+    for k, slope in enumerate(found[0]):
+        h = np.zeros_like(theta)
+        h[0, k] = 1e-6 * abs(theta[0, k])
+        assert slope == pytest.approx((energy(theta + h) - energy(theta - h)) / (2 * h[0, k]), rel=1e-6)
+    assert np.isfinite(density.gradient(np.zeros_like(theta))).all()
+
+
+def test_it_is_even() -> None:
+    """Reflection is the target's: the energy is the same at -theta, and its gradient the opposite."""
+    density = made()
+    theta, signs = density.start[None], np.where(np.arange(density.dimension) % 2, 1.0, -1.0)
+    np.testing.assert_array_equal(density.energy(signs * theta), density.energy(theta))
+    np.testing.assert_array_equal(density.gradient(signs * theta), signs * density.gradient(theta))
+
+
+def test_what_raises_and_what_lowers_an_entry_make_the_gradient() -> None:
+    """So a fixed point of the multiplicative updates is a mode; and an update lowers the energy."""
+    density = made()
+    theta = density.start[None]
+    up, down = density.pulls(theta)
+    assert (up > 0).all()
+    assert (down > 0).all()
+    np.testing.assert_allclose(down - up, density.gradient(theta), rtol=1e-10)
+    assert density.energy(theta * np.sqrt(up / down))[0] < density.energy(theta)[0]
+
+
+def test_shares_of_the_sources() -> None:
+    """They add up to one, and a source without a scale has none."""
+    density = made()
+    theta = density.start[None].copy()
+    theta[:, :15] = 1e-12  # H of the first
+    shares = density.separate(theta)
+    np.testing.assert_allclose(shares.sum(axis=3), 1)
+    assert shares[..., 0].max() < 1e-6
+
+
+# ---------------------------------------------------------------------- latent variables
+
+
+def started(name: str, rows: int, **settings: Any) -> tuple[VectorTarget[Any], Sampler[Any, Any]]:
+    sampler = KERNELS[name](KERNELS[name].Config(gradient="latent", step_size=1e-4, **settings), 0)
+    target = vector_target(made(), sampler, rows=rows, grid=3)
+    sampler.start(target, 0.01)
+    return target, sampler
+
+
+@pytest.mark.parametrize(("name", "rows"), [("sgld", 2), ("sghmc", 2), ("hamcmc", 1)])
+def test_latent_variables_are_state(name: str, rows: int) -> None:
+    """What is saved after 9 iterations is enough to make the next 9 to the same bits; rows have their own."""
+    target, sampler = started(name, rows)
+    sampler.advance(target, 0, 9)
+    saved = {key: array.copy() for key, array in target.saved()}
+    shared = {name: array.copy() for each in sampler.replicated for name, array in each.arrays().items()}
+    sampler.advance(target, 9, 9)
+    other, again = started(name, rows)
+    for key, array in other.saved():
+        array[:] = saved[key]
+    for each in again.replicated:
+        each.take(shared)
+    again.advance(other, 9, 9)
+    for key, array in target.saved():
+        assert dict(other.saved())[key].tobytes() == array.tobytes(), key
+    assert again.metrics() == sampler.metrics()
+    assert 0.3 < sampler.metrics()["latent_acceptance"] < 1
+    latents = target.block["latent0"]
+    assert (latents > 0).all()
+    assert len(np.unique(latents[:, 0])) == rows
+
+
+def test_the_chains_of_hamcmc_have_latent_variables_of_their_own() -> None:
+    """Each is a chain of (theta, Phi): what one draws, the others do not see."""
+    target, sampler = started("hamcmc", 1, memory=3)
+    sampler.advance(target, 0, 3)
+    before = [target.block[f"latent{chain}"].copy() for chain in range(3)]
+    sampler.advance(target, 3, 1)
+    assert [(target.block[f"latent{chain}"] == before[chain]).all() for chain in range(3)] == [False, True, True]
+
+
+def test_only_the_latent_variables_of_a_part_move(tmp_path: Path) -> None:
+    """An iteration costs what its part costs; and a run on disk has the draws of one in memory, bit for bit."""
+    target, sampler = started("sgld", 1)
+    sampler.advance(target, 0, 1)
+    before = sampler.gradient.latent(target)[0].copy()
+    sampler.advance(target, 1, 1)
+    moved = np.flatnonzero((sampler.gradient.latent(target)[0] != before).any(axis=1))
+    assert set(moved % 3) == {target.schedule.part(1)}
+    settings: dict[str, Any] = {
+        "sampler": {"name": "sgld", "gradient": "latent", "step_size": 1e-4},
+        "grid": 3,
+        "iterations": 30,
+        "burn_in": 10,
+    }
+    run = sample_density(made(), tmp_path / "run", follow="all", **settings)
+    assert isinstance(run, DensityRun)
+    np.testing.assert_array_equal(run.theta, sample_density(made(), **settings).theta)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    """With what was found."""
+    with pytest.raises(InputError, match="from 0 to 2 are needed: found"):
+        StableFactors(np.ones((2, 2)), [Source(2.0, 1)])
+    with pytest.raises(InputError, match="with 2 rows: found"):
+        StableFactors(np.ones((2, 2)), [Source(1.0, np.ones((3, 1)))])
+    with pytest.raises(InputError, match="must be positive"):
+        made(scale=0.0)
+    config = {"sampler": {"name": "sgld", "gradient": "latent"}, "grid": 1}
+    source = DensitySource(DoubleWell())
+    with pytest.raises(InputError, match="'latent' is of a Augmented, which this DoubleWell is not"):
+        source.check(source.build(config).resolved(), 1)
+    with pytest.raises(InputError, match="MALA cannot use 'latent'"):
+        KERNELS["mala"](KERNELS["mala"].Config(gradient="latent"), 0)
