@@ -40,7 +40,7 @@ from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 EVERY = 5
 RATE = 0.2
 #: What is left of a residual. Where a share e of it is left, y has (1 - e) / (1 + e) of its variance: with 0.2 the
-#: precisions of rows given y were wrong by a tenth.
+#: precisions of rows given y were wrong by a fifth.
 TOLERANCE = 0.05
 MOST_STEPS = 50
 SMALLEST_VARIANCE = 1e-12
