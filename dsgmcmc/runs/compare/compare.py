@@ -258,21 +258,26 @@ class Comparing:
         trial = law._replace(law=TRIAL.get(law.law, law.law))
         trial = trial if trial in number_of else law
         alone = [number for each, number in number_of.items() if each.law == trial.law and len(each.added) <= 1]
-        length, bare = self._asked.length, number_of[trial]
-        scores = laws | self._sample_to(alone, length)
-        parts = {part for number in helpful(scores, bare, alone) for part in self._asked.models[number].added}
+        scores = laws | self._sample(alone)
+        parts = {
+            part for number in helpful(scores, number_of[trial], alone) for part in self._asked.models[number].added
+        }
         together = law._replace(added=tuple(part for part in ADDED if part in parts))
-        scores |= self._sample_to([number_of.get(together, number_of[law])], length)
+        scores |= self._sample([number_of.get(together, number_of[law])])
         return recommended(scores), best_of(scores)
 
     def _sample_laws(self, numbers: list[int]) -> dict[int, Scores]:
         """Scores of laws at the end of their chains; some stop before it, or diverge. Collective."""
         early = self._sample_to(numbers, half_way(self._asked.length))
         lost = hopeless(early)
-        scores = self._sample_to([number for number in early if number not in lost], self._asked.length)
+        scores = self._sample([number for number in early if number not in lost])
         if not scores:
             raise DivergenceError(f"every model that was compared diverged: use a smaller {named('step_size')}")
         return scores
+
+    def _sample(self, numbers: list[int]) -> dict[int, Scores]:
+        """Scores of candidates at the end of their chains, without those that diverged. Collective."""
+        return self._sample_to(list(self._sample_to(numbers, half_way(self._asked.length))), self._asked.length)
 
     def _sample_to(self, numbers: list[int], sweeps: int) -> dict[int, Scores]:
         """Scores of candidates after so many sweeps, without those that diverged. Collective."""
