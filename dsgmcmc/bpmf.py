@@ -28,7 +28,7 @@ from dsgmcmc.storage.scratch import Scratch
 from dsgmcmc.types import Comm
 
 if TYPE_CHECKING:  # they need the compiler
-    from dsgmcmc.runs.compare.result import Comparison
+    from dsgmcmc.diagnostics.comparison import Comparison
     from dsgmcmc.runs.compare.scores import Metric
 
 #: Defaults of the model, which a run takes from another one that it starts from, or from a comparison.

@@ -15,7 +15,7 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
-    from dsgmcmc.runs.compare.result import Comparison
+    from dsgmcmc.diagnostics.comparison import Comparison
 
 
 class Metric(StrEnum):
@@ -99,7 +99,7 @@ def compare(
 
 def _show(comparison: Comparison) -> None:
     """Print the table of models, in the order of their complexity, and the recommendation."""
-    from dsgmcmc.runs.compare.result import CRITERIA
+    from dsgmcmc.diagnostics.comparison import CRITERIA
 
     ratings = comparison.held_out + comparison.training
     title = f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by {CRITERIA[comparison.metric]}"

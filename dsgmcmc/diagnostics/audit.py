@@ -11,6 +11,7 @@ from typing import NamedTuple
 from dsgmcmc.config.chain import FREE, ResolvedChain
 from dsgmcmc.config.density import ResolvedDensity
 from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import GoneError
 from dsgmcmc.storage.facts import FOUND, JOB, MADE_WITH, Facts, made_with
@@ -59,6 +60,9 @@ def audit(run: RunDirectory) -> Audit:
     if run.summary_file.exists():
         known.add(run.summary_file)
         read_summary(run.summary_file)
+    if run.comparison_file.exists():
+        known.add(run.comparison_file)
+        Comparison.read(run.comparison_file)
     known.update(run.logs())
     for folder, manifest in manifests.items():
         known |= {folder / MANIFEST, *(folder / shard.file for shard in manifest.shards)}

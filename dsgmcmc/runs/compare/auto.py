@@ -8,11 +8,11 @@ from pathlib import Path
 
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
+from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.runs.compare.compare import Comparing
-from dsgmcmc.runs.compare.result import Comparison
 from dsgmcmc.runs.resolve import refuse_taken
 from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.settings import named

@@ -20,11 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from dsgmcmc.config.accuracy import LEAST_DRAWS
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.inner import InnerSplit
+from dsgmcmc.diagnostics.comparison import Comparison, Model
 from dsgmcmc.diagnostics.mixing import ess_bulk
 from dsgmcmc.diagnostics.ranking import MAX_USERS
 from dsgmcmc.diagnostics.summary import read_summary
@@ -33,12 +35,10 @@ from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.posterior.heldout import TestPredictions
-from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.compare.candidates import ADDED, Candidate, candidates
-from dsgmcmc.runs.compare.race import LENGTH, LOOK, best_of, helpful, hopeless, recommended
-from dsgmcmc.runs.compare.result import Comparison, Model
-from dsgmcmc.runs.compare.scores import Halves, Metric, Scores, ranking_scores, scores_of
+from dsgmcmc.runs.compare.race import BURN_IN, TRIAL, best_of, half_way, helpful, hopeless, length_of, recommended
+from dsgmcmc.runs.compare.scores import Halves, Metric, Pattern, Scores, ranking_scores, scores_of
 from dsgmcmc.runs.forecast import INTERPRETER
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.logs import logs_as_before, start_logs
@@ -48,7 +48,7 @@ from dsgmcmc.settings import named
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Array, Comm
 
-BURN_IN, SAVED_DRAWS = 20, 10  # sweeps; draws that a candidate keeps for its rankings
+DRAWS, RANKING_DRAWS = 5, 20  # draws that a candidate keeps for its rankings, at least; where they are the criterion
 LEAST = 2  # times the effective sample size of the median prediction is above that by which runs end
 RANKED = 300  # users whose rankings are measured where they are not the criterion
 SHARE, FEW = 0.1, 1000  # of the training ratings that are held out; of few ratings so many, up to a quarter
@@ -79,12 +79,15 @@ class Asked(NamedTuple):
         Those that ratings and settings admit.
     fixed : dict
         Settings of all chains.
+    length : int
+        Sweeps of each.
     """
 
     seed: int
     metric: Metric
     models: list[Candidate]
     fixed: dict[str, Any]
+    length: int
 
 
 class Measured(NamedTuple):
@@ -195,13 +198,14 @@ class Comparing:
         ratings = inner.ratings
         clicks = ratings.minimum == ratings.maximum
         fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN}sweeps"}
-        fixed |= {"evaluate_every": "2sweeps", "save_draws": SAVED_DRAWS, "checkpoint_every": "10min"}
+        fixed |= {"evaluate_every": "10sweeps", "save_draws": DRAWS, "checkpoint_every": "10min"}
         columns = tuple(whole.context.columns)
         found = candidates(clicks=clicks, features=bool(whole.features), times=whole.times is not None, context=columns)
+        length = length_of(ratings.nnz)
         admitted, configs, refused = list[Candidate](), list[ResolvedConfig](), None
         for each in found:
             try:
-                config = self._config(inner, each, {**fixed, "iterations": f"{LENGTH}sweeps"})
+                config = self._config(inner, each, {**fixed, "iterations": f"{length}sweeps"})
             except InputError as error:
                 refused = refused or error
                 continue
@@ -220,10 +224,12 @@ class Comparing:
         if self._metric == "log-probability" and not levels:
             raise InputError(f"{named('metric')} log-probability: the ratings have no levels; take log-density or rmse")
         metric = self._metric or usual
-        what = [ratings.digest, metric, LOOK, LENGTH, *(config.hash() for config in configs)]
+        if metric == "ndcg":
+            fixed["save_draws"] = RANKING_DRAWS
+        what = [ratings.digest, metric, length, *(config.hash() for config in configs)]
         identity = hashlib.sha256(json.dumps(what).encode()).hexdigest()
         self._begin(identity)
-        return Asked(asked.seed, metric, admitted, fixed)
+        return Asked(asked.seed, metric, admitted, fixed, length)
 
     def _begin(self, identity: str) -> None:
         """Make the folder of a comparison, unless this one has begun there before; one of something else goes."""
@@ -246,21 +252,24 @@ class Comparing:
 
     def _race(self) -> tuple[int, int]:
         """Sample the candidates; return the numbers of the recommended and of the best one. Collective."""
-        models = self._asked.models
-        laws = self._sample([number for number, each in enumerate(models) if not each.added])
-        bare = recommended(laws)
-        number_of = {each.added: number for number, each in enumerate(models) if each.law == models[bare].law}
-        alone = self._sample([bare, *(number for added, number in number_of.items() if len(added) == 1)])
-        parts = {part for number in helpful(alone, bare, list(alone)) for part in models[number].added}
-        together = number_of.get(tuple(part for part in ADDED if part in parts), bare)
-        scores = laws | alone | self._sample([together])
+        number_of = {each: number for number, each in enumerate(self._asked.models)}
+        laws = self._sample_laws([number for each, number in number_of.items() if not each.added])
+        law = self._asked.models[recommended(laws)]
+        trial = law._replace(law=TRIAL.get(law.law, law.law))
+        trial = trial if trial in number_of else law
+        alone = [number for each, number in number_of.items() if each.law == trial.law and len(each.added) <= 1]
+        length, bare = self._asked.length, number_of[trial]
+        scores = laws | self._sample_to(alone, length)
+        parts = {part for number in helpful(scores, bare, alone) for part in self._asked.models[number].added}
+        together = law._replace(added=tuple(part for part in ADDED if part in parts))
+        scores |= self._sample_to([number_of.get(together, number_of[law])], length)
         return recommended(scores), best_of(scores)
 
-    def _sample(self, numbers: list[int]) -> dict[int, Scores]:
-        """Scores of candidates at the end of their chains; some stop before it, or diverge. Collective."""
-        early = self._sample_to(numbers, LOOK)
-        lost = {each for each in hopeless(self._asked.models, early) if (each, LENGTH) not in self._measured}
-        scores = self._sample_to([number for number in early if number not in lost], LENGTH)
+    def _sample_laws(self, numbers: list[int]) -> dict[int, Scores]:
+        """Scores of laws at the end of their chains; some stop before it, or diverge. Collective."""
+        early = self._sample_to(numbers, half_way(self._asked.length))
+        lost = hopeless(early)
+        scores = self._sample_to([number for number in early if number not in lost], self._asked.length)
         if not scores:
             raise DivergenceError(f"every model that was compared diverged: use a smaller {named('step_size')}")
         return scores
@@ -307,16 +316,16 @@ class Comparing:
     # ------------------------------------------------------------------ measuring, on process 0
 
     @cached_property
-    def _rated(self) -> Rated:
-        return Rated(self._inner.ratings)
+    def _pattern(self) -> Pattern:
+        return Pattern(self._inner.ratings)
 
     def _look(self, number: int, sweeps: int) -> None:
         """Score a candidate's chain as it is now, and keep that."""
-        run, rmse, last = Run(self._run_of(number)), np.nan, sweeps == LENGTH
+        run, rmse, last = Run(self._run_of(number)), np.nan, sweeps == self._asked.length
         summary, test = read_summary(run.directory.summary_file), run.test
         seconds = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
         if self._asked.metric == "ndcg":
-            scores = ranking_scores(run, self._rated, MAX_USERS, last)
+            scores = ranking_scores(run, self._pattern, MAX_USERS, last)
         else:
             scores = scores_of(run, self._asked.metric, self._first_part(number) if last else None)
         if run.config.law.can_be_evaluated():
@@ -327,9 +336,9 @@ class Comparing:
     def _first_part(self, number: int) -> Halves:
         """Predictions of a candidate where it was looked at."""
         names = [field.name for field in dataclasses.fields(TestPredictions)]
-        with np.load(self._file(number, LOOK), allow_pickle=False) as kept:
+        with np.load(self._file(number, half_way(self._asked.length)), allow_pickle=False) as kept:
             first = TestPredictions(**{name: kept[name] for name in names if name in kept})
-        return Halves(first, (LOOK - BURN_IN) / (LENGTH - BURN_IN))
+        return Halves(first, (half_way(self._asked.length) - BURN_IN) / (self._asked.length - BURN_IN))
 
     def _iterations(self, run: Run, number: int) -> float:
         """Iterations that the whole run of a candidate will make, by the effective sample size of this one."""
@@ -337,7 +346,7 @@ class Comparing:
         if not config.until or "ess" not in config.wanted:
             return config.iterations
         followed = np.stack(run.followed()[1]).astype(np.float64)
-        if not followed.size:
+        if not followed.size or followed.shape[1] < 2 * LEAST_DRAWS:
             return config.iterations
         size = float(np.median(ess_bulk(followed))) / LEAST
         sampled = config.burn_in + followed.shape[1] * config.thin * config.wanted["ess"] / size
@@ -375,8 +384,8 @@ class Comparing:
         gap = measured.scores.behind(best)
         unit = 2 * measured.rmse if rooted else 1.0  # of a difference of mean squared errors
         listed = mean if self._asked.metric == "ndcg" else None
-        if sweeps == LENGTH and listed is None:
-            listed = float(ranking_scores(Run(self._run_of(number)), self._rated, RANKED, False).each.mean())
+        if sweeps == self._asked.length and listed is None:
+            listed = float(ranking_scores(Run(self._run_of(number)), self._pattern, RANKED, False).each.mean())
         found: dict[str, float | None]
         found = {"criterion": measured.rmse if rooted else mean, "behind": gap.mean / unit, "error": gap.error / unit}
         found |= {"rmse": None if np.isnan(measured.rmse) else measured.rmse, "ndcg": listed}

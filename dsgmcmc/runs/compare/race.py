@@ -1,26 +1,39 @@
 r"""Which candidates are sampled, how long, and which is recommended: decided by scores alone, never by time.
 
 1. *The law.* The laws that the ratings admit, with nothing added. The law is that of the recommended one among them.
-2. *What is added* to that law: each part by itself; then together all parts that gained more than one standard error.
+2. *What is added.* Each part by itself, with the law if that is Gaussian, else with noise by user and item: parts gain
+   much the same with all laws, and Gaussian chains are shorter and settle sooner. Then all parts that gained more than
+   one standard error, together, with the law.
 3. *Recommended* is, of all that were sampled, the first in the order of complexity that is within one standard error of
    the best. The standard error is that of the paired difference, with the Monte Carlo errors of both chains.
 
-A chain has `LENGTH` sweeps. It stops at `LOOK` of them if a model that has all that it has, and more, is better by more
-than `CLEAR` standard errors, those without the Monte Carlo error, which is not known then: further sweeps bring more to
-the larger model, since it has more to learn.
+A chain has `length_of` sweeps: fewer of many ratings, where errors are small and sweeps take long. That of a law stops
+half-way if a larger one is better by more than `CLEAR` standard errors, those without the Monte Carlo error, which is
+not known then: further sweeps bring more to the larger model, since it has more to learn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dsgmcmc.runs.compare.candidates import LAWS, Candidate
 from dsgmcmc.runs.compare.scores import Scores
 
-#: Sweeps of a candidate's chain, burn-in included, where it is looked at and where it ends.
-LOOK, LENGTH = 70, 120
+#: Sweeps of burn-in; of a whole chain of few and of many training ratings, and which are many.
+BURN_IN, LONG, SHORT, MANY = 50, 200, 120, 500_000
+#: The law with which parts are tried, where it is another.
+TRIAL = {"ordinal": "noise"}
 #: Standard errors that are taken for clear before the chains have ended.
 CLEAR = 4
+
+
+def length_of(ratings: int) -> int:
+    """Sweeps of every candidate's chain, burn-in included, by the number of training ratings."""
+    return SHORT if ratings >= MANY else LONG
+
+
+def half_way(length: int) -> int:
+    """Sweeps after which a chain has made half of its draws."""
+    return (BURN_IN + length) // 2
 
 
 def best_of(scores: Mapping[int, Scores]) -> int:
@@ -37,22 +50,12 @@ def recommended(scores: Mapping[int, Scores]) -> int:
 
 def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> list[int]:
     """Those of the candidates that are better than `bare` by more than one standard error."""
-    gaps = {number: scores[bare].behind(scores[number]) for number in others if number in scores}
+    gaps = {number: scores[bare].behind(scores[number]) for number in others if {number, bare} <= scores.keys()}
     return [number for number, gap in gaps.items() if gap.mean > gap.error]
 
 
-def hopeless(models: Sequence[Candidate], scores: Mapping[int, Scores]) -> set[int]:
-    """Candidates that a larger one has left behind."""
-    return {
-        number
-        for number, own in scores.items()
-        for other, theirs in scores.items()
-        if _larger(models[other], models[number]) and (gap := own.behind(theirs)).mean > CLEAR * gap.error
-    }
-
-
-def _larger(one: Candidate, other: Candidate) -> bool:
-    """Whether one has all that the other has, and more."""
-    order = list(LAWS)
-    lawful = one.law == other.law or (one.law in order and order.index(one.law) > order.index(other.law))
-    return one != other and lawful and set(one.added) >= set(other.added)
+def hopeless(scores: Mapping[int, Scores]) -> set[int]:
+    """Laws that a later, larger one has left behind."""
+    pairs = [(number, other) for number in scores for other in scores if number < other]
+    gaps = {pair: scores[pair[0]].behind(scores[pair[1]]) for pair in pairs}
+    return {number for (number, _), gap in gaps.items() if gap.mean > CLEAR * gap.error}
