@@ -7,15 +7,16 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dsgmcmc._estimator import Estimator, brief, seed_of
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers, build
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.data.arrays import prepare_data
+from dsgmcmc.data.arrays import has_times, prepare_data
 from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.parts.context import columns_of
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
@@ -24,15 +25,21 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.progress import notebook_line
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.scratch import Scratch
+from dsgmcmc.types import Comm
 
-#: Defaults of the model, which a run that starts from another one takes from that.
-USUAL = {"rank": "auto", "noise": "shared", "implicit_features": "no"}
+if TYPE_CHECKING:  # they need the compiler
+    from dsgmcmc.diagnostics.comparison import Comparison
+    from dsgmcmc.runs.compare.scores import Metric
+
+#: Defaults of the model, which a run takes from another one that it starts from, or from a comparison.
+USUAL = {"rank": "auto", "noise": "shared", "implicit_features": "no", "time_levels": "no", "context": "no"}
 
 #: What parameters may be that are no settings of the run.
 ADMITTED: dict[str, tuple[Any, ...]] = {
     "clip": (True, False),
     "unknown": ("prior", "refuse"),
     "duplicates": ("error", "first", "last", "mean"),
+    "model": ("auto", None),
 }
 
 
@@ -49,21 +56,28 @@ class BPMF(FittedModel, Estimator):
     sampler : str, optional
         Sampler; its own settings are sampler.NAME: see `options`.
     iterations : int or str, optional
-        Total with burn-in: a number, or like 500sweeps.
+        Number of iterations, burn-in included; e.g. 2000 or 500sweeps.
     burn_in : int or str, optional
         Iterations before the first draw.
     until : str, optional
-        End once 95 % of the monitored predictions have this R-hat or effective sample size. They are of
-        held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
+        Stop once 95 % of the monitored predictions have reached this R-hat or effective sample size. They are
+        predictions of held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
     chains : int
-        Independent chains.
+        Number of independent chains.
     noise : {"shared", "by-user", "by-item", "both"}
-        Who has an own noise level.
+        One noise level for all ratings, or one per user, per item, or both.
     implicit_features : {"no", "user", "item", "both"}
-        Whose prior means depend on what they rated.
+        Learn also from who rated what: about users, items, or both.
     time_levels : str
-        Which ratings of a user (item) share an effect: those of one second (page), or so many in a row. `fit` then
+        Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
+    context : str
+        Context columns whose categories have effects, for all ratings or within each user or item: ``"device"``,
+        ``"user:weekday"``, ``"item:weekday"``, or several with commas. They are columns of the data frame or file that
+        `fit` is given; year, quarter, month, week, weekday and hour may be made of timestamps.
+    model : {"auto"}, optional
+        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the
+        recommended one; other parameters restrict what is compared.
     user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
         Features of users and items, rated or not. Their names are the column ``user`` (``item``) of a data frame, or
         else its index; the first column of an array; or the row numbers of a matrix. Text and categories are one-hot,
@@ -128,6 +142,8 @@ class BPMF(FittedModel, Estimator):
     noise: str = "shared"
     implicit_features: str = "no"
     time_levels: str = "no"
+    context: str = "no"
+    model: Literal["auto"] | None = None
     user_features: Any = None
     item_features: Any = None
     options: dict[str, Any] | None = None
@@ -179,7 +195,8 @@ class BPMF(FittedModel, Estimator):
         begin, earlier = None, getattr(self, "_scratch", None)  # kept till the end: it may have the run of `start`
         if start is not None:
             begin = start.run_.path if isinstance(start, FittedModel) else Path(start)
-            settings = {name: value for name, value in settings.items() if value != USUAL.get(name)}
+        if start is not None or self.model is not None:
+            settings = self._left_open(settings)
         if self.comm is not None and self.out is None:
             raise InputError("with comm=, say where the run goes with out=: all processes write there")
         if not (self.warm_start and hasattr(self, "_scratch")):
@@ -189,40 +206,86 @@ class BPMF(FittedModel, Estimator):
         self._check_length(settings)
         comm = Alone() if self.comm is None else self.comm
         jobs = processes_wanted(self.n_jobs) if self.comm is None else 1
-
-        def prepare() -> str:
-            if comm.rank != 0:
-                return ""
-            beside = out.with_name(f"{out.name}.ratings.h5") if self.out is not None else own / "ratings.h5"
-            with tempfile.TemporaryDirectory(dir=own) as folder:
-                given = {"user": self.user_features, "item": self.item_features}
-                described = {
-                    kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
-                }
-                timed = self.time_levels != "no"
-                settled = (self.test_fraction, settings["seed"], described, timed, self.duplicates, self.columns)
-                data = prepare_data(X, y, beside, *settled)
-            return str(data.resolve())
-
-        data = Path(comm.bcast(agree(comm, prepare, "fit"), root=0))
+        beside = out.with_name(f"{out.name}.ratings.h5") if self.out is not None else own / "ratings.h5"
+        data = self._prepare(X, y, beside, comm, settings["seed"], own)
         line = notebook_line() if self.verbose in (None, True) else None
         try:
             if jobs > 1:
                 show = line or bool(self.verbose)
-                sample_apart(data, out, settings, self.warm_start, jobs, show, own, begin, command)
+                sample_apart(data, out, settings, self.warm_start, jobs, show, own, begin, command, self.model)
             else:
+                from dsgmcmc.runs.compare.auto import with_best_model
                 from dsgmcmc.runs.job import Job  # it needs the compiler, which whoever reads a model does not
                 from dsgmcmc.runs.sources.ratings import RatingsSource
 
                 policy = Policy(log_level="warning" if line else "info")
                 quiet = not (line or self.verbose)
-                source = RatingsSource(data, start=begin)
-                Job(comm, source, out, Layers(settings), self.warm_start, policy, command, quiet).run_inside()
+                source, layers, auto = RatingsSource(data, start=begin), Layers(settings), self.model is not None
+                if auto:
+                    layers = with_best_model(comm, source, out, layers, self.warm_start, policy, quiet=quiet)
+                Job(comm, source, out, layers, self.warm_start or auto, policy, command, quiet).run_inside()
         except KeyboardInterrupt as error:
             error.add_note("The chains are kept as far as they came: `fit` with warm_start=True goes on.")
             raise
         del earlier
         return self._adopt(Run(out))
+
+    @in_python()
+    def compare(self, X: Any, y: Any = None, *, metric: Metric | None = None) -> Comparison:
+        """Compare models that suit the ratings, as ``dsgmcmc compare`` does; nothing is fitted. Collective.
+
+        Parameters of this object restrict what is compared: of a model with ``noise="by-user"`` all have that. Time is
+        compared where X is a ratings file with the order of ratings, or has timestamps.
+
+        Parameters
+        ----------
+        X, y
+            Ratings as for `fit`. Those that `test_fraction` holds out are not used.
+        metric : {"log-probability", "log-density", "rmse", "ndcg"}, optional
+            What models are compared by; default log probability of the level, of ratings without levels log density, of
+            clicks NDCG@10.
+
+        Returns
+        -------
+        Comparison
+            ``models`` (a list, the simplest first), ``recommended`` and ``best`` (names), ``settings`` (of the
+            recommended one), ``sentence()``.
+
+        Raises
+        ------
+        InputError
+            If ratings or parameters are wrong, or ratings too few to hold some out.
+        """
+        from dsgmcmc.runs.compare.compare import Comparing
+        from dsgmcmc.runs.sources.ratings import RatingsSource
+
+        settings, comm, scratch = self._left_open(self._settings()), self.comm or Alone(), Scratch()
+        data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"], scratch.path, compared=True)
+        folder = Path(comm.bcast(str(scratch.path / "compare")))
+        return Comparing(comm, RatingsSource(data), folder, Layers(settings), metric, quiet=not self.verbose).run()
+
+    def _prepare(self, X: Any, y: Any, beside: Path, comm: Comm, seed: int, own: Path, compared: bool = False) -> Path:
+        """Write the ratings to a ratings file, unless they are one; its path. Collective."""
+
+        def prepare() -> str:
+            if comm.rank != 0:
+                return ""
+            with tempfile.TemporaryDirectory(dir=own) as folder:
+                given = {"user": self.user_features, "item": self.item_features}
+                described = {
+                    kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
+                }
+                timed = self.time_levels != "no" or ((compared or self.model == "auto") and has_times(X, y))
+                settled = (seed, described, timed, columns_of(self.context), self.duplicates, self.columns)
+                data = prepare_data(X, y, beside, self.test_fraction, *settled)
+            return str(data.resolve())
+
+        return Path(comm.bcast(agree(comm, prepare, "fit"), root=0))
+
+    @staticmethod
+    def _left_open(settings: dict[str, Any]) -> dict[str, Any]:
+        """Settings without those that are as usual: these are chosen, or taken from another run."""
+        return {name: value for name, value in settings.items() if value != USUAL.get(name)}
 
     @classmethod
     def load(cls, run: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None) -> Self:

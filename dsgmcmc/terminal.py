@@ -95,7 +95,6 @@ def show_table(
     *,
     left: Collection[str] = (),
     framed: bool = True,
-    width: int | None = None,
 ) -> None:
     """Print a table.
 
@@ -111,8 +110,6 @@ def show_table(
         Headings of columns that are words; the others are numbers.
     framed : bool
         Whether it has lines.
-    width : int, optional
-        Characters in place of the terminal's.
     """
     from rich.box import HEAVY_HEAD
     from rich.table import Table
@@ -124,7 +121,7 @@ def show_table(
         table.add_column(plain(heading), justify="left" if heading in left else "right")
     for row in rows:
         table.add_row(*map(plain, row))
-    console().print(table, width=width)
+    console().print(table)
 
 
 def show_facts(facts: Mapping[str, str | Sequence[str]], title: str = "") -> None:

@@ -12,7 +12,10 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+UInt8 = NDArray[np.uint8]
 UInt32 = NDArray[np.uint32]
+UInt64 = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
 Array = NDArray[Any]
 
 #: What settings admit; `dsgmcmc.config` says what they are.

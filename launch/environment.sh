@@ -18,16 +18,21 @@ fail() {
 # make_environment EXTRAS: have the package with these extras (comma-separated) installed and first on the PATH.
 # What was installed is noted in the environment, so that this takes no time when nothing has changed.
 make_environment() {
-  local python=${PYTHON:-python3} note=$venv/.dsgmcmc-installed extras=$1
+  local python=${PYTHON:-python3} note=$venv/.dsgmcmc-installed extras=$1 stopped=
   if ! environment_has "$extras" "$note"; then
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
       fail "Python 3.11 or later is needed, $python is not: set PYTHON=/path/to/python3"
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
       fail "$python cannot make virtual environments: on Debian and Ubuntu, apt-get install python3-venv, then run this again"
     say "Installing dsgmcmc into $venv (a minute or two)"
+    trap 'stopped=yes' INT # on Ctrl-C pip ends as if it had failed
     "$python" -m venv "$venv"
     [ ! -r "$note" ] || extras=$extras,$(cut -d' ' -f2 "$note")
-    install "$extras" || fail "pip could not install dsgmcmc[$extras]: see above"
+    if ! install "$extras"; then
+      [ -z "$stopped" ] || { say "Interrupted: the same command goes on" && return 130; }
+      fail "pip could not install dsgmcmc[$extras]: see above"
+    fi
+    trap - INT
     printf '%s %s\n' "$(requirements)" "$extras" >"$note"
   fi
   export PATH=$venv/bin:$PATH

@@ -39,7 +39,7 @@ if [ ! -e "$prepared" ]; then
   say "Preparing $prepared"
   dsgmcmc prepare "$@" "$prepared"
 fi
-say "Sampling into $run (Ctrl-C stops after a checkpoint; the same command goes on)"
+say "Sampling into $run (the first run compiles for some 20 s; Ctrl-C stops after a checkpoint; the same command goes on)"
 status=0
 "$root/launch/mpirun.sh" sample "$prepared" --out "$run" --resume || status=$?
 if [ "$status" -eq 75 ]; then
@@ -47,12 +47,13 @@ if [ "$status" -eq 75 ]; then
 fi
 [ "$status" -eq 0 ] || exit "$status"
 
+user=$(python -c 'import shlex, sys; from dsgmcmc import open_run; print(shlex.quote(str(open_run(sys.argv[1]).users_[0])))' "$run")
 cat <<END
 
 Next, in $root:
   . ${venv#"$root"/}/bin/activate
   dsgmcmc info ${run#"$root"/}    # settings and results
-  dsgmcmc recommend ${run#"$root"/} --user ID
+  dsgmcmc recommend ${run#"$root"/} --user $user
   dsgmcmc verify ${run#"$root"/}  # checksums, and a digest that no number of processes changes
   launch/mpirun.sh sample ${prepared#"$root"/} --out runs/noise-both --noise both --chains 2
   dsgmcmc --help

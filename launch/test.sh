@@ -58,7 +58,8 @@ test_with_library() {
 
 # Three processes: blocks that they do not divide, neighbours on either side, and a resumption on two. One process is in
 # the queue below. What depends on the number of processes, or on the library, has no mark `once`.
-say "Tests of several processes"
+if [ "$all" ]; then time="25 minutes"; else time="11 minutes; --all runs every test"; fi
+say "Tests of several processes (of about $time, on two idle cores)"
 if [ "$all" ]; then
   # meanwhile the environments of the other libraries; one that could not be made is made again below, where pip is heard
   (for library in mpich intelmpi; do make_environment_with "$library"; done) >/dev/null 2>&1 &

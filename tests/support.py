@@ -25,7 +25,7 @@ from mpi4py import MPI
 
 from dsgmcmc.cli.app import main
 from dsgmcmc.config.layers import Layers
-from dsgmcmc.data.ratings import SIDES, Features, Side, Times, open_ratings, write_ratings
+from dsgmcmc.data.ratings import SIDES, Categories, Features, Side, Times, open_ratings, write_ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law, Levels
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
@@ -98,6 +98,12 @@ def in_time(i: np.ndarray, j: np.ndarray, times: np.ndarray) -> dict[Side, Times
     return found
 
 
+def in_context(held: np.ndarray, categories: int, seed: int) -> tuple[Categories, np.ndarray, np.ndarray]:
+    """So many categories, and those of the training and of the test ratings, of which `held` says which these are."""
+    codes = np.random.default_rng(seed + 3).integers(0, categories, len(held)).astype(np.int32)
+    return Categories(tuple(f"c{k}" for k in range(categories))), codes[~held], codes[held]
+
+
 def write_planted(
     path: Path,
     rows: int = 29,
@@ -112,7 +118,8 @@ def write_planted(
 ) -> Path:
     """Write a ratings file of `planted` ratings, a `test` fraction of which is held out; with so many features.
 
-    `stars` rounds to 1 .. 5; `timed` ratings were given in one of ten seconds; `transposed`, the columns are the users.
+    `stars` rounds to 1 .. 5; `timed` ratings were given in one of ten seconds, by one of three devices and on one of
+    four days; `transposed`, the columns are the users.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     i, j, x = planted(rows, columns, share, seed)
@@ -131,6 +138,8 @@ def write_planted(
         {side: Times(*(each[chosen] for each in found)) for side, found in order.items()} for chosen in (~held, held)
     ]
     more = {"features": given, "times": tuple(times) if timed else None, "transposed": transposed}
+    if timed:
+        more["context"] = {"device": in_context(held, 3, seed), "day": in_context(held, 4, seed + 1)}
     write_ratings(path, *parts, np.arange(rows), np.arange(columns), seed=seed, source="planted", **more)
     return path
 
@@ -180,12 +189,13 @@ class Model:
     standardised: bool = False
     width: float = 1.0
     bias_mean: float = 0.0
+    exchanges: bool = False
 
     def rows(self, subchains: int = 1) -> RowPriors:
         """Priors of the rows."""
         own = (self.rank, self.biases, self.prior, self.prior_precision)
         unit = {"scale": self.scale, "standardised": self.standardised, "width": self.width}
-        return RowPriors(*own, subchains=subchains, bias_mean=self.bias_mean, **unit)
+        return RowPriors(*own, subchains=subchains, bias_mean=self.bias_mean, exchanges=self.exchanges, **unit)
 
     def noise(self, row_blocks: range = range(1), subchains: int = 1) -> Noise:
         """The noise."""

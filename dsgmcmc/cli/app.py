@@ -16,6 +16,7 @@ from dsgmcmc.cli.cluster.bench import bench
 from dsgmcmc.cli.cluster.doctor import doctor
 from dsgmcmc.cli.cluster.launch_script import launch_script
 from dsgmcmc.cli.cluster.plan import plan
+from dsgmcmc.cli.compare import compare
 from dsgmcmc.cli.data.fetch import fetch
 from dsgmcmc.cli.data.prepare import prepare
 from dsgmcmc.cli.data.synthetic import synthetic
@@ -104,6 +105,7 @@ def program(
 app.command(short_help="Download a MovieLens data set and check it.")(fetch)
 app.command(short_help="Make synthetic ratings with a known truth.")(synthetic)
 app.command(short_help="Make a ratings file from CSV, Parquet and others.")(prepare)
+app.command(short_help="Compare models, and recommend one.")(compare)
 app.command(cls=Sections, short_help="Sample the posterior, alone or under mpirun.")(sample)
 app.command(short_help="Predict ratings: mean, sd and an interval.")(predict)
 app.command(short_help="Recommend items to users.")(recommend)

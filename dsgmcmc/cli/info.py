@@ -42,6 +42,11 @@ def info(
     show_facts({name: _lines(value) for name, value in _SHOWN[facts["kind"]](facts).items()})
     for kind, features in facts.get("features", {}).items():
         _show_features(kind, features)
+    if "effects" in facts:
+        from dsgmcmc.posterior.effects import HEADINGS, TITLE, EffectImportance, table_of_effects
+
+        rows = table_of_effects([EffectImportance(**each) for each in facts["effects"]])
+        show_table(HEADINGS, rows, TITLE, left=HEADINGS[:1])
 
 
 def _at_a_glance(facts: dict[str, Any]) -> list[str]:
@@ -141,10 +146,12 @@ def _describe(path: Path) -> dict[str, Any]:
             for side, stored in ratings.features.items():
                 kind_of_row = "user" if (side == "rows") != ratings.transposed else "item"
                 facts[f"{kind_of_row}_features"] = {g: stored.groups.count(g) for g in dict.fromkeys(stored.groups)}
+            if columns := ratings.context.columns:
+                facts["context"] = {column: categories.size for column, categories in columns.items()}
     elif kind == "run":
         from dsgmcmc.storage.rundir import RunDirectory
 
-        facts = _describe_run(RunDirectory(path)) | _describe_features(path)
+        facts = _describe_run(RunDirectory(path)) | _describe_parts(path)
     else:
         from dsgmcmc.storage.manifest import read_manifest
 
@@ -186,8 +193,9 @@ def _describe_run(run: Any) -> dict[str, Any]:
     return {"settings": settings, "run": facts, "jobs": run.jobs(), **chains, **progress, "summary": summary}
 
 
-def _describe_features(path: Path) -> dict[str, Any]:
-    """Importance of features in a run, once it has draws."""
+def _describe_parts(path: Path) -> dict[str, Any]:
+    """Importance of features and of effects in a run, once it has draws."""
+    from dsgmcmc.posterior.effects import importance_of_effects
     from dsgmcmc.posterior.features import importance
     from dsgmcmc.posterior.live import newest_states
     from dsgmcmc.posterior.run import Run
@@ -197,8 +205,10 @@ def _describe_features(path: Path) -> dict[str, Any]:
     _, about = run.read_settings()
     if "target" in about or not newest_states(run, about, "draws"):
         return {}
-    features = {kind: asdict(each) for kind, each in importance(Run(path)).items()}
-    return {"features": features} if features else {}
+    opened = Run(path)
+    features = {kind: asdict(each) for kind, each in importance(opened).items()}
+    effects = [asdict(each) for each in importance_of_effects(opened)]
+    return ({"features": features} if features else {}) | ({"effects": effects} if effects else {})
 
 
 def _shown_of_ratings(facts: dict[str, Any]) -> dict[str, Any]:
@@ -214,6 +224,7 @@ def _shown_of_ratings(facts: dict[str, Any]) -> dict[str, Any]:
         "training": facts["nnz"],
         "test": f"{facts['nnz_test']:,} ({facts['nnz_test'] / both:.1%})",
         **{f"{kind} features": facts[f"{kind}_features"] for kind in ("user", "item") if f"{kind}_features" in facts},
+        **({"context": facts["context"]} if "context" in facts else {}),
         "made from": facts["source"],
         "seed": facts["seed"],
         "digest": facts["digest"],

@@ -22,11 +22,12 @@ class Unknown(StrEnum):
 class By(StrEnum):
     """Rules for ranking items."""
 
+    likely = "likely"
+    exposure = "exposure"
     mean = "mean"
     ucb = "ucb"
     lcb = "lcb"
     thompson = "thompson"
-    likely = "likely"
 
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file, run directory or snapshot.")]
@@ -48,6 +49,9 @@ AtLeastOption = Annotated[
 ProbabilitiesOption = Annotated[
     bool, typer.Option("--probabilities", help="Also predict the probability of each level of the ratings.")
 ]
+ClipOption = Annotated[
+    bool, typer.Option("--clip/--no-clip", help="Clip predicted ratings and quantiles to the range of the ratings.")
+]
 TopOption = Annotated[int, typer.Option("--top", "-n", min=1, help="Number of items per user.")]
 ZOption = Annotated[
     float, typer.Option("--z", min=0, help="Number of standard deviations between the mean and the bound.")
@@ -59,8 +63,8 @@ DataOption = Annotated[
 ByOption = Annotated[
     By,
     typer.Option(
-        help="Rank by the expected rating, its upper or lower confidence bound, Thompson sampling, or the probability "
-        "that the user rates the item and likes it."
+        help="Rank by what the user will probably choose and like, by what they will choose alone, by the expected "
+        "rating, its upper or lower confidence bound, or by Thompson sampling."
     ),
 ]
 MatchingOption = Annotated[

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,13 @@ import typer
 from dsgmcmc.parallel import launch
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.settings import Setting, in_python, settings
+
+
+class Model(StrEnum):
+    """How the model is chosen."""
+
+    auto = "auto"
+
 
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool, str, Path)}
 
@@ -57,6 +65,10 @@ def sample(
         Path | None,
         typer.Option("--from", metavar="EARLIER", help="Start from the state and model of this run on fewer ratings."),
     ] = None,
+    model: Annotated[
+        Model | None,
+        typer.Option(help="auto: compare models first, as `dsgmcmc compare` does, and sample the recommended one."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue RUN, or start it.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Check the checksums of the ratings while reading.")
@@ -75,6 +87,7 @@ def sample(
     \b
     Examples:
       dsgmcmc sample ml-1m.h5 --out run
+      dsgmcmc sample ml-1m.h5 --out run --model auto
       mpirun -n 4 dsgmcmc sample ml-1m.h5 --out run --rank 64 --iterations 1000sweeps
       mpirun -n 2 dsgmcmc sample ml-1m.h5 --out run --resume --until ess=400
       dsgmcmc sample ml-1m.h5 --out run --chains 4 --until rhat=1.01,ess=400
@@ -87,6 +100,9 @@ def sample(
     from dsgmcmc.config.job import Policy
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.parallel.mpirun import COMMAND
+    from dsgmcmc.parallel.signals import installed
+    from dsgmcmc.runs.compare.auto import with_best_model
+    from dsgmcmc.runs.compare.compare import Stopped
     from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.sources.ratings import RatingsSource
 
@@ -96,9 +112,15 @@ def sample(
     def work() -> int:
         source = RatingsSource(data, verify, start)
         policy = agree(comm, partial(Policy, **of_job))
-        layers = Layers(of_run, config, assign or ())
-        job = Job(comm, source, out, layers, resume, policy, command or shlex.join(["dsgmcmc", *sys.argv[1:]]))
-        return job.describe() if dry_run else job.run()
+        layers, signals, chosen = Layers(of_run, config, assign or ()), installed(), model is not None
+        if chosen:
+            try:
+                layers = with_best_model(comm, source, out, layers, resume, policy, dry_run, signals)
+            except Stopped as stopped:
+                return stopped.status
+        line = command or shlex.join(["dsgmcmc", *sys.argv[1:]])
+        job = Job(comm, source, out, layers, resume or chosen, policy, line)
+        return job.describe() if dry_run else job.run(signals)
 
     with in_python() if command else nullcontext():
         launch.run_parallel(comm, work)

@@ -55,36 +55,42 @@ class ChainConfig(BaseModel):
         metavar="|".join(SAMPLERS),
     )
     grid: int | None = setting(
-        "Blocks a side that the data are cut into.", None, shown="4, or 2P with P > 4 processes", ge=1, le=32767
+        "Number B of blocks into which rows and columns are cut.",
+        None,
+        shown="4, or 2P with P > 4 processes",
+        ge=1,
+        le=32767,
     )
-    schedule: ScheduleName = setting("In which order blocks are visited.", "shuffled")
+    schedule: ScheduleName = setting("Order in which the parts of the data are visited.", "shuffled")
     initial_sd: float = setting(
-        "Standard deviation of the factors' first state.", 0.1, offered=False, gt=0, allow_inf_nan=False
+        "Standard deviation of the factors' initial values.", 0.1, offered=False, gt=0, allow_inf_nan=False
     )
-    seed: int = setting("Seed of everything random.", 0, ge=0, lt=2**63)
-    chains: int = setting("Independent chains.", 1, ge=1, le=65536)
+    seed: int = setting("Seed of all random numbers.", 0, ge=0, lt=2**63)
+    chains: int = setting("Number of independent chains.", 1, ge=1, le=65536)
     iterations: Length | None = setting(
-        "Total with burn-in: a number, or like 500sweeps.",
+        "Number of iterations, burn-in included; e.g. 2000 or 500sweeps.",
         None,
         shown=f"at most {DEFAULT_LIMIT} with --until, {DEFAULT_LENGTH} without",
         metavar="LENGTH",
     )
     until: str | None = setting(
-        "End once 95 % of the monitored predictions have this R-hat or effective sample size.",
+        "Stop once 95 % of the monitored predictions have reached this R-hat or effective sample size.",
         None,
-        shown="ess=100 a chain; none with --iterations",
+        shown="ess=100 per chain; none with --iterations",
         metavar="rhat=R,ess=N",
     )
     burn_in: Length = setting(
-        "Iterations before the first draw.", "100sweeps", shown="50sweeps of baoab, else 100sweeps", metavar="LENGTH"
+        "Iterations before the first draw.", "100sweeps", shown="50sweeps with baoab, else 100sweeps", metavar="LENGTH"
     )
     thin: Length | None = setting(
-        "Iterations between draws.", None, shown="2sweeps, or nearly; of gibbs 1", metavar="LENGTH"
+        "Iterations between draws.", None, shown="2sweeps, rounded; 1 with gibbs", metavar="LENGTH"
     )
-    evaluate_every: Length = setting("Iterations between lines of metrics.", "10sweeps", metavar="LENGTH")
-    checkpoint_every: int | str = setting("Iterations, or a time like 10min.", "10min", metavar="LENGTH")
-    keep_checkpoints: int = setting("Checkpoints to keep.", 2, ge=2)
-    save_draws: int = setting("Draws to keep at least.", 50, ge=0)
+    evaluate_every: Length = setting("Iterations between two lines of metrics.", "10sweeps", metavar="LENGTH")
+    checkpoint_every: int | str = setting(
+        "Time or iterations between checkpoints; e.g. 10min or 1000.", "10min", metavar="LENGTH"
+    )
+    keep_checkpoints: int = setting("Number of checkpoints to keep.", 2, ge=2)
+    save_draws: int = setting("Least number of draws to keep.", 50, ge=0)
 
     @field_validator("iterations", "burn_in", "thin", "evaluate_every")
     @classmethod
@@ -216,7 +222,7 @@ class ResolvedChain(ChainConfig):
         if facts.get("config_hash", config.hash()) != config.hash():
             raise InputError(
                 f"{run.settings_file} has been changed since the run was sampled: its settings do not match its "
-                "config_hash. Undo the change; another chain needs another run"
+                "config_hash. Undo the change, or start another run with these settings"
             )
         return config, facts
 

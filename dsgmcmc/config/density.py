@@ -19,14 +19,16 @@ class DensityConfig(ChainConfig):
     """Requested settings of a run on a density; see `dsgmcmc.config.chain`."""
 
     energy_every: int | None = setting(
-        "Draws between energies of all data; 0: none.",
+        "Draws between two computations of the energy over all data; 0: none.",
         None,
         shown="1 where an iteration takes all data, else 0",
         offered=False,
         ge=0,
     )
     follow: Annotated[int, Field(ge=1)] | Literal["all"] = setting(
-        "Elements of theta that are kept of every draw, evenly spaced; or all.", LATER["follow"], offered=False
+        "Number of elements of theta that are kept of every draw, evenly spaced; or all.",
+        LATER["follow"],
+        offered=False,
     )
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:

@@ -22,18 +22,26 @@ class Policy:
     """How a job behaves; ``dsgmcmc sample --help`` and docs/settings.md describe each attribute."""
 
     max_walltime: Annotated[
-        str | None, setting("Checkpoint and end (75) in time; auto: Slurm's limit.", metavar="1h|HH:MM:SS|auto")
+        str | None,
+        setting(
+            "Write a checkpoint and end (status 75) within this time; auto: within the Slurm job's limit.",
+            metavar="1h|HH:MM:SS|auto",
+        ),
     ] = None
-    watchdog: Annotated[float, setting("End the job (70) when stuck for so long; 0: never.", metavar="SECONDS")] = 600.0
+    watchdog: Annotated[
+        float, setting("Abort (status 70) after this many seconds without progress; 0: never.", metavar="SECONDS")
+    ] = 600.0
     on_checkpoint_error: Annotated[
-        OnCheckpointError, setting("Whether chains go on when a checkpoint cannot be written.")
+        OnCheckpointError, setting("If a checkpoint cannot be written: stop, or continue without it.")
     ] = "stop"
     on_divergence: Annotated[
-        OnDivergence, setting("When a chain explodes: go back to its last checkpoint, with half the step?")
+        OnDivergence, setting("If a chain diverges: stop, or go back to its last checkpoint and halve the step.")
     ] = "stop"
-    override: Annotated[bool, setting("With --resume: let --thin and --evaluate-every change from here on.")] = False
-    log_dir: Annotated[Path | None, setting("A log for every process.", metavar="DIR")] = None
-    log_level: Annotated[LogLevel, setting("What is logged.")] = "info"
+    override: Annotated[bool, setting("With --resume: allow --thin and --evaluate-every to change from here on.")] = (
+        False
+    )
+    log_dir: Annotated[Path | None, setting("Folder for a log file of every process.", metavar="DIR")] = None
+    log_level: Annotated[LogLevel, setting("Least important messages that are logged.")] = "info"
 
     def __post_init__(self) -> None:
         choices = {"on_checkpoint_error": OnCheckpointError, "on_divergence": OnDivergence, "log_level": LogLevel}

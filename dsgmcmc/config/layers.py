@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dsgmcmc.config.chain import ChainConfig
@@ -34,11 +35,15 @@ class Layers(NamedTuple):
         TOML file; options override it. Hyphens in its names mean underscores.
     assignments : sequence of str
         ``NAME=VALUE`` given with ``--set``; they override options.
+    below, above : mapping of str to object
+        Settings that all others override, such as those of a model that was chosen, and settings that override all.
     """
 
     options: Mapping[str, Any]
     config_file: Path | None = None
     assignments: Sequence[str] = ()
+    below: Mapping[str, Any] = MappingProxyType({})
+    above: Mapping[str, Any] = MappingProxyType({})
 
     def read(self) -> list[Mapping[str, Any]]:
         """Settings of every layer; later ones take precedence.
@@ -49,7 +54,7 @@ class Layers(NamedTuple):
             If the file cannot be read, or an assignment is malformed.
         """
         file = [_underscored(read_toml(self.config_file))] if self.config_file else []
-        return [*file, self.options, parse_assignments(self.assignments)]
+        return [self.below, *file, self.options, parse_assignments(self.assignments), self.above]
 
 
 def build(*layers: Mapping[str, Any]) -> RunConfig:

@@ -14,6 +14,7 @@ from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS, Law, LikelihoodSettings
 from dsgmcmc.model.parts import PARTS, PartSettings
+from dsgmcmc.model.parts.context import axes_of
 from dsgmcmc.model.quantity import Quantities, sizes_of
 from dsgmcmc.settings import named, setting
 from dsgmcmc.types import Factor
@@ -35,13 +36,15 @@ class FactorConfig(BaseModel):
     of_densities: ClassVar[bool] = False
 
     rank: Rank | Literal["auto"] = setting(
-        "Number K of latent dimensions.", "auto", shown="auto, from the counts", metavar="K|auto", short="-K"
+        "Number K of latent dimensions.", "auto", shown="auto, by the number of ratings", metavar="K|auto", short="-K"
     )
     likelihood: str = setting(
-        "Law of a rating; poisson is of counts, all-cells of clicks.", "gaussian", metavar="|".join(LIKELIHOODS)
+        "Distribution of a rating; poisson: for counts, all-cells: for clicks.",
+        "gaussian",
+        metavar="|".join(LIKELIHOODS),
     )
     biases: bool = setting("User and item biases.", True)
-    center: bool = setting("Subtract the training mean.", True)
+    center: bool = setting("Subtract the mean of the training ratings.", True)
     hyper_start: int = setting("Sweeps before the first draw of the hyperparameters.", 1, offered=False, ge=0)
     hyper_every: int = setting("Sweeps between draws of the hyperparameters.", 1, offered=False, ge=1)
 
@@ -126,6 +129,11 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         """Names of the levels of time."""
         return () if self.time_levels == "no" else tuple(self.time_levels.split(","))
 
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the terms of the context."""
+        return () if self.context == "no" else tuple(self.context.split(","))
+
     def quantities_for(self, ratings: Ratings) -> Quantities:
         """Everything that the model of these ratings keeps."""
         levels = self.law.levels_of(ratings)
@@ -133,9 +141,16 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
             for side, stored in ratings.features.items()
         }
-        return self.quantities(ratings.transposed, features, 0 if levels is None else len(levels))
+        categories = {column: each.size for column, each in ratings.context.columns.items()}
+        return self.quantities(ratings.transposed, features, 0 if levels is None else len(levels), categories)
 
-    def quantities(self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int) -> Quantities:
+    def quantities(
+        self,
+        transposed: bool,
+        features: Mapping[Factor, tuple[int, int]],
+        levels: int,
+        categories: Mapping[str, int],
+    ) -> Quantities:
         """Everything that the model keeps.
 
         Parameters
@@ -146,7 +161,10 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             Number of features of the rows of a factor, and of groups of features, if there are any.
         levels : int
             Number of levels of the ratings; 0 without levels.
+        categories : dict of str to int
+            Number of categories of every context column that the model uses; there may be others.
         """
         parts = (self.law, *PARTS)
         distinct = dict.fromkeys(each for part in parts for each in part.quantities_of(self, transposed, features))
-        return Quantities(tuple(distinct), sizes_of(self.dimension, levels, len(self.times), features))
+        more = {"time_level": len(self.times), **axes_of(self.context, categories)}
+        return Quantities(tuple(distinct), sizes_of(self.dimension, levels, features, more))

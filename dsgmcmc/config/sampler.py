@@ -69,7 +69,9 @@ class SamplerSection(BaseModel):
         if section.get("gradient") == kind.gradients[0]:  # the same chain as with the default
             del section["gradient"]
         if section.get("gradient") in FOR_DENSITIES and not of_densities:
-            raise ValueError(f"sampler.gradient = {section['gradient']!r} is of densities alone")
+            raise ValueError(
+                f"sampler.gradient = {section['gradient']!r} is only for densities that are sums over data"
+            )
         try:
             return cls(name=name, config=kind.Config(**section))
         except ValidationError as error:

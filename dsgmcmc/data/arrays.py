@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from importlib import import_module
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.frames import context_of
 from dsgmcmc.data.ingest.columns import find_column
+from dsgmcmc.data.ingest.context import PERIODS
 from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.data.session import literal
 from dsgmcmc.errors import InputError
-from dsgmcmc.types import Array, Float32, Float64
+from dsgmcmc.types import Array, Float32, Float64, Mask
 
 
 @dataclass(frozen=True)
 class Triples:
-    """Users, items (integers or str) and ratings, (n,) each, and their times in seconds, if they are known."""
+    """Users, items (integers or str) and ratings, (n,) each; their times in seconds, if they are known; their context.
+
+    `context` has columns of text, (n,) each, None where a value is missing.
+    """
 
     users: Array
     items: Array
     ratings: Float32
     times: Float64 | None = None
+    context: Mapping[str, Array] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
-        """Write them to a Parquet file with the columns ``user, item, rating``, and ``timestamp``."""
-        columns: dict[str, Array] = {"user": self.users, "item": self.items, "rating": self.ratings}
+        """Write them to a Parquet file with the columns ``user, item, rating``, ``timestamp``, and of the context."""
+        columns: dict[str, Array] = {"user": self.users, "item": self.items, "rating": self.ratings, **self.context}
         with duckdb.connect() as db:
             db.register("triples", columns if self.times is None else columns | {"timestamp": self.times})
             db.execute(f"COPY (SELECT * FROM triples) TO {literal(str(path))} (FORMAT parquet)")
@@ -66,6 +71,14 @@ def read_triples(X: Any, y: Any = None, timed: bool = False) -> Triples:
     return _checked(users, items, ratings)
 
 
+def has_times(X: Any, y: Any) -> bool:
+    """Whether what `BPMF.fit` is given has a column of timestamps; of files that is not known."""
+    names = getattr(X, "columns", None)
+    if names is not None:
+        return find_column([str(name) for name in names], "timestamp") is not None
+    return isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == (4 if y is None else 3)
+
+
 def _read_timed(X: Any, y: Any) -> Triples:
     """Read ratings with their times."""
     import scipy.sparse  # takes its time to import
@@ -83,8 +96,7 @@ def _read_timed(X: Any, y: Any) -> Triples:
         seconds = times.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"timestamps must be seconds, or dates of NumPy ({error})") from error
-    if not np.isfinite(seconds).all():
-        raise InputError(f"{int((~np.isfinite(seconds)).sum())} timestamps are missing, NaN or infinite")
+    _refuse(~np.isfinite(seconds), "timestamp")
     return replace(_checked(users, items, ratings), times=seconds)
 
 
@@ -98,9 +110,17 @@ def _checked(users: Array, items: Array, ratings: Any) -> Triples:
         raise InputError(f"{len(users)} pairs of user and item, but {values.shape} ratings")
     if not len(values):
         raise InputError("there are no ratings")
-    if not np.isfinite(values).all():
-        raise InputError(f"{int((~np.isfinite(values)).sum())} ratings are missing, NaN or infinite")
+    _refuse(~np.isfinite(values), "rating")
     return Triples(users, items, values)
+
+
+def _refuse(bad: Mask, what: str) -> None:
+    """Refuse rows with what is missing or not finite, and say which they are, counted from 0 as Python does."""
+    rows = np.flatnonzero(bad)
+    if len(rows):
+        number = f"{len(rows):,} {what}s are" if len(rows) > 1 else f"one {what} is"
+        shown = f"row{'s' * (len(rows) > 1)} {', '.join(map(str, rows[:5]))}{', ...' if len(rows) > 5 else ''}"
+        raise InputError(f"{number} missing, NaN or infinite: {shown} (the first is row 0)")
 
 
 def read_pairs(X: Any) -> tuple[Array, Array]:
@@ -143,22 +163,18 @@ def names_of(column: Array, role: str) -> Array:
     if column.dtype.kind in "iu":
         return column.astype(np.int64)
     if column.dtype.kind in "fc":
-        whole = column.real.astype(np.int64) if np.isfinite(column).all() else None
-        if whole is None or (whole != column).any():
-            raise InputError(f"names of {role}s must be integers or text; there are fractions or missing values")
+        _refuse(~np.isfinite(column), f"name of a {role}")
+        whole = column.real.astype(np.int64)
+        if (whole != column).any():
+            row = int(np.flatnonzero(whole != column)[0])
+            raise InputError(f"names of {role}s must be integers or text; row {row} has {column[row]}")
         return whole
     values = column.tolist()
-    if any(value is None or value != value or value == "" for value in values):  # NaN is not itself
-        raise InputError(f"the name of a {role} is missing")
+    missing = [value is None or value != value or value == "" for value in values]  # NaN is not itself
+    _refuse(np.array(missing, bool), f"name of a {role}")
     if all(isinstance(value, int | np.integer) for value in values):
         return np.array(values, np.int64)
     return np.array([str(value) for value in values], dtype=object)
-
-
-def as_given(given: Any, columns: dict[str, Array]) -> Any:
-    """Columns as a data frame, if `given` is a column of one (of the same library); else unchanged."""
-    frame = getattr(import_module(type(given).__module__.partition(".")[0]), "DataFrame", None)
-    return columns if frame is None else frame(columns)
 
 
 def prepare_data(
@@ -169,16 +185,18 @@ def prepare_data(
     seed: int,
     described: Mapping[str, Description] | None = None,
     timed: bool = False,
+    context: Sequence[str] = (),
     duplicates: str = "error",
     columns: str | None = None,
 ) -> Path:
     """Write ratings to a ratings file at `path`, unless they are one, and return where it is.
 
     `X`, `y`, `duplicates` and `columns` are as of `BPMF` and its `fit`; `described` are features of "user", "item" or
-    both; `timed`: whether the order of ratings in time is kept. Raises InputError if ratings or features are wrong.
+    both; `timed`: whether the order of ratings in time is kept; `context`
+    are names of context columns. Raises InputError if ratings or features are wrong.
     """
     options: dict[str, Any] = {"test_fraction": test_fraction, "seed": seed % 2**31, "force": True}
-    options |= {"described": described, "timestamps": timed, "duplicates": duplicates}
+    options |= {"described": described, "timestamps": timed, "duplicates": duplicates, "context": ",".join(context)}
     if isinstance(X, str | os.PathLike):
         if y is not None:
             raise InputError("X is a file that has the ratings: leave out y")
@@ -190,7 +208,14 @@ def prepare_data(
         return path
     if columns is not None:
         raise InputError(f"columns={columns!r} is only for files: name the columns of a data frame user, item, rating")
-    triples = read_triples(X, y, timed)
+    of_frame = context_of(X, context)
+    made = [name for name in context if name not in of_frame]
+    if unknown := [name for name in made if name not in PERIODS]:
+        raise InputError(
+            f"context needs a data frame with a column {unknown[0]!r}; of timestamps come {', '.join(PERIODS)}"
+        )
+    timed = timed or bool(made)
+    triples = replace(read_triples(X, y, timed), context=of_frame)
     source = path.with_suffix(".parquet")
     triples.write(source)
     try:

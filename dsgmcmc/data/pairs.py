@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest.columnar import columnar_format, open_columns
 from dsgmcmc.data.ingest.columns import find_column, position_of
-from dsgmcmc.data.ingest.load import read_csv, readable, scalar
-from dsgmcmc.data.ingest.sources import (
-    decode_head,
-    detect_delimiter,
-    packed_how,
-    read_head,
-    split_line,
-    whole_lines,
-)
+from dsgmcmc.data.ingest.load import read_csv, scalar
+from dsgmcmc.data.ingest.packed import packed_how, readable
+from dsgmcmc.data.ingest.sources import decode_head, detect_delimiter, split_line, whole_lines
 from dsgmcmc.data.session import identifier, reading
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
@@ -95,7 +90,7 @@ def parse_pair_columns(text: str | None, option: str = "--columns") -> PairColum
 
 
 def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
-    """Read a file of pairs, CSV (or any delimited text) or Parquet, into the table ``pairs``.
+    """Read a file of pairs, CSV (or any delimited text), Excel, Parquet or Feather, into the table ``pairs``.
 
     By default a header tells which columns are user and item, by the names that ``prepare`` knows, too; a file without
     such a header has them as its first two columns. Raises InputError if it is not there, empty, or not such a file, or
@@ -103,7 +98,7 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) 
     """
     if not path.is_file():
         raise InputError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
-    load = _load_parquet if read_head(path)[:4] == b"PAR1" else _load_text
+    load = _load_columnar if columnar_format(path) else _load_text
     with reading(path):
         table = load(db, path, columns)
     if scalar(db, "SELECT count(*) FROM pairs") == 0:
@@ -111,18 +106,17 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) 
     return table
 
 
-def _load_parquet(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
-    escaped = glob.escape(str(path.absolute()))
-    names = db.read_parquet(escaped).columns
+def _load_columnar(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
+    given = open_columns(db, path)
+    names = given.columns
     user, item = _assign(path, names, columns)
-    db.execute("CREATE TABLE pairs AS SELECT * FROM read_parquet(?)", [escaped])
+    given.create("pairs")
     return PairsTable(path, names[user], names[item], names, 0, columns.option)
 
 
 def _load_text(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
-    head = read_head(path)
-    packed = packed_how(head)
-    lines = whole_lines(decode_head(path, head, packed))
+    packed = packed_how(path)
+    lines = whole_lines(decode_head(path, packed))
     delimiter = detect_delimiter(lines, 2)
     first = [field.strip() for field in split_line(lines[0], delimiter)]
     if len(first) < 2:
@@ -167,8 +161,12 @@ def chunk_count(pairs: int) -> int:
     return -(-pairs // CHUNK)
 
 
-def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
+def chunks(
+    db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool], more: Sequence[str] = ()
+) -> Iterator[list[Array]]:
     """Names of users and items, `CHUNK` pairs at a time; `integers`: whether those of the run are such.
+
+    The columns `more` follow as text, masked where a value is missing.
 
     Raises InputError before the first chunk, if a name is missing, or no integer where it has to be one: the first
     five.
@@ -194,10 +192,11 @@ def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[boo
         ).fetchall()
         lines = "\n  ".join(f"{table.where(row)}: {what}" for row, what in rows)
         raise InputError(f"{table.path}: {number} of the pairs cannot be looked up\n  {lines}{table.hint}")
+    expressions += [f"{identifier(name)}::VARCHAR AS more{k}" for k, name in enumerate(more)]
     total = int(scalar(db, "SELECT count(*) FROM pairs"))
     for start in range(0, total, CHUNK):
         names = db.execute(
             f"SELECT {', '.join(expressions)} FROM pairs WHERE rowid >= {start} AND rowid < {start + CHUNK} "
             "ORDER BY rowid"
         ).fetchnumpy()
-        yield [np.ma.getdata(names[role]) for role in ROLES]
+        yield [*(np.ma.getdata(names[role]) for role in ROLES), *(names[f"more{k}"] for k in range(len(more)))]

@@ -62,7 +62,7 @@ def open_session(
     """
     if memory < MINIMUM:
         raise InputError(
-            f"{memory / 1e6:.0f} MB of memory are too few; at least {MINIMUM / 1e6:.0f} MB are needed (--memory)"
+            f"{memory / 1e6:.0f} MB of memory are not enough; at least {MINIMUM / 1e6:.0f} MB are needed (--memory)"
         )
     limit = int(0.8 * (memory - _OVERHEAD))
     try:
@@ -81,11 +81,11 @@ def open_session(
             yield connection, watch
     except duckdb.OutOfMemoryException as error:
         raise InputError(
-            f"{memory / 1e6:.0f} MB of memory, or the space in {parent}, do not suffice; "
+            f"{memory / 1e6:.0f} MB of memory, or the space in {parent}, are not enough; "
             f"raise --memory or set --temp-dir to a larger disk ({str(error).splitlines()[0]})"
         ) from error
     except duckdb.IOException as error:
-        raise InputError(f"reading or spilling to {parent} failed: {str(error).splitlines()[0]}") from error
+        raise InputError(f"reading or spilling to {parent} failed: {in_short(error)}") from error
 
 
 @contextlib.contextmanager
@@ -99,11 +99,19 @@ def reading(shown: str | Path, explain: Callable[[str], str] = str) -> Iterator[
         yield
     except duckdb.OutOfMemoryException as error:
         why = str(error).splitlines()[0]
-        raise InputError(f"{shown} takes more memory, or space to spill to, than there is ({why})") from error
+        raise InputError(
+            f"{shown} needs more memory, or more space for temporary files, than there is ({why})"
+        ) from error
     except (duckdb.Error, RuntimeError) as error:  # RuntimeError: names of columns that are not UTF-8
         if _SPILL in str(error) or _interrupted(error):
             raise
         raise InputError(f"{shown} cannot be read: {explain(str(error).strip()).splitlines()[0]}") from error
+
+
+def in_short(error: duckdb.Error) -> str:
+    """What the system said, if an error of DuckDB tells, or else its first line."""
+    number = re.search(r'"errno":"(\d+)"', str(error))
+    return os.strerror(int(number[1])) if number else str(error).splitlines()[0]
 
 
 class Watch:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-from dsgmcmc.data.session import default_memory, identifier, literal, open_session
+from dsgmcmc.data.session import default_memory, identifier, in_short, literal, open_session
 from dsgmcmc.errors import InputError, WriteError, writing
 from dsgmcmc.storage.files import NOT_READ_BACK, sync
 from dsgmcmc.terminal import pass_on
@@ -54,7 +54,7 @@ def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None, scr
                     _read_back(db, query, temporary)
                 temporary.replace(out)
     except duckdb.IOException as error:
-        raise WriteError(f"{out or 'standard output'} cannot be written: {str(error).splitlines()[0]}") from error
+        raise WriteError(f"{out or 'standard output'} cannot be written: {in_short(error)}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -11,11 +11,12 @@ from typing import NamedTuple
 from dsgmcmc.config.chain import FREE, ResolvedChain
 from dsgmcmc.config.density import ResolvedDensity
 from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import GoneError
 from dsgmcmc.storage.facts import FOUND, JOB, MADE_WITH, Facts, made_with
 from dsgmcmc.storage.manifest import MANIFEST, Manifest, read_manifest
-from dsgmcmc.storage.rundir import INDEX, SERIES, RunDirectory
+from dsgmcmc.storage.rundir import EXPOSURE, INDEX, SERIES, RunDirectory
 from dsgmcmc.storage.series import is_on_its_way, step_name, steps
 from dsgmcmc.storage.verify import verify_run
 
@@ -59,6 +60,9 @@ def audit(run: RunDirectory) -> Audit:
     if run.summary_file.exists():
         known.add(run.summary_file)
         read_summary(run.summary_file)
+    if run.comparison_file.exists():
+        known.add(run.comparison_file)
+        Comparison.read(run.comparison_file)
     known.update(run.logs())
     for folder, manifest in manifests.items():
         known |= {folder / MANIFEST, *(folder / shard.file for shard in manifest.shards)}
@@ -73,7 +77,7 @@ def audit(run: RunDirectory) -> Audit:
 
 def _manifests(run: RunDirectory) -> Iterator[tuple[Path, Manifest]]:
     """All snapshots of a run."""
-    folders = [run.path / INDEX] if (run.path / INDEX).is_dir() else []
+    folders = [path for path in (run.path / INDEX, run.path / EXPOSURE) if path.is_dir()]
     for chain in run.chains():
         for kind in SERIES:
             parent = run.series(kind, chain)

@@ -6,45 +6,69 @@ that were not rated in training are recommended; h_r = 1 if the item at rank r i
     precision = sum_r h_r / k,   recall = sum_r h_r / n,   reciprocal rank = 1 / min{r: h_r = 1}, or 0
     NDCG = sum_r h_r / log2(1 + r)  /  sum_{r <= min(n, k)} 1 / log2(1 + r)       [Järvelin & Kekäläinen 2002]
 
-averaged over users with a liked item, with normal 95 % intervals of that average. Items that a user has not rated count
-as not liked, so the numbers compare rules and mean little by themselves. *Novelty* is the mean of -log2 of the fraction
-of users who rated a recommended item: how surprising the lists are, in bits.
+averaged over users with a liked item, with normal 95 % intervals of that average. Two rankings are compared by the mean
+of the differences by user, and its standard error, which is smaller than those of the two means. Items that a user has
+not rated count as not liked, so the numbers compare rules and mean little by themselves. *Novelty* is the mean of -log2
+of the fraction of users who rated a recommended item: how surprising the lists are, in bits.
 
 [Järvelin & Kekäläinen 2002] Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.diagnostics.neighbours import MOST_ITEMS, Neighbours
+from dsgmcmc.diagnostics.paired import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.recommend import recommend
-from dsgmcmc.posterior.rules import Ranking, liked_from
+from dsgmcmc.posterior.recommend import best, leave_out, recommend
+from dsgmcmc.posterior.rules import Ranking, Scorer, liked_from
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Array, Float64, Int32, Int64
+from dsgmcmc.types import Float32, Float64, Int32, Int64
 
 Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first; -1 where there are no more
 
 MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
+AT = (5, 10, 20)
+
+#: Rules of `recommend` that are compared, the default first, by what to give it for each.
+RULES = {
+    "likely": "--by likely",
+    "exposure": "--by exposure",
+    "mean": "--by mean",
+    "lcb, z = 1": "--by lcb --z 1",
+    "lcb, z = 3": "--by lcb --z 3",
+}
 
 #: Lengths of the lists, by measure, that are usually reported for clicks.
 LENGTHS = {"recall": 20, "ndcg": 100}
 
-#: Most users of the summary, evenly spaced among those with test clicks; ``evaluate`` uses all.
+#: Most users of the summary, evenly spaced among those with test clicks.
 MAX_USERS = 2000
+#: The same of `evaluate`, if it is not told.
+USERS = 1000
+_CELLS = 1 << 20  # scores of a block of users
+CLEAR = 2.0  # standard errors from which on a difference is spoken of
 
 
-def evaluate(run: Run, rated: Rated | None = None, at: int = 10, liked: float | None = None) -> dict[str, Any]:
+def evaluate(
+    run: Run,
+    rated: Rated | None = None,
+    at: int | Sequence[int] = AT,
+    liked: float | None = None,
+    users: int | None = USERS,
+    progress: Callable[[float], None] = lambda _: None,
+) -> dict[str, Any]:
     """Compare rankings on the test ratings: by the rules of `recommend`, and without the model.
 
-    The rankings without the model are by popularity and by exposure alone (`dsgmcmc.posterior.exposure`), which uses
-    who rated what but no rating values.
+    Without the model are: by exposure alone, which is EASE^R (`dsgmcmc.posterior.exposure`), and by item neighbours
+    (`dsgmcmc.diagnostics.neighbours`), which both use who rated what but no rating values; and by popularity.
 
     Parameters
     ----------
@@ -52,16 +76,23 @@ def evaluate(run: Run, rated: Rated | None = None, at: int = 10, liked: float | 
         With test ratings: from `dsgmcmc.open_run`, or `run_` of a `BPMF`.
     rated : Rated, optional
         Training ratings, whose items are left out; by default read from the ratings file that the run names.
-    at : int
-        Length k of the lists.
+    at : int, or several
+        Lengths k of the lists. Rankings are compared by NDCG at the middle one.
     liked : float, optional
         Lowest rating that counts as liked; default three quarters up the scale; every click is liked.
+    users : int, optional
+        Most users, evenly spaced among those who liked anything; None for all.
+    progress : callable, optional
+        Called with the fraction that is done.
 
     Returns
     -------
     dict
-        ``at``, ``liked``, ``users`` (their number) and ``rules``: for each its name ``rule``, ``{"mean", "low",
-        "high"}`` by measure, ``coverage``, the fraction of all items that are recommended to anybody, and ``novelty``.
+        ``at``, ``liked``, ``users`` (their number), ``of_users`` (of how many), ``compared_by`` (``"ndcg@10"``),
+        ``exposure`` (its ``penalty`` and ``width``), ``advice`` (a sentence) and ``rules``: for each its name ``rule``;
+        ``{"mean", "low", "high"}`` by measure and length, such as ``"recall@20"``; ``difference`` in what they are
+        compared by from the default rule, ``{"mean", "se"}``; ``coverage``, the fraction of all items that are
+        recommended to anybody; and ``novelty``.
 
     Raises
     ------
@@ -71,32 +102,99 @@ def evaluate(run: Run, rated: Rated | None = None, at: int = 10, liked: float | 
     if rated is None:
         with run.open_ratings() as ratings:
             rated = Rated(ratings)
+    lengths = sorted({at} if isinstance(at, int) else set(at))
     liked = liked_from(run) if liked is None else liked
     chosen = run.test.rating >= liked
     if not chosen.any():
         raise InputError(
             f"no test rating of {run.path} is {liked:g} or more: nothing counts as liked; give another --liked"
         )
-    pairs = [side[chosen] for side in run.test_pairs()]
-    users = np.unique(pairs[0])
-    rules = {
-        "mean": Ranking(at, "mean"),
-        "lcb, z = 1": Ranking(at, "lcb", 1.0),
-        "lcb, z = 3": Ranking(at, "lcb", 3.0),
-    }
-    if run.config.law.can_be_evaluated():  # clicks have no probability, and their scores include exposure
-        rules["likely"] = Ranking(at, "likely", at_least=liked)
-    lists = {name: recommended(run, users, ranking, rated) for name, ranking in rules.items()}
-    lists["exposure alone"] = _without_model(rated.exposure.of, users, rated, at)
-    lists["most popular"] = popular(run, users, rated, at)
+    whose, items = (side[chosen] for side in run.test_pairs())
+    everyone = np.unique(whose)
+    those = _evenly(everyone, users)
+    asked = np.isin(whose, those)
+    lists = _lists(run, those, rated, lengths[-1], liked, progress)
+    compared = f"ndcg@{lengths[len(lengths) // 2]}"
+    rows, of_default = [], None
     surprise = -np.log2(np.maximum(run.counts("item"), 1) / len(run.users))
-    rows = []
-    for name, items in lists.items():
-        averages = {measure: average(values) for measure, values in measures(users, items, *pairs).items()}
-        shown = items[items >= 0]
-        spread = {"coverage": len(np.unique(shown)) / len(run.items), "novelty": float(surprise[shown].mean())}
-        rows.append({"rule": name, **averages, **spread})
-    return {"at": at, "liked": liked, "users": len(users), "rules": rows}
+    for name, best_of in lists.items():
+        values = {
+            f"{measure}@{k}": each
+            for k in lengths
+            for measure, each in measures(those, best_of[:, :k], whose[asked], items[asked]).items()
+        }
+        of_default = values[compared] if of_default is None else of_default
+        change = difference(values[compared], of_default, those)
+        shown = best_of[best_of >= 0]
+        rows.append(
+            {
+                "rule": name,
+                **{measure: average(each) for measure, each in values.items()},
+                "difference": {"mean": change.mean, "se": min(change.error, 1.0)},  # of a single user it is unknown
+                "coverage": len(np.unique(shown)) / len(run.items),
+                "novelty": float(surprise[shown].mean()),
+            }
+        )
+    found = {"at": lengths, "liked": liked, "users": len(those), "of_users": len(everyone), "compared_by": compared}
+    ease = {"penalty": run.exposure.penalty, "width": run.exposure.vectors.shape[1]}
+    return {**found, "exposure": ease, "advice": advice(rows), "rules": rows}
+
+
+def advice(rows: Sequence[dict[str, Any]]) -> str:
+    """Say by which rule to recommend; `rows` are the ``rules`` of `evaluate`, the default first."""
+    first, *others = sorted(rows, key=lambda row: -row["difference"]["mean"])
+    gain = first["difference"]
+    if gain["mean"] <= CLEAR * gain["se"]:
+        return f"recommend ranks by {rows[0]['rule']}, than which nothing here is clearly better"
+    options = next((RULES[row["rule"]] for row in (first, *others) if row["rule"] in RULES), "")
+    return f"{first['rule']} ranks clearly better here than {rows[0]['rule']}; of the rules of recommend take {options}"
+
+
+def _evenly(users: Int32, most: int | None) -> Int32:
+    number = len(users) if most is None else min(len(users), most)
+    return users[np.linspace(0, len(users) - 1, number).astype(np.int64)]
+
+
+def _lists(
+    run: Run, users: Int32, rated: Rated, top: int, liked: float, progress: Callable[[float], None]
+) -> dict[str, Lists]:
+    """Lists of every ranking, by its name; what rules have in common is worked out once."""
+    with_ratings = run.config.law.can_be_evaluated()  # clicks have no probability of being liked
+    mean = Scorer(run, Ranking(top, "lcb"), None)
+    likely = Scorer(run, Ranking(top, "likely", at_least=liked if with_ratings else None), None)
+    popularity, exposure = _popularity(run), run.exposure
+    neighbours = Neighbours(rated.pattern()) if len(run.items) <= MOST_ITEMS else None
+    lists: dict[str, list[Lists]] = {}
+    step = max(1, _CELLS // len(run.items))
+    for start in range(0, len(users), step):
+        progress(start / len(users))
+        some = users[start : start + step]
+        own = [rated.of(user) for user in some.tolist()]
+        centre, variance = mean.moments(some)
+        chosen = exposure.of(own)
+        sd = np.sqrt(np.maximum(variance, 0))
+        scores: dict[str, Float32] = {
+            "likely": chosen * likely.scores(some, start),
+            "exposure": chosen,
+            "mean": centre,
+            "lcb, z = 1": centre - sd,
+            "lcb, z = 3": centre - 3 * sd,
+            **({"item neighbours": neighbours.of(own)} if neighbours else {}),
+            "most popular": np.tile(popularity, (len(some), 1)),
+        }
+        for name, each in scores.items():
+            lists.setdefault(name, []).append(_listed(each, own, top))
+    progress(1.0)
+    return {name: np.concatenate(several) for name, several in lists.items()}
+
+
+def _listed(scores: Float32, own: Sequence[Int32], top: int) -> Lists:
+    """Lists by scores, without what users rated."""
+    leave_out(scores, own)
+    items, values = best(scores, top)
+    lists = np.full((len(items), top), -1, np.int32)
+    lists[:, : items.shape[1]] = np.where(np.isfinite(values), items, -1)
+    return lists
 
 
 def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
@@ -109,11 +207,11 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
     users = np.unique(test_users)
     if not len(users):
         return None
-    users = users[np.linspace(0, len(users) - 1, min(len(users), MAX_USERS)).astype(np.int64)]
+    users = _evenly(users, MAX_USERS)
     chosen = np.isin(test_users, users)
     pairs = test_users[chosen], test_items[chosen]
     rated, longest = Rated(ratings), max(LENGTHS.values())
-    own, others = recommended(run, users, Ranking(longest), rated), popular(run, users, rated, longest)
+    own, others = recommended(run, users, Ranking(longest, "mean"), rated), popular(run, users, rated, longest)
     scores: dict[str, Any] = {"users": len(users)}
     for measure, k in LENGTHS.items():
         mean, by_popularity = (average(measures(users, lists[:, :k], *pairs)[measure]) for lists in (own, others))
@@ -175,17 +273,13 @@ def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists
 
 def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
     """Items with the most training ratings that a user has not rated, for each."""
-    counts = run.counts("item")
-    return _without_model(lambda _: counts, users, rated, at)
+    popularity = _popularity(run)
+    return np.concatenate([_listed(popularity[None].copy(), [rated.of(user)], at) for user in users.tolist()])
 
 
-def _without_model(score_of: Callable[[Int32], Array], users: Int32, rated: Rated, at: int) -> Lists:
-    """Lists by a score of all items that is a function of the items that a user rated."""
-    lists = np.full((len(users), at), -1, np.int32)
-    for row, user in enumerate(users.tolist()):
-        own = rated.of(user)
-        scores = score_of(own).astype(np.float64)
-        scores[own] = -np.inf
-        order = np.argsort(-scores, kind="stable")[: min(at, len(scores) - len(own))]
-        lists[row, : len(order)] = order
-    return lists
+def _popularity(run: Run) -> Float32:
+    """Numbers (items,) float32 in the order of training ratings; ties are broken by row, so that lists are the same."""
+    order = np.argsort(-run.counts("item"), kind="stable")
+    numbers = np.empty(len(order), np.float32)
+    numbers[order] = np.arange(len(order), 0, -1)
+    return numbers

@@ -32,6 +32,7 @@ class Agreement(_Section):
     rhat_median: float
     rhat_worst: float
     pairs: Whole
+    apart: list[str] = Field([], max_length=1000)
 
 
 class Baselines(_Section):

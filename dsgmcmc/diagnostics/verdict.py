@@ -15,6 +15,9 @@ from dsgmcmc.terminal import plain
 
 COVERAGE_OFF = 0.02  # deviation of the coverage from 90 % that is warned of, if chance does not explain it
 
+NAMED = 3  # most quantities on which chains do not agree that are named
+SAME = 1e-6  # RMSE of predicting the mean below which all ratings are the same
+
 LAST_JOBS = 9  # most later jobs that are shown
 
 Summary = Mapping[str, Any]
@@ -45,12 +48,20 @@ def result(summary: Summary) -> list[str]:
     ]
     chains = summary.get("agreement")
     if chains:
-        agree = "agree" if chains["above"] <= SPARED else "do not agree"
+        agree = chains["above"] <= SPARED
         lines.append(
-            f"the chains {agree}: R-hat of predictions {chains['rhat_median']:.3f} (median), "
-            f"{chains['rhat_worst']:.3f} (worst of {chains['pairs']})"
+            f"the chains {'agree' if agree else 'do not agree'}: R-hat of predictions {chains['rhat_median']:.3f} "
+            f"(median), {chains['rhat_worst']:.3f} (worst of {chains['pairs']})"
         )
+        if agree and chains.get("apart"):
+            lines.append(_not_yet(chains["apart"]))
     return lines
+
+
+def _not_yet(labels: Sequence[str]) -> str:
+    """Say which numbers the chains do not agree on although they agree on predictions."""
+    shown = plain(", ".join(labels[:NAMED])) + (f" and {len(labels) - NAMED} more" if len(labels) > NAMED else "")
+    return f"not yet known well: {shown}; predictions hardly depend on these, so continue only if you need them"
 
 
 def in_units(rate: float) -> str:
@@ -95,6 +106,14 @@ def ending(summary: Summary) -> str:
     return f"finished: {wanted:,} iterations{several}"
 
 
+def _stopped(summary: Summary) -> bool:
+    """Whether chains were stopped before their end."""
+    until = summary.get("until")
+    if until:
+        return bool(not until["reached"] and until["iteration"] < until["limit"])
+    return bool(min(summary["reached"], default=0) < summary["iterations"])
+
+
 def started(jobs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the commands of a run's jobs, by label; of many jobs the first and the last ones."""
     numbers = [*range(len(jobs))[:1], *range(1, len(jobs))[-LAST_JOBS:]]
@@ -115,9 +134,12 @@ def doubts(summary: Summary) -> list[str]:
     rankings = summary.get("rankings") or {}
     if any(each["mean"] < each["popular"] for name, each in rankings.items() if name != "users"):
         warnings.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
-    if summary.get("rmse_mean") is None:
+    if summary.get("rmse_mean") is None or _stopped(summary):  # a few draws say little
         return warnings
     simple = summary.get("baselines") or {}
+    if simple.get("mean_only", inf) < SAME:
+        said = "all ratings are the same, so errors and intervals say nothing: where it counts who has one, sample with"
+        return [*warnings, f"{said} --likelihood all-cells"]
     for name, what in (
         ("mean_only", "predicting the mean"),
         ("biases_only", "user and item biases alone"),

@@ -85,6 +85,10 @@ class FactorModel:
         """Whether a draw changes what gradients of the likelihood are made of."""
         return any(part.renews_data(turn) for part in self.parts)
 
+    def renews_prior(self, turn: int) -> bool:
+        """Whether a draw changes the prior means of single rows."""
+        return any(part.renews_prior(turn) for part in self.parts)
+
     # ------------------------------------------------------------------ drawing its parameters
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
@@ -149,8 +153,15 @@ class FactorModel:
             unit: Array | float = float(rating**quantity.rating)
             if quantity.columns:
                 unit = quantity.in_rating_unit(np.ones(len(columns)), columns, rating).astype(np.float32)
-            found.append(DrawnField(quantity.name, quantity.width(self.quantities.sizes), unit))
+            found.append(DrawnField(quantity.name, quantity.width(self.quantities.sizes), unit, factor=quantity.factor))
         return tuple(found)
+
+    def at_home(self) -> dict[tuple[Factor, int], dict[str, Array]]:
+        """What rows have that stays with their block's home, by factor and block."""
+        found: dict[tuple[Factor, int], dict[str, Array]] = {}
+        for factor, block, name, array in (each for part in self.parts for each in part.at_home()):
+            found.setdefault((factor, block), {})[name] = array
+        return found
 
     @cached_property
     def untraced(self) -> frozenset[str]:

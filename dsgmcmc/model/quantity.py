@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from dsgmcmc.targets.state import Replicated, StateField
-from dsgmcmc.types import Array, Factor, Float64
+from dsgmcmc.types import Array, Factor, Float32, Float64
 
 #: Lengths by the names that stand in `Quantity.dims`.
 Sizes = Mapping[str, int]
@@ -38,6 +38,9 @@ class Quantity:
         Whether every row of a factor has one.
     columns, rating : int
         Power of the unit of a row's columns, or of a rating. Multiplying by it converts to the ratings' own unit.
+    at_home : bool
+        Of a quantity of rows, whether it stays with its block's home, where its part keeps it (`Part.at_home`); else it
+        is a field of the block.
     kept : bool
         Whether it is saved in checkpoints; else it is computed from others.
     drawn : bool
@@ -70,6 +73,7 @@ class Quantity:
     of_rows: bool = False
     columns: int = 0
     rating: int = 0
+    at_home: bool = False
     kept: bool = True
     drawn: bool = True
     traced: bool = True
@@ -158,6 +162,24 @@ class Sampled(Replicated):
                 yield quantity, value[subchain] if quantity.per_chain else value
 
 
+class SavedDraw(Protocol):
+    """A saved draw, as parts see it.
+
+    Attributes
+    ----------
+    shared : dict of str to float64 array
+        Quantities that all rows share, by their names, with ``user`` or ``item`` in the place of the factor.
+    rows : dict of kind to dict of str to (n, ...) float32 array
+        Quantities of the rows of users and of items, by their names.
+    """
+
+    @property
+    def shared(self) -> Mapping[str, Float64]: ...  # noqa: D102
+
+    @property
+    def rows(self) -> Mapping[str, Mapping[str, Float32]]: ...  # noqa: D102
+
+
 @dataclass(frozen=True)
 class Quantities:
     """All quantities of a model.
@@ -176,12 +198,12 @@ class Quantities:
     @cached_property
     def of_rows(self) -> tuple[Quantity, ...]:
         """What a block keeps for every row besides the sampler's fields."""
-        return tuple(quantity for quantity in self.all if quantity.of_rows)
+        return tuple(quantity for quantity in self.all if quantity.of_rows and not quantity.at_home)
 
     @cached_property
     def drawn_of_rows(self) -> tuple[Quantity, ...]:
-        """What every row has in a draw."""
-        return (THETA, *(quantity for quantity in self.of_rows if quantity.drawn))
+        """What every row of a quantity's factor, if it has one, has in a draw."""
+        return (THETA, *(quantity for quantity in self.all if quantity.of_rows and quantity.drawn))
 
     @cached_property
     def shared(self) -> tuple[Quantity, ...]:
@@ -193,13 +215,25 @@ class Quantities:
         """What every draw has in the trace."""
         return tuple(quantity for quantity in self.shared if quantity.traced)
 
-    def width_of_rows(self, drawn: bool = False) -> int:
-        """How many numbers a block keeps for a row besides the sampler's fields; if `drawn`, how many a draw has."""
-        return sum(quantity.width(self.sizes) for quantity in (self.drawn_of_rows if drawn else self.of_rows))
+    def width_of_rows(self) -> int:
+        """How many numbers a block keeps for a row besides the sampler's fields."""
+        return sum(quantity.width(self.sizes) for quantity in self.of_rows)
+
+    def drawn_numbers(self, rows: Mapping[Factor, int]) -> int:
+        """How many numbers of rows a draw has, given the number of rows of each factor."""
+        return sum(
+            quantity.width(self.sizes) * n
+            for quantity in self.drawn_of_rows
+            for factor, n in rows.items()
+            if quantity.factor in (None, factor)
+        )
 
 
 def sizes_of(
-    dimension: int, levels: int = 0, time_levels: int = 0, features: Mapping[Factor, tuple[int, int]] | None = None
+    dimension: int,
+    levels: int = 0,
+    features: Mapping[Factor, tuple[int, int]] | None = None,
+    more: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
     """Lengths of the axes of a model's quantities.
 
@@ -209,12 +243,12 @@ def sizes_of(
         Columns D of a row.
     levels : int
         Levels R of the ratings, if they have some.
-    time_levels : int
-        Levels of time.
     features : dict of Factor to (int, int)
         Features F, and groups of features, of the rows of a factor.
+    more : dict of str to int
+        Other axes.
     """
-    sizes = {"one": 1, "column": dimension, "time_level": time_levels}
+    sizes = {"one": 1, "column": dimension, **(more or {})}
     sizes |= {"threshold": max(levels - 1, 0), "gap": max(levels - 2, 0)}
     for factor, (number, groups) in (features or {}).items():
         sizes |= {f"{factor.name}.feature": number, f"{factor.name}.feature_group": groups}

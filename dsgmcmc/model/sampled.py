@@ -72,10 +72,11 @@ class SampledFactors:
         of_rows = (quantity.field(self.quantities.sizes) for quantity in self.quantities.of_rows)
         self.layout = layout = BlockLayout((*sampler.kept, *of_rows), self.dimension)
         common: Any = {"dimension": self.dimension, "clip_kicks": self.likelihood.clips_kicks}
-        common["origin"] = model.rows.origin.astype(np.float32) if model.rows.bias_mean else None
+        origins = {factor: model.rows.origin(factor).astype(np.float32) for factor in Factor}
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
-            return ParameterBlock(stream, ring.phases, self._prior, factor, frozen=factor in frozen, **common, **place)
+            more = common | {"frozen": factor in frozen, "origin": origins[factor] if origins[factor].any() else None}
+            return ParameterBlock(stream, ring.phases, self._prior, factor, **more, **place)
 
         factors = LocalFactors(make, ratings, ring.blocks, layout, sampler.working, self.dimension)
         self.circulation = Circulation(ring, ratings, schedule, factors)
@@ -83,8 +84,11 @@ class SampledFactors:
     def begin(self, iteration: int) -> None:
         """See `Target.begin`."""
         self.stream.iteration = iteration
+        sweeps, later = divmod(iteration, self.sweep_length)
         for part in self.model.parts:
-            part.begin(self.blocks(), iteration % self.sweep_length == 0)
+            part.begin(self.blocks(), not later)
+            if not later:
+                part.move(self._context(self.model.turn(sweeps)))
 
     @property
     def noise_precision(self) -> float:
@@ -137,13 +141,20 @@ class SampledFactors:
         return self.model.renews_data(self._turn)
 
     @property
+    def renews_prior(self) -> bool:
+        """See `Target.renews_prior`."""
+        return self.model.renews_prior(self._turn)
+
+    @property
     def _turn(self) -> int:
         """The turn of the parameters of priors and noise, after the sweep that ends with this iteration."""
         return self.model.turn((self.stream.iteration + 1) // self.sweep_length)
 
     def context(self, factor: Factor | None = None) -> DrawContext:
         """What parts draw their parameters with, before the rows of a factor are drawn or after all have moved."""
-        turn = self._turn
+        return self._context(self._turn, factor)
+
+    def _context(self, turn: int, factor: Factor | None = None) -> DrawContext:
         terms = self.model.precision_terms() if turn else {}
         place = (self.circulation, self._prior, self.positions, self.stream)
         return DrawContext(*place, lambda: self.noise_precision, turn, factor, terms, self.likelihood)

@@ -44,7 +44,11 @@ class FactorTarget(SampledFactors):
 
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
         """See `RunTarget.home`: a column block is at home with the row block of its own number."""
-        return self.circulation.home(names)
+        beside = self.model.at_home()
+        apart = {name for fields in beside.values() for name in fields}
+        for block in self.circulation.home([name for name in names if name not in apart]):
+            block.arrays |= beside.get((block.factor, block.index), {})
+            yield block
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """See `RunTarget.saved`."""

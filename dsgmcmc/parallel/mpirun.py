@@ -154,6 +154,7 @@ def sample_apart(
     folder: Path,
     start: Path | None = None,
     command: str = "",
+    model: str | None = None,
 ) -> None:
     """Run ``dsgmcmc sample`` in separate processes, with ``mpirun`` if there are several.
 
@@ -176,6 +177,8 @@ def sample_apart(
         Run to start from.
     command : str
         The command that the run records as the one that started it.
+    model : str, optional
+        How the model is chosen, if not by the settings.
 
     Raises
     ------
@@ -189,6 +192,7 @@ def sample_apart(
         file.flush()
         arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
         arguments += ["--from", str(start)] if start is not None else []
+        arguments += ["--model", model] if model is not None else []
         variables, last = {COMMAND: command}, deque[str](maxlen=100)
         in_place = None if isinstance(verbose, bool) else verbose
         if in_place:

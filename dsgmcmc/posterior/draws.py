@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from dsgmcmc.model.likelihoods.gaps import CUTS
 from dsgmcmc.model.parts import PARTS, RowPriors
+from dsgmcmc.model.parts.context import GivenTerm
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.types import Float32, Float64, Int32
 
@@ -22,6 +23,7 @@ MOMENTS = ("mean", "variance")
 KEPT_BYTES = 2 << 30  # most memory for draws that are read repeatedly
 KEPT_FROM = 3  # a draw is kept from this read on
 KEPT_AT_ONCE = 20 << 20  # draws are kept from their first read while they take less than this
+KEPT_TO_RANK = 256 << 20  # the same where they are read for scores, and again for what stands beside these
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,11 @@ class Draw:
             priors[kind] = Prior(*(functools.reduce(np.add, each) for each in zip(*terms, strict=True)))
         return priors
 
-    def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
+    def of_ratings(
+        self, users: Int32, items: Int32, given: Sequence[GivenTerm] = ()
+    ) -> tuple[Float32 | float, Float32 | float]:
         """Terms that parts of the model add to the predictors of new ratings, and their variance: `Part.of_ratings`."""
-        terms = [part.of_ratings(self, users, items) for part in PARTS]
+        terms = [part.of_ratings(self, users, items, given) for part in PARTS]
         return functools.reduce(np.add, (mean for mean, _ in terms)), functools.reduce(np.add, (v for _, v in terms))
 
     @property
@@ -131,11 +135,17 @@ class Draw:
 class KeptDraws:
     """Cache of draws: those that are read repeatedly stay in memory.
 
-    A command for a few pairs or users reads every draw once or twice, and holds large draws one at a time.
+    A command for a few pairs reads every draw once, and holds large draws one at a time.
+
+    Attributes
+    ----------
+    at_once : int
+        Bytes of draws that are kept from their first read on.
     """
 
     def __init__(self, read: Callable[[int], Draw]) -> None:
         self._read = read
+        self.at_once = KEPT_AT_ONCE
         self._kept: dict[int, Draw] = {}
         self._bytes = 0
         self._reads: Counter[int] = Counter()
@@ -149,7 +159,7 @@ class KeptDraws:
         self._last.clear()  # before the next one is read
         draw = self._read(number)
         self._reads[number] += 1
-        most = KEPT_BYTES if self._reads[number] >= KEPT_FROM else KEPT_AT_ONCE
+        most = KEPT_BYTES if self._reads[number] >= KEPT_FROM else self.at_once
         if self._bytes + draw.nbytes <= most:
             self._kept[number] = draw
             self._bytes += draw.nbytes

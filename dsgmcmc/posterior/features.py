@@ -61,15 +61,15 @@ def importance(run: SavedRun) -> dict[str, FeatureImportance]:
             continue
         traced = [trace[f"{kind}.features.explained"] for trace in run.traces]
         weights = np.concatenate([trace["weight"][:, 0] for trace in run.traces])
-        of_groups = _estimates(list(dict.fromkeys(groups)), np.concatenate(traced), weights)
+        of_groups = estimates_of(list(dict.fromkeys(groups)), np.concatenate(traced), weights)
         of_features: list[FeatureEstimate] = []
         if run.config.biases and run.draws:
-            of_features = _estimates(names, run.effects(kind)[:, :, -1], run.draw_weights)
+            of_features = estimates_of(names, run.effects(kind)[:, :, -1], run.draw_weights)
         result[kind] = FeatureImportance(of_groups, of_features)
     return result
 
 
-def _estimates(names: list[str], draws: Float64, weights: Float64) -> list[FeatureEstimate]:
+def estimates_of(names: list[str], draws: Float64, weights: Float64) -> list[FeatureEstimate]:
     """Summaries of the columns of draws (n, names), the largest first."""
     share = weights / weights.sum()
     estimates = []

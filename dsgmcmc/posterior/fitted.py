@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from os import PathLike
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.data.arrays import as_given, read_pairs
+from dsgmcmc.data.arrays import read_pairs
+from dsgmcmc.data.frames import Table, as_given, read_names
 from dsgmcmc.errors import InputError, anew
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
@@ -21,13 +22,14 @@ from dsgmcmc.posterior.new_ratings import PendingRatings, fold_in, tell
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.recommend import recommendations, those_among
-from dsgmcmc.posterior.rules import By, Ranking
+from dsgmcmc.posterior.rules import OF_PATTERN, By, Ranking
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.similar import similar
+from dsgmcmc.storage.rundir import EXPOSURE
 from dsgmcmc.storage.scratch import Scratch
 from dsgmcmc.types import Array, Float64, Int32
 
-Names = Sequence[Any] | npt.NDArray[Any]
+Names = str | int | Sequence[Any] | npt.NDArray[Any]
 
 RUN, RATINGS = "run", "ratings.h5"  # where a pickled model is unpacked
 
@@ -50,8 +52,10 @@ def renewing(method: Callable[P, T]) -> Callable[P, T]:
 class FittedModel:
     """Methods of a fitted or loaded `dsgmcmc.BPMF`, and of what `dsgmcmc.open_run` returns.
 
-    Pairs, ratings and names may be given as data frames (pandas or others with labelled columns). If names are a column
-    of a data frame, `recommend` returns a data frame. A pickled model contains the files of its run and of its ratings.
+    Pairs, ratings and names may be given as data frames (pandas, polars or others with labelled columns). Predictions
+    are arrays, as of scikit-learn's regressors. `recommend` returns a data frame of the library in which it was given
+    users, or else a `dsgmcmc.data.frames.Table`, as `similar` does. A pickled model contains the files of its run and
+    of its ratings.
 
     Attributes
     ----------
@@ -123,6 +127,7 @@ class FittedModel:
             run = self.run_
             ratings = self._data or Path(str(run.facts.get("data", "")))
             files = [path for path in sorted(run.path.rglob("*")) if path.is_file() and path != run.directory.lock_file]
+            files = [path for path in files if path.parent.name != EXPOSURE]  # can be worked out again
             packed = {f"{RUN}/{path.relative_to(run.path)}": path.read_bytes() for path in files}
             state["_packed"] = packed | ({RATINGS: ratings.read_bytes()} if ratings.is_file() else {}), self._told
         return state
@@ -151,10 +156,10 @@ class FittedModel:
 
     @renewing
     def _predict(self, X: Any, options: PredictOptions) -> Prediction:
-        predictor, users, items = self._predictor(X, options)
-        return predictor(users, items)
+        predictor, users, items, context = self._predictor(X, options)
+        return predictor(users, items, context)
 
-    def _predictor(self, X: Any, options: PredictOptions) -> tuple[Predictor, Int32, Int32]:
+    def _predictor(self, X: Any, options: PredictOptions) -> tuple[Predictor, Int32, Int32, dict[str, Int32]]:
         run = self._fitted()
         if options not in self._predictors:
             self._predictors[options] = Predictor(run, options, self._newcomers)
@@ -162,7 +167,7 @@ class FittedModel:
         rows = {kind: predictor.index_of(kind, names) for kind, names in given.items()}
         for kind, names in given.items() if self.unknown == "refuse" else ():
             run.vocabulary(kind).index_of(names[rows[kind] < 0], refuse=True)
-        return predictor, rows["user"], rows["item"]
+        return predictor, rows["user"], rows["item"], run.context.of_frame(X, len(rows["user"]))
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> Float64: ...
@@ -176,7 +181,7 @@ class FittedModel:
         Parameters
         ----------
         X : (n, 2) array or data frame
-            User and item of each pair.
+            User and item of each pair; of a data frame also the columns of the run's context.
         return_std : bool
             Also return the standard deviation of a new rating, noise included.
 
@@ -213,8 +218,8 @@ class FittedModel:
         InputError
             If the ratings have no levels.
         """
-        predictor, users, items = self._predictor(X, PredictOptions(probabilities=True))
-        return predictor.probabilities(users, items).astype(np.float64)
+        predictor, users, items, context = self._predictor(X, PredictOptions(probabilities=True))
+        return predictor.probabilities(users, items, context).astype(np.float64)
 
     def score(self, X: Any, y: Any) -> float:
         """Coefficient of determination R^2 of the predictions, as for scikit-learn's regressors."""
@@ -274,7 +279,8 @@ class FittedModel:
     def _take_in(self, told: PendingRatings | None) -> list[str]:
         newcomers, notes = None, list[str]()
         if told is not None:
-            newcomers, notes = fold_in(self._fitted(), *told[:4], described=told.described, data=self._data)
+            more: Any = {"described": told.described, "context": told.context}
+            newcomers, notes = fold_in(self._fitted(), *told[:4], **more, data=self._data)
         self._told, self._newcomers, self._predictors = told, newcomers, {}
         return notes
 
@@ -289,65 +295,69 @@ class FittedModel:
     @renewing
     def recommend(
         self,
-        users: Names,
+        users: Names | Any = None,
         n: int = 10,
         *,
-        by: By = "mean",
+        by: By = "likely",
         z: float = 1.0,
         seed: int | None = None,
         at_least: float | None = None,
         include_rated: bool = False,
         candidates: Names | None = None,
         exclude: Names | None = None,
+        context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Recommend items to users.
 
         Parameters
         ----------
-        users : sequence of names
+        users : name, sequence of names, or data frame with a column of them, optional
+            Default: all users of the run, in the order of their names.
         n : int
             Number of items per user.
-        by : {"mean", "ucb", "lcb", "thompson", "likely"}
+        by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson"}
             See `dsgmcmc.posterior.rules`.
         z : float
             Number of standard deviations between the mean and the bounds of ``ucb`` and ``lcb``.
         seed : int, optional
             Seed of Thompson sampling; without it every call uses other draws.
         at_least : float, optional
-            Rank by the probability of a rating of at least this value; with ``likely``, the lowest rating that counts
-            as liked.
+            With ``likely``, the lowest rating that counts as liked; with other rules, rank by the probability of a
+            rating of at least this value.
         include_rated : bool
             Also recommend items that the users rated in training.
-        candidates, exclude : sequence of names, optional
+        candidates, exclude : as `users`, optional
             Items that may be recommended (default all), and items that may not.
+        context : dict of str to object, optional
+            Context in which the ratings would be given: a category of any of the run's context columns.
 
         Returns
         -------
-        dict of str to (m,) array, or a data frame if `users` is a column of one
+        Table, or a data frame if `users` is one or a column of one
             Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor; and ``ratings``, the number of
             training ratings of the item.
         """
         run = self._fitted()
         ranking = Ranking(n, by, z, seed=seed, clip=self.clip, at_least=at_least, include_rated=include_rated)
-        given: dict[str, Any] = {"users": users, "candidates": candidates, "exclude": exclude}
-        for what, names in given.items():
-            if (what == "users" or names is not None) and (isinstance(names, str | bytes) or np.ndim(names) != 1):
-                raise InputError(f"{what} {names!r}: expected a list of names, for a single one [{names!r}]")
-        rated = None if include_rated and by != "likely" else self._ratings()
+        rated = None if include_rated and by not in OF_PATTERN else self._ratings()
         newcomers = self._newcomers if self._newcomers is not None and self._newcomers.kind == "user" else None
         if newcomers is None and self._newcomers is not None:
             raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")
-        rows = Predictor(run, PredictOptions(), newcomers).index_of("user", list(users))
-        run.users.index_of([name for name, row in zip(users, rows.tolist(), strict=True) if row < 0], refuse=True)
-        among = those_among(run, candidates, exclude)
-        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=among))
-        columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {}
-        return as_given(users, columns)
+        names = np.sort(run.users.ids).tolist() if users is None else read_names(users, "user")
+        rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
+        run.users.index_of([name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True)
+        among = those_among(
+            run, *(each if each is None else read_names(each, "item") for each in (candidates, exclude))
+        )
+        codes = run.context.one(context or {})
+        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=among, context=codes))
+        table = Table({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {})
+        return as_given(users, table)
 
     @renewing
-    def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> dict[str, npt.NDArray[Any]]:
+    def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Table:
         """Items (or users) most similar to one, with uncertainty; see `dsgmcmc.posterior.similar.similar`."""
-        return similar(self._fitted(), kind, name, n)
+        return Table(similar(self._fitted(), kind, name, n))
 
     @renewing
     def to_arviz(self) -> Any:

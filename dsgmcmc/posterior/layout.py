@@ -16,6 +16,7 @@ from dsgmcmc.model.quantity import THETA, Quantities
 from dsgmcmc.posterior.names import Index
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.types import Factor
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Expected:
     def of(cls, config: ResolvedConfig, index: Index, levels: int) -> Expected:
         """Derive it from a run's configuration, its index and its number of levels."""
         rows, test = index.lengths()
-        return cls(rows, config.grid, test, levels, config.quantities(index.transposed, index.feature_sizes(), levels))
+        return cls(rows, config.grid, test, levels, index.quantities(config, levels))
 
 
 class Blocks:
@@ -128,6 +129,8 @@ def _check_posterior(snapshot: Snapshot, expected: Expected, draws: int) -> None
     blocks, grid, quantities = Blocks(snapshot), expected.grid, expected.quantities
     for factor, n in expected.rows.items():
         for quantity in quantities.drawn_of_rows:
+            if quantity.factor not in (None, Factor[factor]):
+                continue
             for moment in ("mean", "variance"):
                 field = moment if quantity == THETA else f"{quantity.name}_{moment}"
                 blocks.rows("moments", factor, field, grid, n, quantity.width(quantities.sizes))
@@ -146,6 +149,7 @@ def check_draw(snapshot: Snapshot, expected: Expected) -> None:
     blocks, quantities = Blocks(snapshot), expected.quantities
     for quantity in quantities.drawn_of_rows:
         for factor, n in expected.rows.items():
-            blocks.rows("draw", factor, quantity.name, expected.grid, n, quantity.width(quantities.sizes))
+            if quantity.factor in (None, Factor[factor]):
+                blocks.rows("draw", factor, quantity.name, expected.grid, n, quantity.width(quantities.sizes))
     for quantity in quantities.shared:
         blocks.small(quantity.name, *quantity.shape(quantities.sizes), positive=quantity.positive)

@@ -28,9 +28,11 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.ratings import SIDES, Ratings, Side
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.ratings import SIDES, Categories, Ratings, Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.storage.facts import MADE_WITH, Facts
 from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.provenance import versions
@@ -75,6 +77,11 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
         blocks[Key("features", factor, 0, "centre")] = feature_means(ratings, side)
         if stored.encoding:
             blocks[Key("features", factor, 0, "encoding")] = np.frombuffer(stored.encoding.encode(), np.uint8)
+    if ratings.context.columns:
+        blocks |= _texts("context", "W", ratings.context.columns)
+    for number, categories in enumerate(ratings.context.columns.values()):
+        blocks |= _texts("context", "W", categories.names, f"{number}_")
+        blocks[Key("context", "W", 0, f"{number}_edges")] = categories.datasets("")["context//edges"]
     indptr, columns, _ = ratings.slab("test", 0, ratings.n_rows)
     rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
     blocks[Key("test", "W", 0, "rows")] = rows
@@ -157,8 +164,13 @@ class Vocabulary:
             index = np.array([self._rows.get(str(name), -1) for name in values], np.int32)
         if refuse and (index < 0).any():
             unknown = dict.fromkeys(name for name, row in zip(wanted, index.tolist(), strict=True) if row < 0)
-            raise unknown_names(self.kind, list(unknown))
+            raise unknown_names(self.kind, list(unknown), self._meant(next(iter(unknown))))
         return index
+
+    def _meant(self, name: Any) -> str:
+        """A name that differs from an unknown one in leading zeros, case or outer spaces; "" if there is none."""
+        plain = str(name).strip().lstrip("0").casefold()
+        return next((each for each in self._rows if each.strip().lstrip("0").casefold() == plain), "")
 
     def _find_integers(self, wanted: Sequence[Any] | Array) -> Int32:
         numbers = self._numbers(wanted)
@@ -176,7 +188,7 @@ class Vocabulary:
         try:
             numbers = np.array([int(value) for value in given.tolist()], np.int64)
         except (TypeError, ValueError, OverflowError):
-            bad = next((value for value in given.tolist() if not _is_integer(value)), given)
+            bad = next((value for value in given.tolist() if not is_integer(value)), given)
             raise InputError(
                 f"no {self.kind} is called {str(bad)[:80]!r}: names of {self.kind}s of this run are integers"
             ) from None
@@ -186,7 +198,8 @@ class Vocabulary:
         return numbers
 
 
-def _is_integer(value: Any) -> bool:
+def is_integer(value: Any) -> bool:
+    """Whether a name stands for an int64."""
     try:
         return -(2**63) <= int(value) < 2**63
     except (TypeError, ValueError, OverflowError):
@@ -198,10 +211,11 @@ def some(names: list[Any]) -> str:
     return ", ".join(str(name)[:80] for name in names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def unknown_names(kind: str, names: list[Any]) -> InputError:
-    """Error that names users or items which the run does not know."""
+def unknown_names(kind: str, names: list[Any], meant: str = "") -> InputError:
+    """Error that names users or items which the run does not know, and what the first was perhaps `meant` to be."""
     plural = f"{len(names)} {kind}s are" if len(names) > 1 else f"one {kind} is"
-    return InputError(f"{plural} unknown to the run: {some(names)}")
+    hint = f"; did you mean {meant!r}?" if meant else ""
+    return InputError(f"{plural} unknown to the run: {some(names)}{hint}")
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
@@ -269,12 +283,28 @@ class Index:
                 sizes[Factor[factor]] = len(names), len(set(groups))
         return sizes
 
+    def quantities(self, config: ResolvedConfig, levels: int) -> Quantities:
+        """Everything that the run's model keeps; `levels` is the number of levels of its ratings."""
+        categories = {column: each.size for column, each in self.context().items()}
+        return config.quantities(self.transposed, self.feature_sizes(), levels, categories)
+
     def encoding(self, kind: str) -> tuple[str, Float64]:
         """How these features were encoded, empty if their ratings file does not say, and their means."""
         factor = self.factors[kind]
         text, centre = (Key("features", factor, 0, name) for name in ("encoding", "centre"))
         told = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.names()) else ""
         return told, self._snapshot.read(centre)
+
+    def context(self) -> dict[str, Categories]:
+        """Context columns of the ratings; empty if they had none."""
+        if Key("context", "W", 0, "text") not in set(self._snapshot.names()):
+            return {}
+        found = {}
+        for number, column in enumerate(self._texts("context", "W")):
+            edges = self._snapshot.read(Key("context", "W", 0, f"{number}_edges"))
+            names = tuple(self._texts("context", "W", f"{number}_"))
+            found[column] = Categories(names, edges if len(edges) else None)
+        return found
 
     def _texts(self, thing: str, factor: str, prefix: str = "") -> list[str]:
         text = self._snapshot.read(Key(thing, factor, 0, f"{prefix}text")).tobytes()

@@ -6,6 +6,7 @@ pair: this needs the ratings file. New users with features need no ratings.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +18,16 @@ from dsgmcmc.data.ingest.columns import parse_columns
 from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.ingest.load import create_raw, load
 from dsgmcmc.data.ingest.sources import inspect
+from dsgmcmc.data.session import identifier
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.context import NOTHING, Codes, filled
 from dsgmcmc.posterior.described import Described, describe_new, shifts_of
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.foldin import FoldIn
-from dsgmcmc.posterior.names import Vocabulary, some, unknown_names
+from dsgmcmc.posterior.names import Vocabulary, is_integer, some, unknown_names
 from dsgmcmc.posterior.rated import own_ratings
 from dsgmcmc.posterior.saved import SavedRun
-from dsgmcmc.types import Array
+from dsgmcmc.types import Array, Int32
 
 
 class PendingRatings(NamedTuple):
@@ -38,6 +41,8 @@ class PendingRatings(NamedTuple):
         The ratings, as for `fold_in`.
     described : Described or None
         Features.
+    context : dict of str to (n,) int32
+        Categories of the ratings, by all context columns of the run.
     """
 
     kind: str
@@ -45,6 +50,7 @@ class PendingRatings(NamedTuple):
     others: Array
     values: Array
     described: Described | None = None
+    context: Codes = NOTHING
 
     def updated(self, later: PendingRatings) -> PendingRatings:
         """Append later ratings and features; raises InputError if they are of the other kind."""
@@ -56,7 +62,8 @@ class PendingRatings(NamedTuple):
         described = self.described or later.described
         if self.described is not None and later.described is not None:
             described = self.described.updated(later.described)
-        return PendingRatings(self.kind, names, others, values, described)
+        context = {column: np.concatenate([codes, later.context[column]]) for column, codes in self.context.items()}
+        return PendingRatings(self.kind, names, others, values, described, context)
 
 
 def tell(run: SavedRun, X: Any, y: Any, kind: str, features: Any) -> tuple[PendingRatings, list[str]]:
@@ -64,11 +71,15 @@ def tell(run: SavedRun, X: Any, y: Any, kind: str, features: Any) -> tuple[Pendi
 
     Also returns notes about features that look wrong. Raises InputError if nothing is given, or it is wrong.
     """
-    told, notes = PendingRatings(kind, *(np.zeros(0, object),) * 2, np.zeros(0)), list[str]()
+    nothing = np.zeros(0, object)
+    told, notes = (
+        PendingRatings(kind, nothing, nothing, np.zeros(0), context=run.context.of_frame(None, 0)),
+        list[str](),
+    )
     if X is not None:
         given = read_triples(X, y)
         sides = (given.users, given.items) if kind == "user" else (given.items, given.users)
-        told = PendingRatings(kind, *sides, given.ratings)
+        told = PendingRatings(kind, *sides, given.ratings, context=run.context.of_frame(X, len(given.ratings)))
     elif features is None:
         raise InputError("nothing to fold in: give ratings, features, or both")
     if features is not None:
@@ -85,6 +96,7 @@ def fold_in(
     values: Array,
     *,
     described: Described | None = None,
+    context: Codes = NOTHING,
     data: Path | None = None,
     seed: int = 0,
 ) -> tuple[FoldIn, list[str]]:
@@ -102,6 +114,8 @@ def fold_in(
         The ratings.
     described : Described, optional
         New features of users (or items), with or without ratings.
+    context : dict of str to (n,) int32, optional
+        Categories of the ratings, by all context columns of the run.
     data : Path, optional
         Where the run's ratings file is, if it was moved.
     seed : int
@@ -132,6 +146,7 @@ def fold_in(
         notes.append(f"ratings of {len(left)} known {kind}(s) left out ({some(left)}): {why}")
         taken &= ~of_known
     names, columns, values = names[taken], columns[taken], np.asarray(values)[taken]
+    context = {column: codes[taken] for column, codes in context.items()}
     alone, more = _without_ratings(vocabulary, described, names)
     notes += more
     if not taken.any() and not len(alone):
@@ -143,9 +158,10 @@ def fold_in(
     rows = np.unique(vocabulary.index_of(names))
     if (rows >= 0).any():
         with run.open_ratings(data) as ratings:
-            before = own_ratings(ratings, kind, rows[rows >= 0])
+            before = own_ratings(ratings, kind, rows[rows >= 0], context)
         names = np.concatenate([vocabulary.ids[rows[rows >= 0][before.which]], names])
         columns, values = np.concatenate([before.others, columns]), np.concatenate([before.values, values])
+        context = {column: np.concatenate([before.context[column], codes]) for column, codes in context.items()}
     everybody = np.concatenate([names, alone])
     ids, which = np.unique(everybody.astype(str) if everybody.dtype == object else everybody, return_inverse=True)
     ids, which = ids if ids.dtype == np.int64 else ids.astype(object), which[: len(names)]
@@ -160,17 +176,23 @@ def fold_in(
             )
     pairs = which.astype(np.int64) * len(run.vocabulary(other)) + columns
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-    return FoldIn(run, kind, Vocabulary(kind, ids), which[last], columns[last], values[last], seed, shifts), notes
+    context = {column: codes[last] for column, codes in context.items()}
+    new = FoldIn(run, kind, Vocabulary(kind, ids), which[last], columns[last], values[last], seed, shifts, context)
+    return new, notes
 
 
 def _usual(vocabulary: Vocabulary, names: Array) -> Array:
     """Names with the type of the run's names."""
     if not vocabulary.integers:
         return np.array([str(name) for name in names], object)
-    try:
-        return np.array([int(name) for name in names], np.int64)
-    except (ValueError, OverflowError):
-        raise InputError(f"not all {vocabulary.kind}s are integers, as those of the run are") from None
+    bad = next((name for name in names if not is_integer(name)), None)
+    if bad is not None:
+        kind = vocabulary.kind
+        raise InputError(
+            f"{kind} {str(bad)[:80]!r} is no integer, as all {kind}s of the run are: give new {kind}s numbers that "
+            "the run does not have"
+        )
+    return np.array([int(name) for name in names], np.int64)
 
 
 def _without_ratings(vocabulary: Vocabulary, described: Described | None, rated: Array) -> tuple[Array, list[str]]:
@@ -213,33 +235,40 @@ def fold_in_file(
     wrong, has a pair twice, or nothing is left to fold in.
     """
     nothing = np.zeros(0, object)
-    ratings = (nothing, nothing, np.zeros(0)) if path is None else _read(run, path, kind, columns)
+    none = (nothing, nothing, np.zeros(0)), run.context.of_frame(None, 0)
+    ratings, context = none if path is None else _read(run, path, kind, columns)
     described, notes = (None, list[str]()) if given is None else describe_new(run, kind, given)
     about = path if given is None or path is not None else given.path
     try:
-        folded, more = fold_in(run, kind, *ratings, described=described, data=data, seed=seed)
+        folded, more = fold_in(run, kind, *ratings, described=described, context=context, data=data, seed=seed)
     except InputError as error:
         raise InputError(f"{about}: {error}") from error
     return folded, [*notes, *(f"{about}: {note}" for note in more)]
 
 
-def _read(run: SavedRun, path: Path, kind: str, columns: str | None) -> tuple[Array, Array, Array]:
-    """Users (or items) of the ratings, the items (or users) that they rate, and their values."""
+def _read(
+    run: SavedRun, path: Path, kind: str, columns: str | None
+) -> tuple[tuple[Array, Array, Array], dict[str, Int32]]:
+    """Users (or items) of the ratings, the items (or users) that they rate, their values; and their categories."""
     if not path.exists():
         raise InputError(f"{path} does not exist")
     source = inspect(path, None, parse_columns(columns), False)
     if "rating" not in source.columns and run.config.law.can_be_evaluated():
         given = f"--columns {columns}" if columns else f"{path} has no rating column"
         raise InputError(f"{given}: expected user=NAME,item=NAME,rating=NAME, as the run is of ratings")
+    there = [column for column in run.context.columns if column in source.names]
+    places = {identifier(column): source.names.index(column) for column in there}
     with duckdb.connect() as db:
-        create_raw(db)
-        load(db, source, False)
+        create_raw(db, list(places))
+        load(db, replace(source, context=places), False)
         twice = db.execute(
             "SELECT user_id, item_id FROM raw GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 5"
         ).fetchall()
         if twice:
             shown = ", ".join(f"({user}, {item})" for user, item in twice)
             raise InputError(f"{path} has several ratings of one pair of user and item: {shown}")
-        table = db.execute(f"SELECT {kind}_id AS new, {OTHER[kind]}_id AS old, rating FROM raw").fetchnumpy()
+        more = "".join(f", {place}" for place in places)
+        table = db.execute(f"SELECT {kind}_id AS new, {OTHER[kind]}_id AS old, rating{more} FROM raw").fetchnumpy()
     new, old, rating = (np.ma.getdata(table[name]) for name in ("new", "old", "rating"))
-    return new, old, rating
+    known = run.context.codes({column: filled(table[column]).tolist() for column in there})
+    return (new, old, rating), run.context.of_frame(None, len(rating)) | known

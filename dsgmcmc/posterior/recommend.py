@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.context import NOTHING, Codes
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.rules import Ranking, Scorer
+from dsgmcmc.posterior.rules import OF_PATTERN, Ranking, Scorer
 from dsgmcmc.posterior.saved import SavedRun
-from dsgmcmc.types import Float32, Int32
+from dsgmcmc.types import Float32, Int32, Mask
 
 Columns = dict[str, npt.NDArray[Any]]
-Mask = npt.NDArray[np.bool_]
 
 _CELLS = 1 << 20  # scores of a block of users: two such blocks stay in the cache
 
@@ -30,6 +30,7 @@ def recommend(
     rated: Rated | None = None,
     newcomers: FoldIn | None = None,
     among: Mask | None = None,
+    context: Codes = NOTHING,
 ) -> Iterator[tuple[Int32, Int32, Float32]]:
     """Rank items for users, block by block.
 
@@ -40,45 +41,66 @@ def recommend(
         Rows of users; those of `newcomers` follow the known ones.
     ranking : Ranking
     rated : Rated, optional
-        For leaving out items that a known user rated; the rule ``likely`` needs it.
+        For leaving out items that a known user rated; rules that use who rated what need it.
     newcomers : FoldIn, optional
         Users that were folded in, with the items that they rated.
     among : (items,) bool, optional
         Which items may be recommended; default all.
+    context : dict of str to (1,) int32, optional
+        The category that all ratings would have, by context column (`RunContext.one`).
 
     Yields
     ------
     user, item : (m,) int32
         Rows, by user in the order given, best item first.
     score : (m,) float32
-        In units of the ratings; a probability if the ranking has a bound.
+        In units of the ratings; a probability if the ranking has a bound; of ``likely`` and ``exposure`` for the
+        order only.
 
     Raises
     ------
     InputError
-        If the rule is ``likely``, and `rated` is not given.
+        If the rule uses who rated what, users of the run are to be ranked for, and `rated` is not given.
     """
-    if ranking.by == "likely" and rated is None:
-        raise InputError(f"{run.path}: ranking by likely needs the training ratings: give the ratings file")
-    scorer = Scorer(run, ranking, newcomers)
+    if ranking.by in OF_PATTERN and rated is None and (users < len(run.users)).any():
+        raise InputError(f"{run.path}: ranking by {ranking.by} needs the training ratings: give the ratings file")
+    scorer = None if ranking.by == "exposure" else Scorer(run, ranking, newcomers, context)
     step = max(1, _CELLS // len(run.items))
-    known = len(run.users)
     for start in range(0, len(users), step):
         some = users[start : start + step]
-        scores = scorer.scores(some, start)
-        for local, user in enumerate(some.tolist()):
-            own = np.zeros(0, np.int32)
-            if user >= known and newcomers is not None:
-                own = newcomers.rated(user - known)
-            elif rated is not None and user < known:
-                own = rated.of(user)
-            if ranking.by == "likely" and rated is not None:
-                scores[local] *= rated.exposure.of(own)
-            if not ranking.include_rated:
-                scores[local, own] = -np.inf
+        own = [_rated_by(user, len(run.users), rated, newcomers) for user in some.tolist()]
+        scores = scorer.scores(some, start) if scorer else np.ones((len(some), len(run.items)), np.float32)
+        if ranking.by in OF_PATTERN:
+            scores *= run.exposure.of(own)
+        if not ranking.include_rated:
+            leave_out(scores, own)
         if among is not None:
             scores[:, ~among] = -np.inf
-        yield _best(some, scores, ranking.top, np.float32(scorer.centre))
+        items, values = best(scores, ranking.top)
+        open_to = np.isfinite(values)
+        centre = np.float32(scorer.centre if scorer else 0.0)
+        yield np.repeat(some, open_to.sum(axis=1)), items[open_to], values[open_to] + centre
+
+
+def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | None) -> Int32:
+    if user >= known and newcomers is not None:
+        return newcomers.rated(user - known)
+    return rated.of(user) if rated is not None and user < known else np.zeros(0, np.int32)
+
+
+def leave_out(scores: Float32, items: Sequence[Int32]) -> None:
+    """Make the scores of some items of each user, (users, items), so low that they are not recommended."""
+    for own, rows in zip(scores, items, strict=True):
+        own[rows] = -np.inf
+
+
+def best(scores: Float32, top: int) -> tuple[Int32, Float32]:
+    """Items with the highest scores of each user, the highest first, (users, top), and their scores."""
+    top = min(top, scores.shape[1])
+    some = np.argpartition(scores, -top, axis=1)[:, -top:]
+    values = np.take_along_axis(scores, some, axis=1)
+    order = np.lexsort((some, -values), axis=1)  # ties by row, so that they are the same everywhere
+    return np.take_along_axis(some, order, axis=1).astype(np.int32), np.take_along_axis(values, order, axis=1)
 
 
 def those_among(run: SavedRun, candidates: Any = None, exclude: Any = None) -> Mask | None:
@@ -107,6 +129,7 @@ def recommendations(
     newcomers: FoldIn | None = None,
     titles: dict[int, str] | None = None,
     among: Mask | None = None,
+    context: Codes = NOTHING,
 ) -> Iterator[Columns]:
     """Rank items for users, and return original names; parameters as for `recommend`.
 
@@ -117,34 +140,23 @@ def recommendations(
         ``ratings``, the number of training ratings of the item; and, with `titles` (by row), ``item_name``. Rank 1 is
         the best.
     """
+    run.keep_to_rank()
     predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
-    clip = ranking.clip and run.config.law.can_be_evaluated() and not ranking.of_probability
-    limits = (float(run.facts["minimum"]), float(run.facts["maximum"])) if clip else (-np.inf, np.inf)
     counts = run.counts("item")
     names = run.users.ids
     if newcomers is not None:
         names = np.concatenate([names, newcomers.vocabulary.ids])
-    for rows, items, score in recommend(run, users, ranking, rated, newcomers, among):
+    for rows, items, score in recommend(run, users, ranking, rated, newcomers, among, context):
         first = np.flatnonzero(np.diff(rows, prepend=-1))
         lengths = np.diff(np.append(first, len(rows)))
         columns: Columns = {
             "user_id": names[rows],
             "item_id": run.items.ids[items],
-            "score": np.clip(score, *limits, dtype=np.float32),
+            "score": score.astype(np.float32),
             "rank": (np.arange(len(rows)) - np.repeat(first, lengths) + 1).astype(np.int32),
         }
-        prediction = predictor(rows, items)
+        prediction = predictor(rows, items, context)
         columns |= {"sd": prediction.sd, "q05": prediction.low, "q95": prediction.high, "ratings": counts[items]}
         if titles is not None:
             columns["item_name"] = np.array([titles.get(item, "") for item in items.tolist()], dtype=object)
         yield columns
-
-
-def _best(users: Int32, scores: Float32, top: int, mean: np.float32) -> tuple[Int32, Int32, Float32]:
-    top = min(top, scores.shape[1])
-    some = np.argpartition(scores, -top, axis=1)[:, -top:]
-    best = np.take_along_axis(scores, some, axis=1)
-    order = np.lexsort((some, -best), axis=1)  # ties by row, so that they are the same everywhere
-    some, best = np.take_along_axis(some, order, axis=1), np.take_along_axis(best, order, axis=1)
-    open_to = np.isfinite(best)
-    return np.repeat(users, open_to.sum(axis=1)), some[open_to].astype(np.int32), best[open_to] + mean

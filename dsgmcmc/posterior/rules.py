@@ -1,6 +1,11 @@
 r"""Rules by which items are ranked for a user, and the scores that they give to all items.
 
-Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
+- ``likely`` (default): what the user will rate *and* like, e_ij P(x_ij >= bound): the exposure e_ij of
+  `dsgmcmc.posterior.exposure` times the probability of a rating of at least the bound, by default `liked_from`. For
+  clicks, which have no probability, it is e_ij times the expected score. It orders items, and is no probability.
+- ``exposure``: e_ij alone
+
+The others are of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
 
 - ``mean``: E x
 - ``ucb``, ``lcb``: E x + z sd(x), E x - z sd(x): the upper bound explores, the lower is cautious
@@ -8,10 +13,6 @@ Scores, of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a 
 
 If the expected rating differs from the predictor, as for ordinal ratings and counts, x is the expected rating. With a
 bound, x is the probability of a rating of at least the bound, given the predictor, noise included.
-
-- ``likely``: the probability that the user rates the item *and* likes it, e_ij P(x_ij >= bound): the exposure e_ij of
-  `dsgmcmc.posterior.exposure` times the probability of a rating of at least the bound, by default `liked_from`. Use it
-  for the order only: the penalty makes exposures too small to be read as probabilities, especially with little data.
 
 E and sd are over the saved draws, of which Thompson sampling takes one.
 """
@@ -28,14 +29,18 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import scores_kernel
 from dsgmcmc.model.predictive.base import PredictorDraws
+from dsgmcmc.posterior.context import NOTHING, Codes
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.predict import of_owners, owners
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float32, Float64, Int32
 
-By = Literal["mean", "ucb", "lcb", "thompson", "likely"]
+By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
+
+OF_PATTERN = ("likely", "exposure")  # rules that use who rated what
 
 LIKED = 0.75  # a rating counts as liked from this fraction of the way from the lowest to the highest one
+_LEAST = 1e-3  # scores of clicks below it count as this, where exposure is multiplied by them
 
 
 @dataclass(frozen=True)
@@ -46,13 +51,14 @@ class Ranking:
     ----------
     top : int
         Largest number of items per user.
-    by : {"mean", "ucb", "lcb", "thompson", "likely"}
+    by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson"}
     z : float
         Number of standard deviations between the mean and the bounds of ucb and lcb.
     seed : int or None
         Seed of Thompson sampling; None draws one for each `Ranking`.
     clip : bool
-        Whether `recommendations` clips scores and quantiles to the range of the training ratings; this keeps the order.
+        Whether `recommendations` clips quantiles to the range of the training ratings; scores are never clipped,
+        because that would hide their order.
     at_least : float or None
         Rank by the probability of a rating of at least this value; with ``likely``, the lowest rating that counts as
         liked.
@@ -61,7 +67,7 @@ class Ranking:
     """
 
     top: int = 10
-    by: By = "mean"
+    by: By = "likely"
     z: float = 1.0
     seed: int | None = None
     clip: bool = True
@@ -79,9 +85,14 @@ class Ranking:
             raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
 
     @property
-    def of_probability(self) -> bool:
-        """Whether scores are probabilities, not ratings."""
-        return self.at_least is not None or self.by == "likely"
+    def of_score(self) -> str:
+        """What the score is, in a few words."""
+        if self.by in OF_PATTERN:
+            return self.by
+        if self.at_least is not None:
+            return f"P(rating >= {self.at_least:g})"
+        sds = f"{self.z:g} sd"
+        return {"mean": "mean", "ucb": f"mean + {sds}", "lcb": f"mean - {sds}", "thompson": "one draw"}[self.by]
 
     @cached_property
     def entropy(self) -> int:
@@ -98,10 +109,14 @@ def liked_from(run: SavedRun) -> float:
 class Scorer:
     """Scores from saved draws.
 
+    Of ``likely`` they are without the exposure, which is multiplied by them; of ``exposure`` there are none.
+
     Parameters
     ----------
     newcomers : FoldIn, optional
         Users that were folded in, whose numbers follow those of the run's users.
+    context : dict of str to (1,) int32, optional
+        The category that all ratings have, by context column (`RunContext.one`).
 
     Attributes
     ----------
@@ -109,14 +124,14 @@ class Scorer:
         What to add to scores: the training mean if the predictor itself is the score, else 0.
     """
 
-    def __init__(self, run: SavedRun, ranking: Ranking, newcomers: FoldIn | None) -> None:
+    def __init__(self, run: SavedRun, ranking: Ranking, newcomers: FoldIn | None, context: Codes = NOTHING) -> None:
         run.need_draws()
-        self.run, self.ranking, self.newcomers = run, ranking, newcomers
+        self.run, self.ranking, self.newcomers, self.context = run, ranking, newcomers, context
         law = run.config.law
         self.biases, self.rank = run.config.biases, run.config.rank
         #: Least rating whose probability is the score.
         self.at_least = ranking.at_least
-        if self.at_least is None and ranking.by == "likely":
+        if self.at_least is None and ranking.by == "likely" and law.can_be_evaluated():
             self.at_least = liked_from(run)
         if self.at_least is not None and not law.can_be_evaluated():
             raise InputError(f"{run.path}: {run.config.likelihood} predicts scores, not ratings, without probabilities")
@@ -162,13 +177,14 @@ class Scorer:
     def _added(self, number: int, users: Int32) -> tuple[Float32 | float, Float32 | float]:
         """What parts of the model add to the predictors of all items at a draw, (n, items), and its variance."""
         run, none = self.run, np.zeros(0, np.int32)
-        added = run.draw(number).of_ratings(none, none)
-        if all(np.ndim(each) == 0 for each in added):  # the same for all
+        added = run.draw(number).of_ratings(none, none, run.context.given({}, 0))
+        if not self.context and all(np.ndim(each) == 0 for each in added):  # the same for all
             return added
         known = np.where(users < len(run.users), users, np.int32(-1))
         items = np.arange(len(run.items), dtype=np.int32)
         pairs = np.repeat(known, len(items)), np.tile(items, len(known))
-        mean, variance = (np.broadcast_to(each, len(pairs[0])) for each in run.draw(number).of_ratings(*pairs))
+        given = run.context.given(self.context, len(pairs[0]))
+        mean, variance = (np.broadcast_to(each, len(pairs[0])) for each in run.draw(number).of_ratings(*pairs, given))
         shape = (len(users), len(items))
         return mean.astype(np.float32).reshape(shape), variance.astype(np.float32).reshape(shape)
 
@@ -182,6 +198,11 @@ class Scorer:
         """Scores (n, items) of users; `first` is the number of the first one among all."""
         if self.ranking.by == "thompson":
             return self._thompson(users, first)
+        scores = self.bound(*self.moments(users))
+        return scores if self.ranking.by != "likely" or self.at_least is not None else np.maximum(scores, _LEAST)
+
+    def moments(self, users: Int32) -> tuple[Float32, Float32]:
+        """Mean and variance over the draws of what is ranked, (n, items) each."""
         shape = (len(users), len(self.run.items))
         mean, square = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         spread = np.zeros(shape, np.float32)
@@ -205,7 +226,7 @@ class Scorer:
             self._add(score, bias, item_bias, weight, mean, square)
             if self.plain:
                 square += np.float32(weight) * spread
-        return self.bound(mean, square - mean * mean)
+        return mean, square - mean * mean
 
     def _rows(self, number: int, users: Int32) -> tuple[Float32, Float32, Float32]:
         """Rows of users at a draw, the covariances of those that were folded in, and noise as of `worth`."""

@@ -5,9 +5,11 @@ Everything here is in terms of users and items; only `Index` knows which of them
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +19,22 @@ from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS, Effects
 from dsgmcmc.model.quantity import Quantities
+from dsgmcmc.posterior.context import RunContext
 from dsgmcmc.posterior.draws import (
+    KEPT_TO_RANK,
     KINDS,
     MOMENTS,
     Draw,
     KeptDraws,
     PosteriorMoments,
 )
+from dsgmcmc.posterior.exposure import Exposure
 from dsgmcmc.posterior.heldout import followed
+from dsgmcmc.posterior.kept import keep_exposure, read_exposure
 from dsgmcmc.posterior.layout import Expected, check_draw, check_posteriors
 from dsgmcmc.posterior.live import newest_states, not_yet, nothing_yet, unfinished
 from dsgmcmc.posterior.names import Index, Vocabulary
+from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
@@ -140,6 +147,11 @@ class SavedRun:
         given = self.config, self.index.transposed, self.index.feature_sizes()
         return any(issubclass(part, Effects) and part.quantities_of(*given) for part in PARTS)
 
+    @cached_property
+    def context(self) -> RunContext:
+        """Terms of the context that the model has effects of."""
+        return RunContext(self.config.context, self.index.transposed, self.index.context())
+
     def kind_of(self, factor: Factor) -> str:
         """Whether the rows of a factor are users or items."""
         return next(kind for kind, name in self._factor.items() if name == factor.name)
@@ -208,6 +220,14 @@ class SavedRun:
         total: Float64 = np.array(weights) / max(sum(weights), np.finfo(np.float64).tiny)
         return total
 
+    def with_draws(self, part: slice) -> Self:
+        """Return the run with some of its saved draws alone."""
+        run = copy(self)
+        run.draws = self.draws[part]
+        vars(run).pop("draw_weights", None)
+        run._kept = KeptDraws(run._read_draw)
+        return run
+
     def draw(self, number: int) -> Draw:
         """Read a saved draw; draws that are read repeatedly stay in memory.
 
@@ -222,6 +242,10 @@ class SavedRun:
             If it is damaged.
         """
         return self._kept.get(number)
+
+    def keep_to_rank(self) -> None:
+        """Keep draws from their first read on, up to `KEPT_TO_RANK`: rankings read them twice."""
+        self._kept.at_once = max(self._kept.at_once, KEPT_TO_RANK)
 
     def open_draw(self, number: int) -> Snapshot:
         """Open a saved draw by its position in `draws`, and check that it is complete."""
@@ -238,15 +262,33 @@ class SavedRun:
     def _read_draw(self, number: int) -> Draw:
         snapshot, (chain, iteration) = self.open_draw(number), self.draws[number]
         shared = {self.name_of(name): value.array() for name, value in snapshot.manifest.state.items()}
-        rows = {
-            kind: {
-                quantity.name: snapshot.whole("draw", factor, quantity.name)
-                for quantity in self.quantities.drawn_of_rows
-                if quantity.factor in (None, Factor[factor])
-            }
+        wanted = [
+            (kind, factor, quantity.name)
             for kind, factor in self._factor.items()
-        }
+            for quantity in self.quantities.drawn_of_rows
+            if quantity.factor in (None, Factor[factor])
+        ]
+        rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
+        arrays = snapshot.wholes("draw", [(factor, name) for _, factor, name in wanted])
+        for (kind, _, name), array in zip(wanted, arrays, strict=True):
+            rows[kind][name] = array
         return Draw(chain, iteration, shared, rows)
+
+    @cached_property
+    def exposure(self) -> Exposure:
+        """Exposure of users to items: kept beside the run, or else estimated from the ratings file and kept.
+
+        Raises
+        ------
+        InputError
+            As `open_ratings`, where it is not kept.
+        """
+        found = read_exposure(self.directory, self.facts, len(self.items))
+        if found is None:
+            with self.open_ratings() as ratings:
+                found = Rated(ratings).exposure
+            keep_exposure(self.directory, self.facts, found)
+        return found
 
     def need_draws(self) -> None:
         """Raise an error if there are no saved draws, which predictions need.

@@ -24,7 +24,7 @@ NEARLY = 0.95  # of the best speed is enough, with fewer processes
 #: Why a doubling is no longer worth it, by the part of a sweep that loses most compared with perfect scaling.
 REASONS = {
     "ratings": "row blocks cannot be shared out evenly, or column blocks no longer fit the caches",
-    "visits": "too few rows a block: a row meets B column blocks in a sweep, and has few ratings with each",
+    "visits": "too few ratings per row: it meets B column blocks in a sweep, and has few ratings with each",
     "updates": "row blocks cannot be shared out evenly",
     "calls": "too little work in a cell: the calls of the kernels take longer than the kernels",
     "differences": "too few ratings in a cell: processes wait for the one that happens to have more",

@@ -23,6 +23,7 @@ from dsgmcmc.cluster.constants import Disk, Exchange, Machine, Work, builtin
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings.context import NO_CONTEXT
 from dsgmcmc.data.ratings.format import Split
 from dsgmcmc.parallel.machine import cpu_name
 from dsgmcmc.parallel.ring import Ring
@@ -72,7 +73,7 @@ class MadeUp(Ratings):
         self._indptr = {"train": shape.per_row * np.arange(shape.rows + 1), "test": np.zeros(shape.rows + 1, np.int64)}
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
         self.column_counts = np.bincount(self._columns.ravel(), minlength=shape.columns)
-        self.mean, self.transposed, self.features, self.times = 3.0, False, {}, None
+        self.mean, self.transposed, self.features, self.times, self.context = 3.0, False, {}, None, NO_CONTEXT
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """See `Ratings.slab`."""

@@ -37,6 +37,7 @@ import numpy as np
 from dsgmcmc.cluster.constants import Machine, Work
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings.context import NO_CONTEXT
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.shared_buffers import LARGEST
 from dsgmcmc.runs.plan import BlockMoves, Costs, moves
@@ -59,7 +60,7 @@ class Sizes(Ratings):
     def __init__(self, users: int, items: int, ratings: int, test: int = 0) -> None:
         self.path = Path("none")
         self.n_rows, self.n_cols, self.transposed = max(users, items), min(users, items), items > users
-        self.nnz, self.nnz_test, self.features, self.times = ratings, test, {}, None
+        self.nnz, self.nnz_test, self.features, self.times, self.context = ratings, test, {}, None, NO_CONTEXT
 
     def levels(self, most: int) -> Float64:
         """See `Ratings.levels`: half stars."""

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Timer
 from time import monotonic
 from typing import Any
 
@@ -37,7 +38,6 @@ from dsgmcmc.parallel.signals import Request, Signals, installed
 from dsgmcmc.parallel.streams import also_in
 from dsgmcmc.parallel.together import Together
 from dsgmcmc.parallel.watchdog import Watchdog
-from dsgmcmc.posterior.extras import lacking
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.logs import LogErrors, logs_as_before, start_logs
@@ -56,7 +56,7 @@ from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm
 
-WORTH_SAYING = 1.0  # seconds of compiling or loading kernels
+WORTH_SAYING = 2.0  # seconds of compiling or loading kernels
 
 log = logging.getLogger(__name__)
 
@@ -127,17 +127,23 @@ class Job:
 
     # ------------------------------------------------------------------ running
 
-    def run(self) -> int:
+    def run(self, signals: Signals | None = None) -> int:
         """Sample, and print the result, in processes started for this job. Collective.
+
+        Parameters
+        ----------
+        signals : Signals, optional
+            Of a program with several jobs, which has installed them.
 
         Returns
         -------
         int
             Exit status.
         """
-        self._signals = installed()
+        self._signals = installed() if signals is None else signals
         status = self._sample()
-        self.say_result()
+        if not self._quiet:
+            self.say_result()
         return status
 
     def run_inside(self) -> None:
@@ -175,8 +181,6 @@ class Job:
         processors = sorted(set(comm.allgather(cpu_name())))
         if self._at_root and crowded:
             log.warning(crowded)
-        if self._at_root and (wanting := lacking()):
-            log.info("afterwards %s", wanting)
         if self._at_root and len(processors) > 1:
             log.warning(
                 "the processes run on different processors (%s): only the same ones will give the same bits again",
@@ -303,7 +307,13 @@ class Job:
     def _rehearse(self, config: ResolvedChain) -> None:
         """Compile or load the kernels that sampling needs; log it if that took long."""
         make_target = partial(self.source.miniature, config, Ring(Alone(), 1))
+        said = Timer(WORTH_SAYING, log.info, ["compiling kernels for this processor, which takes some 20 s once"])
+        if self._at_root:
+            said.start()
         self._rehearsed = rehearse(config, make_target, self.comm.rank)
+        if self._at_root:
+            said.cancel()
+            said.join()
         if self._at_root and self._rehearsed > WORTH_SAYING:
             log.info("kernels compiled or loaded in %.1f s", self._rehearsed)
 

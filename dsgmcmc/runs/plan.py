@@ -17,13 +17,14 @@ from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.model.parts.design import gram_width
+from dsgmcmc.model.parts.effects import levels_of
 from dsgmcmc.model.parts.features import featured_factors
-from dsgmcmc.model.parts.time_levels import costs_of, levels_of
+from dsgmcmc.model.parts.groups import costs_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import block_bounds, owner
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import BlockLayout
-from dsgmcmc.types import Int64
+from dsgmcmc.types import Factor, Int64
 
 MAX_COUNT = 2**31 - 1  # elements of a message; positions in int32
 MAX_ITERATION = 2**48 - 1  # of the counter of random numbers (`dsgmcmc.kernels.philox`)
@@ -79,9 +80,9 @@ class Costs:
         open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
         heteroscedastic = config.noise != "shared"
         quantities = config.quantities_for(ratings)
-        width, drawn = _width(config, quantities), quantities.width_of_rows(drawn=True)
+        width, drawn = _width(config, quantities), quantities.drawn_numbers({Factor.W: rows, Factor.H: columns})
         state = (rows + columns) * (width + d * len(config.make_sampler().working)) * 4
-        moments = (rows + columns) * drawn * MOMENTS * 4
+        moments = drawn * MOMENTS * 4
         levels = config.law.levels_of(ratings)
         noises = TEST_NOISE_BYTES * int(heteroscedastic)
         if levels is not None:  # the variance of each rating, and the probabilities of its levels
@@ -90,11 +91,11 @@ class Costs:
         checkpoint = (rows + columns) * width * 4 + moments + ratings.nnz_test * saved
         held = ratings.nnz * RATING_BYTES + ratings.nnz_test * TEST_RATING_BYTES
         normal = config.law.is_conditionally_gaussian()
-        timed, effects = costs_of(levels_of(config.time_levels, ratings.transposed), ratings, normal)
-        held, checkpoint = held + timed, checkpoint + effects
+        grouped, effects = costs_of(levels_of(config, ratings.transposed), ratings, normal)
+        held, checkpoint = held + grouped, checkpoint + effects
         index = (rows + grid) * grid * 8  # where each row begins in each block
         everywhere = 2 * (rows + columns) * 8  # row and column counts, whole on every process
-        one_draw = (rows + columns) * drawn * 4
+        one_draw = drawn * 4
         made = max(config.iterations - config.burn_in, 0) // config.thin
         draws = min(max(2 * config.save_draws - 1, 0), made) * one_draw
         memory = (

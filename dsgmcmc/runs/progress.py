@@ -21,13 +21,8 @@ from dsgmcmc.parallel.mpirun import IN_PLACE, RELAYED
 from dsgmcmc.terminal import console, say
 
 PLAIN_SECONDS, LIVE_SECONDS = 5.0, 0.5
-#: What is shown of a line of metrics, if present: name, label and format.
-SHOWN = (
-    ("rmse", "RMSE of this draw", written),
-    ("rmse_mean", "of the posterior mean", written),
-    ("tau", "tau", "{:.4g}".format),
-    ("energy", "energy", "{:.6g}".format),
-)
+#: What is shown of a line of metrics besides the RMSE, if present: name and format.
+SHOWN = (("tau", "{:.4g}".format), ("energy", "{:.6g}".format))
 
 
 def folded(parts: Sequence[str], width: int) -> str:
@@ -142,7 +137,10 @@ class Progress:
         parts = [f"chain {line['chain']}", f"iteration {line['iteration']}/{self._iterations}"]
         if self.look:
             parts.append(self.look)
-        parts += [f"{label} {write(line[name])}" for name, label, write in SHOWN if line.get(name) is not None]
+        errors = (("rmse", "this draw"), ("rmse_mean", "posterior mean"))
+        shown = [f"{label} {written(line[name])}" for name, label in errors if line.get(name) is not None]
+        parts += [f"RMSE: {', '.join(shown)}"] if shown else []
+        parts += [f"{name} {write(line[name])}" for name, write in SHOWN if line.get(name) is not None]
         if speed:
             left = (self._iterations - line["iteration"]) / speed
             most = "at most " if self.look else ""

@@ -95,7 +95,7 @@ class DrawRecorder:
         #: Iteration, weight and small parameters of every draw; only used on process 0.
         self.trace: dict[str, list[Float64]] = {}
         self._moments = {
-            place: {field.name: RunningMoments.zeros(rows, field) for field in target.drawn}
+            place: {field.name: RunningMoments.zeros(rows, field) for field in target.drawn if field.is_of(place[0])}
             for place, rows in target.rows_at_home().items()
         }
 
@@ -116,6 +116,8 @@ class DrawRecorder:
         blocks: dict[Key, Array] = {}
         for block in self.target.home(tuple(fields)):
             for name, field in fields.items():
+                if not field.is_of(block.factor):
+                    continue
                 self._moments[block.factor, block.index][field.name].count(block[name], draw)
                 if saved:
                     blocks[Key("draw", block.factor.name, block.index, field.name)] = block[name] * field.unit

@@ -17,6 +17,7 @@ import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.data.ratings import SIDES, Features, Ratings, Side, Times
+from dsgmcmc.data.ratings.context import StoredContext
 from dsgmcmc.data.ratings.format import SPLITS, Split
 from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.parallel.faults import no_faults
@@ -94,7 +95,7 @@ class FewRatings(Ratings):
         between = (ratings.minimum + ratings.maximum) / 2
         self._values = np.array([[ratings.minimum, between], [between, ratings.maximum]], np.float32)
         self.mean, self.transposed, self.features = ratings.mean, ratings.transposed, ratings.features
-        self.times = FewTimes() if ratings.times else None
+        self.times, self.context = FewTimes() if ratings.times else None, FewContext(ratings.context)
 
     def levels(self, most: int) -> Float64 | None:
         """See `Ratings.levels`."""
@@ -124,3 +125,14 @@ class FewTimes(StoredTimes):
     def slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
         """See `StoredTimes.slab`."""
         return Times(np.zeros(2 * (stop - start), np.int32), np.zeros(2 * (stop - start), np.int32))
+
+
+class FewContext(StoredContext):
+    """Context of `FewRatings`: all of the first category of every column."""
+
+    def __init__(self, context: StoredContext) -> None:
+        self.columns = context.columns
+
+    def slab(self, column: str, part: Split, start: int, stop: int) -> Int32:
+        """See `StoredContext.slab`."""
+        return np.zeros(2 * (stop - start), np.int32)

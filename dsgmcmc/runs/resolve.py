@@ -97,11 +97,16 @@ def _saved_settings(run: RunDirectory, source: Source[Any], resume: bool) -> dic
             )
         _check_facts(run, facts)
         return before.table()
+    refuse_taken(run, resume)
+    return {}
+
+
+def refuse_taken(run: RunDirectory, resume: bool) -> None:
+    """Refuse a directory in which no run can be started, or resumed."""
     if run.path.exists() and not run.path.is_dir():
         raise InputError(f"{run.path} is a file: {named('out')} names the run's directory, which sample makes")
     if not resume and run.path.is_dir() and any(run.path.iterdir()):
         raise InputError(f"{run.path} is not empty: give {named('resume')} to go on with it, or another {named('out')}")
-    return {}
 
 
 def _check_facts(run: RunDirectory, facts: Facts) -> None:

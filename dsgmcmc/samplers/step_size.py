@@ -34,11 +34,11 @@ class SamplerConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    gradient: str | None = Field(
-        None, description="gradient estimator: part, control-variate or full; default: the sampler's own"
-    )
+    gradient: str | None = Field(None, description="gradient estimator: part, control-variate or full")
     anchor_every: int | None = Field(
-        None, ge=1, description="sweeps between moves of a control variate's anchor; default: once, after burn-in"
+        None,
+        ge=1,
+        description="sweeps between moves of a control variate's anchor; by default it moves once, after burn-in",
     )
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
@@ -58,19 +58,21 @@ class StepSize(SamplerConfig):
     """
 
     step_size: float = setting(
-        "Step, in the sampler's own unit; sets the burn-in's too.",
-        shown="0.35 of baoab, less with few ratings; of others docs/settings.md",
+        "Step size, in the sampler's own unit; also that of the burn-in.",
+        shown="0.35 with baoab, less with few ratings; others: docs/settings.md",
         gt=0,
         allow_inf_nan=False,
     )
     burn_in_step_size: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="step while burning in; default step_size"
+        None, gt=0, allow_inf_nan=False, description="step during burn-in; by default step_size"
     )
     warm_up: int = Field(0, ge=0, description="sweeps over which the step rises to its full size")
     warm_up_factor: float = Field(0.1, gt=0, le=1, description="first step as a fraction of the full one")
-    decay: Literal["constant", "polynomial"] = "constant"
-    decay_sweeps: float = Field(100.0, gt=0)
-    decay_power: float = Field(0.33, gt=0, le=1)
+    decay: Literal["constant", "polynomial"] = Field(
+        "constant", description="whether the step decays, see decay_sweeps"
+    )
+    decay_sweeps: float = Field(100.0, gt=0, description="a in (1 + sweep / a) ** -b, which multiplies the step")
+    decay_power: float = Field(0.33, gt=0, le=1, description="b, see decay_sweeps")
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
         """Step of `iteration`, in the unit of `step_size`.

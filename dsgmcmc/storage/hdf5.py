@@ -184,6 +184,18 @@ def plain_dataset(file: Any, name: str) -> Any:
     return data
 
 
+def names_in(file: Any, group: str) -> tuple[str, ...]:
+    """Names in a group at the root of an open file, whatever they name; empty if there is no such group.
+
+    Raises ValueError if it is something else, or a link.
+    """
+    if group not in list(file):
+        return ()
+    if not _lies_here(file, group) or not isinstance(file[group], h5py.Group):
+        raise ValueError(f"/{group} is not a group of this file")
+    return tuple(file[group].keys())
+
+
 _IN_ONE_PIECE = (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT)
 
 

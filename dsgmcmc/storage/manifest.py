@@ -114,7 +114,7 @@ class Manifest(_Strict):
 
     Attributes
     ----------
-    kind : {"checkpoint", "draw", "posterior", "index", "start"}
+    kind : {"checkpoint", "draw", "posterior", "index", "start", "exposure"}
         What the snapshot is of.
     chain, iteration, grid : int
         Chain, iterations made, and grid B of the run.
@@ -129,7 +129,7 @@ class Manifest(_Strict):
 
     format: Literal["dsgmcmc-snapshot"] = "dsgmcmc-snapshot"
     version: Literal[1] = 1
-    kind: Literal["checkpoint", "draw", "posterior", "index", "start"]
+    kind: Literal["checkpoint", "draw", "posterior", "index", "start", "exposure"]
     chain: int = Field(ge=0)
     iteration: int = Field(ge=0)
     grid: int = Field(ge=1)

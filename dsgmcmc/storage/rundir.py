@@ -3,6 +3,8 @@
 =========================  ============================================================================
 ``run.toml``               resolved configuration, seed, versions, hashes
 ``index/``                 original names of users and items (a snapshot)
+``exposure/``              what rankings take from the pattern of ratings (a snapshot), once they were asked for
+``comparison.json``        models that were compared, if the run's was chosen so
 ``start/chain-c``          what the chains start from, if that is another run (snapshots)
 ``metrics.jsonl``          one object a line; while they run, chain c > 0 writes ``metrics-chain-c.jsonl``
 ``checkpoints/chain-c/``   snapshots of the chain's state, ``step-000000012000``
@@ -47,12 +49,14 @@ from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.series import remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
-INDEX, START = "index", "start"
+INDEX, EXPOSURE, START = "index", "exposure", "start"
 #: Event of a job that begins.
 JOB = "job"
 #: Series of snapshots of a chain, and what each of them holds, in the order in which they are looked at.
 SERIES = {"checkpoints": "checkpoint", "draws": "draw", "posterior": "posterior"}
-_LEFT = re.compile(r"(index|run\.toml|summary\.json|events\.jsonl|metrics(-chain-[0-9]+)?\.jsonl)\.tmp-[0-9a-f]+")
+_LEFT = re.compile(
+    r"(index|exposure|run\.toml|(summary|comparison)\.json|events\.jsonl|metrics(-chain-[0-9]+)?\.jsonl)\.tmp-[0-9a-f]+"
+)
 _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
@@ -68,6 +72,7 @@ class RunDirectory:
         self.path = path
         self.settings_file = path / "run.toml"
         self.summary_file = path / "summary.json"
+        self.comparison_file = path / "comparison.json"
         self.lock_file = path / "lock"
         self._events = path / "events.jsonl"
         #: What is done where a line of a log cannot be written; by default that is an error.
@@ -118,6 +123,10 @@ class RunDirectory:
         if not (self.path / INDEX).is_dir():
             raise InputError(f"{self.path} has no {INDEX}: the run was stopped before it began; start it again")
         return self._opened(self.path / INDEX, ("index", 0, 0), facts)
+
+    def open_exposure(self, facts: Facts) -> Snapshot:
+        """Open what is kept of the pattern of ratings; raises as `open_index`."""
+        return self._opened(self.path / EXPOSURE, ("exposure", 0, 0), facts)
 
     def open_snapshot(self, kind: str, chain: int, iteration: int, facts: Facts) -> Snapshot:
         """Open a snapshot of a chain, of a kind in `SERIES`; raises as `open_index`."""

@@ -110,6 +110,10 @@ class Target(Protocol):
         """Whether `all_data_seen` changes the data in this iteration, so that gradients must be recomputed."""
 
     @property
+    def renews_prior(self) -> bool:
+        """Whether `all_data_seen` draws means of single rows' priors, given these rows, in this iteration."""
+
+    @property
     def noise_precision(self) -> float:
         """Current tau; 1 if there is none."""
 
@@ -262,12 +266,19 @@ class DrawnField(NamedTuple):
         Factors that convert it to the unit of the data.
     dtype : type
         Type of its moments.
+    factor : Factor or None
+        The factor whose rows have it; None if all rows do.
     """
 
     name: str
     width: int
     unit: Array | float = 1.0
     dtype: type[np.floating[Any]] = np.float32
+    factor: Factor | None = None
+
+    def is_of(self, factor: Factor) -> bool:
+        """Whether rows of a factor have it."""
+        return self.factor in (None, factor)
 
 
 class RunTarget(Target, Protocol):

@@ -21,6 +21,7 @@ from support import dsgmcmc, planted, run
 
 import dsgmcmc as package
 from dsgmcmc import BPMF, bpmf, open_run
+from dsgmcmc.data.frames import Table
 from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
@@ -119,6 +120,37 @@ def test_recommendations(model, ratings):
     assert not set(model.recommend([user], n=3, include_rated=True)["item_id"]) <= set(found["item_id"])
     with pytest.raises(InputError, match="unknown"):
         model.recommend([12345])
+
+
+def test_whom_to_recommend_to(model, ratings):
+    """One user by name, several, or all; a table shows itself, and becomes a data frame of either library."""
+    import pandas as pd
+
+    user, other = model.users_[:2].tolist()
+    one = model.recommend(user, n=3)
+    assert one["item_id"].tolist() == model.recommend([user], n=3)["item_id"].tolist()
+    everybody = model.recommend(n=2, include_rated=True)
+    assert everybody["user_id"].tolist() == np.repeat(np.sort(model.users_), 2).tolist()
+    only = int(one["item_id"][1])
+    assert model.recommend(user, candidates=only)["item_id"].tolist() == [only]
+    assert only not in model.recommend(user, exclude=only)["item_id"]
+    shown = repr(everybody).splitlines()
+    assert shown[0].split() == list(everybody)
+    assert shown[-2:] == ["...", f"[{2 * len(model.users_)} rows x 8 columns]"]
+    pd.testing.assert_frame_equal(one.to_pandas(), model.recommend(pd.Series([user]), n=3))
+    frame = model.recommend(pd.DataFrame({"userId": [user, other], "age": [30, 40]}), n=1)
+    assert frame["user_id"].tolist() == [user, other]
+    assert isinstance(model.similar(only, n=2).to_pandas(), pd.DataFrame)
+
+
+def test_polars_in_polars_out(model):
+    """Also of names that are text, which polars would keep as Python's objects else."""
+    pl = pytest.importorskip("polars", reason="polars is not installed: pip install polars")
+    users = model.users_[:2].tolist()
+    found = model.recommend(pl.DataFrame({"user": users}), n=2)
+    assert isinstance(found, pl.DataFrame)
+    assert found["user_id"].to_list() == [users[0], users[0], users[1], users[1]]
+    assert Table(name=np.array(["a", "b"], object)).to_polars().schema == {"name": pl.String}
 
 
 def test_names_that_are_text(ratings, tmp_path):
@@ -337,9 +369,10 @@ def test_columns_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m: m.recommend([1], by="foo"), "expected one of mean"),
-        (lambda m: m.recommend(1), "list of names"),
-        (lambda m: m.recommend("u42"), "list of names"),
+        (lambda m: m.recommend([1], by="foo"), "expected one of likely, exposure, mean"),
+        (lambda m: m.recommend("u42"), "no user is called 'u42': names of users of this run are integers"),
+        (lambda m: m.recommend([[1, 2]]), r"expected names of users; found an array of shape \(1, 2\)"),
+        (lambda m: m.recommend(Frame(a=[1], b=[2])), "expected a column user in the data frame; its columns are a, b"),
         (lambda m: m.recommend([1], n=2.5), "whole number"),
         (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
         (lambda _: BPMF().fit(None), r"shape \(n, 3\)"),
@@ -349,7 +382,10 @@ def test_columns_of_a_file(tmp_path):
         (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "a parameter of its own"),
         (lambda _: BPMF(options=3).fit("r.csv"), "options=3"),
         (lambda _: BPMF(duplicates="all").fit("r.csv"), "duplicates='all'"),
-        (lambda m: m.recommend([1], candidates="abc"), "candidates 'abc'"),
+        (lambda m: m.recommend([1], candidates="abc"), "no item is called 'abc'"),
+        (lambda _: BPMF().fit([[1, 2, 3.0], [1, 3, np.nan], [2, 2, np.inf]]), "2 ratings are .* rows 1, 2"),
+        (lambda _: BPMF().fit([[1, 2], [None, 3]], [3.0, 4.0]), "one name of a user is missing.*: row 1 "),
+        (lambda _: BPMF().fit([[1, 2], [1.5, 3]], [3.0, 4.0]), "row 1 has 1.5"),
         (lambda m: m.similar([1]), "the name of one item"),
         (lambda _: BPMF(n_jobs=10_000).fit([[u, i, u + i] for u in range(9) for i in range(9)]), "n_jobs 10000: there"),
         (lambda m: m.recommend([1], by="lcb", z="a"), "z 'a'"),

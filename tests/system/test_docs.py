@@ -35,7 +35,7 @@ QUICK = {
     )
 }
 EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "predictions.md", "serving.md", "tutorial.md"]
-ELSEWHERE = ["own-part.md", "own-target.md"]  # in tests of their own
+ELSEWHERE = ["comparison.md", "own-part.md", "own-target.md"]  # in tests of their own
 #: Pages whose commands are executed, and what they take for given besides files of ratings.
 SHELL = {
     "features.md": (),
@@ -136,6 +136,8 @@ def test_commands_run(name, made, tmp_path, monkeypatch):
         words = shlex.split(command, comments=True)
         if words[:1] == ["mpirun"]:
             run(*words[:3], sys.executable, "-m", *words[3:]).expect(0)
+        elif words[:1] == ["printf"]:
+            subprocess.run(["bash", "-ec", line], check=True)
         elif words[:1] == ["python"]:
             run(sys.executable, *words[1:]).expect(0)
         elif words:

@@ -86,7 +86,7 @@ def test_predict_from_a_pipe_to_a_pipe(made):
     header, line = done.stdout.splitlines()
     assert header == "user,item,mean,sd,q05,q95"
     assert line.startswith(f"{made.users[0]},{made.items[0]},")
-    assert json.loads(done.stderr) == {"pairs": 1, "unknown": 0}
+    assert json.loads(done.stderr) == {"pairs": 1, "unknown": 0, "lacks": []}
 
 
 @pytest.mark.long
@@ -230,7 +230,7 @@ def test_foldin_recommends_and_predicts(made, tmp_path):
     new = tmp_path / "new.csv"
     rated = made.items[:4]
     new.write_text("user,item,rating\n" + "".join(f"-5,{item},4.5\n" for item in rated))
-    found = json.loads(invoke("foldin", made.path, new, "--top", "100", "--json"))
+    found = json.loads(invoke("foldin", made.path, new, "--top", "100", "--by", "mean", "--json"))
     assert {line["user_id"] for line in found} == {-5}
     assert not {line["item_id"] for line in found} & set(rated)
     source = tmp_path / "pairs.csv"
@@ -301,7 +301,7 @@ def test_foldin_takes_what_it_can(made, tmp_path):
 BAD_RATINGS = {
     "user,item,rating\n-5,1000,x\n": "the rating is 'x'",
     "user,item,rating\n-5,4242,3\n": "one item is unknown to the run: 4242",
-    "user,item,rating\nx,1000,3\n": "not all users are integers",
+    "user,item,rating\nx,1000,3\n": "user 'x' is no integer, as all users of the run are: give new users numbers",
     "user,item,rating\n-5,1000,3\n-5,1000,4\n": "several ratings of one pair",
 }
 

@@ -33,6 +33,7 @@ ORDER = (
     "runs",
     "densities",
     "bpmf cli",
+    "lenskit",
     "__main__ __init__",
 )
 FLOORS = {room for rooms in ORDER for room in rooms.split()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,9 @@ def launch_script(
         list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Further options of `dsgmcmc sample`.")
     ] = None,
     nodes: Annotated[int, typer.Option(help="Machines.")] = JobScript.nodes,
-    processes: Annotated[int, typer.Option(help="Processes on each machine.")] = JobScript.processes,
+    processes: Annotated[
+        int | None, typer.Option(help="Processes on each machine.", show_default=str(JobScript.processes))
+    ] = None,
     time: Annotated[str, typer.Option(help="Time limit of the job: 12:00:00, 90min, 2d.")] = JobScript.time,
     warning: Annotated[
         str, typer.Option(metavar="TIME", help="Time before the limit at which the run writes its last checkpoint.")
@@ -61,7 +64,7 @@ def launch_script(
     script = JobScript(
         kind,
         nodes=nodes,
-        processes=processes,
+        processes=JobScript.processes if processes is None else processes,
         time=time,
         warning=warning,
         queue=queue,
@@ -79,10 +82,13 @@ def launch_script(
     ).render()
     if out is None:
         pass_on(os.fsencode(script).splitlines(keepends=True))
-        return
-    if out.exists() and not force:
-        raise InputError(f"{out} exists: give another name, or --force to replace it")
-    with writing(out):
-        write_whole(out, script)
-        out.chmod(0o755)
-    say(f"{out}: a job script for {kind}; see the comments at its top")
+    else:
+        if out.exists() and not force:
+            raise InputError(f"{out} exists: give another name, or --force to replace it")
+        with writing(out):
+            write_whole(out, script)
+            out.chmod(0o755)
+        say(f"{out}: a job script for {kind}; see the comments at its top")
+    if processes is None:
+        each = " on each node" if nodes > 1 else ""
+        say(f"dsgmcmc: {JobScript.processes} processes{each}; --processes chooses another number", file=sys.stderr)

@@ -149,7 +149,7 @@ def _some(option: str, text: str) -> float:
 
 #: Parts of the seconds of a sweep, by their names in `dsgmcmc.runs.forecast.Forecast`.
 PARTS = {
-    "ratings": "ratings",
+    "ratings": "gradients or conditionals",
     "visits": "rows that meet column blocks",
     "updates": "updates of rows",
     "calls": "calls around the kernels",
@@ -183,22 +183,22 @@ def _show(estimate: dict[str, Any], chosen: Forecast, growing: Curve) -> None:
     say("", "A sweep")
     for name, text in PARTS.items():
         part = getattr(chosen, name)
-        say(f"  {text:30}{_seconds(part):>10}{part / seconds:6.0%}")
+        say(f"  {name:12}{text:30}{_seconds(part):>10}{part / seconds:6.0%}")
     headings = (
         "processes",
         "B",
         "a sweep",
         "efficiency",
-        "memory per process",
-        "sent per sweep",
-        "most, after ratings",
+        "memory each",
+        "sent a sweep",
+        "largest cost",
     )
     table = []
     for one in growing.forecasts:
         most = max(list(PARTS)[1:], key=lambda name: float(getattr(one, name)))
         texts = (f"{one.processes:,}", str(one.grid), _seconds(one.seconds), f"{growing.efficiency(one):.0%}")
-        table.append([*texts, _bytes(one.memory_per_process), _bytes(one.sent_per_sweep), PARTS[most]])
-    show_table(headings, table, "More processes", width=110)
+        table.append([*texts, _bytes(one.memory_per_process), _bytes(one.sent_per_sweep), most])
+    show_table(headings, table, "More processes; the largest cost besides ratings", framed=False)
     if growing.last is None:
         say(f"It scales up to the largest number tried{f': {growing.reason}' if growing.reason else ''}.")
     else:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from dsgmcmc.data.session import Report
 
 
+FEW = 50  # ratings: below, a model knows little
+
+
 class Split(StrEnum):
     """How test ratings are chosen."""
 
@@ -30,7 +33,7 @@ class Split(StrEnum):
 
 
 Duplicates = StrEnum("Duplicates", ["error", "first", "last", "mean"])
-Format = StrEnum("Format", ["text", "csv", "tsv", "dat", "jsonl", "parquet", "mtx", "npz"])
+Format = StrEnum("Format", ["text", "csv", "tsv", "dat", "json", "jsonl", "parquet", "feather", "mtx", "npz"])
 
 
 def prepare(
@@ -48,7 +51,9 @@ def prepare(
         Format | None,
         typer.Option(
             help="Format of RATINGS; detected by default. text: delimiter detected; csv: comma; "
-            "tsv: tab; dat: '::'; jsonl: one object per line; mtx: MatrixMarket; npz: SciPy sparse."
+            "tsv: tab; dat: '::'; json, jsonl: an array of objects, or one object per line; mtx: MatrixMarket; "
+            "npz: SciPy sparse. Excel sheets are read as csv; all but Parquet, Feather and npz may be compressed "
+            "with gzip, bzip2 or zip."
         ),
     ] = None,
     columns: Annotated[
@@ -71,6 +76,14 @@ def prepare(
     timestamps: Annotated[
         bool, typer.Option("--timestamps", help="Keep the temporal order of ratings, for `sample --time-levels`.")
     ] = False,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="Columns with a category of each rating, for `sample --context`: names in the header, NAME=COLUMN, or "
+            "NAME:10 for numbers in 10 groups. year, quarter, month, week, weekday and hour are made of timestamps.",
+        ),
+    ] = None,
     duplicates: Annotated[
         Duplicates, typer.Option(help="If a user rated an item more than once: refuse, or which rating to take.")
     ] = Duplicates.error,
@@ -118,7 +131,7 @@ def prepare(
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Make a ratings file from CSV, TSV, '::', Parquet, MatrixMarket or SciPy files.
+    """Make a ratings file from CSV, TSV, '::', JSON, Excel, Parquet, Feather, MatrixMarket or SciPy files.
 
     Names of users and items may be numbers or any text. A folder may hold many files; MovieLens folders are recognised.
 
@@ -154,6 +167,7 @@ def prepare(
                 split=split.value,
                 test=str(pipes.of(test)) if test else None,
                 timestamps=timestamps,
+                context=context,
                 duplicates=duplicates,
                 described=describe(files, names, feature_kinds, separator),
                 memory=None if memory is None else parse_bytes(memory),
@@ -168,7 +182,7 @@ def prepare(
     if as_json:
         say_json(asdict(summary), indent=None)
     else:
-        _show(summary)
+        _show(summary, test_fraction != 0)
 
 
 @contextlib.contextmanager
@@ -183,7 +197,7 @@ def _progress() -> Iterator[Report]:
         yield lambda stage, fraction: bar.update(task, description=plain(stage), completed=fraction)
 
 
-def _show(summary: Summary) -> None:
+def _show(summary: Summary, wanted: bool) -> None:
     share = summary.test / summary.ratings
     facts = {
         "users": f"{summary.users:,}",
@@ -195,11 +209,31 @@ def _show(summary: Summary) -> None:
         **{f"{entity} features": _features(entity, features) for entity, features in summary.features.items()},
         "columns": summary.columns,
         **({"timestamps": "order kept"} if summary.timestamps else {}),
+        **({"context": _context(summary.context)} if summary.context else {}),
         "file": f"{summary.path}, {summary.bytes / 1e6:,.1f} MB",
     }
     show_facts(facts)
-    for note in (note for features in summary.features.values() for note in features["notes"]):
+    notes = [note for features in summary.features.values() for note in features["notes"]]
+    for note in (*notes, *_of_size(summary, wanted)):
         say(f"dsgmcmc: {note}", file=sys.stderr)
+
+
+def _of_size(summary: Summary, wanted: bool) -> Iterator[str]:
+    """What few ratings mean for a run; `wanted`: whether test ratings are."""
+    if summary.ratings < FEW:
+        yield (
+            f"{summary.ratings} ratings are few: what a model says of them is mostly its prior, and intervals are wide "
+            "(docs/small-data.md)"
+        )
+    if not summary.test and wanted:
+        yield (
+            "no ratings are held out for testing, so a run can neither measure its error nor end by its accuracy: "
+            "--test-fraction 0.2 holds out a fifth"
+        )
+
+
+def _context(columns: dict[str, int]) -> str:
+    return ", ".join(f"{column} ({number:,} categories)" for column, number in columns.items())
 
 
 def _features(entity: str, features: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from dsgmcmc.cli.options import (
     AtLeastOption,
     By,
     ByOption,
+    ClipOption,
     DataOption,
     IntervalOption,
     ItemsOption,
@@ -46,7 +47,7 @@ def foldin(
     ] = None,
     top: TopOption = 10,
     out: OutOption = None,
-    by: ByOption = By.mean,
+    by: ByOption = By.likely,
     z: ZOption = 1.0,
     items: ItemsOption = None,
     of_mean: Annotated[
@@ -55,7 +56,7 @@ def foldin(
     interval: IntervalOption = 0.9,
     at_least: AtLeastOption = None,
     probabilities: ProbabilitiesOption = False,
-    clip: Annotated[bool, typer.Option("--clip", help="With --pairs: clip to the range of the ratings.")] = False,
+    clip: ClipOption = True,
     unknown: Annotated[
         Unknown, typer.Option(help="With --pairs: unknown names: refuse, predict from the prior, or leave empty.")
     ] = Unknown.refuse,
@@ -126,7 +127,6 @@ def foldin(
     from dsgmcmc.posterior.new_ratings import fold_in_file
     from dsgmcmc.posterior.predict import PredictOptions
     from dsgmcmc.posterior.predict_table import predict_table
-    from dsgmcmc.posterior.rated import Rated
     from dsgmcmc.posterior.recommend import recommendations
     from dsgmcmc.posterior.rules import Ranking
     from dsgmcmc.posterior.run import Run
@@ -163,18 +163,16 @@ def foldin(
             of = pipes.of(pairs)
             predict_table(opened, of, out, options, unknown=unknown.value, columns=names, newcomers=newcomers)
             return
-        ranking = Ranking(top, by.value, z, seed)
+        ranking = Ranking(top, by.value, z, seed, clip)
         titles = item_titles(opened.items, items) if items else None
         users = len(opened.users) + np.arange(len(newcomers.vocabulary), dtype=np.int32)
-        rated = None
-        if by is By.likely:
-            with opened.open_ratings(data) as before:
-                rated = Rated(before)
-        blocks = recommendations(opened, users, ranking, rated, newcomers=newcomers, titles=titles)
+        if data is not None:
+            opened.open_ratings(data).close()  # which the exposure is estimated from, unless it is kept
+        blocks = recommendations(opened, users, ranking, newcomers=newcomers, titles=titles)
         if out is not None:
             write_blocks(blocks, out)
         else:
-            show_recommendations(blocks, as_json)
+            show_recommendations(blocks, ranking, as_json)
 
     with at_rest([ratings, *features.values(), pairs]) as pipes:
         work(pipes)

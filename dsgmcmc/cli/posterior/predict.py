@@ -9,6 +9,7 @@ import typer
 
 from dsgmcmc.cli.options import (
     AtLeastOption,
+    ClipOption,
     IntervalOption,
     OutOption,
     ProbabilitiesOption,
@@ -17,7 +18,7 @@ from dsgmcmc.cli.options import (
 )
 from dsgmcmc.errors import EXIT_DONE, AgreedGoneError, anew
 from dsgmcmc.parallel import launch
-from dsgmcmc.terminal import say_json
+from dsgmcmc.terminal import say, say_json
 
 
 def predict(
@@ -28,7 +29,7 @@ def predict(
     interval: IntervalOption = 0.9,
     at_least: AtLeastOption = None,
     probabilities: ProbabilitiesOption = False,
-    clip: Annotated[bool, typer.Option("--clip", help="Clip means and quantiles to the range of the ratings.")] = False,
+    clip: ClipOption = True,
     unknown: Annotated[
         Unknown, typer.Option(help="Unknown users and items: refuse, predict from the prior, or leave empty.")
     ] = Unknown.refuse,
@@ -40,14 +41,15 @@ def predict(
 ) -> None:
     """Predict ratings: mean, sd and an interval of a new rating, noise included.
 
-    PAIRS has original user and item names. Its rows and columns are kept in their order, and mean, sd and two quantiles
-    of the mixture over the saved draws are added. If ratings have levels, such as stars, --at-least and --probabilities
-    add their probabilities: those of an ordinal likelihood, or of Gaussian ratings rounded to the nearest level.
+    PAIRS has original user and item names, and the columns of the run's context, if any. Its rows and columns are kept
+    in their order, and mean, sd and two quantiles of the mixture over the saved draws are added. If ratings have
+    levels, such as stars, --at-least and --probabilities add their probabilities: those of an ordinal likelihood, or of
+    Gaussian ratings rounded to the nearest level.
 
     \b
     Examples:
       dsgmcmc predict run pairs.csv -o predicted.csv
-      dsgmcmc predict run pairs.parquet -o predicted.parquet --interval 0.5 --clip
+      dsgmcmc predict run pairs.parquet -o predicted.parquet --interval 0.5
       dsgmcmc predict run pairs.csv -o predicted.csv --at-least 4 --probabilities
       mpirun -n 8 dsgmcmc predict run pairs.parquet -o predicted.parquet
       printf 'user,item\\n1,1193\\n' | dsgmcmc predict run - --unknown prior
@@ -63,6 +65,11 @@ def predict(
     names = parse_pair_columns(columns)
 
     def tell(done: dict[str, Any]) -> None:
+        if lacks := ", ".join(done["lacks"]):
+            say(
+                f"dsgmcmc: {pairs} has no column {lacks}: effects of an unknown category have their prior",
+                file=sys.stderr,
+            )
         if as_json:
             say_json(done, indent=None, file=sys.stderr)
 

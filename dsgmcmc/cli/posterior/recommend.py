@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from dsgmcmc.cli.options import (
     By,
     ByOption,
     CandidatesOption,
+    ClipOption,
     DataOption,
     ExcludeOption,
     ItemsOption,
@@ -21,6 +23,7 @@ from dsgmcmc.cli.options import (
 )
 from dsgmcmc.cli.posterior.show import show_recommendations
 from dsgmcmc.errors import InputError, anew
+from dsgmcmc.terminal import say
 
 
 @anew
@@ -32,23 +35,28 @@ def recommend(
     everyone: Annotated[bool, typer.Option("--all", help="All users.")] = False,
     top: TopOption = 10,
     out: OutOption = None,
-    by: ByOption = By.mean,
+    by: ByOption = By.likely,
     z: ZOption = 1.0,
     at_least: Annotated[
         float | None,
         typer.Option(
             "--at-least",
             metavar="RATING",
-            help="Rank by the probability of at least this rating; with --by likely, the lowest liked rating.",
+            help="With --by likely, the lowest rating that counts as liked (by default three quarters up the scale); "
+            "with others, rank by the probability of at least this rating.",
         ),
     ] = None,
     items: ItemsOption = None,
     matching: MatchingOption = None,
     candidates: CandidatesOption = None,
     exclude: ExcludeOption = None,
-    clip: Annotated[
-        bool, typer.Option("--clip/--no-clip", help="Clip scores and quantiles to the range of the ratings.")
-    ] = True,
+    clip: ClipOption = True,
+    context: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--context", metavar="COLUMN=CATEGORY", help="Context in which items would be rated; repeat for more."
+        ),
+    ] = None,
     include_rated: Annotated[
         bool, typer.Option("--include-rated", help="Also recommend items that the user has rated.")
     ] = False,
@@ -56,21 +64,23 @@ def recommend(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of Thompson sampling.", show_default="random")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Recommend items to users, by default those with the highest expected rating.
+    """Recommend items to users, by default those that they will probably choose and like.
 
-    Items that a user rated in training are left out, which needs the run's ratings file. Scores are expected ratings,
-    without noise; next to them are their sd and 90 % interval, and the number of ratings of the item. An item with few
-    ratings and a wide interval may rank high by luck: --by lcb prefers certain items, and --by likely those that the
-    user will probably choose and like.
+    Items that a user rated in training are left out, which needs the run's ratings file. The default score is the
+    exposure, which is estimated from who rated what, times the probability that the user likes the item; it is for the
+    order only. With --by mean it is the expected rating, by which items with few ratings may rank high by luck: --by
+    lcb prefers certain items. Next to scores are sd and 90 % interval of the expected rating, and the number of ratings
+    of the item. `dsgmcmc evaluate` compares the rules on your data.
 
     \b
     Examples:
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat
       dsgmcmc recommend run --all --top 20 -o top.parquet
       dsgmcmc recommend run --user 42 --by ucb --z 1.5 --json
-      dsgmcmc recommend run --user 42 --by likely
+      dsgmcmc recommend run --user 42 --by mean
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
       dsgmcmc recommend run --user 42 --at-least 4
+      dsgmcmc recommend run --user 42 --context device=mobile --context weekday=Friday
     """
     import numpy as np
 
@@ -78,8 +88,9 @@ def recommend(
     from dsgmcmc.posterior.names import item_titles
     from dsgmcmc.posterior.rated import Rated
     from dsgmcmc.posterior.recommend import recommendations, those_among
-    from dsgmcmc.posterior.rules import Ranking
+    from dsgmcmc.posterior.rules import OF_PATTERN, Ranking
     from dsgmcmc.posterior.run import Run
+    from dsgmcmc.storage.rundir import EXPOSURE
 
     if bool(user) == everyone:
         raise InputError("missing --user ID or --all")
@@ -104,11 +115,22 @@ def recommend(
     else:
         users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
     rated = None
-    if not include_rated or by is By.likely:
+    if not include_rated or by.value in OF_PATTERN:
         with opened.open_ratings(data) as ratings:
-            rated = Rated(ratings, None if by is By.likely else users)
-    blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among)
+            rated = Rated(ratings, users)
+    if by.value in OF_PATTERN and sys.stderr.isatty() and not (opened.path / EXPOSURE).is_dir():
+        say("working out who rates what, once: it is kept beside the run", file=sys.stderr)
+    codes = opened.context.one(_given(context or []))
+    blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among, context=codes)
     if out is not None:
         write_blocks(blocks, out)
     else:
-        show_recommendations(blocks, as_json)
+        show_recommendations(blocks, ranking, as_json)
+
+
+def _given(context: list[str]) -> dict[str, str]:
+    """Categories by column."""
+    given = dict(text.partition("=")[::2] for text in context)
+    if "" in given.values() or len(given) < len(context):
+        raise InputError(f"--context {' --context '.join(context)}: expected COLUMN=CATEGORY, each column once")
+    return given

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsgmcmc.terminal import say, say_json, show_table
+
+if TYPE_CHECKING:
+    from dsgmcmc.posterior.rules import Ranking
 
 
 def lines_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
@@ -14,7 +17,7 @@ def lines_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, line, strict=True)) for line in zip(*(c.tolist() for c in columns.values()), strict=True)]
 
 
-def show_recommendations(blocks: Iterator[dict[str, Any]], as_json: bool) -> None:
+def show_recommendations(blocks: Iterator[dict[str, Any]], ranking: Ranking, as_json: bool) -> None:
     """Print recommendations, as of `dsgmcmc.posterior.recommend.recommendations`, as tables or as JSON."""
     lines = [line for block in blocks for line in lines_of(block)]
     if as_json:
@@ -22,7 +25,8 @@ def show_recommendations(blocks: Iterator[dict[str, Any]], as_json: bool) -> Non
         return
     for name in dict.fromkeys(line["user_id"] for line in lines):
         own = [line for line in lines if line["user_id"] == name]
-        headings = ["rank", "score", "sd", "90 % interval", "ratings", "item"]
+        of_mean = ("sd", "90 % interval") if ranking.of_score == "mean" else ("sd of mean", "mean, 90 %")
+        headings = ["rank", ranking.of_score, *of_mean, "ratings", "item"]
         headings += ["name"] if "item_name" in own[0] else []
         rows = []
         for line in own:

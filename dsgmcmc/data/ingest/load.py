@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import glob
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 
+from dsgmcmc.data.ingest.columnar import open_columns
 from dsgmcmc.data.ingest.complaints import bad_row, complain_of_rows, explain_text
 from dsgmcmc.data.ingest.npz import read_npz
-from dsgmcmc.data.ingest.sources import RatingsInput, blocks, read_head, refuse_long_end
+from dsgmcmc.data.ingest.packed import readable
+from dsgmcmc.data.ingest.sources import RatingsInput
 from dsgmcmc.data.session import identifier, literal, memory_of, reading
 from dsgmcmc.errors import InputError
 
 _ENTRIES = 2_000_000  # of an .npz at a time
 
 
-def create_raw(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the empty table: names as text, rating, time in seconds or NULL, whether it is a test rating."""
-    connection.execute("CREATE TABLE raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)")
+def create_raw(connection: duckdb.DuckDBPyConnection, context: Sequence[str] = ()) -> None:
+    """Create the empty table: names as text, rating, time in seconds or NULL, whether it is a test rating.
+
+    `context` are more columns of text, quoted.
+    """
+    more = "".join(f", {field} VARCHAR" for field in context)
+    columns = f"user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN{more}"
+    connection.execute(f"CREATE TABLE raw ({columns})")
 
 
 def scalar(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
@@ -42,9 +46,14 @@ def load(connection: duckdb.DuckDBPyConnection, source: RatingsInput, test: bool
     with reading(source.path, partial(explain_text, source)):
         if source.kind == "npz":
             _load_npz(connection, source, test)
+        elif source.kind == "columnar":
+            given = open_columns(connection, source.path)
+            connection.register("given", given)
+            _insert(connection, source, f"SELECT {_columns(source, list(source.names))} FROM given", test)
+            connection.unregister("given")
         else:
-            with readable(source.path, source.packed) as path:
-                _insert(connection, source, path, test)
+            with readable(source.path, source.packed, not source.array) as path:
+                _insert(connection, source, _selection(source), test, [glob.escape(str(path.absolute()))])
     n_bad = scalar(connection, f"SELECT count(*) FROM raw WHERE rowid >= {before} AND {bad_row(source)}")
     if n_bad:
         raise complain_of_rows(connection, source, n_bad, before)
@@ -64,46 +73,44 @@ def whole_names(connection: duckdb.DuckDBPyConnection) -> None:
             connection.execute(f"UPDATE raw SET {column} = left({column}, -2)")
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, source: RatingsInput, path: Path, test: bool) -> None:
-    if source.kind == "mtx":
-        selection = _matrix_market(source)
-    elif source.kind == "text":
-        names = [f"c{k}" for k in range(source.width)]
-        table = read_csv(names, source.delimiter, source.skip, source.packed)
-        selection = f"SELECT {_columns(source, names)} FROM {table}"
-    else:
-        table, names = "read_parquet(?)", list(source.names)
-        if source.kind == "json":
-            wanted = [names[k] for k in source.columns.values()]
-            table = f"read_json(?, format = 'newline_delimited', {_texts(wanted, source.packed)})"
-        selection = f"SELECT {_columns(source, names)} FROM {table}"
-    time = "NULL"
+def _insert(
+    connection: duckdb.DuckDBPyConnection,
+    source: RatingsInput,
+    selection: str,
+    test: bool,
+    parameters: list[str] | None = None,
+) -> None:
+    """Append what a query selects from a file."""
+    time, rating = "NULL", "rating"
     if "timestamp" in source.columns:
         time = "coalesce(try_cast(time AS DOUBLE), epoch(try_cast(time AS TIMESTAMPTZ)))"
+    if source.decimal_comma:  # a point in such a file may be of thousands
+        rating = "CASE WHEN NOT contains(rating, '.') THEN replace(rating, ',', '.') END"
+    context = list(source.context)
+    if source.decimal_comma:
+        comma = "CASE WHEN regexp_full_match(trim({0}), '-?[0-9]+,[0-9]+') THEN replace({0}, ',', '.') ELSE {0} END"
+        context = [comma.format(field) for field in source.context]
+    into = ", ".join(["user_id, item_id, rating, time, test", *source.context])
+    values = ", ".join([f"user_id, item_id, try_cast({rating} AS FLOAT), {time}, {test}", *context])
     connection.execute(
-        f"INSERT INTO raw SELECT user_id, item_id, try_cast(rating AS FLOAT), {time}, {test} FROM ({selection})",
-        [glob.escape(str(path.absolute()))],
+        f"INSERT INTO raw ({into}) SELECT {values} FROM ({selection})",
+        parameters,
     )
 
 
-@contextmanager
-def readable(path: Path, packed: str) -> Iterator[Path]:
-    """Give a file that DuckDB reads: of gzip it looks at no checksum, and bzip2 is unpacked beside temporary files."""
-    if packed == "gzip":
-        for _ in blocks(path, packed):
-            pass
-    if packed != "bzip2":
-        if not packed and read_head(path)[:4] != b"PAR1":
-            refuse_long_end(path)
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(prefix="dsgmcmc-", suffix=path.stem) as file:
-        try:
-            file.writelines(blocks(path, packed))
-            file.flush()
-        except OSError as error:
-            raise InputError(f"{path} cannot be unpacked in {Path(file.name).parent}: {error.strerror}") from error
-        yield Path(file.name)
+def _selection(source: RatingsInput) -> str:
+    """Return SQL that selects the columns of a text file, which is its parameter."""
+    if source.kind == "mtx":
+        return _matrix_market(source)
+    if source.kind == "text":
+        names = [f"c{k}" for k in range(source.width)]
+        table = read_csv(names, source.delimiter, source.skip, source.packed)
+    else:
+        names = list(source.names)
+        wanted = [names[k] for k in sorted({*source.columns.values(), *source.context.values()})]
+        layout = "array" if source.array else "newline_delimited"
+        table = f"read_json(?, format = '{layout}', {_texts(wanted, source.packed)})"
+    return f"SELECT {_columns(source, names)} FROM {table}"
 
 
 def _texts(names: Iterable[str], packed: str) -> str:
@@ -128,6 +135,7 @@ def _columns(source: RatingsInput, names: list[str]) -> str:
     """Return the select list that gives the columns `names` of a file their roles."""
     roles = {"user": "user_id", "item": "item_id", "rating": "rating", "timestamp": "time"}
     selected = [f"{identifier(names[k])}::VARCHAR AS {roles[role]}" for role, k in source.columns.items()]
+    selected += [f"{identifier(names[k])}::VARCHAR AS {field}" for field, k in source.context.items()]
     return ", ".join(selected if "rating" in source.columns else [*selected, "1 AS rating"])
 
 
@@ -189,6 +197,7 @@ def _load_npz(connection: duckdb.DuckDBPyConnection, source: RatingsInput, test:
         }
         connection.register("entries", entries)
         connection.execute(
-            f"INSERT INTO raw SELECT row::VARCHAR, col::VARCHAR, try_cast(value AS FLOAT), NULL, {test} FROM entries"
+            "INSERT INTO raw (user_id, item_id, rating, test) "
+            f"SELECT row::VARCHAR, col::VARCHAR, try_cast(value AS FLOAT), {test} FROM entries"
         )
         connection.unregister("entries")

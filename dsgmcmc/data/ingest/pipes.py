@@ -10,11 +10,12 @@ from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 
-from dsgmcmc.data.ingest.sources import DAMAGED, packed_how, unpacked
+from dsgmcmc.data.ingest.npz import is_npz
+from dsgmcmc.data.ingest.packed import DAMAGED, packed_how, unpacked
 from dsgmcmc.errors import InputError
 
 #: How a file begins, and the suffix of such; others are taken for text.
-BEGINNINGS = {b"PAR1": ".parquet", b"PK\x03\x04": ".npz", b"%%MatrixMarket": ".mtx", b"{": ".jsonl"}
+BEGINNINGS = {b"PAR1": ".parquet", b"ARROW1": ".feather", b"%%MatrixMarket": ".mtx", b"{": ".jsonl", b"[": ".json"}
 STDIN = "standard input"
 
 
@@ -85,13 +86,14 @@ def at_rest(names: Sequence[str | PathLike[str] | None], folder: Path | None = N
 
 
 def _suffix(path: Path) -> str:
-    with path.open("rb") as file:
-        head = file.read(64)
+    if not path.stat().st_size:
+        return ".csv"
+    if is_npz(path):
+        return ".npz"
     try:
-        if packed := packed_how(head):
-            with unpacked(path, packed) as content:
-                head = content.read(64)
-    except DAMAGED:
-        pass  # whoever reads it says what is wrong
+        with unpacked(path, packed_how(path)) as content:
+            head = content.read(64)
+    except (InputError, *DAMAGED):
+        return ".csv"  # whoever reads it says what is wrong
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     return next((suffix for start, suffix in BEGINNINGS.items() if head.startswith(start)), ".csv")

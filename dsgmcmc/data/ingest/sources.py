@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import csv
-import glob
-import gzip
 import io
 import json
 import re
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, Literal
 
 from dsgmcmc.data.ingest.columns import assign_columns
 from dsgmcmc.data.ingest.files import SUFFIXES, suffix_of
+from dsgmcmc.data.ingest.packed import (
+    DAMAGED,
+    LONGEST,
+    SAMPLE,
+    Packing,
+    only_member,
+    packed_how,
+    read_head,
+    unpacked,
+)
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 
-Kind = Literal["text", "json", "parquet", "mtx", "npz"]
+Kind = Literal["text", "json", "columnar", "mtx", "npz"]
 
 # --format: the kind, and for text the delimiter (None: detected)
 FORMATS: dict[str, tuple[Kind, str | None]] = {
@@ -29,25 +35,27 @@ FORMATS: dict[str, tuple[Kind, str | None]] = {
     "csv": ("text", ","),
     "tsv": ("text", "\t"),
     "dat": ("text", "::"),
+    "json": ("json", None),
     "jsonl": ("json", None),
-    "parquet": ("parquet", None),
+    "parquet": ("columnar", None),
+    "feather": ("columnar", None),
     "mtx": ("mtx", None),
     "npz": ("npz", None),
 }
 DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _LINE_END = r"\r\n|\n|\r"
-_SAMPLE = 1 << 16
-_BLOCK = 1 << 20
-_LONGEST = 1 << 21  # characters of a line; DuckDB reads no longer ones
-#: What is raised where something is not what "gzip" or "bzip2" makes.
-DAMAGED = (OSError, EOFError, zlib.error)
+_DECIMAL_COMMA = r"\s*[+-]?\d+,(\d{1,2}|\d{4,})\s*"  # three digits may be thousands
 _MAGIC = {
     b"PK\x03\x04": "a zip archive: unpack it first",
     b"BZh": "compressed with bzip2: decompress it first",
     b"\xfd7zXZ": "compressed with xz: decompress it first",
     b"\x28\xb5\x2f\xfd": "compressed with zstd: decompress it first",
-    b"\x89HDF": "an HDF5 file: prepare reads text, Parquet, MatrixMarket and .npz",
+    b"\x89HDF": "an HDF5 file, which prepare does not read: write Parquet or CSV",
     b"PAR1": "a Parquet file: give --format parquet",
+    b"ARROW1": "a Feather file: give --format feather",
+    b"FEA1": "a Feather file of version 1: write it anew, or write Parquet",
+    b"\xd0\xcf\x11\xe0": "an old Excel file: save it as .xlsx or CSV",
+    b"\x80": "a pickle, which may run any program when it is opened: write Parquet instead",
 }
 
 
@@ -58,7 +66,7 @@ class RatingsInput:
     Attributes
     ----------
     path : Path
-    kind : {"text", "json", "parquet", "mtx", "npz"}
+    kind : {"text", "json", "columnar", "mtx", "npz"}
     columns : dict of str to int
         Position, from 0, of the columns "user", "item", "rating" and, if wanted, "timestamp". Without "rating" all
         ratings are 1.
@@ -66,12 +74,18 @@ class RatingsInput:
         Number of columns of the file.
     delimiter, header
         For text.
-    packed : {"", "gzip", "bzip2"}
-        How text, JSON lines or MatrixMarket are compressed.
+    packed : {"", "gzip", "bzip2", "zip", "Excel"}
+        How text, JSON or MatrixMarket are compressed.
     skip : int
         For text, number of lines before the first rating.
     names : tuple of str
         Names of the columns; empty where the file has none.
+    context : dict of str to int
+        Position of every context column, by its field in the table that ratings are read into.
+    decimal_comma : bool
+        Of text, whether ratings are written such as 3,5.
+    array : bool
+        Of JSON, whether it is one array of objects, and not an object on each line.
     """
 
     path: Path
@@ -80,9 +94,12 @@ class RatingsInput:
     width: int = 3
     delimiter: str = ","
     header: bool = False
-    packed: str = ""
+    packed: Packing = ""
     skip: int = 0
     names: tuple[str, ...] = ()
+    decimal_comma: bool = False
+    array: bool = False
+    context: dict[str, int] = field(default_factory=dict)
 
     @property
     def roles(self) -> str:
@@ -91,6 +108,7 @@ class RatingsInput:
             return "user row, item column"
         names = self.names or [f"column {k + 1}" for k in range(self.width)]
         text = ", ".join(f"{role} {names[k]}" for role, k in self.columns.items())
+        text += ", decimal commas" if self.decimal_comma else ""
         return text if "rating" in self.columns else f"{text}, no rating column: treated as clicks"
 
     def open(self) -> IO[str]:
@@ -101,47 +119,8 @@ class RatingsInput:
     def lines(self) -> Iterator[str]:
         """Yield the lines; one without an end comes in pieces, as it may not fit into memory."""
         with self.open() as file:
-            while line := file.readline(_LONGEST):
+            while line := file.readline(LONGEST):
                 yield line
-
-
-def unpacked(path: Path, packed: str) -> IO[bytes]:
-    """Open what was compressed with "gzip", "bzip2" or, "", not at all."""
-    if packed == "bzip2":
-        return bz2.open(path)
-    return cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb")
-
-
-def blocks(path: Path, packed: str) -> Iterator[bytes]:
-    """Yield the content of a compressed file, a megabyte at a time, up to where it holds nothing or is damaged.
-
-    Raises InputError if it is damaged, a few bytes of it stand for megabytes of white space, or its last line is too
-    long.
-    """
-    end = b""
-    try:
-        with unpacked(path, packed) as file:
-            while block := file.read(_BLOCK):
-                if len(block) == _BLOCK and not block.strip(b"\0 \t\r\n"):
-                    raise InputError(f"{path} holds a megabyte of empty lines, spaces or zero bytes: remove them")
-                end = (end + block)[-_LONGEST:]
-                yield block
-        refuse_long_end(path, end)
-    except DAMAGED as error:
-        raise InputError(f"{path} is not a whole {packed} file: {error}") from error
-
-
-def refuse_long_end(path: Path, end: bytes | None = None) -> None:
-    """Refuse text whose last line is longer than DuckDB reads, as it leaves out such a line without a word.
-
-    `end` is that of the content, where it is not that of the file.
-    """
-    if end is None:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, io.SEEK_END) - _LONGEST))
-            end = file.read()
-    if len(end) == _LONGEST and b"\n" not in end and b"\r" not in end:
-        raise InputError(f"{path} is no table: its last line has more than {_LONGEST:,} bytes")
 
 
 def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: bool) -> RatingsInput:
@@ -151,26 +130,17 @@ def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: 
     is needed. Raises InputError if the file is empty, of no known format, or without the columns that are needed.
     """
     if not path.is_file():
-        pipe = ": what comes through a pipe has to be written to one first" if path.is_fifo() else ""
+        pipe = " but a pipe: write what comes through it to a file first" if path.is_fifo() else ""
         raise InputError(f"{path} is not a file{pipe}")
-    if wanted is None and suffix_of(path) not in SUFFIXES:
-        packed = next((what for magic, what in _MAGIC.items() if read_head(path).startswith(magic)), None)
-        if packed is not None:
-            raise InputError(f"{path} is {packed}")
-        suffix = f"the suffix {suffix_of(path)!r}" if suffix_of(path) else "no suffix"
-        raise InputError(f"{path} has {suffix}: say what it is with --format {'|'.join(FORMATS)}")
-    kind, delimiter = FORMATS[wanted or SUFFIXES[suffix_of(path)]]
-    head = read_head(path)
-    if kind == "parquet":
-        if head[:4] != b"PAR1":
-            raise InputError(f"{path} is not a Parquet file")
-        return _inspect_parquet(path, columns, timestamp)
+    kind, delimiter = FORMATS[wanted or _format_of(path)]
+    if kind == "columnar":
+        return _inspect_columnar(path, wanted, columns, timestamp)
     if kind == "npz":
-        if head[:2] != b"PK":
+        if read_head(path)[:2] != b"PK":
             raise InputError(f"{path} is not an .npz file")
         return RatingsInput(path, kind, _fixed(path, columns, timestamp))
-    packed = packed_how(head)
-    text = decode_head(path, head, packed)
+    packed = packed_how(path)
+    text = decode_head(path, packed, array=kind == "json")
     if kind == "mtx":
         return RatingsInput(path, kind, _fixed(path, columns, timestamp), packed=packed)
     if kind == "json":
@@ -178,30 +148,34 @@ def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: 
     return _inspect_text(path, text, delimiter, columns, timestamp, packed)
 
 
-def read_head(path: Path) -> bytes:
-    """Return the first bytes of a file that is not empty."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(_SAMPLE)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    if not head:
-        raise InputError(f"{path} is empty")
-    return head
+def _format_of(path: Path) -> str:
+    """Return the value of ``--format`` by the file's suffix, or by that of the file in a zip archive."""
+    suffix = suffix_of(path)
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    packed = packed_how(path)
+    if packed == "zip":
+        suffix = suffix_of(Path(only_member(path).filename))
+    elif packed == "Excel":
+        suffix = ".xlsx"
+    elif what := next((what for magic, what in _MAGIC.items() if read_head(path).startswith(magic)), None):
+        raise InputError(f"{path} is {what}")
+    if suffix not in SUFFIXES:
+        has = f"the suffix {suffix!r}" if suffix else "no suffix"
+        raise InputError(f"{path} has {has}: say what it is with --format {'|'.join(FORMATS)}")
+    return SUFFIXES[suffix]
 
 
-def packed_how(head: bytes) -> str:
-    """How a file that begins so is compressed: "gzip", "bzip2" or "" for not."""
-    magic = {"gzip": b"\x1f\x8b", "bzip2": b"BZh"}
-    return next((name for name, start in magic.items() if head.startswith(start)), "")
+def decode_head(path: Path, packed: Packing, encoding: str = "utf-8-sig", array: bool = False) -> str:
+    """Return the beginning of a text file; refuse what is no text.
 
-
-def decode_head(path: Path, head: bytes, packed: str, encoding: str = "utf-8-sig") -> str:
-    """Return the beginning of a text file; refuse what is no text."""
+    `array`: whether it may be a JSON array, whose first line may be of any length.
+    """
+    head = read_head(path)
     if packed:
         try:
             with unpacked(path, packed) as file:
-                head = file.read(_SAMPLE)
+                head = file.read(SAMPLE)
         except DAMAGED as error:
             raise InputError(f"{path} is not a whole {packed} file: {error}") from error
     for magic, what in _MAGIC.items():
@@ -217,8 +191,8 @@ def decode_head(path: Path, head: bytes, packed: str, encoding: str = "utf-8-sig
         raise InputError(f"{path}, line {line}: not UTF-8 text; convert it, e.g. with iconv") from error
     if not text.strip():
         raise InputError(f"{path} is empty")
-    if len(head) == _SAMPLE and not {10, 13} & set(head):
-        raise InputError(f"{path} is no table: its first line has more than {_SAMPLE:,} bytes")
+    if len(head) == SAMPLE and not {10, 13} & set(head) and not (array and text.lstrip().startswith("[")):
+        raise InputError(f"{path} is no table: its first line has more than {SAMPLE:,} bytes")
     return text
 
 
@@ -238,7 +212,7 @@ def _fixed(path: Path, columns: dict[str, str], timestamp: bool) -> dict[str, in
 
 
 def _inspect_text(
-    path: Path, text: str, delimiter: str | None, columns: dict[str, str], timestamp: bool, packed: str
+    path: Path, text: str, delimiter: str | None, columns: dict[str, str], timestamp: bool, packed: Packing
 ) -> RatingsInput:
     every, lines = re.split(_LINE_END, text), whole_lines(text)
     plain = [line for line in lines if not line.startswith("#")] or lines
@@ -252,23 +226,31 @@ def _inspect_text(
     names = [field.strip() for field in first] if header else None
     roles = assign_columns(path, names, len(first), columns, timestamp)
     skip = every.index(lines[0]) + 1 if header else comments
-    return RatingsInput(path, "text", roles, len(first), delimiter, header, packed, skip, tuple(names or ()))
+    comma = "rating" in roles and _has_decimal_commas(lines[header:], delimiter, roles["rating"])
+    return RatingsInput(path, "text", roles, len(first), delimiter, header, packed, skip, tuple(names or ()), comma)
 
 
-def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: bool, packed: str) -> RatingsInput:
-    """Look at the first line of JSON lines: an object, whose keys are the columns."""
-    first = next(line for line in text.splitlines() if line.strip())
+def _has_decimal_commas(lines: list[str], delimiter: str, position: int) -> bool:
+    """Whether numbers in a column are written such as 3,5, and none such as 3.5."""
+    rows = [split_line(line, delimiter) for line in lines if "," in line or "." in line]
+    fields = [row[position] for row in rows if len(row) > position]
+    return any(re.fullmatch(_DECIMAL_COMMA, field) for field in fields) and not any("." in field for field in fields)
+
+
+def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: bool, packed: Packing) -> RatingsInput:
+    """Look at the first object, whose keys are the columns, of JSON lines or of an array."""
+    start = text.lstrip()
+    array = start.startswith("[")
     try:
-        record = json.loads(first)
+        record, _ = json.JSONDecoder().raw_decode(start[1:].lstrip() if array else start.splitlines()[0])
         names = list(record.keys())
     except (ValueError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{path}, line 1: expected JSON lines, an object on each such as "
-            f'{{"user": 1, "item": 2, "rating": 3}}; found {first[:60]!r}'
+            f"{path}, line 1: expected JSON, an array of objects or an object on each line, such as "
+            f'{{"user": 1, "item": 2, "rating": 3}}; found {start.splitlines()[0][:60]!r}'
         ) from error
-    return RatingsInput(
-        path, "json", assign_columns(path, names, len(names), columns, timestamp), packed=packed, names=tuple(names)
-    )
+    roles = assign_columns(path, names, len(names), columns, timestamp)
+    return RatingsInput(path, "json", roles, packed=packed, names=tuple(names), array=array)
 
 
 def whole_lines(text: str) -> list[str]:
@@ -304,12 +286,15 @@ def detect_delimiter(lines: list[str], least: int, candidates: tuple[str, ...] =
     return max(candidates, key=lambda d: min(counts[d][0], least))
 
 
-def _inspect_parquet(path: Path, columns: dict[str, str], timestamp: bool) -> RatingsInput:
+def _inspect_columnar(path: Path, wanted: str | None, columns: dict[str, str], timestamp: bool) -> RatingsInput:
     import duckdb  # a run that is sampled needs none
 
-    from dsgmcmc.data.session import reading
+    from dsgmcmc.data.ingest.columnar import columnar_format, open_columns
 
-    with reading(path), duckdb.connect() as connection:
-        names = connection.read_parquet(glob.escape(str(path))).columns
+    found, expected = columnar_format(path), (wanted or _format_of(path)).capitalize()
+    if found != expected:
+        raise InputError(f"{path} is not a {expected} file")
+    with duckdb.connect() as connection:
+        names = open_columns(connection, path).columns
     roles = assign_columns(path, names, len(names), columns, timestamp)
-    return RatingsInput(path, "parquet", roles, len(names), names=tuple(names))
+    return RatingsInput(path, "columnar", roles, len(names), names=tuple(names))

@@ -7,6 +7,7 @@ Format ``dsgmcmc-ratings``, version 1, an HDF5 file with
 ..                        ``indices``                (nnz,) int32, columns, ascending in each row
 ..                        ``values``                 (nnz,) float32, ratings
 ``/train``                ``column_counts``          (J,) int64, training ratings of each column
+..                        ``age``                    (nnz,) uint8, of a temporal split: hundredth by time, 0 the latest
 ``/rows/ids``             ``/cols/ids``              int64, or UTF-8 of fixed length: original names
 ``/rows/features``        ``indptr indices values``  int64, int32, float32: compressed sparse rows, one of each row
 ..                        ``names groups``           (F,) UTF-8 of fixed length, see `Features`
@@ -16,6 +17,9 @@ Format ``dsgmcmc-ratings``, version 1, an HDF5 file with
 ..                        ``times/SIDE/page``
 ``/rows``, ``/cols``      ``times/place``            int32: how many each row, or column, has
 ..                        ``times/page``             all of ``times`` where the order in time was kept
+``/train``, ``/test``     ``context/NAME``           int32, categories of the ratings; one of each context column
+``/context``              ``NAME/names``             (C,) UTF-8 of fixed length: its categories, see `Categories`
+..                        ``NAME/edges``             (E,) float64, where the categories are groups of numbers
 ``/checksums``            ``NAME``                   (pieces,) uint32 of each data set above, see `checksums`
 attributes                ``format version``         text is UTF-8 of fixed length
 ..                        ``I J nnz nnz_test``       sizes
@@ -31,6 +35,7 @@ rows are the longer side. The file knows nothing of grids or processes. Files co
 reader checks everything that could be wrong before it allocates or indexes by it.
 """
 
+from dsgmcmc.data.ratings.context import Categories
 from dsgmcmc.data.ratings.features import SIDES, Features, Side
 from dsgmcmc.data.ratings.format import MAX_ID_BYTES, MAX_SIDE, SPLITS, Split, row_slabs
 from dsgmcmc.data.ratings.reader import Ratings, open_ratings
@@ -42,6 +47,7 @@ __all__ = [
     "MAX_SIDE",
     "SIDES",
     "SPLITS",
+    "Categories",
     "Features",
     "Ratings",
     "RatingsWriter",

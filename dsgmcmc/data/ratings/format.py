@@ -18,6 +18,7 @@ MAX_ID_BYTES = 1024
 MAX_RATING = 1e15  # squares of it, and of its inverse, leave float32 room for sums and small variances
 
 Split = Literal["train", "test"]
+AGES = 100  # into so many parts, by time, are training ratings numbered that are earlier than the test ratings
 SPLITS: tuple[Split, Split] = ("train", "test")
 
 #: Attributes of the file, each one scalar; ``seal`` comes on top.

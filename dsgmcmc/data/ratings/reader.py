@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import h5py
 import numpy as np
 
 from dsgmcmc.data.ratings.checksums import CheckedDataset, pieces, seal
+from dsgmcmc.data.ratings.context import NO_CONTEXT, StoredContext
 from dsgmcmc.data.ratings.features import SIDES, Features, Side, StoredFeatures
 from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
@@ -26,8 +28,8 @@ from dsgmcmc.data.ratings.format import (
 )
 from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.errors import InputError
-from dsgmcmc.storage.hdf5 import check_size, plain_dataset
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt32
+from dsgmcmc.storage.hdf5 import check_size, names_in, plain_dataset
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8, UInt32
 
 _SLAB = 4_000_000  # entries per slab where a whole part is streamed
 
@@ -65,6 +67,10 @@ class Ratings:
         Of the sides that have any.
     times : StoredTimes or None
         Where ratings stand in the order of time, if that was kept.
+    context : StoredContext
+        Categorical columns of the ratings, if some were kept.
+    temporal : bool
+        Whether the test ratings are the latest of all, and `ages` are known.
     digest : str
         Hash of the content (`verify` recomputes it), the identity of the data for runs.
     """
@@ -144,6 +150,10 @@ class Ratings:
             raise self._wrong(f"/{part} has indices outside 0..{self.n_cols - 1} in rows {start} to {stop}")
         return indices
 
+    def ages(self, start: int, stop: int) -> UInt8:
+        """Which hundredth of all training ratings, by time, those in rows `start` to `stop` are in; 0 the latest."""
+        return self._read("train/age", *self._cells("train", start, stop))
+
     def _cells(self, part: Split, start: int, stop: int) -> tuple[int, int]:
         if not 0 <= start <= stop <= self.n_rows:
             raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
@@ -193,7 +203,7 @@ class Ratings:
                 _, indices, values = self.slab(part, start, stop)
                 content.update(f"{part}/indices", indices)
                 content.update(f"{part}/values", values)
-                for name, array in self.times.datasets(part, start, stop) if self.times else ():
+                for name, array in self._besides(part, start, stop):
                     content.update(name, array)
                 if part == "train":
                     counts += np.bincount(indices, minlength=self.n_cols)
@@ -206,8 +216,18 @@ class Ratings:
             whole = self.feature_slab(side, 0, len(stored.indptr) - 1)
             for name, array in whole.datasets(side).items():
                 content.update(name, array)
+        for column, categories in self.context.columns.items():
+            for name, array in categories.datasets(column).items():
+                content.update(name, array)
         if content.hexdigest(self.n_rows, self.n_cols, self.transposed) != self.digest:
             raise self._wrong("its content does not match its content_sha256; prepare it again")
+
+    def _besides(self, part: Split, start: int, stop: int) -> Iterator[tuple[str, Array]]:
+        """All that is stored of the ratings in some rows of a part besides columns and values, by data set."""
+        yield from self.times.datasets(part, start, stop) if self.times else ()
+        yield from self.context.datasets(part, start, stop)
+        if part == "train" and self.temporal:
+            yield "train/age", self.ages(start, stop)
 
     def _wrong(self, what: str) -> InputError:
         return InputError(f"{self.path} is not a usable ratings file: {what}")
@@ -276,6 +296,11 @@ class Ratings:
         self.times: StoredTimes | None = None
         if "rows/times" in self._file:
             self.times = StoredTimes(self._indptr, self.n_cols, self._dataset, self.columns, self._wrong)
+        names = names_in(self._file, "context")
+        self.temporal = "train/age" in self._file
+        if self.temporal:
+            self._dataset("train/age", self.nnz, np.uint8)
+        self.context = StoredContext(self._indptr, self._dataset, names, self._wrong) if names else NO_CONTEXT
 
     def _dataset(self, name: str, length: int | None, dtype: type | None) -> CheckedDataset:
         """Take a data set of (`length`,) `dtype` (None: any length, identifiers) into `_data`, and its checksums."""

@@ -16,6 +16,7 @@ from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.diagnostics.verdict import doubts, ending
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import Predictive
+from dsgmcmc.posterior.effects import EffectImportance, importance_of_effects
 from dsgmcmc.posterior.features import FeatureImportance, importance
 from dsgmcmc.posterior.live import LiveProgress
 from dsgmcmc.posterior.run import Run
@@ -43,6 +44,8 @@ class Content:
         Scores and predictive distributions of the test ratings; None without any, and for clicks.
     features : dict of str to FeatureImportance
         Importance of features, by "user" and "item" if they have any.
+    effects : list of EffectImportance
+        Importance of the effects of groups of ratings.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Content:
     calibration: dict[str, Any] | None
     forecast: Predictive | None
     features: dict[str, FeatureImportance]
+    effects: list[EffectImportance]
 
     @property
     def of_clicks(self) -> bool:
@@ -100,6 +104,7 @@ def gather(run: Run, name: str) -> Content:
         calibration=calibration(run) if has_test else None,
         forecast=run.test.predictive(settings.law, run.levels) if has_test else None,
         features=importance(run),
+        effects=importance_of_effects(run),
     )
 
 

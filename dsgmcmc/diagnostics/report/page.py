@@ -25,6 +25,7 @@ from dsgmcmc.diagnostics.report.tables import configuration_section, phases_sect
 from dsgmcmc.diagnostics.verdict import in_units, started, written
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.effects import HEADINGS, TITLE, table_of_effects
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels
 from dsgmcmc.storage.files import write_whole
@@ -32,6 +33,9 @@ from dsgmcmc.storage.files import write_whole
 #: Facts of a run that its head shows.
 SIZES = {"ratings": "training ratings", "test_ratings": "test ratings"}
 NOTE_ON_ERRORS = "Strong lines: posterior mean. Faint lines: current draw."
+NOTE_ON_EFFECTS = (
+    "Standard deviation of the effects that groups of ratings share, and their part of the ratings' variance."
+)
 NOTE_ON_FEATURES = (
     "Groups: the variance that each explains, relative to the remaining variance. Features: the strongest effects on "
     "the mean rating. Posterior mean and 90 % interval."
@@ -85,6 +89,11 @@ def render(runs: list[Content]) -> str:
         _section("Convergence", "".join(_convergence(run, len(runs) > 1) for run in runs), charts=False),
         *([] if clicks else _of_errors(runs)),
         *(_section("Features", _features(run), NOTE_ON_FEATURES, charts=False) for run in runs if run.features),
+        *(
+            _section(TITLE, table(HEADINGS, table_of_effects(run.effects)), NOTE_ON_EFFECTS, charts=False)
+            for run in runs
+            if run.effects
+        ),
         _section("Time and communication", phases_section(runs)),
         _section("Configuration", configuration_section(runs), charts=False),
         _section("Words", words_section(), charts=False),

@@ -34,7 +34,7 @@ class ClickSettings(BaseModel):
     """Settings of clicks."""
 
     zero_weight: float | None = setting(
-        "Of clicks, what every zero counts beside a click.", None, shown="0.1 with all-cells", gt=0, allow_inf_nan=False
+        "Weight of an unobserved pair relative to a click.", None, shown="0.1 with all-cells", gt=0, allow_inf_nan=False
     )
 
 
@@ -59,7 +59,7 @@ class AllCells(Gaussian):
         wrong = [name for name in ("biases", "center", "standardise") if getattr(config, name)]
         if wrong or config.zero_weight is None:
             raise InputError(
-                f"the {config.likelihood} likelihood is of scores alone, with 0 for what nobody clicked: leave out "
+                f"the {config.likelihood} likelihood models scores, 0 for pairs without a click: leave out "
                 f"{' and '.join(wrong) or 'zero_weight = none'}"
             )
         if config.noise_precision == "sampled":

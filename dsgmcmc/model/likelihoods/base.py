@@ -179,8 +179,7 @@ class Law(Part):
             raise InputError(f"the {config.likelihood} likelihood has no thresholds: leave out thresholds")
         if not (cls.is_centred() or config.center):
             raise InputError(
-                f"the {cls.in_place_of_mean} of {config.likelihood} take the mean's place: leave out "
-                f"{named('no_center')}"
+                f"{config.likelihood} has {cls.in_place_of_mean} instead of a mean: leave out {named('no_center')}"
             )
 
     @classmethod
@@ -188,8 +187,8 @@ class Law(Part):
         """Refuse a weight of zeros, and a precision and a unit where there is no noise."""
         if config.zero_weight is not None:
             raise InputError(
-                f"zero_weight is of clicks, and the {config.likelihood} likelihood has no zeros that count: leave it "
-                f"out, or choose {named('likelihood')} all-cells"
+                f"zero_weight is for clicks, not for the {config.likelihood} likelihood: leave it out, or choose "
+                f"{named('likelihood')} all-cells"
             )
         if not cls.has_noise and (config.noise_precision, config.standardise) != (1.0, False):
             raise InputError(

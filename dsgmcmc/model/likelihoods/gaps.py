@@ -64,7 +64,9 @@ gaps = gaps + after * (kicked + gap_drift)
 class ThresholdSettings(BaseModel):
     """Settings of thresholds."""
 
-    thresholds: ThresholdsName = setting("Whose thresholds between levels differ.", "shared")
+    thresholds: ThresholdsName = setting(
+        "Thresholds between levels, of ordinal likelihoods: one set for all, or one per user.", "shared"
+    )
 
 
 #: What rows with thresholds of their own have, where ratings have at least `LEAST_LEVELS` levels.

@@ -54,8 +54,8 @@ class Gaussian(Normal, Likelihood):
         start, stop = next(row_slabs(ratings.row_indptr, SLAB))
         if np.isin(ratings.slab("train", start, stop)[2], (0.0, 1.0)).all():
             yield (
-                f"the ratings are 0 and 1, and --likelihood {likelihood} is a law of real numbers: its intervals are "
-                "wrong; try --likelihood ordinal-logit or ordinal-probit"
+                f"the ratings are 0 and 1, and the intervals of --likelihood {likelihood} are wrong for two values: "
+                "try --likelihood ordinal-logit or ordinal-probit"
             )
 
     # ------------------------------------------------------------------ of training ratings

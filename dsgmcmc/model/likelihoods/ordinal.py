@@ -149,17 +149,17 @@ class Ordinal(Law):
         levels, likelihood = cls.levels_of(ratings), config.likelihood
         if levels is None:
             raise InputError(
-                f"{ratings.path} has more than {MAX_LEVELS} different training ratings, which {likelihood} would take "
-                f"for as many levels: use {named('likelihood')} gaussian, or round the ratings and prepare them again"
+                f"{ratings.path} has more than {MAX_LEVELS} different training ratings, too many levels for "
+                f"{likelihood}: use {named('likelihood')} gaussian, or round the ratings and prepare them again"
             )
         if len(levels) < 2:
             raise InputError(
-                f"{ratings.path}: all training ratings are {levels[0]:g}, and {likelihood} compares levels"
+                f"{ratings.path}: all training ratings are {levels[0]:g}, but {likelihood} needs at least two levels"
             )
         if config.thresholds != "shared" and len(levels) < LEAST_LEVELS:
             raise InputError(
-                f"{ratings.path} has ratings {levels[0]:g} and {levels[1]:g} alone, with one threshold between them, "
-                "and a user's bias moves it already: leave out thresholds"
+                f"{ratings.path} has only the ratings {levels[0]:g} and {levels[1]:g}, and a user's bias already moves "
+                "the one threshold between them: leave out thresholds"
             )
 
     @classmethod
@@ -168,7 +168,7 @@ class Ordinal(Law):
         yield from super().warnings_for_data(ratings, likelihood)
         if scale_of(ratings) is None:
             yield (
-                f"most training ratings occur once, and --likelihood {likelihood} takes each for a level: if they are "
+                f"most training ratings occur once, and --likelihood {likelihood} treats each as a level: if they are "
                 "measurements, use --likelihood gaussian"
             )
 

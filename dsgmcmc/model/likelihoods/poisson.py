@@ -60,7 +60,7 @@ class Poisson(Likelihood):
         """See `Law.check`."""
         super().check(config)
         if not config.biases:
-            raise InputError(f"the biases of {config.likelihood} take the mean's place: leave out {named('no_biases')}")
+            raise InputError(f"{config.likelihood} has biases instead of a mean: leave out {named('no_biases')}")
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
@@ -73,13 +73,12 @@ class Poisson(Likelihood):
                 wrong = x[(x < 0) | (x != np.floor(x))]
                 if len(wrong):
                     raise InputError(
-                        f"{ratings.path} has a {part} rating of {wrong[0]:g}, and {config.likelihood} is of counts, "
-                        f"whole numbers from 0 on: use {named('likelihood')} gaussian or ordinal-logit, or prepare "
-                        "counts"
+                        f"{ratings.path} has a {part} rating of {wrong[0]:g}, but {config.likelihood} is for counts "
+                        f"(0, 1, 2, ...): use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
                     )
         if ratings.maximum == 0:
             raise InputError(
-                f"{ratings.path}: all training ratings are 0, and {config.likelihood} has nothing to count"
+                f"{ratings.path}: all training ratings are 0: there is nothing for {config.likelihood} to learn from"
             )
 
     @classmethod
@@ -93,8 +92,7 @@ class Poisson(Likelihood):
         wrong = values[(values < 0) | (values != np.floor(values))]
         if len(wrong):
             raise InputError(
-                f"{len(wrong)} of the new ratings are no counts, whole numbers from 0 on, as those of the run are: "
-                f"{wrong[0]:g}"
+                f"{len(wrong)} of the new ratings are not counts (0, 1, 2, ...), as the run's are: {wrong[0]:g}"
             )
 
     # ------------------------------------------------------------------ of training ratings

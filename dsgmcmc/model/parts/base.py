@@ -22,7 +22,7 @@ contribution (`PriorMean`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -33,7 +33,8 @@ from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, Sizes
+from dsgmcmc.model.parts.context import GivenTerm
+from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw, Sizes
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, ThresholdsName
 
@@ -150,24 +151,6 @@ class DrawContext:
         return self.turn > 0 and self.turn % every == 1 % every and self.factor != Factor.H
 
 
-class SavedDraw(Protocol):
-    """A saved draw, as parts see it.
-
-    Attributes
-    ----------
-    shared : dict of str to float64 array
-        Quantities that all rows share, by their names, with ``user`` or ``item`` in the place of the factor.
-    rows : dict of kind to dict of str to (n, ...) float32 array
-        Quantities of the rows of users and of items, by their names.
-    """
-
-    @property
-    def shared(self) -> Mapping[str, Float64]: ...  # noqa: D102
-
-    @property
-    def rows(self) -> Mapping[str, Mapping[str, Float32]]: ...  # noqa: D102
-
-
 class Place(NamedTuple):
     """What a part can use when it is made: settings, ratings and processes of its chain.
 
@@ -278,8 +261,24 @@ class Part(ABC):
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:  # noqa: B027 (likewise)
         """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective."""
 
+    def move(self, context: DrawContext) -> None:  # noqa: B027 (likewise)
+        """Move the state where the likelihood stays as it is, before a sweep begins, if it is due. Collective.
+
+        `DrawContext.turn` is that of the last draw of the hyperparameters.
+        """
+
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """What else the part keeps for these row blocks, to be saved in a checkpoint."""
+        yield from ()
+
+    def at_home(self) -> Iterator[tuple[Factor, int, str, Float32]]:
+        """Quantities of rows that stay with their block's home (`Quantity.at_home`).
+
+        Yields
+        ------
+        factor, block, name
+        array : (rows, width) float32
+        """
         yield from ()
 
     def loaded(self) -> None:  # noqa: B027 (likewise)
@@ -289,6 +288,13 @@ class Part(ABC):
 
     def renews_data(self, turn: int) -> bool:
         """Whether the draw at this turn changes the data of the likelihood, so that gradients must be recomputed."""
+        return False
+
+    def renews_prior(self, turn: int) -> bool:
+        """Whether the draw at this turn changes the prior means of single rows, which are given its newest values.
+
+        Momenta then get the two halves of their kick apart, each with the prior of its time.
+        """
         return False
 
     def sums(self, row: ParameterBlock, column: ParameterBlock, context: DrawContext) -> Named | None:
@@ -336,7 +342,9 @@ class Part(ABC):
         return None
 
     @classmethod
-    def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
+    def of_ratings(
+        cls, draw: SavedDraw, users: Int32, items: Int32, given: Sequence[GivenTerm]
+    ) -> tuple[Float32 | float, Float32 | float]:
         """Mean and variance of what the part adds to the predictors of new ratings, at one draw.
 
         Parameters
@@ -344,6 +352,8 @@ class Part(ABC):
         draw : SavedDraw
         users, items : (q,) int32
             Rows; -1 where a user or an item was not sampled.
+        given : sequence of GivenTerm
+            Context of the ratings: all terms of the run.
 
         Returns
         -------
@@ -394,5 +404,7 @@ class Effects(Part):
 
     @classmethod
     @abstractmethod
-    def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
+    def of_ratings(
+        cls, draw: SavedDraw, users: Int32, items: Int32, given: Sequence[GivenTerm]
+    ) -> tuple[Float32 | float, Float32 | float]:
         """See `Part.of_ratings`; required here, as predictions need it."""

@@ -106,7 +106,9 @@ def feature_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
 class FeatureSettings(BaseModel):
     """Settings of features."""
 
-    features: FeaturesName = setting("Which features of the ratings file shift the rows' prior means.", "yes")
+    features: FeaturesName = setting(
+        "Use the features of the ratings file: of users, of items, of both, or of neither.", "yes"
+    )
 
 
 class FeatureEffects(PriorMean):
@@ -137,13 +139,13 @@ class FeatureEffects(PriorMean):
             number = len(ratings.features[SIDES[factor]].names)
             if number > MAX_DENSE:
                 raise InputError(
-                    f"{ratings.path} has {number:,} features of a side, more than the {MAX_DENSE:,} that can be "
-                    "sampled: leave columns out with `dsgmcmc prepare --feature-kinds COLUMN=skip`, or sample with "
+                    f"{ratings.path} has {number:,} features of users or of items, and at most {MAX_DENSE:,} can "
+                    "be sampled: leave columns out with `dsgmcmc prepare --feature-kinds COLUMN=skip`, or sample with "
                     f"{named('features')} no"
                 )
             if config.interleaved:
                 raise InputError(
-                    f"{config.sampler.name} interleaves several chains, and features serve one: use another "
+                    f"{config.sampler.name} interleaves several chains, which features do not allow: use another "
                     f"{named('sampler')}, or {named('features')} no"
                 )
 
@@ -186,6 +188,10 @@ class FeatureEffects(PriorMean):
             effects, beta = self.parameters.effects[factor], self.parameters.strength[factor][design.groups]
             found[factor] = PrecisionTerms(design.size, effects.T @ (beta[:, None] * effects))
         return found
+
+    def renews_prior(self, turn: int) -> bool:
+        """See `Part.renews_prior`."""
+        return turn > 0 and turn % EVERY == 1 % EVERY
 
     def draw(self, context: DrawContext) -> None:
         """See `Part.draw`."""

@@ -70,7 +70,7 @@ class MetropolisDraws:
     def _step(self, number: int, ratings: _Ratings, stream: RandomStream) -> Sums:
         """Step from the effects of a level, or stay; what is found there. Collective."""
         effects, blocks = self._effects, self._effects.values[number]
-        prior, tau = float(effects.parameters.precision[number]), ratings.tau
+        prior, tau = effects.parameters.precision(number), ratings.tau
         here = {b: np.zeros((len(old), 4), np.float32) for b, old in blocks.items()}
         ratings.add(number, here, moved=False)
         there = {}
@@ -84,7 +84,7 @@ class MetropolisDraws:
 
     def _rescaled(self, number: int, ratings: _Ratings, drawn: Sums, stream: RandomStream) -> dict[int, Float32]:
         """Draw the precision of a level, then that and its effects together; what these change by. Collective."""
-        ring, precisions, blocks = self._effects.ring, self._effects.parameters.precision, self._effects.values[number]
+        ring, parameters, blocks = self._effects.ring, self._effects.parameters, self._effects.values[number]
 
         def propose_scale(total: dict[str, Float64]) -> dict[str, Float64]:
             rng = stream.generator(Purpose.TIME_PRECISION, part=number)
@@ -93,14 +93,14 @@ class MetropolisDraws:
             return {"drawn": np.array([precision, line.draw(rng), *line])}
 
         def accept_scale(total: dict[str, Float64]) -> dict[str, Float64]:
-            rng = stream.generator(Purpose.TIME_PRECISION, part=number + len(precisions))
+            rng = stream.generator(Purpose.TIME_PRECISION, part=number + len(self._effects.levels))
             _, *slope, gain = total["sums"].tolist()
-            ratio = gain + log_ratio(scale, float(precisions[number]), line, Line(*slope))
+            ratio = gain + log_ratio(scale, precision, line, Line(*slope))
             return {"scale": np.array([scale if log(rng.random()) < ratio else 1.0])}
 
         sums = {b: along(old, drawn[b], ratings.tau) for b, old in blocks.items()}
         partials = [[{"sums": np.array([len(blocks[b]), *each])}] for b, each in sums.items()]
-        precisions[number], scale, *slope = ring.sum(partials, propose_scale, {"drawn": (4,)})["drawn"].tolist()
+        precision, scale, *slope = ring.sum(partials, propose_scale, {"drawn": (4,)})["drawn"].tolist()
         line, scaled = Line(*slope), {}
         for b, old in blocks.items():
             scaled[b] = np.zeros_like(drawn[b])
@@ -109,7 +109,7 @@ class MetropolisDraws:
         gained = np.array([0.0, 0.0, 0.0, 1.0])
         partials = [[{"sums": along(old, scaled[b], ratings.tau) - gained * sums[b]}] for b, old in blocks.items()]
         accepted = float(ring.sum(partials, accept_scale, {"scale": (1,)})["scale"][0])
-        precisions[number] /= accepted**2
+        parameters.set_precision(number, precision / accepted**2)
         return {b: each[:, 0] for b, each in (drawn if accepted == 1.0 else scaled).items()}
 
 

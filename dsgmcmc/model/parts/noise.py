@@ -99,11 +99,11 @@ class NoiseParameters(Sampled):
 class NoiseSettings(BaseModel):
     """Settings of the noise."""
 
-    noise: NoiseName = setting("Who has an own noise level.", "shared")
+    noise: NoiseName = setting("One noise level for all ratings, or one per user, per item, or both.", "shared")
     noise_precision: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["sampled"] = setting(
-        "Precision of the noise, or sampled.",
+        "Precision tau of the noise; sampled: inferred from the ratings.",
         "sampled",
-        shown="sampled; 1 with --prior fixed, 30 of clicks",
+        shown="sampled; 1 with --prior fixed, 30 with all-cells",
         metavar="TAU|sampled",
     )
 

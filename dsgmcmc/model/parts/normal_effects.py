@@ -83,8 +83,8 @@ class NormalDraws:
 
     def _draw_level(self, number: int, sums: dict[int, Float32], stream: RandomStream) -> dict[int, Float32]:
         """Draw the effects of a level, given sums over its groups, and their precision; what they change by."""
-        precisions, blocks = self._effects.parameters.precision, self._effects.values[number]
-        before = float(precisions[number])
+        parameters, blocks = self._effects.parameters, self._effects.values[number]
+        before = parameters.precision(number)
         draws = {b: self._draw_block(number, b, sums[b].reshape(-1, 2), before, stream) for b in blocks}
 
         def finish(total: dict[str, Float64]) -> dict[str, Float64]:
@@ -93,7 +93,7 @@ class NormalDraws:
 
         partials = [[{"sums": draw.sums}] for draw in draws.values()]
         drawn = self._effects.ring.sum(partials, finish, {"precision": (1,), "scale": (1,)})
-        precisions[number] = drawn["precision"][0]
+        parameters.set_precision(number, drawn["precision"].item())
         change = {}
         for b, draw in draws.items():
             effects = np.where(draw.seen, drawn["scale"] * draw.effects, draw.noise / np.sqrt(drawn["precision"]))

@@ -13,6 +13,10 @@ Priors of (m, Lambda), drawn from their exact conditionals given the factor's cu
   ratings' variance. For the biases b = 1/8: a_i and b_j together claim another quarter.
 - ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008, eq. 5-7]; the
   bias keeps its normal-gamma prior.
+
+Where m is drawn, chains begin with m_k = `START_MEAN` in one column of each factor, not the same, so that the other
+factor has a second bias there: from 0 it takes hundreds of sweeps until means explain what biases need not. Between
+sweeps, means and biases are exchanged where the predictors do not change (`dsgmcmc.model.parts.translation`).
 """
 
 from __future__ import annotations
@@ -27,14 +31,16 @@ from pydantic import BaseModel
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.conjugate import (
     PUBLISHED,
+    WISHART_BETA,
     GammaPrior,
     draw_normal_gamma,
     draw_normal_wishart,
     sums_of_rows,
     with_mean_variance,
 )
-from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms, SavedDraw
-from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
+from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms
+from dsgmcmc.model.parts.translation import EVERY, translate
+from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.settings import setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, PriorName
@@ -44,6 +50,9 @@ if TYPE_CHECKING:
     from dsgmcmc.model.blocks import RatingBlocks
     from dsgmcmc.parallel.named import Named
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
+
+#: Of a column of each factor, in units of the root of the ratings' sd.
+START_MEAN = 1.0
 
 MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_chain=True)
 PRECISION = Quantity("{}.precision", ("column",), columns=-2, positive=True, started=True, per_chain=True)
@@ -75,16 +84,16 @@ class RowParameters(Sampled):
 class RowSettings(BaseModel):
     """Settings of the rows' priors."""
 
-    prior: PriorName = setting("Prior of the rows of both factors.", "normal-gamma")
+    prior: PriorName = setting("Prior of the rows of both factors; fixed: without hyperparameters.", "normal-gamma")
     prior_precision: float = setting(
-        "Precision of a fixed prior, in the ratings' own unit; start of another.",
+        "Precision of a fixed prior, in the ratings' own unit; of others, where the precisions start.",
         1.0,
         shown="10; 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
         gt=0,
         allow_inf_nan=False,
     )
     standardise: bool = setting(
-        "Priors in units of the ratings' sd, or as published.",
+        "Scale the priors by the ratings' standard deviation; no: as published.",
         True,
         shown="yes; no with --prior fixed",
         metavar="yes|no",
@@ -113,6 +122,8 @@ class RowPriors(Part):
         How much wider these are: where the predictor is not in the unit of the ratings.
     bias_mean : float
         Prior mean of the biases.
+    exchanges : bool
+        Whether means and biases are exchanged between sweeps.
     """
 
     Settings = RowSettings
@@ -129,8 +140,12 @@ class RowPriors(Part):
         standardised: bool = False,
         width: float = 1.0,
         bias_mean: float = 0.0,
+        exchanges: bool = False,
     ) -> None:
         self.rank, self.biases, self.prior = rank, biases, prior
+        free_means = biases and rank > 0 and prior != "fixed"
+        self._exchanges = exchanges and free_means
+        self._start_mean = START_MEAN if standardised and free_means and rank > 1 else 0.0
         self.dimension, self._start, self._subchains = rank + int(biases), prior_precision, subchains
         self.scale, self.bias_mean = scale, bias_mean
         self.precision_prior = with_mean_variance(width * 0.25 / np.sqrt(rank)) if standardised else PUBLISHED
@@ -163,6 +178,7 @@ class RowPriors(Part):
             standardised=config.standardise or config.law.has_proper_priors(ratings.n_data),
             width=config.law.width,
             bias_mean=data,
+            exchanges=place.subchains == 1 and not place.by_parts,
         )
 
     @property
@@ -184,12 +200,17 @@ class RowPriors(Part):
         unit[self.rank :] = self.scale
         return unit
 
-    @property
-    def origin(self) -> Float64:
-        """Prior mean of a row before the first draw, (D,)."""
-        origin = np.zeros(self.dimension)
-        origin[self.rank :] = self.bias_mean
+    def origin(self, factor: Factor) -> Float64:
+        """Prior mean of a factor's rows before the first draw, (D,)."""
+        origin = self._with_bias_mean()
+        if self._start_mean:
+            origin[factor] = self._start_mean
         return origin
+
+    def _with_bias_mean(self) -> Float64:
+        mean = np.zeros(self.dimension)
+        mean[self.rank :] = self.bias_mean
+        return mean
 
     def of_block(self, block: ParameterBlock, subchain: int) -> RowPrior:
         """Prior of a block's rows, in their dtype."""
@@ -204,8 +225,17 @@ class RowPriors(Part):
         if self.prior == "normal-wishart":
             precision = np.diag(precision)
         m = self._subchains
-        self.parameters.mean = {factor: np.repeat(self.origin[None], m, axis=0) for factor in Factor}
+        self.parameters.mean = {factor: np.repeat(self.origin(factor)[None], m, axis=0) for factor in Factor}
         self.parameters.precision = {factor: np.repeat(precision[None], m, axis=0) for factor in Factor}
+
+    def move(self, context: DrawContext) -> None:
+        """See `Part.move`: means against biases."""
+        frozen = any(block.frozen for block in context.circulation.blocks())
+        if not self._exchanges or frozen or not context.is_turn(EVERY):
+            return
+        state, kappa = self.parameters, WISHART_BETA if self.prior == "normal-wishart" else 1.0
+        mean, precision = ({factor: each[factor][0] for factor in Factor} for each in (state.mean, state.precision))
+        translate(context, mean, precision, self.bias_mean, kappa)
 
     def sums(self, row: ParameterBlock, column: ParameterBlock, context: DrawContext) -> Named | None:
         """See `Part.sums`: for every sub-chain total and products of `sums_of_rows`."""
@@ -231,7 +261,7 @@ class RowPriors(Part):
         """Draw (m, Lambda) of a factor of n rows."""
         d, k = self.dimension, self.rank
         average, products = sums[:d] / n, sums[d:]
-        mean = self.origin
+        mean = self._with_bias_mean()
         if self.prior == "normal-gamma":
             precision, squares = np.empty(d), products
             found = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more)

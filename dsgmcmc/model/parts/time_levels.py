@@ -1,4 +1,4 @@
-"""Which ratings are together in time, at one level or several: groups of the ratings of one row, or of one column.
+"""Levels of time: ratings of one row, or of one column, that were given together.
 
 A level is named after its side and the size of its groups: ``user:page`` has a group for each second in which a user
 rated, ``user:8`` one for every eight ratings of a user in the order of time; items alike. Test ratings belong to groups
@@ -7,25 +7,20 @@ as training ratings do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings import SIDES, Ratings, Split, Times, row_slabs
+from dsgmcmc.data.ratings import SIDES, Ratings, Split
+from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.blocks import SLAB, RatingBlocks
 from dsgmcmc.settings import named
-from dsgmcmc.types import Factor, Int32, Int64
-
-if TYPE_CHECKING:
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+from dsgmcmc.types import Factor, Int32
 
 PAGE = "page"
 #: What a side alone stands for: the levels that were measured to be worth it.
 USUAL = {"user": "user:page,user:8,user:64", "item": "item:32"}
-MAX_GROUPS = 2**29 - 1  # of a block: four numbers of each are a message
 
 
 def no_times(path: Path) -> InputError:
@@ -35,7 +30,7 @@ def no_times(path: Path) -> InputError:
     )
 
 
-def canonical(text: str) -> str:
+def canonical_levels(text: str) -> str:
     """Names of levels, in the order in which they are drawn; ``no`` for none.
 
     Raises
@@ -56,7 +51,7 @@ def canonical(text: str) -> str:
 
 
 class TimeLevel(NamedTuple):
-    """One level.
+    """One level; a `dsgmcmc.model.parts.groups.Level`.
 
     Attributes
     ----------
@@ -72,16 +67,29 @@ class TimeLevel(NamedTuple):
     factor: Factor
     run: int
 
-    def group(self, times: Times) -> Int32:
-        """Group of ratings among those of their row, (m,)."""
+    @property
+    def field(self) -> str:
+        """See `Level`."""
+        return f"time.{self.name.replace(':', '.')}"
+
+    def counts(self, ratings: Ratings) -> Int32:
+        """See `Level.counts`."""
+        places, pages = _times(ratings).counts[SIDES[self.factor]]
+        return -(-places // np.int32(self.run)) if self.run else pages
+
+    def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
+        """See `Level.within`."""
+        times = _times(ratings).slab(part, SIDES[self.factor], start, stop)
         return times.place // np.int32(self.run) if self.run else times.page
 
-    def groups(self, counts: Times) -> Int32:
-        """How many groups rows have, (n,), given how many places and pages."""
-        return -(-counts.place // np.int32(self.run)) if self.run else counts.page
+
+def _times(ratings: Ratings) -> StoredTimes:
+    if ratings.times is None:
+        raise no_times(ratings.path)
+    return ratings.times
 
 
-def levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
+def time_levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
     """Levels of canonical names; `transposed` says that the rows of W are items."""
     found = []
     for name in names.split(",") if names != "no" else ():
@@ -89,113 +97,3 @@ def levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
         factor = Factor.W if (kind == "item") == transposed else Factor.H
         found.append(TimeLevel(name, factor, 0 if size == PAGE else int(size)))
     return tuple(found)
-
-
-def costs_of(levels: Sequence[TimeLevel], ratings: Ratings, normal: bool) -> tuple[int, int]:
-    """Bytes of memory of levels of time for all ratings, `normal` or not, and of their effects in a checkpoint."""
-    if ratings.times is None or not levels:
-        return 0, 0
-    counts = [level.groups(ratings.times.counts[SIDES[level.factor]]).sum(dtype=np.int64).item() for level in levels]
-    effects = 4 * sum(counts)
-    # groups, and what they add up to; besides, while effects are drawn, a residual and a weight of every rating, or a
-    # predictor and three terms of its law, and twelve sums of every group of one level
-    held = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1)
-    drawing = ratings.nnz * 8 if normal else ratings.nnz * 16 + 48 * max(counts)
-    return held + drawing + effects, effects
-
-
-class TimeGroups(NamedTuple):
-    """Groups of the ratings that a process holds.
-
-    Attributes
-    ----------
-    levels : tuple of TimeLevel
-    first : list of (B + 1,) int64
-        By level, where the groups of each block of its factor begin among all.
-    train : list of dict of (int, int) to (nnz,) int32
-        By level, the group of every training rating of a cell, counted from the first of its factor's block.
-    test : list of dict of int to (q,) int32
-        By level, the same of the test ratings of a row block.
-    """
-
-    levels: tuple[TimeLevel, ...]
-    first: list[Int64]
-    train: list[dict[tuple[int, int], Int32]]
-    test: list[dict[int, Int32]]
-
-    def size(self, level: int, block: int) -> int:
-        """Number of groups in a block of the level's factor."""
-        return int(self.first[level][block + 1] - self.first[level][block])
-
-
-def read_groups(levels: tuple[TimeLevel, ...], ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> TimeGroups:
-    """Find the groups of the ratings that a process holds. Collective.
-
-    Parameters
-    ----------
-    levels : tuple of TimeLevel
-    ratings : Ratings
-        Open ratings file, with times.
-    blocks : RatingBlocks
-        Its ratings as they are held.
-    ring : Ring
-        The processes of the chain.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or a block has more groups than a message numbers.
-    """
-    found = TimeGroups(levels, [], [], [])
-
-    def read() -> None:
-        for level in levels:
-            reader = _Reader(level, ratings, blocks)
-            found.first.append(reader.first)
-            found.train.append({(b, c): group for b in ring.blocks for c, group in enumerate(reader.train(b))})
-            found.test.append({b: reader.groups("test", *blocks.bounds(Factor.W, b))[0] for b in ring.blocks})
-
-    ring.agree(read, "reading times")
-    return found
-
-
-class _Reader:
-    """Reads the groups of one level."""
-
-    def __init__(self, level: TimeLevel, ratings: Ratings, blocks: RatingBlocks) -> None:
-        if (times := ratings.times) is None:
-            raise no_times(ratings.path)
-        self._level, self._ratings, self._blocks, self._times = level, ratings, blocks, times
-        counts = level.groups(times.counts[SIDES[level.factor]])
-        self._begins = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        self._bounds = blocks.row_bounds if level.factor == Factor.W else blocks.column_bounds
-        self.first: Int64 = self._begins[self._bounds]
-        if np.diff(self.first).max() > MAX_GROUPS:
-            raise InputError(
-                f"a block would have over {MAX_GROUPS:,} groups of {level.name}: use a larger {named('grid')}"
-            )
-
-    def train(self, block: int) -> list[Int32]:
-        """Groups of the training ratings of a row block, by column block."""
-        start, stop = self._blocks.bounds(Factor.W, block)
-        parts: list[list[Int32]] = [[] for _ in self._blocks.column_bounds[1:]]
-        for first, last in row_slabs(self._ratings.row_indptr[start : stop + 1], SLAB):
-            groups, columns = self.groups("train", start + first, start + last)
-            column_block = np.searchsorted(self._blocks.column_bounds, columns, side="right") - 1
-            order = np.argsort(column_block, kind="stable")
-            ends = np.searchsorted(column_block[order], np.arange(1, len(parts)))
-            for part, chosen in zip(parts, np.split(order, ends), strict=True):
-                part.append(groups[chosen])
-        return [np.concatenate(part) for part in parts]
-
-    def groups(self, part: Split, start: int, stop: int) -> tuple[Int32, Int32]:
-        """Groups of the ratings in rows `start` to `stop`, counted from their block's first, and their columns."""
-        ratings, side = self._ratings, SIDES[self._level.factor]
-        owners = columns = ratings.columns(part, start, stop)
-        if self._level.factor == Factor.W:
-            indptr = ratings.row_indptr if part == "train" else ratings.test_indptr
-            owners = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(indptr[start : stop + 1]))
-        block = np.searchsorted(self._bounds, owners, side="right") - 1
-        within = self._begins[owners] - self.first[block]
-        found = within + self._level.group(self._times.slab(part, side, start, stop))
-        return found.astype(np.int32), columns

@@ -58,19 +58,28 @@ class RatingsSource:
         Whether to verify checksums.
     start : Path, optional
         Run from which a new run starts; a resumed run has a copy of what it started from.
+    view : callable, optional
+        Makes of the open file what is sampled in its place, such as a part of it.
     """
 
     unit = "ratings"
     resolved = ResolvedConfig
 
-    def __init__(self, path: Path, checksums: bool = True, start: Path | None = None) -> None:
-        self.path, self._checksums, self._start = path, checksums, start
+    def __init__(
+        self,
+        path: Path,
+        checksums: bool = True,
+        start: Path | None = None,
+        view: Callable[[Ratings], Ratings] | None = None,
+    ) -> None:
+        self.path, self.checksums, self.start, self._view = path, checksums, start, view
         self._earlier: WarmStart | None = None
 
     @cached_property
-    def _ratings(self) -> Ratings:
+    def ratings(self) -> Ratings:
         """The file, opened once: checking it again for each question would take longer than a short run."""
-        return open_ratings(self.path, self._checksums)
+        opened = open_ratings(self.path, self.checksums)
+        return opened if self._view is None else self._view(opened)
 
     @property
     def name(self) -> str:
@@ -79,34 +88,34 @@ class RatingsSource:
 
     def digest(self) -> str:
         """See `Source.digest`."""
-        ratings = self._ratings
+        ratings = self.ratings
         return str(ratings.digest)
 
     def build(self, *layers: Mapping[str, Any]) -> RunConfig:
         """See `Source.build`; settings not given are fitted to the ratings, or taken from the run to start from."""
-        if self._start is not None and not layers[0]:
-            self._earlier = WarmStart(self._start)
+        if self.start is not None and not layers[0]:
+            self._earlier = WarmStart(self.start)
             layers = (self._earlier.model(), *layers)
         asked = build(*layers)
-        ratings = self._ratings
+        ratings = self.ratings
         n, rows = ratings.nnz, ratings.n_rows + ratings.n_cols
         rank = automatic_rank(n, rows) if asked.rank == "auto" else asked.rank
         config = asked.sampler.kind.suited(asked.sampler.config, n, n / (rows * (rank + asked.biases)))
         followed = ratings.nnz_test > 0
         suited: dict[str, Any] = {"sampler": asked.sampler.model_copy(update={"config": config}), "rank": rank}
         if asked.until is None and asked.iterations is None and not followed:
-            log.info("no test ratings to follow: the run makes %s", DEFAULT_LENGTH)
+            log.info("no test ratings, so the run does not end by its accuracy: it makes %s", DEFAULT_LENGTH)
             suited["iterations"] = DEFAULT_LENGTH
         return asked.model_copy(update=suited)
 
     def finest_grid(self) -> int:
         """See `Source.finest_grid`."""
-        ratings = self._ratings
+        ratings = self.ratings
         return int(ratings.n_cols)
 
     def check(self, config: ResolvedConfig, processes: int) -> None:
         """See `Source.check`."""
-        ratings = self._ratings
+        ratings = self.ratings
         for part in PARTS:
             part.check_ratings(config, ratings)
         if config.grid > ratings.n_cols:
@@ -133,11 +142,11 @@ class RatingsSource:
         """See `Source.prepare`: writes the names of users and items, and scores the baselines once."""
         before = run.read_settings()[1] if run.settings_file.exists() else {}
         known, start = before.get("baselines"), before.get("start")
-        if before and self._start is not None and start is None:
+        if before and self.start is not None and start is None:
             raise InputError(f"{run.path} did not start from another run: go on with it without {named('from')}")
         if start is not None and start != start_digest(run):
             raise InputError(f"{run.start()} is incomplete, or is not what the run started from: start another run")
-        ratings = self._ratings
+        ratings = self.ratings
         levels = levels_of_scale(ratings, config.law)
         scored = ratings.nnz_test and config.law.can_be_evaluated()
         facts = {
@@ -160,7 +169,7 @@ class RatingsSource:
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
         """See `Source.open`. Collective."""
         log.info("grid %d x %d", config.grid, config.grid)
-        data = ring.agree(lambda: self._ratings)
+        data = ring.agree(lambda: self.ratings)
         return targets_of(config, data, ring), data.nnz
 
     def begin(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
@@ -171,11 +180,11 @@ class RatingsSource:
     def miniature(self, config: ResolvedConfig, ring: Ring) -> MakeTarget:
         """See `Source.miniature`."""
         small = config.model_copy(update={"grid": ring.grid, "hyper_start": 1, "hyper_every": 1})
-        return targets_of(small, FewRatings(self._ratings), ring)
+        return targets_of(small, FewRatings(self.ratings), ring)
 
     def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
         """See `Source.costs`."""
-        ratings = self._ratings
+        ratings = self.ratings
         return Costs.of(config, ratings, processes).table()
 
     def results(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
@@ -199,8 +208,7 @@ class RatingsSource:
                 return {**nothing, **common}
             opened = Run(run.path)
             if opened.draws:  # rankings are made from them
-                with open_ratings(self.path) as ratings:
-                    common["rankings"] = click_scores(opened, ratings)
+                common["rankings"] = click_scores(opened, self.ratings)
             return {**nothing, "test_ratings": clicks, **common, "agreement": agreement(opened)}
         levels = run.read_settings()[1].get("levels")
         scores = held_out_scores(test_parts(run), config.law, None if levels is None else np.array(levels, np.float64))

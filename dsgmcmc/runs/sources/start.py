@@ -71,7 +71,7 @@ class WarmStart:
             )
         self.index = Index(self.directory, facts)
         self.index.lengths()  # raises an error if the names do not match the rows
-        self.quantities = self.config.quantities(self.index.transposed, self.index.feature_sizes(), self.levels)
+        self.quantities = self.index.quantities(self.config, self.levels)
 
     def model(self) -> dict[str, Any]:
         """Return its model settings, as defaults; hyperparameters are drawn from the first sweep on."""

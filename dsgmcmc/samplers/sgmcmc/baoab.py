@@ -52,12 +52,14 @@ OF_DENSITIES = 0.1  # eps on vectors, of whose energies nothing is known
 class BAOABConfig(StepSize):
     """Configuration of BAOAB; `step_size` is eps. With the Kronecker metric it is smaller and rises more slowly."""
 
-    step_size: float = Field(0.35, gt=0, allow_inf_nan=False, description="0.2 with the Kronecker metric")
+    step_size: float = Field(0.35, gt=0, allow_inf_nan=False, description="step h; 0.2 with the Kronecker metric")
     warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
     warm_up_factor: float = Field(0.2857, gt=0, le=1, description="first eps as a fraction of the full one")
-    friction: float = Field(0.9, ge=0, lt=1, description="c, the part of the momentum that a sweep keeps")
+    friction: float = Field(0.9, ge=0, lt=1, description="c, the fraction of the momentum that a sweep keeps")
     refresh: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
-    metric: Literal["fisher", "kronecker"] = Field("fisher", description="diagonal, or with all columns of a row")
+    metric: Literal["fisher", "kronecker"] = Field(
+        "fisher", description="diagonal, or a full matrix for the columns of a row"
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -74,7 +74,10 @@ class HAMCMCConfig(StepSize):
     """Configuration of HAMCMC; `step_size` is eps gamma u, see the module."""
 
     step_size: float = Field(
-        STEPS["identity"], gt=0, allow_inf_nan=False, description="0.04 with the diagonal metric, 0.03 with fisher"
+        STEPS["identity"],
+        gt=0,
+        allow_inf_nan=False,
+        description="step; 0.04 with the diagonal metric, 0.03 with fisher",
     )
     memory: int = Field(2, ge=2, le=10, description="M, the number of interleaved sub-chains")
     gamma: float | None = Field(None, gt=0, allow_inf_nan=False, description="scale of H^0; default 1 / u")

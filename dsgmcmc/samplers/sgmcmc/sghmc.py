@@ -79,10 +79,14 @@ class SGHMCConfig(StepSize):
     splitting: Literal["baoa", "published"] = Field("baoa", description="order of kick, drift and friction")
     metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
     metric_every: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
-    friction: Literal["constant", "metric"] = Field("constant", description="the same for all, or the prior's share")
+    friction: Literal["constant", "metric"] = Field(
+        "constant", description="the same for all, or more where the prior is strong"
+    )
     gamma: float = Field(0.5, gt=0, allow_inf_nan=False, description="friction in units of the step h")
-    refresh: int = Field(0, ge=0, description="updates between fresh momenta, with half kicks; 0: never")
-    noise_correction: bool = Field(False, description="whether the noise of independent parts is taken off")
+    refresh: int = Field(0, ge=0, description="updates after which momenta are drawn afresh, with half kicks; 0: never")
+    noise_correction: bool = Field(
+        False, description="add less noise, by that of the gradients; only with independent parts"
+    )
 
 
 class SGHMC(Underdamped[SGHMCConfig]):
@@ -116,7 +120,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
                     raise InputError(f"sampler.{name} is made from the metric: use {named('sampler.metric')}=fisher")
         if config.splitting == "published" and config.gamma * h > 1:
             raise InputError(
-                f"sampler.gamma = {config.gamma:g} turns the momentum round in every update of {h:.3g}: use at most "
+                f"sampler.gamma = {config.gamma:g} reverses the momentum in every update of {h:.3g}: use at most "
                 f"{1 / h:.3g}"
             )
         if config.noise_correction:

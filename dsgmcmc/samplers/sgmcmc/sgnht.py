@@ -78,8 +78,12 @@ class SGNHTConfig(StepSize):
 
     step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
     warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
-    thermostat: Literal["row", "scalar", "element"] = Field("row", description="what has a friction of its own")
-    diffusion: float = Field(0.5, gt=0, allow_inf_nan=False, description="A, the friction where there is no noise")
+    thermostat: Literal["row", "scalar", "element"] = Field(
+        "row", description="one friction for each row, for all, or for each element"
+    )
+    diffusion: float = Field(
+        0.5, gt=0, allow_inf_nan=False, description="A, the friction where gradients have no noise"
+    )
     metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
     metric_every: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
 

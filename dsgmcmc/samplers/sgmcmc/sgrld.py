@@ -47,9 +47,13 @@ class SGRLDConfig(StepSize):
 
     step_size: float = Field(0.03, gt=0, allow_inf_nan=False)
     warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
-    metric: Literal["fisher", "kronecker"] = Field("fisher", description="diagonal, or with all columns of a row")
+    metric: Literal["fisher", "kronecker"] = Field(
+        "fisher", description="diagonal, or a full matrix for the columns of a row"
+    )
     metric_every: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
-    noise_correction: bool = Field(False, description="whether the noise of independent parts is taken off")
+    noise_correction: bool = Field(
+        False, description="add less noise, by that of the gradients; only with independent parts"
+    )
 
 
 class SGRLD(Sampler[SGRLDConfig, Target]):

@@ -40,7 +40,7 @@ def test_help_has_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
         (["evaluate", "run", "--at", "abc"], "'--at': must be a whole number (found 'abc')"),
         (["prepare", "a", "b", "--seed", "-1"], "'--seed': must be at least 0 (found '-1')"),
         (["sample", "a", "--out", "b", "--step-size", "x"], "'--step-size': must be a number (found 'x')"),
-        (["recommend", "run", "--by", "foo"], "'foo' is not one of 'mean', 'ucb'"),
+        (["recommend", "run", "--by", "foo"], "'foo' is not one of 'likely', 'exposure'"),
     ],
 )
 def test_options_are_refused_in_our_words(arguments: list[str], words: str) -> None:

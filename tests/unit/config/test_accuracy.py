@@ -30,8 +30,11 @@ def test_nonsense_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"until": "ess=400", "iterations": 500}, "500 iterations make at most 225 draws a chain, of 1 chain"),
-        ({"until": "rhat=1.1", "iterations": 60}, "at most 5 draws a chain, and at least 8 are needed"),
+        (
+            {"until": "ess=400", "iterations": 500},
+            "500 iterations make at most 225 draws per chain: too few for an ESS of 400",
+        ),
+        ({"until": "rhat=1.1", "iterations": 60}, "at most 5 draws per chain, and at least 8 are needed"),
         ({"until": "rhat=1.1", "sampler": {"name": "sgld", "decay": "polynomial"}}, "unequal weights"),
         ({"until": "rhat=1.1", "burn_in": 10}, "the step changes after burn-in"),
     ],

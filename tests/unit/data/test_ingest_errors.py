@@ -52,6 +52,38 @@ def parquet(**columns: object) -> bytes:
     return buffer.getvalue()
 
 
+def archive(**files: str) -> bytes:
+    """A zip archive of these files, not compressed."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as file:
+        for name, text in files.items():
+            file.writestr(name, text)
+    return content.getvalue()
+
+
+def encrypted() -> bytes:
+    """An archive whose file is marked as encrypted."""
+    content = bytearray(archive(a=GOOD))
+    content[content.index(b"PK\1\2") + 8] |= 1
+    return bytes(content)
+
+
+def enormous() -> bytes:
+    """An archive whose file has 4 EB, by what the archive says."""
+    content = archive(a=GOOD)
+    size = len(GOOD).to_bytes(4, "little")
+    start = content.index(b"PK\1\2")
+    central = content[start:].replace(size * 2, size + b"\xff" * 4)
+    # the size that 32 bits cannot hold stands in an extra field of the entry
+    extra = b"\1\0\x08\0" + (4 * 10**18).to_bytes(8, "little")
+    end = central.index(b"PK\5\6")
+    entry = bytearray(central[:end] + extra)
+    entry[30:32] = len(extra).to_bytes(2, "little")
+    last = bytearray(central[end:])
+    last[12:16] = len(entry).to_bytes(4, "little")
+    return content[:start] + bytes(entry) + bytes(last)
+
+
 LINES = lines(header=True).splitlines()
 
 
@@ -76,9 +108,16 @@ BAD = {
     "text": ("r.csv", spoil((11, "1,7,good,1")), {}, ["line 11: the rating is 'good'"]),
     "decimal comma": (
         "r.csv",
-        '1;b;"3,5"\n2;d;4\n',
+        '1;b;"3,5"\n2;d;4.5\n',
         {},
-        ["line 1: the rating is '3,5' (a decimal comma"],
+        ["line 1: the rating is '3,5' (a decimal comma: write a point)"],
+    ),
+    "thousands, or decimal commas": ("r.csv", "1;b;1,500\n2;d;900\n", {}, ["line 1: the rating is '1,500'"]),
+    "a point among decimal commas": (
+        "r.csv",
+        "1;b;3,5\n" * 20_000 + "2;d;4.5\n",
+        {},
+        ["line 20001: the rating is '4.5' (a point where other ratings have a decimal comma)"],
     ),
     "nan": ("r.csv", spoil((5, "1,7,NaN,1")), {}, ["line 5: the rating is 'NaN'"]),
     "infinite": ("r.csv", spoil((5, "1,7,-inf,1")), {}, ["line 5: the rating is '-inf'"]),
@@ -144,7 +183,18 @@ BAD = {
     "infinite time": ("r.csv", spoil((6, "1,7,3,inf")), {"split": "temporal"}, ["line 6: the timestamp is 'inf'"]),
     "no time column": ("r.csv", "1,2,3\n2,3,4\n", {"split": "temporal"}, ["cannot tell which column is timestamp"]),
     "binary": ("r.csv", bytes(range(256)) * 10, {}, ["r.csv is not a text file"]),
-    "zip": ("r.csv", b"PK\x03\x04" + bytes(100), {}, ["zip archive: unpack it first"]),
+    "several in a zip": ("r.zip", archive(a=GOOD, b=GOOD), {}, ["zip archive of 2 files (a, b): unpack it"]),
+    "nothing in a zip": ("r.zip", archive(), {}, ["r.zip is a zip archive of no file"]),
+    "an unknown suffix in a zip": ("r.zip", archive(ratings=GOOD), {}, ["r.zip has no suffix: say what it is with"]),
+    "encrypted zip": ("r.zip", encrypted(), {}, ["r.zip is an encrypted zip archive"]),
+    "damaged zip": ("r.csv", archive(a=GOOD).replace(b"userId", b"userID"), {}, ["r.csv is not a whole zip file"]),
+    "a zip that is larger than the disk": ("r.csv", enormous(), {}, ["unpacks to 4,000,000,000,000 MB, and "]),
+    "no workbook": ("r.xlsx", archive(**{"xl/workbook.xml": "<x"}), {}, ["r.xlsx is not a readable Excel file"]),
+    "old Excel": ("r.xls", b"\xd0\xcf\x11\xe0" + bytes(99), {}, ["an old Excel file: save it as .xlsx or CSV"]),
+    "pickle": ("r.pkl", b"\x80\x05" + bytes(99), {}, ["r.pkl is a pickle, which may run any program"]),
+    "no Feather": ("r.feather", GOOD, {}, ["r.feather is not a Feather file"]),
+    "half a Feather": ("r.feather", b"ARROW1\0\0" + bytes(99), {}, ["r.feather cannot be read"]),
+    "zip": ("r.csv", b"PK\x03\x04" + bytes(100), {}, ["r.csv is not a whole zip file"]),
     "cut bzip2": ("r.csv.bz2", bz2.compress(GOOD.encode())[:-20], {}, ["r.csv.bz2 is not a whole bzip2 file"]),
     "cut gzip": ("r.csv.gz", gzip.compress(GOOD.encode())[:-20], {}, ["r.csv.gz is not a whole gzip file"]),
     "damaged gzip": (
@@ -169,7 +219,7 @@ BAD = {
         ["1 row has", "line 10012: the user has zero bytes"],
     ),
     "long first line": ("r.csv", "user,item," + "x" * 70_000, {}, ["r.csv is no table", "65,536"]),
-    "deep JSON": ("r.jsonl", '{"user": ' + "[" * 3000, {}, ["r.jsonl, line 1: expected JSON lines"]),
+    "deep JSON": ("r.jsonl", '{"user": ' + "[" * 3000, {}, ["r.jsonl, line 1: expected JSON"]),
     "very small": ("r.csv", "1,1,1e-30\n2,2,3e-30\n", {}, ["multiply them by 1e+30"]),
     "very large": ("r.csv", "1,1,-2e38\n2,2,3e38\n", {}, ["multiply them by 1e-38"]),
     "HDF5": ("r.csv", b"\x89HDF\r\n\x1a\n" + bytes(100), {}, ["an HDF5 file"]),
@@ -203,7 +253,7 @@ BAD = {
     "fraction 1": ("r.csv", GOOD, {"test_fraction": 1.0}, ["--test-fraction 1.0"]),
     "fraction negative": ("r.csv", GOOD, {"test_fraction": -0.1}, ["--test-fraction -0.1"]),
     "fraction NaN": ("r.csv", GOOD, {"test_fraction": float("nan")}, ["--test-fraction nan"]),
-    "memory": ("r.csv", GOOD, {"memory": 10**8}, ["100 MB of memory are too few", "400 MB"]),
+    "memory": ("r.csv", GOOD, {"memory": 10**8}, ["100 MB of memory are not enough", "400 MB"]),
     "columns syntax": ("r.csv", GOOD, {"columns": "userId"}, ["--columns userId", "user=NAME"]),
     "columns without item": ("r.csv", GOOD, {"columns": "user=userId,rating=rating"}, ["--columns"]),
     "columns of another role": ("r.csv", GOOD, {"columns": "user=a,item=b,rating=c,size=d"}, ["--columns"]),
@@ -475,5 +525,5 @@ def test_ratings_stay_as_given():
 def test_a_pipe_is_told_what_to_do(tmp_path: Path) -> None:
     """It cannot be looked at twice: of `prepare <(...)` the shell makes one."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="through a pipe has to be written to one first"):
+    with pytest.raises(InputError, match="write what comes through it to a file first"):
         prepare_ratings([str(tmp_path / "pipe")], tmp_path / "out.h5")

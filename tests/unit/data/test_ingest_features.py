@@ -153,7 +153,7 @@ def test_parquet_and_matrix(tmp_path):
         (
             "userId,age\n3,20\n58,20\n",
             {},
-            "has no column that can be used\n  users.csv: age is left out: it is the same",
+            "has no column that can be used\n  users.csv: age is left out: all its values",
         ),
         (USERS, {"kinds": {"job": "number"}}, "the number job is 'writer', 'nurse'"),
     ],
@@ -178,7 +178,7 @@ def test_what_is_done_to_odd_columns_is_said(tmp_path):
     assert (
         "name is left out: 205 different values in 205 rows are no category; say --feature-kinds name=category" in notes
     )
-    assert "constant is left out: it is the same everywhere" in notes
+    assert "constant is left out: all its values are the same" in notes
     assert "children has a value 14 sds from its mean" in notes
     assert summary.features["user"]["unrated"] == 200
 

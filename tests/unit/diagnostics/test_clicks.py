@@ -51,11 +51,13 @@ def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
     assert summary["rmse_mean"] is None
     with open_ratings(data) as ratings:
         assert summary["rankings"] == click_scores(run, ratings)
-        rules = {rule["rule"]: rule for rule in evaluate(run, Rated(ratings), at=20)["rules"]}
+        found = evaluate(run, Rated(ratings), at=20)
+    rules = {rule["rule"]: rule for rule in found["rules"]}
     recall = summary["rankings"]["recall@20"]
-    assert recall["mean"] == pytest.approx(rules["mean"]["recall"]["mean"])
-    assert recall["popular"] == pytest.approx(rules["most popular"]["recall"]["mean"])
+    assert recall["mean"] == pytest.approx(rules["mean"]["recall@20"]["mean"])
+    assert recall["popular"] == pytest.approx(rules["most popular"]["recall@20"]["mean"])
     assert recall["mean"] > recall["popular"] + 0.2
+    assert rules["likely"]["recall@20"]["mean"] > recall["popular"] + 0.2
     assert verdict.result(summary)[0].startswith(f"Recall@20 of held-out clicks {recall['mean']:.4f}")
     assert verdict.doubts(summary) == []
     write_report([run.path], run.path.parent / "report.html")

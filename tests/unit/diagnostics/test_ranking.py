@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 from runs import make_run
 
-from dsgmcmc.diagnostics.ranking import MEASURES, evaluate, measures
+from dsgmcmc.diagnostics.neighbours import Neighbours
+from dsgmcmc.diagnostics.ranking import MEASURES, RULES, advice, average, evaluate, measures
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
+from dsgmcmc.posterior.recommend import recommend
+from dsgmcmc.posterior.rules import Ranking
 
 
 def test_measures_by_hand():
@@ -44,13 +48,73 @@ def test_rules_of_a_run(tmp_path, users, items):
             values.append(np.mean([*(int(item) in liked for item in best), *[False] * (4 - len(best))]))
     rules = {rule["rule"]: rule for rule in found["rules"]}
     for rule, values in expected.items():
-        assert rules[rule]["precision"]["mean"] == pytest.approx(np.mean(values))
+        assert rules[rule]["precision@4"]["mean"] == pytest.approx(np.mean(values))
         half = 1.96 * np.std(values, ddof=1) / np.sqrt(len(values))
-        assert rules[rule]["precision"]["high"] == pytest.approx(np.mean(values) + half)
-    assert [rule["rule"] for rule in found["rules"]][3:] == ["likely", "exposure alone", "most popular"]
+        assert rules[rule]["precision@4"]["high"] == pytest.approx(np.mean(values) + half)
+    assert list(rules) == [*RULES, "item neighbours", "most popular"]
     assert rules["most popular"]["novelty"] == min(rule["novelty"] for rule in found["rules"])
-    assert found["users"] == len(expected["mean"])
+    assert found["users"] == found["of_users"] == len(expected["mean"])
     assert evaluate(run, at=4, liked=4.0) == found, "the ratings file is found by itself"
     assert 0 < rules["most popular"]["coverage"] <= 1
     with pytest.raises(InputError, match="give another --liked"):
         evaluate(run, rated, liked=99.0)
+
+
+def test_what_evaluate_compares_is_what_recommend_does(tmp_path):
+    """Rules share what they have in common, at several lengths at once, for some users or all."""
+    made = make_run(tmp_path, users=40, items=30)
+    run = made.open()
+    with run.open_ratings() as ratings:
+        rated = Rated(ratings)
+    steps: list[float] = []
+    found = evaluate(run, rated, at=(2, 5), liked=3.5, users=9, progress=steps.append)
+    assert (found["users"], found["compared_by"]) == (9, "ndcg@5")
+    assert steps == sorted(steps)
+    assert steps[-1] == 1.0
+    test_users, test_items = run.test_pairs()
+    chosen = run.test.rating >= 3.5
+    everyone = np.unique(test_users[chosen])
+    users = everyone[np.linspace(0, len(everyone) - 1, 9).astype(int)]
+    asked = chosen & np.isin(test_users, users)
+    values = {}
+    rankings = {
+        "likely": Ranking(5, at_least=3.5),
+        "exposure": Ranking(5, "exposure"),
+        "lcb, z = 3": Ranking(5, "lcb", 3.0),
+    }
+    for name, ranking in rankings.items():
+        lists = np.full((9, 5), -1, np.int32)
+        for rows, items, _ in recommend(run, users, ranking, rated):
+            for place, user in enumerate(users.tolist()):
+                lists[place, : (rows == user).sum()] = items[rows == user]
+        for k in (2, 5):
+            values[name, k] = measures(users, lists[:, :k], test_users[asked], test_items[asked])["ndcg"]
+    for row in found["rules"]:
+        if row["rule"] in rankings:
+            for k in (2, 5):
+                assert row[f"ndcg@{k}"] == pytest.approx(average(values[row["rule"], k]))
+            paired = values[row["rule"], 5] - values["likely", 5]
+            assert row["difference"]["mean"] == pytest.approx(paired.mean())
+            assert row["difference"]["se"] == pytest.approx(paired.std(ddof=1) / 3)
+
+
+def test_advice_follows_what_ranks_clearly_better():
+    """Only if chance does not explain it; of what is no rule of recommend, the best rule is named beside it."""
+
+    def row(rule: str, mean: float, se: float) -> dict:
+        return {"rule": rule, "difference": {"mean": mean, "se": se}}
+
+    first = row("likely", 0.0, 0.0)
+    assert "ranks by likely" in advice([first, row("exposure", 0.02, 0.015), row("mean", -0.1, 0.01)])
+    assert "take --by exposure" in advice([first, row("mean", 0.01, 0.001), row("exposure", 0.02, 0.005)])
+    by_none = advice([first, row("most popular", 0.05, 0.01), row("mean", -0.1, 0.01)])
+    assert by_none.startswith("most popular ranks clearly better")
+    assert by_none.endswith("take --by likely")
+
+
+def test_item_neighbours_by_hand():
+    """Cosines of columns, without the item itself; of two equally near neighbours both count."""
+    pattern = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1], [0, 0, 1]])
+    scores = Neighbours(scipy.sparse.csr_matrix(pattern)).of([np.int32([0]), np.int32([1, 2])])
+    near, far = 2 / np.sqrt(3 * 2), 1 / np.sqrt(3 * 2)
+    np.testing.assert_allclose(scores, [[0, near, far], [near + far, 0, 0]], rtol=1e-6)

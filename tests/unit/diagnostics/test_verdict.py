@@ -50,6 +50,16 @@ def test_a_bad_run_is_doubted(change, words):
     assert words in doubt
 
 
+def test_a_stopped_run_is_not_doubted():
+    """After 54 iterations, Ctrl-C ended in advice about the rank."""
+    bad = GOOD | {"rmse_mean": 11.66}
+    assert doubts(bad | {"reached": [54]}) == []
+    look = {"until": "ess=100", "iteration": 54, "found": {"ess": 3.0}, "reached": False, "limit": 5000}
+    assert doubts(bad | {"until": look}) == []
+    assert doubts(bad | {"until": look | {"iteration": 5000}})
+    assert doubts(bad | {"until": look | {"reached": True}})
+
+
 def test_chance_is_no_doubt():
     """Of 50 ratings, 43 inside their 90 % intervals is what happens."""
     assert doubts(GOOD | {"coverage": {"0.9": 0.86}, "test_ratings": 50}) == []
@@ -86,3 +96,20 @@ def test_chains_that_disagree():
     agreement = {"pairs": 256, "rhat_median": 1.002, "rhat_worst": 1.02, "above": 0.03}
     assert "the chains agree" in result(GOOD | {"agreement": agreement})[2]
     assert "do not agree" in result(GOOD | {"agreement": agreement | {"above": 0.3}})[2]
+
+
+def test_what_chains_do_not_agree_on_is_named_where_predictions_agree():
+    """A reader of the diagnostics must not take a slow hyperparameter for bad predictions, nor miss it."""
+    labels = ["tau", "precision of the user biases", "product", "mean", "nu"]
+    agreement = {"pairs": 256, "rhat_median": 1.002, "rhat_worst": 1.02, "above": 0.03, "apart": labels}
+    lines = result(GOOD | {"agreement": agreement})
+    assert "not yet known well: tau, precision of the user biases, product and 2 more; predictions" in lines[3]
+    assert len(result(GOOD | {"agreement": agreement | {"above": 0.3}})) == 3
+    assert len(result(GOOD | {"agreement": agreement | {"apart": []}})) == 3
+
+
+def test_ratings_that_are_all_the_same_are_the_only_doubt():
+    """As those of a file of clicks: a smaller rank would not help."""
+    same = GOOD | {"rmse_mean": 0.001, "baselines": {"mean_only": 0.0, "biases_only": 0.0}, "coverage": {"0.9": 1.0}}
+    (said,) = doubts(same)
+    assert "--likelihood all-cells" in said

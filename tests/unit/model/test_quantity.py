@@ -28,13 +28,19 @@ from dsgmcmc.types import Factor
 MODELS: dict[str, dict[str, Any]] = {
     "shared": {},
     "dense": {"prior": "normal-wishart", "noise": "by-user"},
-    "context": {"implicit_features": "user", "time_levels": "user:page,item:2", "noise": "both"},
+    "groups": {
+        "implicit_features": "user",
+        "time_levels": "user:page,item:2",
+        "noise": "both",
+        "context": "device,day",
+    },
     "levels": {
         "likelihood": "ordinal-logit",
         "thresholds": "user",
         "noise": "by-item",
         "implicit_features": "both",
         "time_levels": "item:3",
+        "context": "item:day,device,user:device",
     },
     "sub-chains": {"sampler": "hamcmc", "features": "no", "iterations": 26, "thin": 5},
 }

@@ -18,8 +18,9 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.poisson import Poisson
+from dsgmcmc.model.parts.groups import read_groups
 from dsgmcmc.model.parts.normal_effects import draw_precision
-from dsgmcmc.model.parts.time_levels import levels_of, read_groups
+from dsgmcmc.model.parts.time_levels import time_levels_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import RatingsSource
 
@@ -40,7 +41,7 @@ def groups_of(path: Path, name: str, checksums: bool = True) -> dict[tuple[str, 
     ring = Ring(MPI.COMM_SELF, 1)
     with open_ratings(path, checksums) as ratings:
         blocks = RatingBlocks(ratings, ring, 0.0)
-        groups = read_groups(levels_of(name, ratings.transposed), ratings, blocks, ring)
+        groups = read_groups(time_levels_of(name, ratings.transposed), ratings, blocks, ring)
         rows, cols = ratings.row_ids(), ratings.col_ids()
         for part, own in (("train", groups.train[0][0, 0]), ("test", groups.test[0][0])):
             indptr, j, _ = ratings.slab(part, 0, ratings.n_rows)
@@ -105,9 +106,12 @@ def test_a_file_with_other_places_is_refused(tmp_path):
         ({"time_levels": "user:1"}, "'user:1' is not known"),
         ({"time_levels": "week"}, "'week' is not known"),
         ({"time_levels": "user,user:8"}, "a level twice"),
-        ({"time_levels": "user", "likelihood": "all-cells"}, "have no time: leave out time_levels"),
-        ({"time_levels": "user", "sampler": "hamcmc"}, "--time-levels no"),
-        ({"time_levels": "user", "sampler": {"name": "sgld", "gradient": "control-variate"}}, "--time-levels no"),
+        ({"time_levels": "user", "likelihood": "all-cells"}, "have no time and no context: leave out --time-levels"),
+        ({"time_levels": "user", "sampler": "hamcmc"}, "leave out --time-levels"),
+        (
+            {"time_levels": "user", "sampler": {"name": "sgld", "gradient": "control-variate"}},
+            "leave out --time-levels",
+        ),
     ],
 )
 def test_levels_that_cannot_be_are_refused(settings, said):

@@ -118,7 +118,7 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     predicted = Predictor(run, PredictOptions(), folded)(users, np.tile(np.arange(len(run.items), dtype=np.int32), 2))
     high, low = predicted.mean.reshape(2, -1)  # -2 comes first
     assert (high > low + 0.5)[[0, 2, 3, 5]].all()
-    ((_, items, _),) = recommend(run, np.int32([n]), Ranking(top=3), newcomers=folded)
+    ((_, items, _),) = recommend(run, np.int32([n]), Ranking(3, "mean"), newcomers=folded)
     assert len(items) == 3
     if run.config.thresholds == "user":
         cuts = folded.rows(0, np.array([0, 1])).cuts
@@ -133,7 +133,7 @@ def test_what_is_no_count_is_refused(run: Run) -> None:
     for wrong in (-1.0, 2.5):
         arguments = (run, "item", np.array([-1]), n, np.array([wrong]))
         if run.config.likelihood == "poisson":
-            with pytest.raises(InputError, match=f"no counts.*: {wrong:g}"):
+            with pytest.raises(InputError, match=f"not counts.*: {wrong:g}"):
                 fold_in(*arguments)
         else:
             fold_in(*arguments)

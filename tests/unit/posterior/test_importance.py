@@ -49,7 +49,7 @@ def test_users_without_ratings_are_predicted_from_their_features(run):
     assert found.mean[[0, 2]] == pytest.approx(1.5, abs=0.4)
     assert found.mean[[1, 3]] == pytest.approx(4.5, abs=0.4)
     assert found.mean[4] == pytest.approx(3.0, abs=0.6)
-    table = next(iter(recommendations(run, users[:2], Ranking(3))))
+    table = next(iter(recommendations(run, users[:2], Ranking(3, "mean"))))
     assert table["user_id"].tolist() == [40] * 3 + [41] * 3
 
 

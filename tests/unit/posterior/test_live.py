@@ -130,7 +130,7 @@ def test_a_reader_begins_anew_where_draws_were_removed(under_way: Path) -> None:
 def test_what_the_newest_checkpoint_counts_on_must_be_there(under_way: Path) -> None:
     """Draws are removed after the last checkpoint that counts on them: before that it is damage, also while sampled."""
     shutil.rmtree(draws_of(under_way)[0])
-    with sampled(under_way), pytest.raises(InputError, match="is missing: the newest checkpoint counts on it"):
+    with sampled(under_way), pytest.raises(InputError, match="is missing: the newest checkpoint needs it"):
         verify_run(RunDirectory(under_way))
 
 

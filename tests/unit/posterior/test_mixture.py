@@ -95,11 +95,11 @@ def test_items_are_ranked_by_what_is_asked_for(made: Made) -> None:
     run = made.open()
     n = len(run.items)
     p = expected(made, np.full(n, 3), np.arange(n))
-    ((_, items, score),) = recommend(run, np.int32([3]), Ranking(top=n, at_least=4.0))
+    ((_, items, score),) = recommend(run, np.int32([3]), Ranking(n, "mean", at_least=4.0))
     np.testing.assert_allclose(score, p[items, 3:].sum(axis=1), atol=2e-5)
     assert (np.diff(score) <= 0).all()
     if run.config.likelihood == "ordinal-logit":
-        ((_, items, score),) = recommend(run, np.int32([3]), Ranking(top=n))
+        ((_, items, score),) = recommend(run, np.int32([3]), Ranking(n, "mean"))
         np.testing.assert_allclose(score, p[items] @ LEVELS, rtol=1e-4)
 
 

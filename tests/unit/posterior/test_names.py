@@ -36,6 +36,14 @@ def test_names_that_cannot_be_are_refused(wrong):
         names.index_of(wrong)
 
 
+@pytest.mark.parametrize(("given", "meant"), [("1", "00001"), (" ALICE", "alice"), ("0", None), ("bob", None)])
+def test_what_was_meant(given, meant):
+    """Leading zeros that a spreadsheet took away, another case, a space: the name is refused, and the near one said."""
+    names = Vocabulary("user", np.array(["00001", "00020", "alice"], dtype=object))
+    with pytest.raises(InputError, match=f"did you mean '{meant}'" if meant else f": {given}$"):
+        names.index_of([given], refuse=True)
+
+
 def test_unknown_names_are_refused_or_marked():
     """Each once and the first five of many, in the order given: the message must lead to what is wrong."""
     names = Vocabulary("user", np.array([1, 2], np.int64))

@@ -134,7 +134,7 @@ def test_draws_that_are_not_there_are_not_made_up(tmp_path):
     with pytest.raises(InputError, match="no saved draws to predict from: sample it again without --save-draws 0"):
         Predictor(run, PredictOptions())
     with pytest.raises(InputError, match="no saved draws"):
-        next(recommend(run, np.int32([0]), Ranking()))
+        next(recommend(run, np.int32([0]), Ranking(by="mean")))
 
 
 def test_memory_of_a_few_pairs_does_not_grow_with_the_draws(tmp_path, monkeypatch):
@@ -148,7 +148,7 @@ def test_memory_of_a_few_pairs_does_not_grow_with_the_draws(tmp_path, monkeypatc
 
     def ask(run):
         found = [values.tolist() for values in Predictor(run, PredictOptions())(users, items)]
-        return found, [each.tolist() for block in recommend(run, users, Ranking()) for each in block]
+        return found, [each.tolist() for block in recommend(run, users, Ranking(by="mean")) for each in block]
 
     expected = ask(made.open())  # loads kernels, too
     run = made.open()

@@ -9,7 +9,6 @@ import pytest
 from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.exposure import FLOOR, PENALTY
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary, item_titles
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
@@ -98,27 +97,25 @@ def test_thompson_sampling_varies_with_the_seed_around_the_mean(made):
     assert np.abs(scores.std(axis=0) / values.sd - 1).max() < 0.35
 
 
-def test_likely_is_the_probability_to_rate_and_to_like(made):
-    """Exposure from the pattern of training ratings, worked out densely, times the probability of the bound."""
+def test_likely_is_exposure_times_the_probability_to_like(made):
+    """The default, and exposure alone; known users need what they rated."""
     run = made.open()
     with run.open_ratings() as ratings:
         rated = Rated(ratings)
     theirs, n = rated_by(made, run), len(run.items)
-    pattern = np.zeros((len(run.users), n))
-    for user, items in enumerate(theirs):
-        pattern[user, sorted(items)] = 1
-    _, s, v = np.linalg.svd(pattern, full_matrices=False)
-    s, v = s[: n - 1], v[: n - 1]
-    exposure = np.clip(pattern @ v.T @ np.diag(s**2 / (s**2 + PENALTY)) @ v, FLOOR * pattern.mean(axis=0), 1)
     for user in (0, 5):
-        ((_, items, score),) = recommend(run, np.int32([user]), Ranking(n, "likely", at_least=4.0), rated)
-        ((_, again, liked),) = recommend(run, np.int32([user]), Ranking(n, at_least=4.0), rated)
+        exposure = run.exposure.of([np.int32(sorted(theirs[user]))])[0]
+        ((_, items, score),) = recommend(run, np.int32([user]), Ranking(n, at_least=4.0), rated)
+        ((_, again, liked),) = recommend(run, np.int32([user]), Ranking(n, "mean", at_least=4.0), rated)
         expected = np.zeros(n)
-        expected[again] = liked * exposure[user, again]
+        expected[again] = liked * exposure[again]
         np.testing.assert_allclose(score, expected[items], rtol=1e-4, atol=1e-7)
         assert set(items.tolist()) == set(range(n)) - theirs[user]
+        ((_, items, score),) = recommend(run, np.int32([user]), Ranking(n, "exposure"), rated)
+        np.testing.assert_allclose(score, exposure[items], rtol=1e-6)
+        assert (np.diff(score) <= 0).all()
     with pytest.raises(InputError, match="give the ratings file"):
-        next(recommend(run, np.int32([0]), Ranking(by="likely")))
+        next(recommend(run, np.int32([0]), Ranking()))
 
 
 def test_a_folded_in_user_is_ranked_by_probabilities(made):
@@ -127,7 +124,7 @@ def test_a_folded_in_user_is_ranked_by_probabilities(made):
     ids, others = np.array([-5]), np.int32([1, 4, 6])
     folded = FoldIn(run, "user", Vocabulary("user", ids), np.zeros(3, int), others, np.array([5.0, 1.0, 4.0]))
     n, new = len(run.items), len(run.users)
-    ((_, items, score),) = recommend(run, np.int32([new]), Ranking(n, at_least=4.0), newcomers=folded)
+    ((_, items, score),) = recommend(run, np.int32([new]), Ranking(n, "mean", at_least=4.0), newcomers=folded)
     found = Predictor(run, PredictOptions(at_least=4.0), folded)
     expected = found.probabilities(np.full(n, new, np.int32), np.arange(n, dtype=np.int32))[:, 0]
     np.testing.assert_allclose(score, expected[items], atol=1e-4)
@@ -138,7 +135,7 @@ def test_only_candidates_are_recommended(made):
     run = made.open()
     some = run.items.ids[:6].tolist()
     among = those_among(run, [*some, -99], some[:2])
-    ((_, items, _),) = recommend(run, np.int32([0]), Ranking(9), among=among)
+    ((_, items, _),) = recommend(run, np.int32([0]), Ranking(9, "mean"), among=among)
     assert set(items.tolist()) == {2, 3, 4, 5}
     with pytest.raises(InputError, match="unknown"):
         those_among(run, [-99])
@@ -148,7 +145,7 @@ def test_named_columns(made):
     """The columns of the file: original names, ranks from 1, titles."""
     run = made.open()
     users = np.int32([3, 0])
-    (block,) = recommendations(run, users, Ranking(3), titles={0: "zero"})
+    (block,) = recommendations(run, users, Ranking(3, "mean"), titles={0: "zero"})
     assert list(block) == [*COLUMNS, "item_name"]
     assert block["rank"].tolist() == [1, 2, 3, 1, 2, 3]
     assert block["user_id"].tolist() == np.repeat(run.users.ids[users], 3).tolist()
@@ -158,13 +155,14 @@ def test_named_columns(made):
 
 
 def test_what_stands_beside_the_score(made):
-    """The sd and interval that predict gives, the ratings of the item; no score beyond the scale unless asked."""
+    """The sd and interval that predict gives, the ratings of the item; no interval beyond the scale unless asked."""
     run = made.open()
     users = np.arange(len(run.users), dtype=np.int32)
     (bold,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0))
     (free,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0, clip=False))
     assert bold["item_id"].tolist() == free["item_id"].tolist()
-    assert bold["score"].max() <= run.facts["maximum"] < free["score"].max()
+    np.testing.assert_array_equal(bold["score"], free["score"])
+    assert (np.diff(bold["score"].reshape(-1, 5), axis=1) < 0).all()  # clipping would hide the order
     rows = run.users.index_of(free["user_id"]), run.items.index_of(free["item_id"])
     expected = Predictor(run, PredictOptions(of_mean=True))(*rows)
     for name, values in (("sd", expected.sd), ("q05", expected.low), ("q95", expected.high)):

@@ -34,6 +34,16 @@ def test_progress_counts_the_ratings_of_an_iteration(
         assert shown == [(4, ratings.nnz / parts, "ratings")]
 
 
+def test_a_line_says_which_rmse_is_which(capsys: pytest.CaptureFixture[str]) -> None:
+    """That of one draw, and that of the average over draws, once there is one."""
+    with Progress(10, 100.0) as progress:
+        for iteration, mean in ((1, None), (10, 0.83234)):
+            progress({"chain": 0, "iteration": iteration, "time_s": 0.0, "rmse": 0.9068, "rmse_mean": mean, "tau": 1.8})
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].endswith("RMSE: this draw 0.9068  tau 1.8")
+    assert lines[1].endswith("RMSE: this draw 0.9068, posterior mean 0.8323  tau 1.8")
+
+
 @pytest.mark.parametrize(
     ("rate", "text"), [(244e6, "244 M"), (2.44e6, "2.4 M"), (244_000, "244 k"), (2_440, "2.4 k"), (24, "24")]
 )
@@ -43,10 +53,10 @@ def test_small_data_are_not_slow(rate: float, text: str) -> None:
 
 
 def test_a_narrow_terminal_breaks_no_number() -> None:
-    """Its lines end between what is said: `RMSE of this draw` stays beside its value."""
-    parts = ["chain 0", "iteration 250/5000", "RMSE of this draw 1.0378", "of the posterior mean 0.8923", "90 s left"]
+    """Its lines end between what is said: both RMSEs stay on one line."""
+    parts = ["chain 0", "iteration 250/5000", "RMSE: this draw 1.0378, posterior mean 0.8923", "tau 1.8", "90 s left"]
     assert folded(parts, 200) == "  ".join(parts)
-    for width in (40, 60, 80):
+    for width in (50, 60, 80):
         lines = folded(parts, width).split("\n")
         assert max(map(len, lines)) <= width
         assert [part for line in lines for part in line.strip().split("  ")] == parts

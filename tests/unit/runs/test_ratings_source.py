@@ -152,7 +152,7 @@ def test_ratings_that_are_no_counts_are_refused(tmp_path: Path, value: float, wh
     data = write(tmp_path / "r.h5", 9, 7, lambda x: np.append(x[1:] * 0, value) if value else x * 0)
     with pytest.raises(InputError, match=why):
         sampled(tmp_path / "run", data, likelihood="poisson")
-    for settings, said in (({"center": False}, "biases of poisson"), ({"noise": "both"}, "no noise")):
+    for settings, said in (({"center": False}, "poisson has biases"), ({"noise": "both"}, "no noise")):
         with pytest.raises(InputError, match=said):
             sampled(tmp_path / "run", data, likelihood="poisson", **settings)
 

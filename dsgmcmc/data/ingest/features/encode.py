@@ -131,7 +131,7 @@ def learn(db: duckdb.DuckDBPyConnection, table: Table, given: Description) -> tu
                 raise _too_large(table, column)
         elif column.kind not in ("flag", "skip"):
             code = _learn_categories(db, table, column, given.separator)
-            note = "" if code.atoms else "it is the same everywhere"
+            note = "" if code.atoms else "all its values are the same"
         if note:
             notes.append(f"{table.path.name}: {column.name} is left out: {note}")
         codes.append(code)

@@ -100,7 +100,7 @@ def _look(db: duckdb.DuckDBPyConnection, table: Table, column: Column, separator
     ).fetchall()[0]
     kind = column.kind
     if distinct < 2:
-        return column._replace(kind="skip", note="it is empty" if filled == 0 else "it is the same everywhere")
+        return column._replace(kind="skip", note="it is empty" if filled == 0 else "all its values are the same")
     if not kind:
         plain = column.name.lower().replace(" ", "").replace("_", "")
         if numbers == filled and not codes:

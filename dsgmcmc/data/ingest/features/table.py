@@ -10,20 +10,12 @@ from pathlib import Path
 
 import duckdb
 
+from dsgmcmc.data.ingest.columnar import columnar_format, open_columns
 from dsgmcmc.data.ingest.columns import NAMES, find_column, plain
 from dsgmcmc.data.ingest.features.movielens import FILES
-from dsgmcmc.data.ingest.load import read_csv, readable, scalar
-from dsgmcmc.data.ingest.sources import (
-    DAMAGED,
-    DELIMITERS,
-    decode_head,
-    detect_delimiter,
-    packed_how,
-    read_head,
-    split_line,
-    unpacked,
-    whole_lines,
-)
+from dsgmcmc.data.ingest.load import read_csv, scalar
+from dsgmcmc.data.ingest.packed import DAMAGED, Packing, packed_how, readable, unpacked
+from dsgmcmc.data.ingest.sources import DELIMITERS, decode_head, detect_delimiter, split_line, whole_lines
 from dsgmcmc.data.session import identifier, literal, reading
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64, Int64
@@ -74,13 +66,13 @@ class Table:
 
 
 def read_table(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str) -> Table:
-    """Read a file of features: text with a header, one of MovieLens' own files, or Parquet.
+    """Read a file of features: text or an Excel sheet with a header, one of MovieLens' own files, Parquet or Feather.
 
     Users or items are named by `id_column`, by default one that is called so, or else the first. Parquet's own lists
     are joined by the separator. Raises InputError if it cannot be read, has no such column, or names nobody in some
     rows.
     """
-    read = _read_parquet if read_head(path)[:4] == b"PAR1" else _read_text
+    read = _read_columnar if columnar_format(path) else _read_text
     with reading(path):
         table = read(db, path, entity, id_column, separator)
     if not scalar(db, f"SELECT count(*) FROM {table.name}"):
@@ -100,22 +92,23 @@ def is_missing(text: str) -> str:
 
 
 def _create(
-    db: duckdb.DuckDBPyConnection, table: Table, id_text: str, texts: list[str], source: str, path: Path
+    db: duckdb.DuckDBPyConnection, table: Table, id_text: str, texts: list[str], source: str, path: Path | None = None
 ) -> Table:
     cleaned = [
         f"CASE WHEN {is_missing(text)} THEN NULL ELSE trim({text}) END AS {column}"
         for text, column in zip(texts, table.columns.values(), strict=True)
     ]
     names = ", ".join([f"nullif(trim({id_text}), '') AS id", *cleaned])
-    db.execute(f"CREATE TABLE {table.name} AS SELECT {names} FROM {source}", [glob.escape(str(path.absolute()))])
+    parameters = None if path is None else [glob.escape(str(path.absolute()))]
+    db.execute(f"CREATE TABLE {table.name} AS SELECT {names} FROM {source}", parameters)
     return table
 
 
-def _read_parquet(
+def _read_columnar(
     db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str
 ) -> Table:
-    relation = db.read_parquet(glob.escape(str(path)))
-    names, types = relation.columns, [str(kind) for kind in relation.types]
+    given = open_columns(db, path)
+    names, types = given.columns, [str(kind) for kind in given.types]
     position = _id_position(path, names, entity, id_column)
 
     def text(k: int) -> str:
@@ -128,14 +121,16 @@ def _read_parquet(
 
     others = [k for k in range(len(names)) if k != position]
     table = Table(path, entity, {names[k]: f"c{k}" for k in others})
-    return _create(db, table, text(position), [text(k) for k in others], "read_parquet(?)", path)
+    db.register("given", given)
+    _create(db, table, text(position), [text(k) for k in others], "given")
+    db.unregister("given")
+    return table
 
 
 def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str) -> Table:
-    head = read_head(path)
-    packed = packed_how(head)
+    packed = packed_how(path)
     encoding = _encoding(path, packed)
-    text = decode_head(path, head, packed, "latin-1" if encoding == "latin-1" else "utf-8-sig")
+    text = decode_head(path, packed, "latin-1" if encoding == "latin-1" else "utf-8-sig")
     lines = whole_lines(text)
     delimiter, known = FILES.get(path.name.removesuffix(".gz").removesuffix(".bz2"), ("", {}))
     fields = split_line(lines[0], delimiter) if known else []
@@ -168,7 +163,7 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
     return table
 
 
-def _encoding(path: Path, packed: str) -> str:
+def _encoding(path: Path, packed: Packing) -> str:
     """UTF-8, or else Latin-1, as of MovieLens."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:

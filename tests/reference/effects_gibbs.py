@@ -1,4 +1,4 @@
-"""Plain Gibbs sampling of a factorisation with levels of time: the oracle of `tests/statistical/test_time_law.py`.
+"""Plain Gibbs sampling with effects of groups: the oracle of `tests/statistical/test_group_effects_law.py`.
 
 Every block is drawn from its textbook conditional, one row and one group after the other, with lambda given d alone.
 """

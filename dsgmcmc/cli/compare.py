@@ -1,0 +1,118 @@
+"""``dsgmcmc compare``: which model suits some ratings."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dsgmcmc.cli.options import JsonOption
+from dsgmcmc.errors import InputError, writing
+from dsgmcmc.parallel import launch
+from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.terminal import say, say_json, show_table
+
+if TYPE_CHECKING:
+    from dsgmcmc.diagnostics.comparison import Comparison
+
+
+class Metric(StrEnum):
+    """What models are compared by."""
+
+    log_probability = "log-probability"
+    log_density = "log-density"
+    rmse = "rmse"
+    ndcg = "ndcg"
+
+
+def compare(
+    data: Annotated[Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE.toml", help="Settings of the recommended model.")
+    ] = Path("best.toml"),
+    metric: Annotated[
+        Metric | None,
+        typer.Option(
+            help="What models are compared by.",
+            show_default="log-probability, of ratings without levels log-density, of clicks ndcg",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Settings of all models, by the names of `sample`.")
+    ] = None,
+    assign: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of all models, e.g. seed=1.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE.toml.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare models that suit the ratings, and write the settings of the recommended one, alone or under mpirun.
+
+    Some training ratings are held out (of a temporal split, the latest); test ratings are not used. Models are sampled
+    shortly on the others, and scored on those. Of the models within one standard error of the best, the simplest is
+    recommended. That depends on the data, the settings and the seed, not on time or on the number of processes.
+
+    \b
+    Examples:
+      dsgmcmc compare ml-1m.h5
+      dsgmcmc compare ml-1m.h5 --metric rmse --out by-rmse.toml
+      dsgmcmc compare ml-1m.h5 --set rank=16 --set seed=1 --json
+      dsgmcmc sample ml-1m.h5 --out run --config best.toml
+    """
+    comm = launch.processes()
+    from dsgmcmc.config.layers import Layers
+    from dsgmcmc.parallel.signals import installed
+    from dsgmcmc.runs.compare.compare import Comparing, Stopped
+    from dsgmcmc.runs.sources.ratings import RatingsSource
+
+    def refuse() -> None:
+        if comm.rank == 0 and out.exists() and not force:
+            raise InputError(f"{out} exists: give --force to replace it, or another --out")
+
+    def write(comparison: Comparison) -> None:
+        if comm.rank == 0:
+            with writing(out):
+                out.write_text(comparison.toml(), encoding="utf-8")
+
+    def work() -> int:
+        agree(comm, refuse)
+        layers, folder = Layers({}, config, assign or ()), out.with_name(f"{out.name}.compare")
+        chosen: Any = None if metric is None else metric.value
+        try:
+            comparison = Comparing(
+                comm, RatingsSource(data), folder, layers, chosen, signals=installed(), quiet=as_json
+            ).run()
+        except Stopped as stopped:
+            return stopped.status
+        agree(comm, lambda: write(comparison))
+        if comm.rank == 0 and as_json:
+            say_json(comparison.table())
+        elif comm.rank == 0:
+            _show(comparison)
+            say(f"{out}: dsgmcmc sample {data} --out RUN --config {out}")
+        return 0
+
+    launch.run_parallel(comm, work)
+
+
+def _show(comparison: Comparison) -> None:
+    """Print the table of models, in the order of their complexity, and the recommendation."""
+    from dsgmcmc.diagnostics.comparison import CRITERIA
+
+    ratings = comparison.held_out + comparison.training
+    title = f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by {CRITERIA[comparison.metric]}"
+    short = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[comparison.metric]
+    headings = ("model", short, "behind", "se", "sweeps", "RMSE", "NDCG@10", "time", "memory")
+    rows = []
+    for each in comparison.models:
+        scores = (each.criterion, each.behind, each.error, each.rmse, each.ndcg)
+        mean, gap, error, *others = ("-" if number is None else f"{number:.4f}" for number in scores)
+        took = "-" if each.seconds is None else f"{each.seconds:,.0f} s"
+        rows.append([each.name, mean, gap, error, str(each.sweeps), *others, took, f"{each.memory / 1e6:,.0f} MB"])
+    show_table(headings, rows, title, left=headings[:1], framed=False)
+    say("simplest first; behind: the best model at that length; se: its standard error; time, memory: of a whole run")
+    if comparison.left_out:
+        say(f"not sampled: {len(comparison.left_out)} other models, with a law or a part that had lost by itself")
+    say(comparison.sentence())

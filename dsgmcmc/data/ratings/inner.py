@@ -1,0 +1,161 @@
+"""A ratings file some of whose training ratings are held out, to choose a model by: its test ratings are never read.
+
+Where the file's test ratings are the latest of all, so are those that are held out. Else they are chosen at random: if
+a hash of the seed and of row and column is small. Nothing is written or kept but counts: what is read is divided again
+each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from dsgmcmc.data.ratings.context import StoredContext
+from dsgmcmc.data.ratings.features import Features, Side
+from dsgmcmc.data.ratings.format import AGES, SPLITS, Split, row_slabs
+from dsgmcmc.data.ratings.reader import Ratings
+from dsgmcmc.data.ratings.times import StoredTimes, Times
+from dsgmcmc.errors import InputError
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask, UInt64
+
+_SLAB = 4_000_000  # entries read at a time
+
+
+class InnerSplit(Ratings):
+    """Training ratings of a file, divided into training and test ratings of its own; a view of the open file.
+
+    Raises InputError if one of the two would be empty.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        The open file.
+    share : float
+        About which share of its training ratings is held out, in whole hundredths where they are the latest.
+    seed : int
+        Seed of which they are, if at random.
+
+    Attributes
+    ----------
+    digest : str
+        Hash of the file's digest and of how it is divided.
+    """
+
+    def __init__(self, ratings: Ratings, share: float, seed: int) -> None:
+        self._whole, self._share, self._below = ratings, share, np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+        self._start = _scramble(np.array([seed], np.uint64))
+        self.path, self.n_rows, self.n_cols = ratings.path, ratings.n_rows, ratings.n_cols
+        self.transposed, self.seed = ratings.transposed, ratings.seed
+        self.source, self.source_sha256 = ratings.source, ratings.source_sha256
+        self.features, self.temporal = ratings.features, False
+        self.digest = hashlib.sha256(f"{ratings.digest} inner {share!r} {seed}".encode()).hexdigest()
+        self._count()
+        self._levels: dict[int, Float64 | None] = {}
+        self.times = None if ratings.times is None else _InnerTimes(ratings.times, self)
+        self.context = _InnerContext(ratings.context, self)
+
+    def _count(self) -> None:
+        """Count the ratings of both parts, and what is known of those for training."""
+        counts = {part: np.zeros(self.n_rows, np.int64) for part in SPLITS}
+        self.column_counts = np.zeros(self.n_cols, np.int64)
+        total, low, high = 0.0, np.inf, -np.inf
+        for start, stop in row_slabs(self._whole.row_indptr, _SLAB):
+            ends, columns, values = self._whole.slab("train", start, stop)
+            rows, held = np.repeat(np.arange(stop - start), np.diff(ends)), self.held_out(start, stop, columns)
+            for part, chosen in zip(SPLITS, (~held, held), strict=True):
+                counts[part][start:stop] = np.bincount(rows[chosen], minlength=stop - start)
+            if not held.all():
+                kept = values[~held]
+                self.column_counts += np.bincount(columns[~held], minlength=self.n_cols)
+                total += kept.sum(dtype=np.float64)
+                low, high = min(low, float(kept.min())), max(high, float(kept.max()))
+        self._indptr = {part: np.append(0, np.cumsum(n)) for part, n in counts.items()}
+        self.row_indptr, self.test_indptr = (self._indptr[part] for part in SPLITS)
+        self.nnz, self.nnz_test = (int(self._indptr[part][-1]) for part in SPLITS)
+        if not self.nnz or not self.nnz_test:
+            raise InputError(
+                f"{self.path} has {self._whole.nnz:,} training ratings: too few to hold some of them out, and choose a "
+                "model by these"
+            )
+        self.mean, self.minimum, self.maximum = total / self.nnz, low, high
+
+    def held_out(self, start: int, stop: int, columns: Int32) -> Mask:
+        """Which of the file's training ratings in rows `start` to `stop`, in these columns, are held out."""
+        if self._whole.temporal:
+            latest: Mask = self._whole.ages(start, stop) < round(self._share * AGES)
+            return latest
+        rows = np.repeat(np.arange(start, stop), np.diff(self._whole.row_indptr[start : stop + 1]))
+        pairs = (rows * self.n_cols + columns).astype(np.uint64)
+        held: Mask = _scramble(pairs + self._start) < self._below
+        return held
+
+    def chosen(self, part: Split, start: int, stop: int) -> Mask:
+        """Which of the file's training ratings in some rows are in a part."""
+        held = self.held_out(start, stop, self._whole.columns("train", start, stop))
+        return held if part == "test" else ~held
+
+    def close(self) -> None:
+        """See `Ratings.close`."""
+        self._whole.close()
+
+    def row_ids(self) -> Array:
+        """See `Ratings.row_ids`."""
+        return self._whole.row_ids()
+
+    def col_ids(self) -> Array:
+        """See `Ratings.col_ids`."""
+        return self._whole.col_ids()
+
+    def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
+        """See `Ratings.slab`."""
+        _, columns, values = self._whole.slab("train", start, stop)
+        held = self.held_out(start, stop, columns)
+        chosen = held if part == "test" else ~held
+        indptr = self._indptr[part][start : stop + 1]
+        return indptr - indptr[0], columns[chosen], values[chosen]
+
+    def columns(self, part: Split, start: int, stop: int) -> Int32:
+        """See `Ratings.columns`."""
+        columns = self._whole.columns("train", start, stop)
+        held = self.held_out(start, stop, columns)
+        return columns[held if part == "test" else ~held]
+
+    def levels(self, most: int) -> Float64 | None:
+        """See `Ratings.levels`: those of the file, so that models of both have the same."""
+        return self._whole.levels(most)
+
+    def feature_slab(self, side: Side, start: int, stop: int) -> Features:
+        """See `Ratings.feature_slab`."""
+        return self._whole.feature_slab(side, start, stop)
+
+
+class _InnerTimes(StoredTimes):
+    """Times of the ratings of an inner split: where they stand among all ratings of the file."""
+
+    def __init__(self, times: StoredTimes, ratings: InnerSplit) -> None:
+        self._times, self._ratings, self.counts = times, ratings, times.counts
+
+    def slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
+        """See `StoredTimes.slab`."""
+        chosen = self._ratings.chosen(part, start, stop)
+        return Times(*(numbers[chosen] for numbers in self._times.slab("train", side, start, stop)))
+
+
+class _InnerContext(StoredContext):
+    """Context of the ratings of an inner split."""
+
+    def __init__(self, context: StoredContext, ratings: InnerSplit) -> None:
+        self._context, self._ratings, self.columns = context, ratings, context.columns
+
+    def slab(self, column: str, part: Split, start: int, stop: int) -> Int32:
+        """See `StoredContext.slab`."""
+        return self._context.slab(column, "train", start, stop)[self._ratings.chosen(part, start, stop)]
+
+
+def _scramble(x: UInt64) -> UInt64:
+    """Mix the bits of (n,) uint64: the finaliser of splitmix64 [Steele 2014]."""
+    x = (x + np.uint64(0x9E3779B97F4A7C15)).astype(np.uint64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -1,0 +1,134 @@
+"""The result of a comparison: a table of models, and which of them is recommended; its file, with a checksum."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.storage.files import open_plain, write_whole
+from dsgmcmc.storage.manifest import seal, unseal
+
+MAX_BYTES = 1_000_000
+
+#: Criteria by what they are called in tables; each is there with its sign, so that more is better but for the RMSE.
+CRITERIA = {
+    "log-probability": "log probability of the rating's level",
+    "log-density": "log density",
+    "rmse": "RMSE",
+    "ndcg": "NDCG@10",
+}
+
+
+class Model(BaseModel):
+    """A model that was sampled.
+
+    Attributes
+    ----------
+    name : str
+    settings : dict
+        By the names of `sample`.
+    sweeps : int
+        How long its chain was.
+    criterion : float or None
+        Mean of the criterion over the ratings that were held out; None if the chain diverged.
+    behind, error : float or None
+        How much worse than the best model at that length, and the standard error of that.
+    rmse, ndcg : float or None
+        RMSE, and NDCG@10, where they were measured.
+    seconds : float or None
+        What a whole run will take on these processes.
+    memory : int
+        Bytes that each of them will need.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    settings: dict[str, str]
+    sweeps: int
+    criterion: float | None = None
+    behind: float | None = None
+    error: float | None = None
+    rmse: float | None = None
+    ndcg: float | None = None
+    seconds: float | None = None
+    memory: int = 0
+
+
+class Comparison(BaseModel):
+    """What was compared, and the choice.
+
+    Attributes
+    ----------
+    data_hash : str
+        Of the ratings file.
+    metric : str
+        A key of `CRITERIA`.
+    training, held_out : int
+        Ratings that the models were sampled from, and that they were scored on.
+    models : list of Model
+        In the order of their complexity.
+    left_out : list of str
+        Models that were not sampled, as their law had lost.
+    best, recommended : str
+        Names of models.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data_hash: str
+    metric: str
+    training: int
+    held_out: int
+    models: list[Model]
+    left_out: list[str]
+    best: str
+    recommended: str
+
+    def model(self, name: str) -> Model:
+        """The model of a name."""
+        return next(each for each in self.models if each.name == name)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings of the recommended model."""
+        return self.model(self.recommended).settings
+
+    def sentence(self) -> str:
+        """The recommendation."""
+        criterion = CRITERIA[self.metric]
+        if self.recommended == self.best:
+            return f"Take {self.recommended}: it has the best {criterion}."
+        gap = self.model(self.recommended)
+        return (
+            f"Take {self.recommended}: it is the simplest model whose {criterion} is within one standard error of the "
+            f"best, that of {self.best} ({gap.behind:.4f} less, standard error {gap.error:.4f})."
+        )
+
+    def save(self, path: Path) -> None:
+        """Write it; raises OSError."""
+        write_whole(path, seal(self.model_dump_json(indent=1)))
+
+    @classmethod
+    def read(cls, path: Path) -> Comparison:
+        """Read it. Raises InputError if it is damaged, and FileNotFoundError if there is none."""
+        try:
+            with open_plain(path, MAX_BYTES) as file:
+                return cls.model_validate(json.loads(unseal(file.read().decode(), path)))
+        except ValidationError as error:
+            raise InputError(f"{path} is damaged: {error.errors(include_input=False)[0]['msg']}") from error
+        except ValueError as error:
+            raise InputError(f"{path} cannot be read: {error}") from error
+
+    def toml(self) -> str:
+        """Settings of the recommended model, for ``sample --config``."""
+        return f"# {self.sentence()}\n{tomli_w.dumps(self.settings)}"
+
+    def table(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return {**self.model_dump(), "settings": self.settings, "sentence": self.sentence()}

@@ -1,0 +1,101 @@
+"""A component of LensKit: an item scorer, which its pipelines train and its metrics evaluate. Needs LensKit 2025."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from lenskit.data import Dataset, ItemList, QueryInput, RecQuery
+from lenskit.pipeline import Component
+from lenskit.training import Trainable, TrainingOptions
+from pydantic import BaseModel, model_validator
+
+from dsgmcmc.bpmf import BPMF
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.fitted import FittedModel
+from dsgmcmc.posterior.rules import By
+
+
+class BPMFConfig(BaseModel, extra="allow"):
+    """How items are scored; every other field is a parameter of `dsgmcmc.BPMF`.
+
+    Attributes
+    ----------
+    by : str
+        For rankings ``likely``, what users will probably choose and like; for predicted ratings ``mean``. See
+        `dsgmcmc.posterior.rules`.
+    """
+
+    by: By = "likely"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.model()
+        return self
+
+    def model(self) -> BPMF:
+        """Return the estimator, not fitted; scores are not clipped, because that would hide their order."""
+        return BPMF().set_params(**{"clip": False, **(self.model_extra or {})})
+
+
+class BPMFScorer(Component[ItemList], Trainable):
+    """Bayesian matrix factorisation as a LensKit component.
+
+    Items without a score, as of users who are unknown and have no history, have NaN. If a query has the rated history
+    of an unknown user, it is folded in.
+
+    Parameters
+    ----------
+    config : BPMFConfig, optional
+        Or its fields as keyword arguments.
+
+    Examples
+    --------
+    >>> from lenskit.pipeline import predict_pipeline, topn_pipeline  # doctest: +SKIP
+    >>> ranked = topn_pipeline(BPMFScorer(rank=16), n=20)  # doctest: +SKIP
+    >>> rated = predict_pipeline(BPMFScorer(rank=16, by="mean"))  # doctest: +SKIP
+    """
+
+    config: BPMFConfig
+    model_: BPMF
+
+    def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008 (as LensKit has it)
+        """Sample the posterior of the data's ratings; interactions without ratings are clicks."""
+        if hasattr(self, "model_") and not options.retrain:
+            return
+        model = self.config.model()
+        if options.rng is not None:
+            model.set_params(random_state=int(options.random_generator().integers(2**31)))
+        table = data.interaction_table(format="pandas", original_ids=True)
+        pairs = ["user_id", "item_id", *(["timestamp"] if model.time_levels != "no" else [])]
+        self.model_ = model.fit(table[pairs], table["rating"] if "rating" in table else np.ones(len(table)))
+
+    def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
+        """Return the items with their scores."""
+        query = RecQuery.create(query)
+        model, user = self._model_of(query)
+        ids = items.ids()
+        if model is None or not len(ids):
+            return ItemList(items, scores=np.nan)
+        if self.config.by == "mean":
+            return ItemList(items, scores=model.predict([[user, item] for item in ids.tolist()]))
+        found = model.recommend(user, len(model.items_), by=self.config.by, include_rated=True, candidates=ids)
+        scores = dict(zip(found["item_id"].tolist(), found["score"].tolist(), strict=True))
+        return ItemList(items, scores=np.array([scores.get(item, np.nan) for item in ids.tolist()]))
+
+    def _model_of(self, query: RecQuery) -> tuple[FittedModel | None, Any]:
+        """Return the model that knows the user of a query, and the user's name there; no model if there is none."""
+        users = self.model_.run_.users
+        try:
+            if query.user_id is not None and users.index_of([query.user_id])[0] >= 0:
+                return self.model_, query.user_id
+        except InputError:  # no name such as the run has
+            pass
+        history = query.history_items
+        known = history is not None and self.model_.run_.items.index_of(history.ids()) >= 0
+        if history is None or not np.any(known):
+            return None, None
+        ratings = history.field("rating")
+        user = int(users.ids.max()) + 1 if users.integers else "new user"
+        pairs = [[user, item] for item in history.ids()[known].tolist()]
+        return self.model_.foldin(pairs, np.ones(len(pairs)) if ratings is None else ratings[known]), user

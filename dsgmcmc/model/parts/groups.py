@@ -1,0 +1,162 @@
+"""Groups of ratings that share an effect, at one level or several, as a process holds them.
+
+Groups of a level belong to the rows of one factor, as the ratings of a user on one day do; or to no row, as all ratings
+by one device do. Test ratings belong to groups as training ratings do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from dsgmcmc.data.ratings import Ratings, Split, row_slabs
+from dsgmcmc.errors import InputError
+from dsgmcmc.model.blocks import SLAB, RatingBlocks
+from dsgmcmc.settings import named
+from dsgmcmc.types import Factor, Int32, Int64
+
+if TYPE_CHECKING:
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+
+MAX_GROUPS = 2**29 - 1  # of a block: four numbers of each are a message
+
+
+class Level(Protocol):
+    """A way to put ratings into groups.
+
+    Attributes
+    ----------
+    name : str
+        As settings have it.
+    field : str
+        Name of its effects on disk.
+    factor : Factor or None
+        Whose rows the groups belong to; None if they belong to no row.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def field(self) -> str: ...  # noqa: D102
+
+    @property
+    def factor(self) -> Factor | None: ...  # noqa: D102
+
+    def counts(self, ratings: Ratings) -> Int32:
+        """How many groups every row has, (n,); of no row, how many there are, (1,)."""
+
+    def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
+        """Groups of the ratings in rows `start` to `stop` of a part, (m,), among those of the row they belong to."""
+
+
+def costs_of(levels: Sequence[Level], ratings: Ratings, normal: bool) -> tuple[int, int]:
+    """Bytes of memory of groups for all ratings, `normal` or not, and of their effects in a checkpoint."""
+    if not levels:
+        return 0, 0
+    counts = [level.counts(ratings).sum(dtype=np.int64).item() for level in levels]
+    effects = 4 * sum(counts)
+    # groups, and what they add up to; besides, while effects are drawn, a residual and a weight of every rating, or a
+    # predictor and three terms of its law, and twelve sums of every group of one level
+    held = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1)
+    drawing = ratings.nnz * 8 if normal else ratings.nnz * 16 + 48 * max(counts)
+    return held + drawing + effects, effects
+
+
+class RatingGroups(NamedTuple):
+    """Groups of the ratings that a process holds.
+
+    Attributes
+    ----------
+    levels : tuple of Level
+    first : list of (B + 1,) int64
+        By level, where the groups of each block of its factor begin among all; those of no row belong to block 0.
+    train : list of dict of (int, int) to (nnz,) int32
+        By level, the group of every training rating of a cell, counted from the first of its factor's block.
+    test : list of dict of int to (q,) int32
+        By level, the same of the test ratings of a row block.
+    """
+
+    levels: tuple[Level, ...]
+    first: list[Int64]
+    train: list[dict[tuple[int, int], Int32]]
+    test: list[dict[int, Int32]]
+
+    def size(self, level: int, block: int) -> int:
+        """Number of groups in a block of the level's factor."""
+        return int(self.first[level][block + 1] - self.first[level][block])
+
+
+def read_groups(levels: tuple[Level, ...], ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> RatingGroups:
+    """Find the groups of the ratings that a process holds. Collective.
+
+    Parameters
+    ----------
+    levels : tuple of Level
+    ratings : Ratings
+        Open ratings file, with what the levels need.
+    blocks : RatingBlocks
+        Its ratings as they are held.
+    ring : Ring
+        The processes of the chain.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or a block has more groups than a message numbers.
+    """
+    found = RatingGroups(levels, [], [], [])
+
+    def read() -> None:
+        for level in levels:
+            reader = _Reader(level, ratings, blocks)
+            found.first.append(reader.first)
+            found.train.append({(b, c): group for b in ring.blocks for c, group in enumerate(reader.train(b))})
+            found.test.append({b: reader.groups("test", *blocks.bounds(Factor.W, b))[0] for b in ring.blocks})
+
+    ring.agree(read, "reading groups of ratings")
+    return found
+
+
+class _Reader:
+    """Reads the groups of one level."""
+
+    def __init__(self, level: Level, ratings: Ratings, blocks: RatingBlocks) -> None:
+        self._level, self._ratings, self._blocks = level, ratings, blocks
+        self._begins = np.concatenate([[0], np.cumsum(level.counts(ratings), dtype=np.int64)])
+        self._bounds = np.minimum(np.arange(len(blocks.row_bounds)), 1)  # of no row: all groups in block 0
+        if level.factor is not None:
+            self._bounds = (blocks.row_bounds, blocks.column_bounds)[level.factor]
+        self.first: Int64 = self._begins[self._bounds]
+        if np.diff(self.first).max() > MAX_GROUPS:
+            raise InputError(
+                f"a block would have over {MAX_GROUPS:,} groups of {level.name}: use a larger {named('grid')}"
+            )
+
+    def train(self, block: int) -> list[Int32]:
+        """Groups of the training ratings of a row block, by column block."""
+        start, stop = self._blocks.bounds(Factor.W, block)
+        parts: list[list[Int32]] = [[] for _ in self._blocks.column_bounds[1:]]
+        for first, last in row_slabs(self._ratings.row_indptr[start : stop + 1], SLAB):
+            groups, columns = self.groups("train", start + first, start + last)
+            column_block = np.searchsorted(self._blocks.column_bounds, columns, side="right") - 1
+            order = np.argsort(column_block, kind="stable")
+            ends = np.searchsorted(column_block[order], np.arange(1, len(parts)))
+            for part, chosen in zip(parts, np.split(order, ends), strict=True):
+                part.append(groups[chosen])
+        return [np.concatenate(part) for part in parts]
+
+    def groups(self, part: Split, start: int, stop: int) -> tuple[Int32, Int32]:
+        """Groups of the ratings in rows `start` to `stop`, counted from their block's first, and their columns."""
+        ratings, columns = self._ratings, self._ratings.columns(part, start, stop)
+        within = self._level.within(ratings, part, start, stop)
+        if self._level.factor is None:
+            return within, columns
+        owners = columns
+        if self._level.factor == Factor.W:
+            indptr = ratings.row_indptr if part == "train" else ratings.test_indptr
+            owners = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(indptr[start : stop + 1]))
+        block = np.searchsorted(self._bounds, owners, side="right") - 1
+        return (self._begins[owners] - self.first[block] + within).astype(np.int32), columns

@@ -1,0 +1,131 @@
+r"""Moves of what the means of one factor's rows explain against the biases of the other's.
+
+The predictor a_i + b_j + W_i . H_j stays as it is where all H_j move by d and every bias a_i by -W_i . d. So does the
+prior of H if its mean m moves along: rows' means and biases explain the same differences between users, or items, and
+chains that draw each given the others exchange them for thousands of sweeps. The conditional of d is normal. With r_i
+the bias less its prior mean, lambda_a its precision, and m ~ N(0, (kappa Lambda)^-1),
+
+    d ~ N(Q^-1 (lambda_a sum_i r_i W_i - kappa Lambda m), Q^-1),    Q = kappa Lambda + lambda_a sum_i W_i W_i^T
+
+and the same for W and the biases b_j. It leaves the posterior invariant: d -> theta is a group of translations whose
+Jacobian is 1, so that a draw of d along the posterior's density needs no other factor [Liu & Sabatti 2000, theorem 1].
+
+[Liu & Sabatti 2000] Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation. Biometrika 87.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.products import gram
+from dsgmcmc.model.parts.base import DrawContext
+from dsgmcmc.model.quantity import SHIFT
+from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.types import Factor, Float64, Purpose
+
+#: Turns between moves.
+EVERY = 5
+
+MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("step", "across"), row_sums=("exchanged",))
+
+
+def sums(block: ParameterBlock, position: str, bias_mean: float) -> Float64:
+    """Sums over a block's rows of W_i W_i^T, r_i W_i and W_i: the outer products of (W_i, r_i), and their sum.
+
+    Returns
+    -------
+    (D + 1, D) float64
+    """
+    rows = block[position].copy()
+    rows[:, -1] -= bias_mean
+    if SHIFT.name in block.arrays:
+        rows[:, -1] -= block[SHIFT.name][:, -1]
+    products = gram(rows, np.ones(len(rows), rows.dtype), ones=False)
+    return np.concatenate([products, rows.sum(axis=0, dtype=np.float64)[None]])
+
+
+def draw(
+    mean: dict[Factor, Float64],
+    precision: dict[Factor, Float64],
+    sums: dict[Factor, Float64],
+    counts: dict[Factor, int],
+    kappa: float,
+    rng: np.random.Generator,
+) -> dict[Factor, Float64]:
+    """Draw how far all rows of a factor move: first of H, then of W given H where it has moved to.
+
+    Parameters
+    ----------
+    mean, precision : dict of Factor to (D,), and to (D,) or (D, D) float64
+        Of the rows' priors; the last column is the bias.
+    sums : dict of Factor to (D + 1, D) float64
+        Totals of `sums`.
+    counts : dict of Factor to int
+        Numbers of rows.
+    kappa : float
+        Precision of m in units of Lambda.
+    rng : Generator
+
+    Returns
+    -------
+    dict of Factor to (K,) float64
+    """
+    k = len(mean[Factor.W]) - 1
+    found: dict[Factor, Float64] = {}
+    for factor, other in ((Factor.H, Factor.W), (Factor.W, Factor.H)):  # of the factor, against the other's biases
+        dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
+        own, strength = kappa * dense[:k, :k], np.atleast_1d(precision[other][-1])[-1]
+        products, fit, total = sums[other][:k, :k], sums[other][k, :k], sums[other][-1, :k]
+        bias = sums[other][-1, k]
+        if other in found:
+            before = found[other]
+            cross = np.outer(total, before)
+            products = products + cross + cross.T + counts[other] * np.outer(before, before)
+            fit = fit + bias * before
+        root = np.linalg.cholesky(own + strength * products)
+        centre = np.linalg.solve(root, strength * fit - own @ mean[factor][:k])
+        found[factor] = np.asarray(np.linalg.solve(root.T, centre + rng.standard_normal(k)), np.float64)
+    return found
+
+
+def translate(
+    context: DrawContext, mean: dict[Factor, Float64], precision: dict[Factor, Float64], bias_mean: float, kappa: float
+) -> None:
+    """Move the rows of both factors, their means, which change in place, and their biases. Collective.
+
+    Parameters
+    ----------
+    context : DrawContext
+    mean, precision : dict of Factor to (D,), and to (D,) or (D, D) float64
+        Of the rows' priors.
+    bias_mean : float
+        Prior mean of the biases.
+    kappa : float
+        Precision of m in units of Lambda.
+    """
+    circulation, k = context.circulation, len(mean[Factor.W]) - 1
+    counts = dict(zip(Factor, circulation.ratings.shape, strict=True))
+
+    def finish(total: dict[str, Float64]) -> dict[str, Float64]:
+        by_factor = {factor: total[factor.name] for factor in Factor}
+        rng = context.stream.generator(Purpose.HYPERPARAMETERS, part=3)
+        drawn = draw(mean, precision, by_factor, counts, kappa, rng)
+        return {factor.name: step for factor, step in drawn.items()}
+
+    partials = [
+        [{block.factor.name: sums(block, context.position, bias_mean) for block in pair}]
+        for pair in circulation.pairs()
+    ]
+    steps = circulation.ring.sum(partials, finish, {factor.name: (k,) for factor in Factor})
+    offset = float(steps[Factor.W.name] @ steps[Factor.H.name])
+    for block in circulation.blocks():
+        own, other = (
+            np.append(steps[f.name], 0.0).astype(block.dtype) for f in (block.factor, Factor(1 - block.factor))
+        )
+        exchanged = block.update(MOVE, theta=context.position, step=own, across=other)["exchanged"]
+        if block.factor == Factor.W:  # H has moved before W
+            exchanged -= offset
+        block[context.position][:, -1] -= exchanged.astype(block.dtype)
+    for factor in Factor:
+        mean[factor][:k] += steps[factor.name]

@@ -1,0 +1,62 @@
+"""How much the effects of groups of ratings matter: of levels of time, and of terms of the context."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dsgmcmc.posterior.features import estimates_of
+from dsgmcmc.posterior.saved import SavedRun
+
+TITLE = "Effects of groups of ratings"
+HEADINGS = ("ratings that share one", "sd", "5 %", "95 %", "of the variance")
+
+
+@dataclass(frozen=True)
+class EffectImportance:
+    """How much the effects of one level or term vary.
+
+    Attributes
+    ----------
+    name : str
+        As the settings have it, such as ``user:8`` or ``device``.
+    sd, low, high : float
+        Their sd, 1 / sqrt(lambda): posterior mean, and bounds of the central 90 % interval. In units of the predictor.
+    share : float or None
+        Posterior mean of their variance, relative to that of the test ratings; None where predictors are no ratings, or
+        there are no test ratings.
+    """
+
+    name: str
+    sd: float
+    low: float
+    high: float
+    share: float | None
+
+
+def importance_of_effects(run: SavedRun) -> list[EffectImportance]:
+    """Importance of all levels and terms, in the order of the settings; empty if the run has none."""
+    weights = np.concatenate([trace["weight"][:, 0] for trace in run.traces])
+    baselines = run.facts.get("baselines") if run.config.law.is_linear() else None
+    found = []
+    for quantity, names in (("time.precision", run.config.times), ("context.precision", run.config.terms)):
+        if not names:
+            continue
+        variances = 1 / np.concatenate([trace[quantity] for trace in run.traces])
+        means = weights @ variances / weights.sum()
+        by_name = {each.name: each for each in estimates_of(list(names), np.sqrt(variances), weights)}
+        for name, variance in zip(names, means.tolist(), strict=True):
+            share = variance / baselines["mean_only"] ** 2 if baselines else None
+            sd = by_name[name]
+            found.append(EffectImportance(name, sd.mean, sd.low, sd.high, share))
+    return found
+
+
+def table_of_effects(effects: list[EffectImportance]) -> list[list[str]]:
+    """Rows of a table: name, sd, its bounds, and the share in per cent."""
+    rows = []
+    for each in effects:
+        numbers = [f"{x:.3f}" for x in (each.sd, each.low, each.high)]
+        rows.append([each.name, *numbers, "" if each.share is None else f"{each.share:.1%}"])
+    return rows

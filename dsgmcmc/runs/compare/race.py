@@ -1,0 +1,61 @@
+r"""Which candidates are sampled, how long, and which is recommended: decided by scores alone, never by time.
+
+1. *The law.* The laws that the ratings admit, with nothing added. The law is that of the recommended one among them.
+2. *What is added.* Each part by itself, with the law if that is Gaussian, else with noise by user and item: parts gain
+   much the same with all laws, and Gaussian chains are shorter and settle sooner. Then all parts that gained more than
+   one standard error, together, with the law.
+3. *Recommended* is, of all that were sampled, the first in the order of complexity that is within one standard error of
+   the best. The standard error is that of the paired difference, with the Monte Carlo errors of both chains.
+
+A chain has `length_of` sweeps: fewer of many ratings, where errors are small and sweeps take long. That of a law stops
+half-way if a larger one is better by more than `CLEAR` standard errors, those without the Monte Carlo error, which is
+not known then: further sweeps bring more to the larger model, since it has more to learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dsgmcmc.runs.compare.scores import Scores
+
+#: Sweeps of burn-in; of a whole chain of few and of many training ratings, and which are many.
+BURN_IN, LONG, SHORT, MANY = 50, 200, 120, 500_000
+#: The law with which parts are tried, where it is another.
+TRIAL = {"ordinal": "noise"}
+#: Standard errors that are taken for clear before the chains have ended.
+CLEAR = 4
+
+
+def length_of(ratings: int) -> int:
+    """Sweeps of every candidate's chain, burn-in included, by the number of training ratings."""
+    return SHORT if ratings >= MANY else LONG
+
+
+def half_way(length: int) -> int:
+    """Sweeps after which a chain has made half of its draws."""
+    return (BURN_IN + length) // 2
+
+
+def best_of(scores: Mapping[int, Scores]) -> int:
+    """The candidate with the largest mean score; the first of equal ones."""
+    return max(scores, key=lambda number: (scores[number].each.mean(), -number))
+
+
+def recommended(scores: Mapping[int, Scores]) -> int:
+    """The first candidate, in the order of their numbers, within one standard error of the best."""
+    best = scores[best_of(scores)]
+    gaps = {number: scores[number].behind(best) for number in sorted(scores)}
+    return next(number for number, gap in gaps.items() if gap.mean <= gap.error)
+
+
+def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> list[int]:
+    """Those of the candidates that are better than `bare` by more than one standard error."""
+    gaps = {number: scores[bare].behind(scores[number]) for number in others if {number, bare} <= scores.keys()}
+    return [number for number, gap in gaps.items() if gap.mean > gap.error]
+
+
+def hopeless(scores: Mapping[int, Scores]) -> set[int]:
+    """Laws that a later, larger one has left behind."""
+    pairs = [(number, other) for number in scores for other in scores if number < other]
+    gaps = {pair: scores[pair[0]].behind(scores[pair[1]]) for pair in pairs}
+    return {number for (number, _), gap in gaps.items() if gap.mean > CLEAR * gap.error}

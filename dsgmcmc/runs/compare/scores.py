@@ -1,0 +1,111 @@
+"""How well a short run predicts the ratings that were held out of it, by a criterion."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.diagnostics import ranking
+from dsgmcmc.diagnostics.paired import Estimate, difference, monte_carlo_error
+from dsgmcmc.posterior.heldout import TestPredictions
+from dsgmcmc.posterior.rated import Rated
+from dsgmcmc.posterior.rules import Ranking, liked_from
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Float64, Int32
+
+Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
+
+#: Length of the lists whose NDCG is taken.
+AT = 10
+
+
+class Scores(NamedTuple):
+    """Scores of a candidate.
+
+    Attributes
+    ----------
+    each : (n,) float64
+        Of every rating that was held out, or of every user with such: the larger, the better. Of the metric ``rmse``
+        these are squared errors with their sign changed.
+    owners : (n,) int32
+        Users whose scores they are.
+    error : float
+        Monte Carlo error of their mean; 0 while it is unknown.
+    """
+
+    each: Float64
+    owners: Int32
+    error: float = 0.0
+
+    def behind(self, best: Scores) -> Estimate:
+        """How much less the mean is than that of another candidate, and the standard error of that."""
+        found = difference(best.each, self.each, self.owners)
+        return Estimate(found.mean, float(np.sqrt(found.error**2 + self.error**2 + best.error**2)))
+
+
+class Halves(NamedTuple):
+    """Predictions by the first part of a chain's draws, which are this share of all."""
+
+    first: TestPredictions
+    share: float
+
+    def others(self, everything: TestPredictions) -> TestPredictions:
+        """Predictions by the other draws, given those by all."""
+
+        def rest(name: str) -> Float64:
+            before, now = getattr(self.first, name), getattr(everything, name)
+            return np.asarray((now - self.share * before) / (1 - self.share), np.float64)
+
+        mean = rest("mean")
+        square = (everything.variance + everything.mean**2) - self.share * (self.first.variance + self.first.mean**2)
+        return dataclasses.replace(
+            everything,
+            mean=mean,
+            variance=np.maximum(square / (1 - self.share) - mean**2, 0.0),
+            noise_variance=np.maximum(rest("noise_variance"), everything.noise_variance / 100),
+            probability=None if everything.probability is None else np.maximum(rest("probability"), 0.0),
+        )
+
+
+def scores_of(run: Run, metric: Metric, halves: Halves | None) -> Scores:
+    """Score a run by its test ratings, one by one; with `halves` the Monte Carlo error is known."""
+    owners = run.test_pairs()[0]
+
+    def of(test: TestPredictions) -> Float64:
+        if metric == "rmse":
+            return -np.square(test.rating - test.mean)
+        predictive = test.predictive(run.config.law, run.levels)
+        return (predictive.log_probability if metric == "log-probability" else predictive.log_density)(test.rating)
+
+    if halves is None:
+        return Scores(of(run.test), owners)
+    error = monte_carlo_error(of(halves.first), of(halves.others(run.test)), owners, halves.share)
+    return Scores(of(run.test), owners, error)
+
+
+def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
+    """NDCG@10 of at most so many users who like something that was held out, evenly spaced.
+
+    Items are ranked by the usual rule, ``likely``. With `halves` of the run's saved draws the Monte Carlo error is
+    known.
+    """
+    rule, run.exposure = Ranking(AT), rated.exposure
+    liked = run.test.rating >= liked_from(run)
+    of_users, of_items = (side[liked] for side in run.test_pairs())
+    users = np.unique(of_users)
+    if not len(users):
+        return Scores(np.zeros(0), users)
+    users = users[np.linspace(0, len(users) - 1, min(len(users), most)).astype(np.int64)]
+    inside = np.isin(of_users, users)
+
+    def of(some: Run) -> Float64:
+        lists = ranking.recommended(some, users, rule, rated)
+        return ranking.measures(users, lists, of_users[inside], of_items[inside])["ndcg"]
+
+    if not halves:
+        return Scores(of(run), users)
+    middle = len(run.draws) // 2
+    first, second = (of(run.with_draws(part)) for part in (slice(middle), slice(middle, None)))
+    return Scores(of(run), users, monte_carlo_error(first, second, users))

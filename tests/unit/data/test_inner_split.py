@@ -1,0 +1,123 @@
+"""Training ratings of a file that are held out to choose a model by: which they are, and what goes with them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from support import write_planted
+
+from dsgmcmc.config.layers import Layers
+from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.data.ratings.inner import InnerSplit
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.sources.ratings import RatingsSource
+
+
+def cells(ratings, part):
+    """Rating by row and column."""
+    indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
+    rows = np.repeat(np.arange(ratings.n_rows), np.diff(indptr))
+    return dict(zip(zip(rows.tolist(), columns.tolist(), strict=True), values.tolist(), strict=True))
+
+
+@pytest.fixture
+def path(tmp_path):
+    """File of a few ratings with times, features and context."""
+    return write_planted(tmp_path / "r.h5", 60, 40, 0.6, timed=True, features=(3, 4))
+
+
+def test_training_ratings_are_divided_and_test_ratings_stay_away(path):
+    """Both parts together are the training ratings; what is said of them is true."""
+    whole, inner = open_ratings(path), InnerSplit(open_ratings(path), 0.25, 3)
+    train, test = cells(inner, "train"), cells(inner, "test")
+    assert {**train, **test} == cells(whole, "train")
+    assert not train.keys() & test.keys()
+    assert (inner.nnz, inner.nnz_test) == (len(train), len(test))
+    assert abs(len(test) / whole.nnz - 0.25) < 3 * np.sqrt(0.25 * 0.75 / whole.nnz)
+    values = np.array(list(train.values()))
+    assert (inner.mean, inner.minimum, inner.maximum) == pytest.approx((values.mean(), values.min(), values.max()))
+    columns = [column for _, column in train]
+    assert inner.column_counts.tolist() == np.bincount(columns, minlength=40).tolist()
+
+
+def test_the_seed_says_which_ratings_are_held_out(path):
+    """The same with the same seed, however the rows are read; others with another."""
+    first, again, other = (InnerSplit(open_ratings(path), 0.25, seed) for seed in (3, 3, 4))
+    assert (first.digest, cells(first, "test")) == (again.digest, cells(again, "test"))
+    assert first.digest != other.digest
+    assert cells(first, "test").keys() != cells(other, "test").keys()
+    pieces = [first.slab("test", start, start + 15)[1] for start in range(0, 60, 15)]
+    assert (
+        np.concatenate(pieces).tolist()
+        == first.slab("test", 0, 60)[1].tolist()
+        == first.columns("test", 0, 60).tolist()
+    )
+
+
+def test_times_and_context_go_with_their_ratings(path):
+    """What the file says of a rating is said of it wherever it is."""
+    whole, inner = open_ratings(path), InnerSplit(open_ratings(path), 0.25, 3)
+
+    def told(ratings, part):
+        pairs = list(cells(ratings, part))
+        given = [ratings.times.slab(part, side, 0, 60) for side in ("rows", "cols")]
+        columns = [ratings.context.slab(name, part, 0, 60) for name in ratings.context.columns]
+        return dict(zip(pairs, zip(*given[0], *given[1], *columns, strict=True), strict=True))
+
+    assert told(inner, "train") | told(inner, "test") == told(whole, "train")
+
+
+@pytest.mark.parametrize("tall", [False, True])
+def test_of_a_temporal_split_the_latest_are_held_out(tmp_path, tall):
+    """Whichever side the rows are: all that is held out is later than all that is not, and earlier than the test."""
+    rng = np.random.default_rng(0)
+    pairs = np.unique(rng.integers(0, (20, 30) if tall else (30, 20), (400, 2)), axis=0)
+    times = rng.permutation(len(pairs))
+    lines = [f"{user},{item},{1 + time % 5},{time}" for (user, item), time in zip(pairs, times, strict=True)]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating,timestamp", *lines]))
+    prepare_ratings([str(tmp_path / "r.csv")], tmp_path / "r.h5", split="temporal")
+    whole = open_ratings(tmp_path / "r.h5")
+    whole.verify()
+    inner = InnerSplit(whole, 0.1, 0)
+    time_of = {tuple(pair): time for pair, time in zip(pairs.tolist(), times.tolist(), strict=True)}
+    rows, columns = whole.row_ids(), whole.col_ids()
+
+    def when(ratings, part):
+        named = [(int(rows[i]), int(columns[j])) for i, j in cells(ratings, part)]
+        return [time_of[pair[::-1] if whole.transposed else pair] for pair in named]
+
+    assert whole.transposed == tall
+    assert max(when(inner, "train")) < min(when(inner, "test"))
+    assert max(when(inner, "test")) < min(when(whole, "test"))
+    assert 0.1 * whole.nnz <= inner.nnz_test <= 0.1 * whole.nnz + 10  # ten of a hundred parts, each rounded up
+
+
+def test_too_few_ratings_are_refused(tmp_path):
+    """Where none of them would be held out."""
+    path = write_planted(tmp_path / "r.h5", 5, 4, 0.5)
+    with pytest.raises(InputError, match="too few to hold some of them out"):
+        InnerSplit(open_ratings(path), 1e-9, 0)
+
+
+def test_what_is_sampled_is_what_a_file_of_both_parts_would_give(tmp_path):
+    """To the bit; ratings are whole, so that sums are exact."""
+    path = write_planted(tmp_path / "whole.h5", 60, 40, 0.6, stars=True)
+    view = partial(InnerSplit, share=0.25, seed=3)
+    inner = view(open_ratings(path))
+    parts = (inner.slab(part, 0, 60) for part in ("train", "test"))
+    write_ratings(tmp_path / "written.h5", *parts, np.arange(60), np.arange(40))
+    ends = []
+    for source in (RatingsSource(path, view=view), RatingsSource(tmp_path / "written.h5")):
+        out = tmp_path / f"run-{len(ends)}"
+        Job(
+            Alone(), source, out, Layers({"rank": 2, "grid": 2, "iterations": 20, "burn_in": 4}), quiet=True
+        ).run_inside()
+        test = Run(out).test
+        ends.append([test.rating.tolist(), test.mean.tolist(), test.variance.tolist()])
+    assert ends[0] == ends[1]

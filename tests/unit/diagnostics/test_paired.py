@@ -1,0 +1,43 @@
+"""Paired differences of scores and their standard errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dsgmcmc.diagnostics.paired import difference, monte_carlo_error
+
+
+def test_difference_by_hand():
+    """Two users with two ratings each: differences 1, 2 and 3, 4, whose sums about the mean 2.5 are -2 and 2."""
+    found = difference(np.array([2.0, 4.0, 6.0, 8.0]), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 7, 7]))
+    assert found.mean == 2.5
+    assert found.error == pytest.approx(np.sqrt(2 / 1 * (4 + 4)) / 4)
+
+
+def test_one_user_says_nothing_of_others():
+    """The error is infinite, so that nothing is preferred by it."""
+    assert difference(np.ones(3), np.zeros(3), np.zeros(3, np.int32)).error == np.inf
+
+
+def test_ratings_of_a_user_are_no_independent_ones():
+    """What is common to a user's ratings counts once a user: the error is that of 200 means, in 1,000 repetitions."""
+    rng, errors, means = np.random.default_rng(0), [], []
+    owners = np.repeat(np.arange(200), 10)
+    for _ in range(1000):
+        each = rng.normal(0, 1, 200)[owners] + rng.normal(0, 1, 2000)
+        found = difference(each, np.zeros(2000), owners)
+        errors.append(found.error)
+        means.append(found.mean)
+    assert np.mean(errors) == pytest.approx(np.std(means), rel=0.05)  # its own error is 2.2 %
+
+
+def test_monte_carlo_error_without_the_trend():
+    """Scores by a third of the draws and by the others differ by noise and a common trend; by all, by noise alone."""
+    rng, owners, n = np.random.default_rng(0), np.repeat(np.arange(300), 5), 1500
+    draws = rng.normal(0, 1, (30, 300))[:, owners]
+    trend = np.linspace(0, 5, 30)[:, None]
+    first, others = ((draws + trend)[part].mean(axis=0) for part in (slice(10), slice(10, None)))
+    expected = np.sqrt(1 / 30 / 300)
+    assert monte_carlo_error(first, others, owners, 1 / 3) == pytest.approx(expected, rel=0.15)  # of 300 users, 4 %
+    assert len(first) == n

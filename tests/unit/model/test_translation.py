@@ -1,0 +1,130 @@
+"""Means of a factor's rows against biases of the other's: predictors stay, and so does the posterior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from scipy import stats
+from support import Model, factor_target, write_planted
+
+from dsgmcmc.model.parts.rows import START_MEAN
+from dsgmcmc.model.parts.translation import EVERY, draw
+from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
+from dsgmcmc.types import Factor, Float64
+
+K = 2
+COUNTS = {Factor.W: 7, Factor.H: 5}
+
+
+def planted_target(path: Path, model: Model, frozen: frozenset[Factor] = frozenset()) -> FactorTarget:
+    """A target whose rows and means are far from 0, for a sampler that uses all ratings in an iteration."""
+    gibbs = Gibbs(GibbsConfig(), 0)
+    target = factor_target(MPI.COMM_SELF, write_planted(path), model=model, sampler=gibbs, frozen=frozen)
+    rng = np.random.default_rng(3)
+    for block in target.blocks():
+        block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
+    for mean in target.model.rows.parameters.mean.values():
+        mean[:, :K] = rng.normal(0.3, 0.7, K)
+    return target
+
+
+def state_of(target: FactorTarget) -> dict[Factor, Float64]:
+    """Rows of both factors."""
+    rows = {f: [block["theta"] for block in target.blocks() if block.factor == f] for f in Factor}
+    return {factor: np.concatenate(each).astype(np.float64) for factor, each in rows.items()}
+
+
+def predictors(rows: dict[Factor, Float64]) -> Float64:
+    """W_i . H_j + a_i + b_j of all pairs."""
+    w, h = rows[Factor.W], rows[Factor.H]
+    found: Float64 = w[:, :K] @ h[:, :K].T + w[:, K:] + h[:, K]
+    return found
+
+
+def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
+    """What the likelihood and the priors of the factors' columns see is as before; means and biases are not."""
+    target = planted_target(tmp_path / "r.h5", Model(K, exchanges=True))
+    before, parameters = state_of(target), target.model.rows.parameters
+    means = {factor: parameters.mean[factor][0].copy() for factor in Factor}
+    target.model.rows.move(replace(target.context(), turn=1))
+    after = state_of(target)
+    np.testing.assert_allclose(predictors(after), predictors(before), atol=1e-5)
+    for factor in Factor:
+        moved = parameters.mean[factor][0] - means[factor]
+        assert np.abs(moved[:K]).min() > 0.01
+        assert moved[K] == 0
+        np.testing.assert_allclose(
+            after[factor][:, :K] - before[factor][:, :K], np.tile(moved[:K], (len(after[factor]), 1)), atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_move_leaves_the_prior_as_it_is(dense: bool) -> None:
+    """Parameters drawn from the prior, moved, are still from it, whatever there is to exchange.
+
+    Only priors are in the law of the move. A term that is left out, or counted twice, gives scores of another variance,
+    or means that depend on the biases. 4,000 draws of 1 to 7 scores: Kolmogorov-Smirnov sees what is wrong by 5 %.
+    """
+    kappa, bias_mean, rng = (2.0 if dense else 1.0), 0.4, np.random.default_rng(11)
+    scores: dict[str, list[Float64]] = {"means": [], "biases": [], "means along what biases fit": []}
+    for _ in range(4000):
+        rows, mean, precision, sums = {}, {}, {}, {}
+        for factor, n in COUNTS.items():
+            root = np.diag(rng.gamma(4, 0.5, K + 1) ** 0.5)
+            root[1, 0] = 0.7 if dense else 0.0
+            root[K, K] *= 0.2 if factor == Factor.W else 3.0  # the first move is wide, the second well determined
+            full = root @ root.T
+            precision[factor] = full if dense else np.diag(full)
+            mean[factor] = np.append(np.linalg.solve(root[:K, :K].T, rng.normal(size=K)) / kappa**0.5, bias_mean)
+            rows[factor] = mean[factor] + np.linalg.solve(root.T, rng.normal(size=(K + 1, n))).T
+            centred = rows[factor] - np.append(np.zeros(K), bias_mean)
+            sums[factor] = np.concatenate([centred.T @ centred, centred.sum(axis=0)[None]])
+        steps = draw(mean, precision, sums, COUNTS, kappa, rng)
+        rows[Factor.W][:, K] -= rows[Factor.W][:, :K] @ steps[Factor.H]
+        rows[Factor.H][:, K] -= (rows[Factor.H][:, :K] + steps[Factor.H]) @ steps[Factor.W]
+        for factor, other in ((Factor.W, Factor.H), (Factor.H, Factor.W)):
+            full = precision[factor] if dense else np.diag(precision[factor])
+            root = np.linalg.cholesky(full)
+            standardised = kappa**0.5 * root[:K, :K].T @ (mean[factor][:K] + steps[factor])
+            fit = (rows[other][:, K] - bias_mean) @ (rows[other][:, :K] + steps[other])
+            scores["means"].append(standardised)
+            scores["biases"].append((rows[factor][:, K] - bias_mean) * root[K, K])
+            scores["means along what biases fit"].append(np.array([standardised @ fit / np.linalg.norm(fit)]))
+    for found in scores.values():
+        assert stats.kstest(np.concatenate(found), "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("model", "turn", "frozen"),
+    [
+        (Model(K, prior="fixed", exchanges=True), 1, frozenset()),
+        (Model(K), 1, frozenset()),
+        (Model(K, exchanges=True), EVERY, frozenset()),
+        (Model(K, exchanges=True), 1, frozenset({Factor.H})),
+    ],
+    ids=["fixed", "not wanted", "not due", "frozen"],
+)
+def test_states_stay_where_nothing_is_to_be_exchanged(
+    tmp_path: Path, model: Model, turn: int, frozen: frozenset[Factor]
+) -> None:
+    """Means that are fixed do not move, nor do frozen factors, nor chains that do not take part."""
+    target = planted_target(tmp_path / "r.h5", model, frozen)
+    before = state_of(target)
+    target.model.rows.move(replace(target.context(), turn=turn))
+    for factor, rows in state_of(target).items():
+        np.testing.assert_array_equal(rows, before[factor])
+
+
+def test_chains_start_with_a_second_bias() -> None:
+    """Standardised chains begin about means of 1 in one column of each factor, not the same, and others about 0."""
+    rows = Model(3, standardised=True).rows()
+    assert rows.origin(Factor.W).tolist() == [START_MEAN, 0, 0, 0]
+    assert rows.origin(Factor.H).tolist() == [0, START_MEAN, 0, 0]
+    assert rows.parameters.mean[Factor.H].tolist() == [[0, START_MEAN, 0, 0]]
+    for other in (Model(3), Model(1, standardised=True), Model(3, biases=False, standardised=True)):
+        assert not other.rows().origin(Factor.W).any()

@@ -1,0 +1,211 @@
+"""Models that are compared: which are candidates, which is recommended, and that a run keeps what was chosen for it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import numpy as np
+import pytest
+from support import csr, typed, write_planted
+
+from dsgmcmc import BPMF
+from dsgmcmc.config.layers import Layers
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.ratings import write_ratings
+from dsgmcmc.diagnostics.comparison import Comparison
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.runs.compare import race
+from dsgmcmc.runs.compare.candidates import candidates
+from dsgmcmc.runs.compare.compare import Comparing
+from dsgmcmc.runs.compare.scores import Scores
+from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.storage.rundir import RunDirectory
+
+OWNERS = np.repeat(np.arange(100), 10)
+
+
+def scores(mean, spread=0.0, error=0.0, seed=0):
+    """Scores of 1,000 ratings of 100 users about a mean."""
+    return Scores(mean + spread * np.random.default_rng(seed).normal(size=1000), OWNERS, error)
+
+
+# ---------------------------------------------------------------------- the choice
+
+
+def test_candidates_in_the_order_of_their_complexity():
+    """Laws, then what is added, one, two, all; only what the ratings admit."""
+    names = [each.name for each in candidates(clicks=False, features=True, times=False)]
+    assert names[:5] == ["plain", "plain + features", "plain + implicit", "plain + features + implicit", "noise"]
+    assert [each.name for each in candidates(clicks=True, features=False, times=True)] == [
+        "clicks",
+        "clicks + implicit",
+    ]
+    last = candidates(clicks=False, features=True, times=True, context=("device", "day"))[-1]
+    assert last.settings == {
+        "likelihood": "ordinal-logit",
+        "noise": "both",
+        "thresholds": "user",
+        "features": "yes",
+        "implicit_features": "both",
+        "time_levels": "user",
+        "context": "device,day",
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(0.0, 2), (0.02, 1), (0.08, 0)],
+)
+def test_the_simplest_model_within_one_standard_error_is_recommended(error, expected):
+    """With Monte Carlo errors of .02 / sqrt 2 and .08 / sqrt 2 each; models lose .05 and .015 to the best, the last."""
+    error /= np.sqrt(2)
+    found = {0: scores(-0.05, error=error), 1: scores(-0.015, error=error), 2: scores(0.0, error=error)}
+    assert race.recommended(found) == expected
+    assert race.best_of(found) == 2
+
+
+def test_differences_are_paired():
+    """Scores that vary alike, as those of easy and hard ratings do, are told apart by a hundredth of their sd."""
+    found = {0: scores(0.0, spread=1.0), 1: scores(0.01, spread=1.0)}
+    assert race.recommended(found) == 1
+
+
+def test_parts_that_help_are_those_better_by_more_than_a_standard_error():
+    """Of one that gains .03 with an error of .02, and one that gains .01."""
+    error = 0.02 / np.sqrt(2)
+    found = {4: scores(0.0, error=error), 5: scores(0.03, error=error), 6: scores(0.01, error=error)}
+    assert race.helpful(found, 4, [4, 5, 6]) == [5]
+
+
+def test_only_a_larger_law_ends_a_chain_early():
+    """A simpler one that is better now does not; nor does one that is better by less than its error allows."""
+    assert race.hopeless({0: scores(-1.0, 0.1), 1: scores(0.0, 0.1, seed=1), 2: scores(-0.5, 0.1, seed=2)}) == {0}
+    assert race.hopeless({0: scores(-0.001, 1.0), 1: scores(0.0, 1.0, seed=1)}) == set()
+
+
+# ---------------------------------------------------------------------- comparisons
+
+
+def write_noisy(path, noises, seed=0):
+    """60 x 40 measurements of biases, with noise of these sds in turns from user to user."""
+    rng = np.random.default_rng(seed)
+    i, j = np.nonzero(rng.random((60, 40)) < 0.7)
+    x = (
+        rng.normal(0, 0.5, 60)[i]
+        + rng.normal(0, 0.5, 40)[j]
+        + rng.normal(size=len(i)) * np.array(noises)[i % len(noises)]
+    )
+    held = rng.random(len(i)) < 0.1
+    parts = [csr(60, i[chosen], j[chosen], x[chosen]) for chosen in (~held, held)]
+    write_ratings(path, *parts, np.arange(60), np.arange(40))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Chains of 100 sweeps are enough for what is planted here."""
+    monkeypatch.setattr(race, "LONG", 100)
+
+
+def compare(tmp_path, data, metric=None, **settings):
+    """Result of a comparison of models of rank 2."""
+    layers = Layers({"rank": 2, "grid": 2, **settings})
+    return Comparing(Alone(), RatingsSource(data), tmp_path / "folder", layers, metric, quiet=True).run()
+
+
+@pytest.mark.parametrize(("noises", "law"), [((0.1, 1.0), "noise"), ((0.5, 0.5), "plain")])
+def test_noise_is_found_where_it_differs(tmp_path, noises, law):
+    """With noise of users that differs tenfold, and with the same for all, where the simplest is as good."""
+    found = compare(tmp_path, write_noisy(tmp_path / "r.h5", noises))
+    assert found.metric == "log-density"
+    assert found.recommended.split(" + ")[0] == law
+    assert not (tmp_path / "folder").exists()
+
+
+def test_settings_restrict_what_is_compared(tmp_path):
+    """All models have the setting, and those that cannot have it are left out."""
+    data = write_planted(tmp_path / "r.h5", stars=True, features=(2, 2))
+    found = compare(tmp_path, data, metric="rmse", likelihood="gaussian", implicit_features="no", features="no")
+    assert [each.name for each in found.models] == ["plain", "noise"]
+    with pytest.raises(InputError, match="levels"):
+        compare(tmp_path, write_noisy(tmp_path / "m.h5", [0.5]), likelihood="ordinal-logit")
+
+
+def test_clicks_are_compared_by_rankings(tmp_path):
+    """Nothing else can be measured, and nothing else is accepted."""
+    rng = np.random.default_rng(0)
+    i, j = np.nonzero(rng.random((60, 40)) < np.outer(rng.beta(1, 2, 60), rng.beta(1, 2, 40)) * 2)
+    empty = csr(60, *(np.zeros(0, np.int64),) * 3)
+    write_ratings(tmp_path / "c.h5", csr(60, i, j, np.ones(len(i))), empty, np.arange(60), np.arange(40))
+    found = compare(tmp_path, tmp_path / "c.h5")
+    assert found.metric == "ndcg"
+    assert {each.name for each in found.models} == {"clicks", "clicks + implicit"}
+    assert all(0 < each.ndcg == each.criterion <= 1 and each.rmse is None for each in found.models)
+    with pytest.raises(InputError, match="compared by ndcg"):
+        compare(tmp_path, tmp_path / "c.h5", metric="rmse")
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    """A comparison removes its folder at the end; what it has not made stays."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "precious").write_text("")
+    with pytest.raises(InputError, match="not the folder of a comparison"):
+        compare(tmp_path, write_noisy(tmp_path / "r.h5", [0.5]))
+    assert (tmp_path / "folder" / "precious").exists()
+
+
+# ---------------------------------------------------------------------- command and estimator
+
+
+def test_the_command_writes_settings_for_sample(tmp_path):
+    """The table as JSON; the file is what `sample --config` takes, and is not replaced unless that is asked for."""
+    data, best = write_noisy(tmp_path / "r.h5", (0.1, 1.0)), tmp_path / "best.toml"
+    command = ("compare", data, "--out", best, "--set", "rank=2", "--set", "grid=2", "--json")
+    table = json.loads(typed(*command).expect().out)
+    assert table["recommended"].startswith("noise")
+    assert tomllib.loads(best.read_text()) == table["settings"] == {**table["settings"], "noise": "both"}
+    assert "give --force" in typed(*command).expect(2).err
+    sampled = typed("sample", data, "--out", tmp_path / "run", "--config", best, "--iterations", 10).expect()
+    assert "tau" in sampled.err + sampled.out
+
+
+def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
+    """`--model auto` compares once: resumed, the run has the model that it had, though other models would win now."""
+    data, out = write_noisy(tmp_path / "r.h5", (0.1, 1.0)), tmp_path / "run"
+    shared = ("sample", data, "--out", out, "--model", "auto", "--set", "rank=2", "--set", "grid=2")
+    typed(*shared, "--iterations", 60).expect()
+    config, _ = ResolvedConfig.of_run(RunDirectory(out))
+    assert config.noise == "both"
+    assert Comparison.read(out / "comparison.json").recommended.startswith("noise")
+    monkeypatch.setattr(Comparing, "run", lambda _: pytest.fail("compared again"))
+    typed(*shared, "--iterations", 80, "--resume").expect()
+    assert "is not empty" in typed(*shared).expect(2).err
+    assert "comparison.json" not in typed("verify", out).expect().out
+
+
+def test_a_run_with_a_model_of_its_own_is_not_compared_for(tmp_path):
+    """Nor is one that starts from another run; and nothing is sampled by --dry-run."""
+    data, out = write_planted(tmp_path / "r.h5"), tmp_path / "run"
+    typed("sample", data, "--out", out, "--iterations", 10, "--set", "grid=2").expect()
+    for more, said in (
+        (("--out", out, "--resume"), "a model of its own"),
+        (("--out", tmp_path / "new", "--from", out), "leave out --model"),
+        (("--out", tmp_path / "new", "--dry-run"), "dsgmcmc compare"),
+    ):
+        assert said in typed("sample", data, "--model", "auto", *more).expect(2).err
+
+
+def test_the_estimator_compares_and_fits(tmp_path):
+    """`compare` says what `fit` with ``model="auto"`` samples; a parameter that is given stays."""
+    rng = np.random.default_rng(0)
+    pairs = np.argwhere(rng.random((60, 40)) < 0.7)
+    x = rng.normal(0, 0.5, 60)[pairs[:, 0]] + rng.normal(size=len(pairs)) * np.where(pairs[:, 0] % 2, 0.1, 1.0)
+    model = BPMF(2, iterations=60, burn_in=20, implicit_features="both", model="auto", options={"grid": 2})
+    found = model.compare(pairs, x)
+    fitted = model.fit(pairs, x).run_.config
+    assert found.settings["noise"] == fitted.noise == "both"
+    assert fitted.implicit_features == "both"
+    with pytest.raises(InputError, match="expected 'auto'"):
+        BPMF(model="best").fit(pairs, x)
