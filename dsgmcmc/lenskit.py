@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from lenskit.data import Dataset, ItemList, QueryInput, RecQuery
@@ -13,6 +13,7 @@ from pydantic import BaseModel, model_validator
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.fitted import FittedModel
+from dsgmcmc.posterior.rules import By
 
 
 class BPMFConfig(BaseModel, extra="allow"):
@@ -20,12 +21,12 @@ class BPMFConfig(BaseModel, extra="allow"):
 
     Attributes
     ----------
-    by : {"likely", "mean", "ucb", "lcb"}
+    by : str
         For rankings ``likely``, what users will probably choose and like; for predicted ratings ``mean``. See
         `dsgmcmc.posterior.rules`.
     """
 
-    by: Literal["likely", "mean", "ucb", "lcb"] = "likely"
+    by: By = "likely"
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -111,11 +111,11 @@ class DensitySource:
         check_room(self.density, config)
         self._try(config)
         noise = kind.noise_of_parts(config.sampler.config, config.grid)
-        excess = None if noise is None else kind.excess(config.sampler.config, noise)
+        excess = None if noise is None else kind.excess(config.sampler.config, noise, self.density.curvature)
         if excess is not None and excess > TOO_MUCH:
             log.warning(
                 "the noise of gradients of one part of %d makes standard deviations up to %.2f times too wide at these "
-                "settings of %s: leave them open, or take a smaller grid or step_size",
+                "settings of %s: take a smaller grid or step_size",
                 config.sweep_length,
                 sqrt(excess),
                 config.sampler.name,

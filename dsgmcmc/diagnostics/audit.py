@@ -16,7 +16,7 @@ from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import GoneError
 from dsgmcmc.storage.facts import FOUND, JOB, MADE_WITH, Facts, made_with
 from dsgmcmc.storage.manifest import MANIFEST, Manifest, read_manifest
-from dsgmcmc.storage.rundir import INDEX, SERIES, RunDirectory
+from dsgmcmc.storage.rundir import EXPOSURE, INDEX, SERIES, RunDirectory
 from dsgmcmc.storage.series import is_on_its_way, step_name, steps
 from dsgmcmc.storage.verify import verify_run
 
@@ -77,7 +77,7 @@ def audit(run: RunDirectory) -> Audit:
 
 def _manifests(run: RunDirectory) -> Iterator[tuple[Path, Manifest]]:
     """All snapshots of a run."""
-    folders = [run.path / INDEX] if (run.path / INDEX).is_dir() else []
+    folders = [path for path in (run.path / INDEX, run.path / EXPOSURE) if path.is_dir()]
     for chain in run.chains():
         for kind in SERIES:
             parent = run.series(kind, chain)

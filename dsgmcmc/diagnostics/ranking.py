@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.neighbours import MOST_ITEMS, Neighbours
+from dsgmcmc.diagnostics.paired import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.recommend import best, leave_out, recommend
@@ -123,12 +124,13 @@ def evaluate(
             for measure, each in measures(those, best_of[:, :k], whose[asked], items[asked]).items()
         }
         of_default = values[compared] if of_default is None else of_default
+        change = difference(values[compared], of_default, those)
         shown = best_of[best_of >= 0]
         rows.append(
             {
                 "rule": name,
                 **{measure: average(each) for measure, each in values.items()},
-                "difference": difference(values[compared], of_default),
+                "difference": {"mean": change.mean, "se": min(change.error, 1.0)},  # of a single user it is unknown
                 "coverage": len(np.unique(shown)) / len(run.items),
                 "novelty": float(surprise[shown].mean()),
             }
@@ -161,7 +163,7 @@ def _lists(
     mean = Scorer(run, Ranking(top, "lcb"), None)
     likely = Scorer(run, Ranking(top, "likely", at_least=liked if with_ratings else None), None)
     popularity, exposure = _popularity(run), run.exposure
-    neighbours = Neighbours(rated.pattern(len(run.items))) if len(run.items) <= MOST_ITEMS else None
+    neighbours = Neighbours(rated.pattern()) if len(run.items) <= MOST_ITEMS else None
     lists: dict[str, list[Lists]] = {}
     step = max(1, _CELLS // len(run.items))
     for start in range(0, len(users), step):
@@ -257,15 +259,6 @@ def average(values: Float64) -> dict[str, float]:
         return {"mean": mean, "low": 0.0, "high": 1.0}
     half = 1.96 * float(values.std(ddof=1)) / np.sqrt(len(values))
     return {"mean": mean, "low": mean - half, "high": mean + half}
-
-
-def difference(values: Float64, others: Float64) -> dict[str, float]:
-    """Mean of the differences by user, and its standard error."""
-    paired = values - others
-    return {
-        "mean": float(paired.mean()),
-        "se": float(paired.std(ddof=1) / np.sqrt(len(paired))) if len(paired) > 1 else 0.0,
-    }
 
 
 def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists:

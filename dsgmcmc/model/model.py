@@ -85,6 +85,10 @@ class FactorModel:
         """Whether a draw changes what gradients of the likelihood are made of."""
         return any(part.renews_data(turn) for part in self.parts)
 
+    def renews_prior(self, turn: int) -> bool:
+        """Whether a draw changes the prior means of single rows."""
+        return any(part.renews_prior(turn) for part in self.parts)
+
     # ------------------------------------------------------------------ drawing its parameters
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:

@@ -141,6 +141,11 @@ class SampledFactors:
         return self.model.renews_data(self._turn)
 
     @property
+    def renews_prior(self) -> bool:
+        """See `Target.renews_prior`."""
+        return self.model.renews_prior(self._turn)
+
+    @property
     def _turn(self) -> int:
         """The turn of the parameters of priors and noise, after the sweep that ends with this iteration."""
         return self.model.turn((self.stream.iteration + 1) // self.sweep_length)

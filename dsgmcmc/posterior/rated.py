@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings, row_slabs
+from dsgmcmc.posterior.exposure import Exposure
 from dsgmcmc.types import Float32, Int32
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ class Rated:
     ratings : Ratings
         Open ratings file of the run.
     users : (n,) int32, optional
-        Rows of the users that will be needed; default all.
+        Rows of the users that will be needed; default all, which `exposure` needs.
     """
 
     def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
@@ -34,6 +36,7 @@ class Rated:
             self._first, last = int(users.min()), int(users.max()) + 1
         indptr, indices, _ = ratings.slab("train", self._first, last)
         self._indptr, self._indices = indptr, indices
+        self._items = ratings.n_rows if ratings.transposed else ratings.n_cols
         if ratings.transposed:  # rows are items
             rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
             order = np.argsort(indices, kind="stable")
@@ -46,13 +49,18 @@ class Rated:
         items: Int32 = self._indices[self._indptr[row] : self._indptr[row + 1]]
         return items
 
-    def pattern(self, items: int) -> scipy.sparse.csr_matrix:
+    def pattern(self) -> scipy.sparse.csr_matrix:
         """Who rated what, of all users that were read: (users, items) float32 of ones."""
         import scipy.sparse  # takes its time to import
 
         ones = np.ones(len(self._indices), np.float32)
-        shape = len(self._indptr) - 1, items
+        shape = len(self._indptr) - 1, self._items
         return scipy.sparse.csr_matrix((ones, self._indices, self._indptr), shape=shape)
+
+    @cached_property
+    def exposure(self) -> Exposure:
+        """Exposure of users to items."""
+        return Exposure.of_pattern(self.pattern())
 
 
 class OwnRatings(NamedTuple):

@@ -286,7 +286,7 @@ class SavedRun:
         found = read_exposure(self.directory, self.facts, len(self.items))
         if found is None:
             with self.open_ratings() as ratings:
-                found = Exposure.of_pattern(Rated(ratings).pattern(len(self.items)))
+                found = Rated(ratings).exposure
             keep_exposure(self.directory, self.facts, found)
         return found
 

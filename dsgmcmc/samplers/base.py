@@ -16,7 +16,7 @@ from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
-from dsgmcmc.types import Purpose
+from dsgmcmc.types import Float64, Purpose
 
 C = TypeVar("C", bound=SamplerConfig)
 
@@ -141,7 +141,7 @@ class Sampler(ABC, Generic[C, T]):
         return float(grid - 1) if estimator is PartGradient else None
 
     @classmethod
-    def excess(cls, config: C, noise: float) -> float | None:
+    def excess(cls, config: C, noise: float, curvature: Float64 | None = None) -> float | None:
         """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
 
         Parameters
@@ -150,6 +150,8 @@ class Sampler(ABC, Generic[C, T]):
             Its settings.
         noise : float
             Variance of the gradients' noise in that metric, independent in every iteration.
+        curvature : (D,) float64, optional
+            Of the likelihood, for samplers whose steps are no multiple of its inverse.
         """
         return None
 

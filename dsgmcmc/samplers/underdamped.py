@@ -6,7 +6,8 @@
 One kick is the half that ends a step and the half that begins the next. Hyperparameters that are drawn between the
 gradient and the update should change the second alone: of the first they were drawn given the position, from which a
 momentum is to be independent. What all rows have in common moves little in a sweep, and the halves are joined. In
-iterations that change the data they are not: the second half has a gradient of its own.
+iterations that change the data they are not: the second half has a gradient of its own. Nor are they where every row's
+own prior mean is drawn: joined, with implicit features drawn every 3 sweeps, they made predictions too wide by a tenth.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Underdamped(Sampler[C, Target]):
 
     def halves(self, target: Target) -> bool:
         """Whether the halves of the kick are separate."""
-        return not self.gradient.by_parts and target.renews_data
+        return not self.gradient.by_parts and (target.renews_data or target.renews_prior)
 
     def end_step(self, target: Target, h: float, block: ParameterBlock) -> None:
         """Apply the half of the kick that ends the previous step, if the halves are separate."""

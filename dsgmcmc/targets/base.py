@@ -110,6 +110,10 @@ class Target(Protocol):
         """Whether `all_data_seen` changes the data in this iteration, so that gradients must be recomputed."""
 
     @property
+    def renews_prior(self) -> bool:
+        """Whether `all_data_seen` draws means of single rows' priors, given these rows, in this iteration."""
+
+    @property
     def noise_precision(self) -> float:
         """Current tau; 1 if there is none."""
 

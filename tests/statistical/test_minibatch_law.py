@@ -111,6 +111,37 @@ def test_the_excess_is_foreseen(name: str, section: dict[str, Any]) -> None:
     np.testing.assert_allclose(found, expected, atol=0.02 * expected.max())
 
 
+class Location:
+    """The mean of 1,000 normal data, such that gradients of ten parts have noise of the variance V = 9 exactly."""
+
+    dimension, n_data, curvature = 1, 1000, np.array([1000.0])
+    prior_mean, prior_precision = np.zeros(1), np.zeros(1)
+
+    def __init__(self) -> None:
+        self.x = np.sqrt(9 / 1000) * (-1.0) ** np.arange(1000)
+
+    def gradient(self, theta: np.ndarray, data: slice = slice(None)) -> np.ndarray:
+        """Of the energy, (n, 1)."""
+        return np.asarray((theta - self.x[data]).sum(axis=1, keepdims=True))
+
+
+def test_the_excess_of_psgld_is_foreseen() -> None:
+    """It depends on the curvature, as v does. Variance over the true 1 / N, by ten random parts, to 5 %.
+
+    2 % are two standard errors, the rest is that v is frozen where it happens to be.
+    """
+    section = {"step_size": 0.04, "burn_in_step_size": 0.04}
+    kind = sampler_named("psgld")
+    assert kind is not None
+    sampler = kind(kind.Config(**section), 500)
+    target = vector_target(Location(), sampler, rows=300, grid=10, schedule="random")
+    draws = np.array([theta.copy() for theta in sample(target, sampler, 1500, sd=0.03)][500::5])
+    expected = kind.excess(sampler.config, 9.0, Location.curvature)
+    assert expected is not None
+    assert expected > 1.5
+    assert 1000 * draws.var() == pytest.approx(expected, rel=0.05)
+
+
 # ---------------------------------------------------------------------- parts of data
 
 

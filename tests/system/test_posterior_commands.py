@@ -86,7 +86,7 @@ def test_predict_from_a_pipe_to_a_pipe(made):
     header, line = done.stdout.splitlines()
     assert header == "user,item,mean,sd,q05,q95"
     assert line.startswith(f"{made.users[0]},{made.items[0]},")
-    assert json.loads(done.stderr) == {"pairs": 1, "unknown": 0}
+    assert json.loads(done.stderr) == {"pairs": 1, "unknown": 0, "lacks": []}
 
 
 @pytest.mark.long

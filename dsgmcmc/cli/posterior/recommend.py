@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ from dsgmcmc.cli.options import (
 )
 from dsgmcmc.cli.posterior.show import show_recommendations
 from dsgmcmc.errors import InputError, anew
+from dsgmcmc.terminal import say
 
 
 @anew
@@ -88,6 +90,7 @@ def recommend(
     from dsgmcmc.posterior.recommend import recommendations, those_among
     from dsgmcmc.posterior.rules import OF_PATTERN, Ranking
     from dsgmcmc.posterior.run import Run
+    from dsgmcmc.storage.rundir import EXPOSURE
 
     if bool(user) == everyone:
         raise InputError("missing --user ID or --all")
@@ -115,6 +118,8 @@ def recommend(
     if not include_rated or by.value in OF_PATTERN:
         with opened.open_ratings(data) as ratings:
             rated = Rated(ratings, users)
+    if by.value in OF_PATTERN and sys.stderr.isatty() and not (opened.path / EXPOSURE).is_dir():
+        say("working out who rates what, once: it is kept beside the run", file=sys.stderr)
     codes = opened.context.one(_given(context or []))
     blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among, context=codes)
     if out is not None:

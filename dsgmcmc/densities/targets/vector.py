@@ -173,6 +173,11 @@ class VectorTarget(Generic[D]):
         return False
 
     @property
+    def renews_prior(self) -> bool:
+        """See `Target.renews_prior`."""
+        return False
+
+    @property
     def noise_precision(self) -> float:
         """See `Target.noise_precision`."""
         return 1.0

@@ -290,6 +290,13 @@ class Part(ABC):
         """Whether the draw at this turn changes the data of the likelihood, so that gradients must be recomputed."""
         return False
 
+    def renews_prior(self, turn: int) -> bool:
+        """Whether the draw at this turn changes the prior means of single rows, which are given its newest values.
+
+        Momenta then get the two halves of their kick apart, each with the prior of its time.
+        """
+        return False
+
     def sums(self, row: ParameterBlock, column: ParameterBlock, context: DrawContext) -> Named | None:
         """Partial sums from which `draw_shared` draws, for a row block and the column block with it; None if none."""
         return None

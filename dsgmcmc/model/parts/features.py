@@ -189,6 +189,10 @@ class FeatureEffects(PriorMean):
             found[factor] = PrecisionTerms(design.size, effects.T @ (beta[:, None] * effects))
         return found
 
+    def renews_prior(self, turn: int) -> bool:
+        """See `Part.renews_prior`."""
+        return turn > 0 and turn % EVERY == 1 % EVERY
+
     def draw(self, context: DrawContext) -> None:
         """See `Part.draw`."""
         if not context.is_turn(EVERY):

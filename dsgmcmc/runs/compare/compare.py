@@ -35,10 +35,11 @@ from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.posterior.heldout import TestPredictions
+from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.compare.candidates import ADDED, Candidate, candidates
 from dsgmcmc.runs.compare.race import BURN_IN, TRIAL, best_of, half_way, helpful, hopeless, length_of, recommended
-from dsgmcmc.runs.compare.scores import Halves, Metric, Pattern, Scores, ranking_scores, scores_of
+from dsgmcmc.runs.compare.scores import Halves, Metric, Scores, ranking_scores, scores_of
 from dsgmcmc.runs.forecast import INTERPRETER
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.logs import logs_as_before, start_logs
@@ -321,8 +322,8 @@ class Comparing:
     # ------------------------------------------------------------------ measuring, on process 0
 
     @cached_property
-    def _pattern(self) -> Pattern:
-        return Pattern(self._inner.ratings)
+    def _rated(self) -> Rated:
+        return Rated(self._inner.ratings)
 
     def _look(self, number: int, sweeps: int) -> None:
         """Score a candidate's chain as it is now, and keep that."""
@@ -330,7 +331,7 @@ class Comparing:
         summary, test = read_summary(run.directory.summary_file), run.test
         seconds = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
         if self._asked.metric == "ndcg":
-            scores = ranking_scores(run, self._pattern, MAX_USERS, last)
+            scores = ranking_scores(run, self._rated, MAX_USERS, last)
         else:
             scores = scores_of(run, self._asked.metric, self._first_part(number) if last else None)
         if run.config.law.can_be_evaluated():
@@ -390,7 +391,7 @@ class Comparing:
         unit = 2 * measured.rmse if rooted else 1.0  # of a difference of mean squared errors
         listed = mean if self._asked.metric == "ndcg" else None
         if sweeps == self._asked.length and listed is None:
-            listed = float(ranking_scores(Run(self._run_of(number)), self._pattern, RANKED, False).each.mean())
+            listed = float(ranking_scores(Run(self._run_of(number)), self._rated, RANKED, False).each.mean())
         found: dict[str, float | None]
         found = {"criterion": measured.rmse if rooted else mean, "behind": gap.mean / unit, "error": gap.error / unit}
         found |= {"rmse": None if np.isnan(measured.rmse) else measured.rmse, "ndcg": listed}

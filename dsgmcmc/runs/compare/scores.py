@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import ranking
 from dsgmcmc.diagnostics.paired import Estimate, difference, monte_carlo_error
-from dsgmcmc.posterior.exposure import Exposure
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rules import Ranking, liked_from
@@ -20,8 +17,8 @@ from dsgmcmc.types import Float64, Int32
 
 Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
 
-#: Length of the lists whose NDCG is taken; most items of which exposures are exact.
-AT, EXACT = 10, 2000
+#: Length of the lists whose NDCG is taken.
+AT = 10
 
 
 class Scores(NamedTuple):
@@ -88,27 +85,13 @@ def scores_of(run: Run, metric: Metric, halves: Halves | None) -> Scores:
     return Scores(of(run.test), owners, error)
 
 
-class Pattern:
-    """Who rated what, of the ratings that candidates are sampled from."""
-
-    def __init__(self, ratings: Ratings) -> None:
-        self.rated, self._items = Rated(ratings), ratings.n_rows if ratings.transposed else ratings.n_cols
-
-    @cached_property
-    def exposure(self) -> Exposure:
-        """Exposure of users to items, by its leading singular vectors alone: it is the same for all candidates."""
-        return Exposure.of_pattern(self.rated.pattern(self._items), exact=EXACT)
-
-
-def ranking_scores(run: Run, pattern: Pattern, most: int, halves: bool) -> Scores:
+def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
     """NDCG@10 of at most so many users who like something that was held out, evenly spaced.
 
-    Items are ranked by the rule ``likely``, clicks by their scores. With `halves` of the run's saved draws the Monte
-    Carlo error is known.
+    Items are ranked by the usual rule, ``likely``. With `halves` of the run's saved draws the Monte Carlo error is
+    known.
     """
-    rule = Ranking(AT, "mean")
-    if run.config.law.can_be_evaluated():
-        rule, run.exposure = Ranking(AT, "likely"), pattern.exposure
+    rule, run.exposure = Ranking(AT), rated.exposure
     liked = run.test.rating >= liked_from(run)
     of_users, of_items = (side[liked] for side in run.test_pairs())
     users = np.unique(of_users)
@@ -118,7 +101,7 @@ def ranking_scores(run: Run, pattern: Pattern, most: int, halves: bool) -> Score
     inside = np.isin(of_users, users)
 
     def of(some: Run) -> Float64:
-        lists = ranking.recommended(some, users, rule, pattern.rated)
+        lists = ranking.recommended(some, users, rule, rated)
         return ranking.measures(users, lists, of_users[inside], of_items[inside])["ndcg"]
 
     if not halves:

@@ -10,6 +10,10 @@ Gamma(theta) is left out, as in the paper's own experiments. With ``adapt = "bur
 ends, and that second bias vanishes; ``"always"`` is the algorithm as published. [Li 2016] writes eps / 2 where we
 write eps; public code that divides the noise by N samples a cold posterior, and this does not.
 
+On a normal law with precision P_k, by parts whose gradients have noise of the variance V P_k, sqrt(v) comes to rest at
+sqrt((1 + V) P_k) / N, so that a direction is moved by h = eps N P_k / (lambda N + sqrt((1 + V) P_k)): the variance is
+(1 + h V / 2) / (1 - h / 2) over the true one. h grows with the root of P_k, and so of N.
+
 `step_size` is eps N and `lambda_n` is lambda N, which carry over between data sets; beyond a grid of 4, eps is
 divided by B / 4, because the noise of the part's gradient grows with B.
 """
@@ -19,13 +23,15 @@ from __future__ import annotations
 from math import sqrt
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.step_size import StepSize, langevin_excess
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import StateField
+from dsgmcmc.types import Float64
 
 UPDATE = Formula(
     """
@@ -53,6 +59,15 @@ class PSGLD(Sampler[PSGLDConfig, Target]):
     Config = PSGLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
+
+    @classmethod
+    def excess(cls, config: PSGLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
+        """See `Sampler.excess`; of the most curved element, as the module derives it."""
+        if curvature is None:
+            return None
+        steep = float(np.max(curvature))
+        eps = config.step_size * min(1.0, 4 / (1 + noise))
+        return langevin_excess(eps * steep / (config.lambda_n + sqrt((1 + noise) * steep)), noise)
 
     @property
     def fields(self) -> tuple[StateField, ...]:

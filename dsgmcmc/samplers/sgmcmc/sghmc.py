@@ -46,7 +46,7 @@ from dsgmcmc.samplers.step_size import MOST, StepSize
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
-from dsgmcmc.types import Purpose
+from dsgmcmc.types import Float64, Purpose
 
 PUBLISHED = """\
 r = damp * r - step * grad + spread * z
@@ -140,7 +140,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
                 )
 
     @classmethod
-    def excess(cls, config: SGHMCConfig, noise: float) -> float | None:
+    def excess(cls, config: SGHMCConfig, noise: float, curvature: Float64 | None = None) -> float | None:
         """See `Sampler.excess`, and the formulas above."""
         if config.friction == "metric" or config.refresh:
             return None

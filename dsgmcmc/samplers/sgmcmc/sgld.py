@@ -20,6 +20,7 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize, langevin_excess, langevin_step
 from dsgmcmc.targets.base import Target
+from dsgmcmc.types import Float64
 
 UPDATE = Formula("theta = theta - eps * grad + noise * z")
 
@@ -38,7 +39,7 @@ class SGLD(Sampler[SGLDConfig, Target]):
     draws_data = True
 
     @classmethod
-    def excess(cls, config: SGLDConfig, noise: float) -> float | None:
+    def excess(cls, config: SGLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
         """See `Sampler.excess`: where the curvature is largest."""
         return langevin_excess(config.step_size, noise)
 

@@ -32,6 +32,7 @@ from dsgmcmc.samplers.step_size import StepSize, langevin_excess, langevin_step
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import StateField
+from dsgmcmc.types import Float64
 
 #: With the metric's step = h_i P^-1/2, h_i^2 = 2 eps_i.
 UPDATE = "theta = theta - 0.5 * step * step * grad + step * z\n"
@@ -83,7 +84,7 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
             )
 
     @classmethod
-    def excess(cls, config: SGRLDConfig, noise: float) -> float | None:
+    def excess(cls, config: SGRLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
         """See `Sampler.excess`."""
         return langevin_excess(config.step_size, 0.0 if config.noise_correction else noise)
 

@@ -38,9 +38,10 @@ def test_the_number_of_processes_of_a_job_script_is_said(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "heading"),
     [
-        ((), ("mean", "sd", "90 % interval")),
+        ((), ("likely", "sd of mean", "mean, 90 %")),
+        (("--by", "mean"), ("mean", "sd", "90 % interval")),
         (("--by", "lcb", "--z", "2"), ("mean - 2 sd", "sd of mean", "mean, 90 %")),
-        (("--at-least", "4"), ("P(rating >= 4)", "sd of mean", "mean, 90 %")),
+        (("--by", "mean", "--at-least", "4"), ("P(rating >= 4)", "sd of mean", "mean, 90 %")),
         (("--by", "thompson"), ("one draw", "sd of mean", "mean, 90 %")),
     ],
 )

@@ -8,7 +8,7 @@ import scipy.sparse
 from runs import make_run
 
 from dsgmcmc.diagnostics.neighbours import Neighbours
-from dsgmcmc.diagnostics.ranking import MEASURES, RULES, advice, average, difference, evaluate, measures
+from dsgmcmc.diagnostics.ranking import MEASURES, RULES, advice, average, evaluate, measures
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
@@ -93,7 +93,9 @@ def test_what_evaluate_compares_is_what_recommend_does(tmp_path):
         if row["rule"] in rankings:
             for k in (2, 5):
                 assert row[f"ndcg@{k}"] == pytest.approx(average(values[row["rule"], k]))
-            assert row["difference"] == pytest.approx(difference(values[row["rule"], 5], values["likely", 5]))
+            paired = values[row["rule"], 5] - values["likely", 5]
+            assert row["difference"]["mean"] == pytest.approx(paired.mean())
+            assert row["difference"]["se"] == pytest.approx(paired.std(ddof=1) / 3)
 
 
 def test_advice_follows_what_ranks_clearly_better():

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse
 from runs import Made, make_run
 
+from dsgmcmc.diagnostics.audit import audit
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior import exposure
 from dsgmcmc.posterior.exposure import FLOOR, PENALTY, POWER, Exposure
@@ -109,8 +110,11 @@ def test_it_is_kept_beside_the_run(made, caplog):
     (shard,) = (made.path / EXPOSURE).glob("*.h5")
     content = bytearray(shard.read_bytes())
     place = content.index(first.vectors.tobytes()[:64])
+    assert not [name for name in audit(RunDirectory(made.path)).unchecked if EXPOSURE in name]
     content[place] ^= 1
     shard.write_bytes(content)
+    with pytest.raises(InputError, match="does not match its checksum"):
+        audit(RunDirectory(made.path))
     with caplog.at_level(logging.WARNING):
         mended = made.open().exposure
     assert "does not match its checksum: it is worked out again" in caplog.text

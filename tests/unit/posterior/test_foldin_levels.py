@@ -133,7 +133,7 @@ def test_what_is_no_count_is_refused(run: Run) -> None:
     for wrong in (-1.0, 2.5):
         arguments = (run, "item", np.array([-1]), n, np.array([wrong]))
         if run.config.likelihood == "poisson":
-            with pytest.raises(InputError, match=f"no counts.*: {wrong:g}"):
+            with pytest.raises(InputError, match=f"not counts.*: {wrong:g}"):
                 fold_in(*arguments)
         else:
             fold_in(*arguments)

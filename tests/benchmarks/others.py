@@ -1,0 +1,140 @@
+"""What people use for recommendations, beside ours: RMSE, ranking, seconds, memory, and lines of the user's code.
+
+    python tests/benchmarks/others.py DATA.h5 --out others [--only implicit,LensKit,Spark,myFM,LIBMF,NumPyro]
+
+DATA has timestamps. Every tool is installed from PyPI into an environment of its own below OUT at the first call (Spark
+needs a Java runtime: `apt install default-jre-headless`); what does not install is said. Settings of the tools are
+chosen on a tenth of the training ratings; ours are the defaults, and the richest model. NDCG@10 is of items that were
+rated 4 or more among the test ratings, over all items that a user has not rated in training. Seconds are of one fit,
+ours with start-up. Writes others.json and prints a table. Not part of the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from others_run import LIKED, TOOLS, matrix, ndcg
+
+from dsgmcmc import open_run
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.parallel.mpirun import run_dsgmcmc
+
+HERE = Path(__file__).resolve().parent
+PACKAGES = {
+    "implicit": ("implicit", "scipy"),
+    "LensKit": ("lenskit", "scipy"),
+    "Spark": ("pyspark", "scipy", "setuptools"),
+    "myFM": ("myfm", "scipy"),
+    "LIBMF": ("libmf", "scipy"),
+    "NumPyro": ("numpyro", "scipy"),
+}
+RICH = "--noise both --implicit-features both --likelihood ordinal-logit --thresholds user --time-levels user"
+OURS = {"dsgmcmc, by default": "--features no", "dsgmcmc, richest": RICH}
+
+
+def export(data: Path, out: Path) -> dict[str, Any]:
+    """Write the split as plain arrays, users first."""
+    arrays: dict[str, Any] = {}
+    with open_ratings(data) as ratings:
+        for part in ("train", "test"):
+            indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
+            rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
+            sides = (columns, rows) if ratings.transposed else (rows, columns)
+            arrays |= {f"{part}_{name}": side for name, side in zip(("users", "items"), sides, strict=True)}
+            arrays[f"{part}_values"] = values
+        shape = (ratings.n_cols, ratings.n_rows) if ratings.transposed else (ratings.n_rows, ratings.n_cols)
+    np.savez(out, shape=shape, **arrays)
+    return arrays | {"shape": shape}
+
+
+def environment(folder: Path, packages: tuple[str, ...]) -> Path | str:
+    """Python of an environment with these packages, or why there is none."""
+    python = folder / "bin" / "python"
+    if not (folder / "whole").exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        command = [python, "-m", "pip", "install", "--quiet", *packages]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            return "does not install: " + (done.stderr.strip().splitlines() or ["?"])[-1]
+        (folder / "whole").touch()
+    return python
+
+
+def theirs(name: str, out: Path) -> dict[str, Any] | str:
+    """What a tool does, or why it does nothing."""
+    family = name.split()[0]
+    python = environment(out / f"env-{family}", PACKAGES[family])
+    if isinstance(python, str):
+        return python
+    result = out / f"{name.replace(' ', '-')}.json"
+    command = [python, HERE / "others_run.py", name, out / "split.npz", result]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        return "fails: " + (done.stderr.strip().splitlines() or ["?"])[-1][:200]
+    found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    return found
+
+
+def ours(name: str, data: Path, out: Path, arrays: dict[str, Any]) -> dict[str, Any]:
+    """What one of our models does."""
+    run, before = out / name.replace(", ", "-").replace(" ", "-"), time.perf_counter()
+    shutil.rmtree(run, ignore_errors=True)
+    done = run_dsgmcmc(["sample", str(data), "--out", str(run), *OURS[name].split()], capture_output=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    seconds, opened = time.perf_counter() - before, open_run(run, data=data)
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    best = opened.recommend(n=10)
+    users = opened.run_.users.index_of(np.asarray(best["user_id"]))
+    lists = np.zeros((len(opened.users_), 10), np.int64)
+    lists[users, np.asarray(best["rank"]) - 1] = opened.run_.items.index_of(np.asarray(best["item_id"]))
+    test = [arrays[f"test_{part}"] for part in ("users", "items", "values")]
+    liked = matrix([part[test[2] >= LIKED] for part in test], arrays["shape"]) > 0
+    score = ndcg(lists, liked)
+    return {
+        "setting": "",
+        "rmse": summary["rmse_mean"],
+        "log_p": summary["log_probability"],
+        "ndcg": score,
+        "seconds": seconds,
+        "cpu": None,
+        "peak": None,
+        "lines": 3,
+    }
+
+
+def main() -> None:
+    """Run all, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("others"))
+    parser.add_argument("--only", default=",".join(PACKAGES))
+    given = parser.parse_args()
+    given.out.mkdir(exist_ok=True)
+    arrays = export(given.data, given.out / "split.npz")
+    table: dict[str, dict[str, Any] | str] = {}
+    print("| | RMSE | log p | NDCG@10 | seconds | memory, MB | lines |\n|---|---|---|---|---|---|---|", flush=True)
+    for name in (*OURS, *TOOLS):
+        if name in TOOLS and name.split()[0] not in given.only.split(","):
+            continue
+        table[name] = found = ours(name, given.data, given.out, arrays) if name in OURS else theirs(name, given.out)
+        if isinstance(found, str):
+            print(f"| {name} | {found} |", flush=True)
+            continue
+        shown = [found["rmse"], found.get("log_p"), found["ndcg"]]
+        cells = ["" if each is None else f"{each:.4f}" for each in shown]
+        peak = "" if found["peak"] is None else f"{found['peak'] / 1e6:,.0f}"
+        print(f"| {name} | {' | '.join(cells)} | {found['seconds']:.1f} | {peak} | {found['lines']} |", flush=True)
+    (given.out / "others.json").write_text(json.dumps(table, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
