@@ -78,10 +78,10 @@ class Exposure:
     penalty: float
 
     @classmethod
-    def of_pattern(cls, pattern: scipy.sparse.csr_matrix, exact: int = EXACT) -> Exposure:
+    def of_pattern(cls, pattern: scipy.sparse.csr_matrix) -> Exposure:
         """Estimate it from the pattern of training ratings, a sparse (users, items) matrix of ones."""
         shares = np.asarray(pattern.sum(axis=0), np.float64).ravel() / max(pattern.shape[0], 1)
-        vectors, squares, complete = _spectrum(pattern.astype(np.float32), exact)
+        vectors, squares, complete = _spectrum(pattern.astype(np.float32))
 
         def shrunk(penalty: float) -> Exposure:
             scaled: Float32 = vectors * np.sqrt(squares / (squares + penalty)).astype(np.float32)
@@ -119,11 +119,11 @@ class Exposure:
         return scores
 
 
-def _spectrum(pattern: scipy.sparse.csr_matrix, exact: int) -> tuple[Float32, Float64, bool]:
+def _spectrum(pattern: scipy.sparse.csr_matrix) -> tuple[Float32, Float64, bool]:
     """V, sigma^2, and whether these are all that are not zero."""
     users, items = pattern.shape
     shorter = min(users, items)
-    if shorter <= max(exact, WIDTH) and shorter * items <= MOST_NUMBERS:
+    if shorter <= EXACT and shorter * items <= MOST_NUMBERS:
         import scipy.linalg
 
         wide = users < items

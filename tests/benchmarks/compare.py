@@ -25,9 +25,10 @@ import tomli_w
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.paired import difference
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
+from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.compare.candidates import candidates
-from dsgmcmc.runs.compare.scores import Pattern, Scores, ranking_scores, scores_of
+from dsgmcmc.runs.compare.scores import Scores, ranking_scores, scores_of
 
 
 def quietly(*arguments: str | Path) -> tuple[str, float]:
@@ -94,7 +95,7 @@ def whole(data: Path, out: Path, settings: dict[str, str], metric: str, options:
     if metric != "ndcg":
         return scores_of(run, metric, None)
     with open_ratings(data) as ratings:
-        return ranking_scores(run, Pattern(ratings), 10**9, halves=False)
+        return ranking_scores(run, Rated(ratings), 10**9, halves=False)
 
 
 def judged(name: str, data: Path, out: Path, options: list[str]) -> None:

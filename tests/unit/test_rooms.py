@@ -231,6 +231,7 @@ def test_commands_without_mpi(blocked, tmp_path):
         ["fetch", "--help"],
         ["synthetic", str(tmp_path / "made.csv"), "--rows", "50", "--cols", "40", "--ratings", "400"],
         ["prepare", ratings, prepared],
+        ["compare", "--help"],
         ["sample", prepared, "--out", run, "--rank", "2", "--iterations", "20", "--burn-in", "4", "--thin", "4"],
         ["info", run],
         ["info", prepared],

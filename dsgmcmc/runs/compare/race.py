@@ -1,9 +1,9 @@
 r"""Which candidates are sampled, how long, and which is recommended: decided by scores alone, never by time.
 
 1. *The law.* The laws that the ratings admit, with nothing added. The law is that of the recommended one among them.
-2. *What is added.* Each part by itself, with the law if that is Gaussian, else with noise by user and item: parts gain
-   much the same with all laws, and Gaussian chains are shorter and settle sooner. Then all parts that gained more than
-   one standard error, together, with the law.
+2. *What is added.* Each part by itself, with the law if that is Gaussian, else with noise by user and item, whose
+   sweeps are shorter and draw effects of time exactly. Then all parts that gained anything, together, with the law.
+   Whether they did so beyond chance is asked of them together: their gains add up, their chances do not.
 3. *Recommended* is, of all that were sampled, the first in the order of complexity that is within one standard error of
    the best. The standard error is that of the paired difference, with the Monte Carlo errors of both chains.
 
@@ -15,6 +15,8 @@ not known then: further sweeps bring more to the larger model, since it has more
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from dsgmcmc.runs.compare.scores import Scores
 
@@ -49,9 +51,9 @@ def recommended(scores: Mapping[int, Scores]) -> int:
 
 
 def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> list[int]:
-    """Those of the candidates that are better than `bare` by more than one standard error."""
-    gaps = {number: scores[bare].behind(scores[number]) for number in others if {number, bare} <= scores.keys()}
-    return [number for number, gap in gaps.items() if gap.mean > gap.error]
+    """Those of the candidates that are better than `bare`."""
+    means = {number: float(each.each.mean()) for number, each in scores.items()}
+    return [number for number in others if number in means and means[number] > means.get(bare, -np.inf)]
 
 
 def hopeless(scores: Mapping[int, Scores]) -> set[int]:

@@ -72,11 +72,9 @@ def test_differences_are_paired():
     assert race.recommended(found) == 1
 
 
-def test_parts_that_help_are_those_better_by_more_than_a_standard_error():
-    """Of one that gains .03 with an error of .02, and one that gains .01."""
-    error = 0.02 / np.sqrt(2)
-    found = {4: scores(0.0, error=error), 5: scores(0.03, error=error), 6: scores(0.01, error=error)}
-    assert race.helpful(found, 4, [4, 5, 6]) == [5]
+def test_parts_that_help_are_those_that_gain():
+    """Of one that gains, one that loses, and one whose chain diverged."""
+    assert race.helpful({4: scores(0.0), 5: scores(0.01), 6: scores(-0.01)}, 4, [4, 5, 6, 7]) == [5]
 
 
 def test_only_a_larger_law_ends_a_chain_early():
