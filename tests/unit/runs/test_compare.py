@@ -181,6 +181,10 @@ def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
     typed(*shared, "--iterations", 80, "--resume").expect()
     assert "is not empty" in typed(*shared).expect(2).err
     assert "comparison.json" not in typed("verify", out).expect().out
+    assert "recommended of" in typed("info", out).expect().out
+    damaged = (out / "comparison.json").read_text().replace('"held_out": ', '"held_out": 1')
+    (out / "comparison.json").write_text(damaged)
+    assert "comparison.json is incomplete or damaged" in typed("verify", out).expect(2).err
 
 
 def test_a_run_with_a_model_of_its_own_is_not_compared_for(tmp_path):
