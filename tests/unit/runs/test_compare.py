@@ -104,7 +104,7 @@ def write_noisy(path, noises, seed=0):
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Chains of 100 sweeps are enough for what is planted here."""
-    monkeypatch.setattr(race, "LONG", 100)
+    monkeypatch.setattr(race, "MOST", 100)
 
 
 def compare(tmp_path, data, metric=None, **settings):
