@@ -164,6 +164,7 @@ def _describe(path: Path) -> dict[str, Any]:
 def _describe_run(run: Any) -> dict[str, Any]:
     from dsgmcmc.diagnostics.accuracy import ending
     from dsgmcmc.diagnostics.audit import config_of
+    from dsgmcmc.diagnostics.comparison import Comparison
     from dsgmcmc.diagnostics.summary import read_summary
     from dsgmcmc.posterior.live import progress as progress_of
     from dsgmcmc.storage.series import steps
@@ -190,6 +191,8 @@ def _describe_run(run: Any) -> dict[str, Any]:
         progress["why"] = ending(look)
     under_way = progress_of(run, config, facts)
     progress["progress"] = asdict(under_way) if under_way else None
+    if run.comparison_file.exists():
+        progress["comparison"] = Comparison.read(run.comparison_file).table()
     return {"settings": settings, "run": facts, "jobs": run.jobs(), **chains, **progress, "summary": summary}
 
 
@@ -242,6 +245,9 @@ def _shown_of_run(facts: dict[str, Any]) -> dict[str, Any]:
     shown |= started(facts["jobs"])
     shown["sampled from"] = run.get("data") or run.get("target", "")
     shown["config_hash"] = run.get("config_hash", "")
+    if "comparison" in facts:
+        models = facts["comparison"]["models"]
+        shown["model"] = f"{facts['comparison']['recommended']}: recommended of {len(models)} that were compared"
     for name, value in facts.items():
         if name.startswith("chain_"):
             shown[name.replace("_", " ")] = (

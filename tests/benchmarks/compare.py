@@ -107,7 +107,8 @@ def judged(name: str, data: Path, out: Path, options: list[str]) -> None:
     models = {each["name"]: each["settings"] for each in found["models"]}
     with open_ratings(data) as ratings:
         there = {"features": bool(ratings.features), "times": ratings.times is not None}
-    everything = candidates(clicks=found["metric"] == "ndcg", **there)
+    admitted = {*models, *found["left_out"]}
+    everything = [each for each in candidates(clicks=found["metric"] == "ndcg", **there) if each.name in admitted]
     full = max(len(each.added) for each in everything)
     models |= {each.name: dict(each.settings) for each in everything if len(each.added) == full}
     scores = {each: whole(data, folder / each, given, found["metric"], options) for each, given in models.items()}

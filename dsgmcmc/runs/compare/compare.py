@@ -202,11 +202,10 @@ class Comparing:
         fixed |= {"evaluate_every": "10sweeps", "save_draws": DRAWS, "checkpoint_every": "10min"}
         columns = tuple(whole.context.columns)
         found = candidates(clicks=clicks, features=bool(whole.features), times=whole.times is not None, context=columns)
-        length = length_of(ratings.nnz)
         admitted, configs, refused = list[Candidate](), list[ResolvedConfig](), None
         for each in found:
             try:
-                config = self._config(inner, each, {**fixed, "iterations": f"{length}sweeps"})
+                config = self._config(inner, each, fixed)
             except InputError as error:
                 refused = refused or error
                 continue
@@ -224,6 +223,7 @@ class Comparing:
                 raise InputError(f"{named('metric')} {self._metric}: clicks have no values, and are compared by ndcg")
         if self._metric == "log-probability" and not levels:
             raise InputError(f"{named('metric')} log-probability: the ratings have no levels; take log-density or rmse")
+        length = length_of(ratings.nnz, admitted)
         metric = self._metric or usual
         if metric == "ndcg":
             fixed["save_draws"] = RANKING_DRAWS

@@ -7,7 +7,7 @@ r"""Which candidates are sampled, how long, and which is recommended: decided by
 3. *Recommended* is, of all that were sampled, the first in the order of complexity that is within one standard error of
    the best. The standard error is that of the paired difference, with the Monte Carlo errors of both chains.
 
-A chain has `length_of` sweeps: fewer of many ratings, where errors are small and sweeps take long. That of a law stops
+Chains share a number of sweeps: fewer of many ratings, where errors are small and sweeps take long. That of a law stops
 half-way if a larger one is better by more than `CLEAR` standard errors, those without the Monte Carlo error, which is
 not known then: further sweeps bring more to the larger model, since it has more to learn.
 """
@@ -18,19 +18,22 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from dsgmcmc.runs.compare.candidates import Candidate
 from dsgmcmc.runs.compare.scores import Scores
 
-#: Sweeps of burn-in; of a whole chain of few and of many training ratings, and which are many.
-BURN_IN, LONG, SHORT, MANY = 50, 200, 120, 500_000
+#: Sweeps of burn-in, and most of a chain; of all chains together, of few and of many training ratings; which are many.
+BURN_IN, MOST, LONG, SHORT, MANY = 50, 300, 1400, 840, 500_000
 #: The law with which parts are tried, where it is another.
 TRIAL = {"ordinal": "noise"}
 #: Standard errors that are taken for clear before the chains have ended.
 CLEAR = 4
 
 
-def length_of(ratings: int) -> int:
-    """Sweeps of every candidate's chain, burn-in included, by the number of training ratings."""
-    return SHORT if ratings >= MANY else LONG
+def length_of(ratings: int, models: Sequence[Candidate]) -> int:
+    """Sweeps of every candidate's chain, burn-in included, by the number of training ratings and of chains."""
+    laws = sum(not each.added for each in models)
+    parts = len({each.added for each in models if len(each.added) == 1})
+    return min(MOST, (SHORT if ratings >= MANY else LONG) // (laws + parts + 1))
 
 
 def half_way(length: int) -> int:

@@ -104,7 +104,7 @@ def write_noisy(path, noises, seed=0):
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Chains of 100 sweeps are enough for what is planted here."""
-    monkeypatch.setattr(race, "LONG", 100)
+    monkeypatch.setattr(race, "MOST", 100)
 
 
 def compare(tmp_path, data, metric=None, **settings):
@@ -181,6 +181,10 @@ def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
     typed(*shared, "--iterations", 80, "--resume").expect()
     assert "is not empty" in typed(*shared).expect(2).err
     assert "comparison.json" not in typed("verify", out).expect().out
+    assert "recommended of" in typed("info", out).expect().out
+    damaged = (out / "comparison.json").read_text().replace('"held_out": ', '"held_out": 1')
+    (out / "comparison.json").write_text(damaged)
+    assert "comparison.json is incomplete or damaged" in typed("verify", out).expect(2).err
 
 
 def test_a_run_with_a_model_of_its_own_is_not_compared_for(tmp_path):
