@@ -9,7 +9,7 @@ mode on twelve other sentences by multiplicative updates; denoising samples all 
 of noise, alpha = 1.2 and 1.89. Synthetic: both sources drawn from the model itself, W of the first one known.
 
 Every sampler has a tenth of the data in an iteration, 2,500 iterations, of which the last 200 count, gradients given
-the mixing variables, and six settings, which are tried on a signal that is not in the table. SGRLD is Langevin
+the mixing variables, and six settings (HAMCMC eight), tried on a signal that is not in the table. SGRLD is Langevin
 dynamics in the metric diag(1 / theta^2); the mode is that of multiplicative updates, from the same start. The estimate
 is the posterior mean of the speech, and SDR 10 log10 |s|^2 / |s - s^|^2, with no filter forgiven. On synthetic sources
 lambda of the first one is known, and the score is the root of the mean square error of the posterior mean of its log,
@@ -69,7 +69,10 @@ METHODS = {
     ),
     "HAMCMC, M=5": (
         "hamcmc",
-        [{"step_size": step, "trust": trust, "memory": 5} for step, trust in product((1e-5, 1e-4, 1e-3), (0.1, 1.0))],
+        [
+            {"step_size": step, "trust": trust, "memory": 5}
+            for step, trust in product((1e-5, 1e-4, 1e-3, 1e-2), (0.1, 1.0))
+        ],
     ),
     "SGRLD": ("gsgrld", [{"step_size": step} for step in np.geomspace(1e-3, 1e-1, 6)]),
 }

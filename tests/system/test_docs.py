@@ -29,7 +29,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 #: Of the experiments of papers, those with a form that takes seconds, and whether they are given digits.
 QUICK = {
     found
-    for page in DOCS.glob("papers/*.md")
+    for page in (*DOCS.glob("papers/*.md"), DOCS / "hamcmc.md")
     for found in re.findall(
         r"^ *python (tests/benchmarks/\w+\.py)( mnist\.npz)? --quick", page.read_text(encoding="utf-8"), re.MULTILINE
     )
