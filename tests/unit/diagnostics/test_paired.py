@@ -21,7 +21,7 @@ def test_one_user_says_nothing_of_others():
 
 
 def test_ratings_of_a_user_are_no_independent_ones():
-    """What is common to a user's ratings counts once: of 200 users with ten each, the variance is (1 + 1 / 10) / 200."""
+    """What is common to a user counts once: of 200 users with ten ratings, the variance is (1 + 1 / 10) / 200."""
     rng, owners = np.random.default_rng(0), np.repeat(np.arange(200), 10)
     errors = [
         difference(rng.normal(size=200)[owners] + rng.normal(size=2000), np.zeros(2000), owners).error
