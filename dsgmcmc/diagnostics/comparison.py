@@ -107,7 +107,7 @@ class Comparison(BaseModel):
         gap = self.model(self.recommended)
         return (
             f"Take {self.recommended}: it is the simplest model whose {criterion} is within one standard error of the "
-            f"best, that of {self.best} ({gap.behind:.4f} less, standard error {gap.error:.4f})."
+            f"best, that of {self.best} ({gap.behind:.4f} worse, standard error {gap.error:.4f})."
         )
 
     def save(self, path: Path) -> None:

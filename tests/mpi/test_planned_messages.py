@@ -38,7 +38,8 @@ class Watched(CountingRing):
 def test_messages_and_memory_are_what_the_plan_says(comm: MPI.Comm, together, sampler: str, grid: int) -> None:
     """Messages, their bytes and the sums of a cycle of sweeps, to the last one; memory of the largest process.
 
-    At a rank whose sums the constants have: at others they are interpolated. Of psgld the parts follow each other at random, and what is sent is so on average: to 12 % in 10 sweeps.
+    The rank is one whose sums the constants have; at others these are interpolated. Of psgld the parts follow each
+    other at random, and what is sent is so on average: to 12 % in 10 sweeps.
     """
     if comm.size > grid:
         pytest.skip("more processes than blocks")
