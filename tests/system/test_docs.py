@@ -34,7 +34,15 @@ QUICK = {
         r"^ *python (tests/benchmarks/\w+\.py)( mnist\.npz)? --quick", page.read_text(encoding="utf-8"), re.MULTILINE
     )
 }
-EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "predictions.md", "serving.md", "tutorial.md"]
+EXECUTED = [
+    "context.md",
+    "features.md",
+    "own-likelihood.md",
+    "own-sampler.md",
+    "predictions.md",
+    "serving.md",
+    "tutorial.md",
+]
 ELSEWHERE = ["comparison.md", "own-part.md", "own-target.md"]  # in tests of their own
 #: Pages whose commands are executed, and what they take for given besides files of ratings.
 SHELL = {
