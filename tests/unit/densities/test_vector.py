@@ -307,13 +307,17 @@ def test_the_trace_has_the_energy_and_the_elements_of_every_draw() -> None:
 
 
 def test_rows_are_independent_chains() -> None:
-    """Each has noise of its own; with one row more the others stay as they were."""
+    """Each has noise of its own; with one row more the others stay as they were.
+
+    To rounding: the bits of the density's matrix products depend on their shape, on some processors.
+    """
     paths = []
     for rows in (3, 4):
         sampler = SGLD(SGLDConfig(step_size=0.1), 0)
         target = vector_target(Logistic(), sampler, rows=rows, seed=2, grid=PARTS)
         paths.append([theta.copy() for theta in sample(target, sampler, 20)])
-    assert all((few == many[:3]).all() for few, many in zip(*paths, strict=True))
+    for few, many in zip(*paths, strict=True):
+        np.testing.assert_allclose(few, many[:3], rtol=1e-9, atol=1e-12)
     assert len(np.unique(paths[1][-1][:, 0])) == 4
 
 
