@@ -137,6 +137,7 @@ def cases(folder: Path) -> dict[str, list[tuple[int, list[str]]]]:
             (2, [data, "--out", sampled, "--resume", "--sampler", HOSTILE]),
             (2, [data, "--out", sampled, "--resume", "--set", f"{HOSTILE}=1"]),
         ],
+        "compare": [(2, [at("none")]), (2, [data, "--set", f"{HOSTILE}=1"])],
         "predict": [(0, [sampled, at("pairs.csv")]), (2, [sampled, at("new.csv")])],
         "recommend": [
             (0, [sampled, "--user", LINES, "--items", at("titles.csv")]),
