@@ -46,7 +46,7 @@ class Products:
 
     x, noise_precision = 1.0, 4.0
     subchain, sweep_length, n_data, curvature_bound = 0, 1, 1, 1.0
-    renews_data = metric_uses_current_hyperparameters = False
+    renews_data = renews_prior = metric_uses_current_hyperparameters = False
 
     def __init__(self, sampler: Sampler[Any, Any], pairs: int) -> None:
         self.stream = RandomStream(1, 0)
