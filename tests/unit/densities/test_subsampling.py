@@ -182,7 +182,7 @@ def test_any_sampler_takes_any_of_them(name: str) -> None:
 
 def test_they_are_refused_where_there_are_no_data_to_draw() -> None:
     """For a factorisation, for a density that is no sum over data, and by a sampler that visits one part twice."""
-    with pytest.raises(InputError, match="of densities alone"):
+    with pytest.raises(InputError, match="only for densities"):
         build({"sampler": {"name": "sgld", "gradient": "saga"}})
     config = build_density({"sampler": {"name": "sgld", "gradient": "saga"}, "grid": 1}).resolved()
     with pytest.raises(InputError, match="'saga' is of a SumDensity, which this DoubleWell is not"):
