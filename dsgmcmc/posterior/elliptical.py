@@ -32,7 +32,7 @@ from dsgmcmc.types import Array, Float64
 #: Log density of every rating, (n,), given their predictors (n,).
 LogDensity = Callable[[Float64], Float64]
 
-SLICES, TURNS = 10, 30
+SLICES, TURNS = 10, 90
 
 NEWTON = 50
 """Steps to the mode at most; some five are usual."""
