@@ -66,6 +66,7 @@ def compare(
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare.compare import Comparing, Stopped
     from dsgmcmc.runs.sources.ratings import RatingsSource
+    from dsgmcmc.storage.files import write_whole
 
     def refuse() -> None:
         if comm.rank == 0 and out.exists() and not force:
@@ -74,7 +75,7 @@ def compare(
     def write(comparison: Comparison) -> None:
         if comm.rank == 0:
             with writing(out):
-                out.write_text(comparison.toml(), encoding="utf-8")
+                write_whole(out, comparison.toml())
 
     def work() -> int:
         agree(comm, refuse)

@@ -111,7 +111,7 @@ def evaluate(
         )
     whose, items = (side[chosen] for side in run.test_pairs())
     everyone = np.unique(whose)
-    those = _evenly(everyone, users)
+    those = evenly(everyone, users)
     asked = np.isin(whose, those)
     lists = _lists(run, those, rated, lengths[-1], liked, progress)
     compared = f"ndcg@{lengths[len(lengths) // 2]}"
@@ -150,7 +150,8 @@ def advice(rows: Sequence[dict[str, Any]]) -> str:
     return f"{first['rule']} ranks clearly better here than {rows[0]['rule']}; of the rules of recommend take {options}"
 
 
-def _evenly(users: Int32, most: int | None) -> Int32:
+def evenly(users: Int32, most: int | None) -> Int32:
+    """At most so many users, evenly spaced; all of them if `most` is None."""
     number = len(users) if most is None else min(len(users), most)
     return users[np.linspace(0, len(users) - 1, number).astype(np.int64)]
 
@@ -207,7 +208,7 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
     users = np.unique(test_users)
     if not len(users):
         return None
-    users = _evenly(users, MAX_USERS)
+    users = evenly(users, MAX_USERS)
     chosen = np.isin(test_users, users)
     pairs = test_users[chosen], test_items[chosen]
     rated, longest = Rated(ratings), max(LENGTHS.values())

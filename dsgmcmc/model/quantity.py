@@ -93,6 +93,10 @@ class Quantity:
         dims = tuple(dim.format(factor.name) for dim in general.dims)
         return replace(general, name=general.name.format(factor.name), dims=dims, factor=factor, general=general)
 
+    def is_of(self, factor: Factor) -> bool:
+        """Whether rows of a factor have it."""
+        return self.factor in (None, factor)
+
     def shape(self, sizes: Sizes) -> tuple[int, ...]:
         """Lengths of its axes."""
         return tuple(sizes[dim] for dim in self.dims)
@@ -225,7 +229,7 @@ class Quantities:
             quantity.width(self.sizes) * n
             for quantity in self.drawn_of_rows
             for factor, n in rows.items()
-            if quantity.factor in (None, factor)
+            if quantity.is_of(factor)
         )
 
 

@@ -129,7 +129,7 @@ def _check_posterior(snapshot: Snapshot, expected: Expected, draws: int) -> None
     blocks, grid, quantities = Blocks(snapshot), expected.grid, expected.quantities
     for factor, n in expected.rows.items():
         for quantity in quantities.drawn_of_rows:
-            if quantity.factor not in (None, Factor[factor]):
+            if not quantity.is_of(Factor[factor]):
                 continue
             for moment in ("mean", "variance"):
                 field = moment if quantity == THETA else f"{quantity.name}_{moment}"
@@ -149,7 +149,7 @@ def check_draw(snapshot: Snapshot, expected: Expected) -> None:
     blocks, quantities = Blocks(snapshot), expected.quantities
     for quantity in quantities.drawn_of_rows:
         for factor, n in expected.rows.items():
-            if quantity.factor in (None, Factor[factor]):
+            if quantity.is_of(Factor[factor]):
                 blocks.rows("draw", factor, quantity.name, expected.grid, n, quantity.width(quantities.sizes))
     for quantity in quantities.shared:
         blocks.small(quantity.name, *quantity.shape(quantities.sizes), positive=quantity.positive)

@@ -266,7 +266,7 @@ class SavedRun:
             (kind, factor, quantity.name)
             for kind, factor in self._factor.items()
             for quantity in self.quantities.drawn_of_rows
-            if quantity.factor in (None, Factor[factor])
+            if quantity.is_of(Factor[factor])
         ]
         rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
         arrays = snapshot.wholes("draw", [(factor, name) for _, factor, name in wanted])

@@ -16,10 +16,10 @@ from dsgmcmc.kernels.groups import subtract_groups
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.context import ContextTerm
-from dsgmcmc.model.parts.groups import Level, RatingGroups
+from dsgmcmc.model.parts.groups import RatingGroups
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.targets.state import RandomStream
-from dsgmcmc.types import Factor, Float32, Float64, Int64, Purpose
+from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,14 +104,12 @@ class GroupEffects:
         self.values = [
             {b: np.zeros(groups.size(number, b), np.float32) for b in ring.blocks} for number in range(len(self.levels))
         ]
-        ends = np.cumsum([0, *(0 if level.factor is not None else int(each[-1]) for level, each in self._firsts())])
+        firsts = zip(self.levels, groups.first, strict=True)
+        ends = np.cumsum([0, *(0 if level.factor is not None else int(first[-1]) for level, first in firsts)])
         self._shared = [slice(*ends[number : number + 2].tolist()) for number in range(len(self.levels))]
         terms = sum(isinstance(level, ContextTerm) for level in self.levels)
         self._sizes = len(self.levels) - terms, terms, int(ends[-1])
         self.parameters = EffectParameters(None, None, None)
-
-    def _firsts(self) -> zip[tuple[Level, Int64]]:
-        return zip(self.levels, self.groups.first, strict=True)
 
     def start(self) -> None:
         """Set the effects to 0, and their precisions to where they start."""
@@ -166,14 +164,16 @@ class GroupEffects:
     ) -> Iterator[tuple[tuple[int, int], Float32]]:
         """Show every cell the array of the groups of no row. Collective."""
         whole = self._sent(number, arrays, width)
+        if not returning:
+            yield from ((cell, whole) for cell in self.given)
+            return
         changes = np.zeros((len(self.ring.blocks), len(whole)))
         for b, c in self.given:
             buffer = whole.copy()
             yield (b, c), buffer
             changes[b - self.ring.blocks.start] += buffer - whole
-        if returning:
-            total = whole + self.ring.total(changes)
-            arrays |= {b: total.astype(np.float32) for b in arrays if b == 0}
+        total = whole + self.ring.total(changes)
+        arrays |= {b: total.astype(np.float32) for b in arrays if b == 0}
 
     def _sent(self, number: int, arrays: dict[int, Float32], width: int = 1) -> Float32:
         """The array of the groups of no row, (width G,), which block 0 has, on all processes. Collective."""
@@ -198,5 +198,5 @@ class GroupEffects:
                 chosen = self._test[b].by_column[c][0]
                 test[b][chosen] += effects[self.groups.test[number][b][chosen]]
             if self.levels[number].factor is None and self.parameters.shared is not None:
-                self.parameters.shared[self._shared[number]] = self._sent(number, values)
+                self.parameters.shared[self._shared[number]] = effects
         return test

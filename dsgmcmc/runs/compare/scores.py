@@ -97,7 +97,7 @@ def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
     users = np.unique(of_users)
     if not len(users):
         return Scores(np.zeros(0), users)
-    users = users[np.linspace(0, len(users) - 1, min(len(users), most)).astype(np.int64)]
+    users = ranking.evenly(users, most)
     inside = np.isin(of_users, users)
 
     def of(some: Run) -> Float64:
