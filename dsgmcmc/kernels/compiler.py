@@ -8,6 +8,7 @@ kernels run at a quarter of their speed, and their last bits differ. So the gene
 from __future__ import annotations
 
 import functools
+import inspect
 import platform
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.typeinfer import register_dispatcher
 from numba.extending import intrinsic
 
+from dsgmcmc.kernels import vectors
 from dsgmcmc.kernels.cache import wait_for_turn
 
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
@@ -56,6 +58,14 @@ def wide_vectors(typing_context: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(), lower
+
+
+def vector_width() -> int:
+    """float32 in a register of the processor that is compiled for, of those with whole vectors of them: 16 or 8."""
+    features = numba.config.CPU_FEATURES  # type: ignore[attr-defined]
+    if features is None:
+        features = llvmlite.binding.get_host_cpu_features().flatten()
+    return 16 if "+avx512f" in features else 8
 
 
 class _Cache(FunctionCache):
@@ -106,5 +116,6 @@ def machine() -> str:
             llvmlite.binding.get_host_cpu_name(),
             llvmlite.binding.get_host_cpu_features().flatten(),
             *(f"{flag}={getattr(numba.config, flag, None)}" for flag in flags),
+            inspect.getsource(vectors),
         )
     )

@@ -23,7 +23,8 @@ import numpy as np
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula.parser import functions
 from dsgmcmc.kernels.gradient import score_expression
-from dsgmcmc.kernels.ordinal import DERIVATIVES, FUNCTIONS, LANES, OWNER, CutSide, Link, indented
+from dsgmcmc.kernels.jit import indented
+from dsgmcmc.kernels.ordinal import DERIVATIVES, FUNCTIONS, LANES, OWNER, CutSide, Link
 from dsgmcmc.types import Float32, Float64, Int32
 
 STEP = 0.1
@@ -252,9 +253,9 @@ def level_terms_kernel(scaled: bool, cut_by: CutSide | None) -> Callable[..., No
         own. `out` (2, nnz) float32 is set; with scales, of which (n,) and (m,) come before it, (3, nnz).
     """
     owner = OWNER[cut_by] if cut_by else "uint64(0)"
-    lines = ["level = uint64(values[r])", f"out[0, r] = tables[{owner}, level + uint64(1)]"]
+    lines = ["j = uint64(indices[r])", "level = uint64(values[r])", f"out[0, r] = tables[{owner}, level + uint64(1)]"]
     lines += [f"out[1, r] = tables[{owner}, level]"]
-    lines += ["out[2, r] = scale_w[i] * scale_h[uint64(indices[r])]"] if scaled else []
+    lines += ["out[2, r] = scale_w[i] * scale_h[j]"] if scaled else []
     scales = "float32[::1], float32[::1], " if scaled else ""
     source = [
         jit.decorator(f"void(int64[::1], int32[::1], float32[::1], float32[:, ::1], {scales}float32[:, ::1])"),

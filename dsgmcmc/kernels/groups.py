@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.gradient import predictor_pass
+from dsgmcmc.kernels.jit import indented
+from dsgmcmc.kernels.records import IMPORTS, Record
 from dsgmcmc.types import Float32, Int32
 
 _GROUPS = '''\
@@ -48,19 +49,21 @@ def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[
         their predictors.
     """
     signature = f"void(int64[::1], int32[::1], float32[::1], {'float32[:, ::1], ' * 2}float32[::1])"
+    record = Record(K, biases)
+    row = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])", *record.predictors()]
     lines = [
-        "tw = theta_w.reshape(theta_w.size)",
-        "th = theta_h.reshape(theta_h.size)",
+        "wide_vectors()",
+        *record.begin(gradients=False),
         "base = uint64(0)",
         "for i in range(theta_w.shape[0]):",
-        "    begin = uint64(indptr[i])",
-        "    end = uint64(indptr[i + 1])",
-        *("    " + line for line in predictor_pass(K, biases, sign, "values[r]")),
+        *indented(row),
+        "for r in range(values.size):",
+        f"    errors[r] = values[r] {sign} errors[r]",
     ]
     header = "def predict(indptr, indices, values, theta_w, theta_h, errors):"
-    source = "\n".join((jit.decorator(signature), header, *("    " + line for line in lines))) + "\n"
+    source = "\n".join((jit.decorator(signature), header, *indented(lines))) + "\n"
     name = f"predict_ratings_{K}{'_biases' if biases else ''}"
-    kernel: Callable[..., None] = jit.compile_source(name, source).predict
+    kernel: Callable[..., None] = jit.compile_source(name, IMPORTS + source).predict
     return kernel
 
 

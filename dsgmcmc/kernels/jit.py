@@ -24,6 +24,7 @@ import hashlib
 import importlib.util
 import os
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 
 from dsgmcmc.kernels.cache import cache_directory, publish
@@ -97,3 +98,9 @@ def decorator(signature: str, fastmath: str = FAST) -> str:
 def helper(fastmath: str = FAST) -> str:
     """The line above a function that kernels of the same module call; it lives inside their code."""
     return f'@njit(nogil=True, error_model="numpy", fastmath={fastmath})'
+
+
+def indented(text: str | Sequence[str], depth: int = 1) -> list[str]:
+    """Lines of a source, so many steps to the right."""
+    lines = text.splitlines() if isinstance(text, str) else text
+    return ["    " * depth + line for line in lines]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.ordinal import FUNCTIONS, LANES, Link, indented
+from dsgmcmc.kernels.jit import indented
+from dsgmcmc.kernels.ordinal import FUNCTIONS, LANES, Link
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
 #: P(level at least r) and below it, of z = s (C_{r-1} - eta).

@@ -11,8 +11,8 @@ so that with z standard normal theta = L^-T (y + z) is the draw: its mean is P^-
 
 All is float64. `LANES` rows are solved side by side, number e of their packed triangles in the places e `LANES` and
 following, so that one instruction does a step of several of them. The generated lines have a scalar variable for every
-number that the compiler is to keep in vectors (see `dsgmcmc.kernels.gradient`); `ROWS` rows of the triangles at a time
-share what they read of the rows above them.
+number that the compiler is to keep in vectors; `ROWS` rows of the triangles at a time share what they read of the rows
+above them.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ the larger of the two densities, so that nothing vanishes in the tails.
 where without scales E_u and E_l are exp(eta) times a number of the level, and du is another less F(z_u). Rows, or
 columns, may have thresholds of their own.
 
-The predictors of some rows are gathered first, then their scores are taken 16 side by side, then the gradients; the
-first and the last are passes of `dsgmcmc.kernels.gradient`. Sums over ratings by level are float64.
+The predictors of some rows are gathered first, then their scores are taken 16 side by side, then the gradients
+(`dsgmcmc.kernels.records`). Sums over ratings by level are float64.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from typing import Any, Literal
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.gradient import gradient_pass, predictor_pass
+from dsgmcmc.kernels.jit import indented
+from dsgmcmc.kernels.records import IMPORTS, Passes, Record, by_groups
 from dsgmcmc.types import Float32, Float64
 
 int32, float32 = np.int32, np.float32
@@ -43,9 +44,6 @@ END = 1e30
 
 LANES = 16
 """Ratings that are scored side by side."""
-
-GROUP = 128
-"""Ratings whose predictors are kept at a time, of as many rows as have no more; or of one row that has."""
 
 
 def exp32(x: Any) -> Any:
@@ -121,12 +119,6 @@ du = eu * fu * ((float32(1) + el) / max(el - eu, float32(1e-7) * el))
 }
 
 
-def indented(text: str | list[str], depth: int = 1) -> list[str]:
-    """Lines of a source, so many steps to the right."""
-    lines = text.splitlines() if isinstance(text, str) else text
-    return ["    " * depth + line for line in lines]
-
-
 @functools.cache
 def ordinal_kernel(
     K: int, biases: bool, link: Link, scaled: bool = False, cut_by: CutSide | None = None, offset: bool = False
@@ -167,7 +159,7 @@ def ordinal_kernel(
         raise ValueError("thresholds of rows come with scales of rows")
     name = f"ordinal_{link}_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}"
     name += (f"_cut_{cut_by}" if cut_by else "") + ("_offset" if offset else "")
-    source = FUNCTIONS + "\n\n" + _gradient(K, biases, link, scaled, cut_by, offset)
+    source = IMPORTS + FUNCTIONS + "\n\n" + _gradient(K, biases, link, scaled, cut_by, offset)
     kernel: Callable[..., None] = jit.compile_source(name, source).gradient
     return kernel
 
@@ -181,76 +173,44 @@ def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: CutSide | 
     names = "scale_w, scale_h, slope_w, slope_h, " if scaled else ""
     given = f"indptr, indices, values, {'offsets, ' if offset else ''}theta_w, theta_h, out_w, out_h"
     header = f"def gradient({given}, tables, sums, {names}scale):"
-    row = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])"]
-    kept = ("errors", "scales", "slopes", *(("uppers", "lowers") if cut_by else ()))
+    kept = (*(("scales", "slopes") if scaled else ()), *(("uppers", "lowers") if cut_by else ()))
+    before = [*(_SCALES if scaled else []), *(_cuts(cut_by) if cut_by else [])]
+    after = [*(_SLOPES if scaled else []), *(_cut_slopes(cut_by) if cut_by else [])]
+    offsets = ["for t in range(count):", "    errors[t] += offsets[base + t]"] if offset else []
+    scores = [*offsets, *_scores(link, scaled, cut_by)]
     lines = [
         f'"""Rank {K}."""',
+        "wide_vectors()",
         "scale = float32(scale)",
-        *(f"{a} = {b}.reshape({b}.size)" for a, b in zip(("tw", "th", "ow", "oh"), _ARRAYS, strict=True)),
-        "rows = theta_w.shape[0]",
-        f"size = {GROUP}",
-        "for i in range(rows):",
-        "    size = max(size, indptr[i + 1] - indptr[i])",
-        *(f"{name} = np.zeros(size + {LANES}, np.float32)" for name in kept),
         f"tile = np.zeros({3 * LANES}, np.float32)",
-        "start = 0",
-        "while start < rows:",
-        "    base = uint64(indptr[start])",
-        "    stop = start + 1",
-        f"    while stop < rows and indptr[stop + 1] - indptr[start] <= {GROUP}:",
-        "        stop += 1",
-        "    count = uint64(indptr[stop]) - base",
-        "    for i in range(start, stop):",
-        *indented(row, 2),
-        *indented(predictor_pass(K, biases, first="offsets[r]" if offset else "float32(0)"), 2),
-        *indented(_SCALES if scaled else [], 2),
-        *indented(_cuts(cut_by) if cut_by else [], 2),
-        *indented(_scores(link, scaled, cut_by)),
-        "    for i in range(start, stop):",
-        *indented(row, 2),
-        *indented(_SLOPES if scaled else [], 2),
-        *indented(_cut_slopes(cut_by) if cut_by else [], 2),
-        *indented(gradient_pass(K, biases), 2),
-        "    start = stop",
+        *by_groups(Record(K, biases), Passes(scores, kept=kept, before=before, after=after)),
     ]
     return "\n".join((decorator, header, *indented(lines))) + "\n"
 
 
-_ARRAYS = ("theta_w", "theta_h", "out_w", "out_h")
-
-#: Of one row i: the scales of its ratings, and what their slopes are added to.
-_SCALES = [
-    "for r in range(begin, end):",
-    "    scales[r - base] = scale_w[i] * scale_h[uint64(indices[r])]",
-]
-_SLOPES = [
-    "for r in range(begin, end):",
-    "    slope_w[i] += slopes[r - base]",
-    "    slope_h[uint64(indices[r])] += slopes[r - base]",
-]
-
+#: Of rating r, of row i and column j: its scale, and what its slope is added to.
+_SCALES = ["scales[r - base] = scale_w[i] * scale_h[j]"]
+_SLOPES = ["slope_w[i] += slopes[r - base]", "slope_h[j] += slopes[r - base]"]
 
 #: Row of the tables that a rating finds its thresholds in.
-OWNER: dict[CutSide, str] = {"w": "i", "h": "uint64(indices[r])"}
+OWNER: dict[CutSide, str] = {"w": "i", "h": "j"}
 
 
 def _cuts(cut_by: CutSide) -> list[str]:
-    """Lines for one row i: the thresholds above and below its ratings."""
+    """Lines for rating r: the thresholds above and below it."""
     return [
-        "for r in range(begin, end):",
-        "    level = uint64(values[r])",
-        f"    lowers[r - base] = tables[{OWNER[cut_by]}, level]",
-        f"    uppers[r - base] = tables[{OWNER[cut_by]}, level + uint64(1)]",
+        "level = uint64(values[r])",
+        f"lowers[r - base] = tables[{OWNER[cut_by]}, level]",
+        f"uppers[r - base] = tables[{OWNER[cut_by]}, level + uint64(1)]",
     ]
 
 
 def _cut_slopes(cut_by: CutSide) -> list[str]:
-    """Lines for one row i: du of its ratings, which came back in ``uppers``, and dl go to their thresholds' sums."""
+    """Lines for rating r: its du, which came back in ``uppers``, and dl go to its thresholds' sums."""
     return [
-        "for r in range(begin, end):",
-        "    level = uint64(values[r])",
-        f"    sums[{OWNER[cut_by]}, level] -= errors[r - base] + uppers[r - base]",
-        f"    sums[{OWNER[cut_by]}, level + uint64(1)] += uppers[r - base]",
+        "level = uint64(values[r])",
+        f"sums[{OWNER[cut_by]}, level] -= errors[r - base] + uppers[r - base]",
+        f"sums[{OWNER[cut_by]}, level + uint64(1)] += uppers[r - base]",
     ]
 
 

@@ -11,10 +11,9 @@ u^T A_i u with u = (theta, -1).
 
 The sum is a symmetric update of rank n, and most of what a Gibbs sweep costs. The features of `CHUNK` ratings at a time
 are gathered in a panel that stays in the first cache, each times sqrt(g'), its columns filled up to a multiple of
-`WIDE`. Tiles of `TALL` x `WIDE` sums, on and below the diagonal only, then pass over the panel. A tile is written in
-LLVM's language (Numba's `intrinsic`), as `TALL` vectors of `WIDE` sums that stay in registers: of scalar variables,
-as in `dsgmcmc.kernels.gradient`, the compiler makes such vectors for some processors only, and for others (AMD, and
-those without AVX-512) code that takes 8 times as long.
+`WIDE`. Tiles of `TALL` x `WIDE` sums, on and below the diagonal only, then pass over the panel. A tile is `TALL`
+vectors of `WIDE` sums that stay in registers (`dsgmcmc.kernels.vectors`): of scalar variables the compiler makes such
+vectors for some processors only, and for others (AMD, and those without AVX-512) code that takes 8 times as long.
 
 Products are added in float32: over a chunk, over the chunks of a cell, over the cells. On MovieLens 1M, K = 32, rows
 drawn from these sums and from sums in float64 differ by 1e-7 of their norm, 7e-7 at most.
@@ -34,61 +33,7 @@ TALL, WIDE = 4, 16
 CHUNK = 64
 
 _SOURCE = '''\
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-
-
-@intrinsic
-def tile(typing, panel, n, stride, a, c, square):
-    """Add rows r < n of the panel: square[a + i, c : c + {wide}] += panel[r, a + i] panel[r, c : c + {wide}]."""
-
-    def code(context, builder, signature, arguments):
-        panel, square = (context.make_array(signature.args[k])(context, builder, arguments[k]).data for k in (0, 5))
-        n, stride, a, c = arguments[1:5]
-        vector = ir.VectorType(ir.FloatType(), {wide})
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), {wide}), [0] * {wide})
-        multiply_add = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(vector, [vector] * 3), "llvm.fmuladd.v{wide}f32"
-        )
-
-        def number(value):
-            return ir.Constant(ir.IntType(64), value)
-
-        def vector_at(data, index):
-            return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
-
-        places = [
-            vector_at(square, builder.add(c, builder.mul(builder.add(a, number(i)), stride))) for i in range({tall})
-        ]
-        before = [builder.load(place, align=4) for place in places]
-        entry, loop, end = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("end")
-        builder.branch(loop)
-
-        builder.position_at_end(loop)
-        r = builder.phi(ir.IntType(64))
-        sums = [builder.phi(vector) for _ in places]
-        row = builder.mul(r, stride)
-        wide = builder.load(vector_at(panel, builder.add(row, c)), align=4)
-        after = []
-        for i, total in enumerate(sums):
-            tall = builder.load(builder.gep(panel, [builder.add(row, builder.add(a, number(i)))]))
-            tall = builder.insert_element(ir.Constant(vector, ir.Undefined), tall, ir.Constant(ir.IntType(32), 0))
-            tall = builder.shuffle_vector(tall, tall, everywhere)
-            after.append(builder.call(multiply_add, [tall, wide, total]))
-        following = builder.add(r, number(1))
-        builder.cbranch(builder.icmp_unsigned("<", following, n), loop, end)
-        for phi, first, then in zip((r, *sums), (number(0), *before), (following, *after)):
-            phi.add_incoming(first, entry)
-            phi.add_incoming(then, loop)
-
-        builder.position_at_end(end)
-        for place, total in zip(places, after):
-            builder.store(total, place, align=4)
-        return context.get_dummy_value()
-
-    return types.void(panel, *[types.uint64] * 4, square), code
+from dsgmcmc.kernels.vectors import load, spread, store, times_plus
 
 
 {add}
@@ -117,7 +62,7 @@ def add(indptr, indices, values, features, root, rank, out):
                     panel[p + uint64(rank)] = root[j]
             for c in range(uint64(0), size, uint64({wide})):
                 for a in range(c, size, uint64({tall})):
-                    tile(panel, uint64(n), stride, a, c, square)
+{tile}
         at = 0
         for a in range(size):
             for c in range(a + 1):
@@ -146,12 +91,26 @@ def errors(theta, statistics, out):
 '''
 
 
+def _tile() -> list[str]:
+    """Lines that add rows r < n of the panel to a tile: square[a + i, c :] += panel[r, a + i] panel[r, c :]."""
+    each = range(TALL)
+    return [
+        *(f"s{i} = load(square, (a + uint64({i})) * stride + c, {WIDE})" for i in each),
+        "for r in range(uint64(n)):",
+        "    p = r * stride",
+        f"    wide = load(panel, p + c, {WIDE})",
+        *(f"    s{i} = times_plus(spread(panel[p + a + uint64({i})], {WIDE}), wide, s{i})" for i in each),
+        *(f"store(square, (a + uint64({i})) * stride + c, s{i})" for i in each),
+    ]
+
+
 @functools.cache
 def _module() -> Any:
     ratings = "int64[::1], int32[::1], float32[::1]"
     source = _SOURCE.format(
         tall=TALL,
         wide=WIDE,
+        tile="\n".join(jit.indented(_tile(), 5)),
         chunk=CHUNK,
         add=jit.decorator(f"void({ratings}, float32[:, ::1], float32[::1], int64, float32[:, ::1])"),
         errors=jit.decorator("void(float32[:, ::1], float32[:, ::1], float64[::1])"),

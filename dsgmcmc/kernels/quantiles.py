@@ -7,16 +7,14 @@ of the components' own quantiles, to 2e-6 in probability. The normal distributio
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.normal import EXTENT, PER_UNIT, normal_table
 from dsgmcmc.types import Float32
-
-_EXTENT, _PER_UNIT = 9, 256  # linear interpolation errs by less than 5e-7
 
 _SUMMARY = '''\
 {helper}
@@ -138,19 +136,10 @@ def summarise(
 
 
 @functools.cache
-def normal_table() -> NDArray[np.float64]:
-    """The standard normal distribution function on [-9, 9], (4609,) float64."""
-    points = np.linspace(-_EXTENT, _EXTENT, 2 * _EXTENT * _PER_UNIT + 1) / math.sqrt(2)
-    return np.array([math.erfc(-point) / 2 for point in points.tolist()])
-
-
-@functools.cache
 def _summary_module() -> Any:
     signature = (
         "void(float32[:, ::1], float32[:, ::1], float64[::1], float64, float64, float64, float64, float64[::1], "
         "float64[:, ::1], float32[::1], float32[::1], float32[::1], float32[::1])"
     )
-    source = _SUMMARY.format(
-        helper=jit.helper(), decorator=jit.decorator(signature), extent=_EXTENT, per_unit=_PER_UNIT
-    )
+    source = _SUMMARY.format(helper=jit.helper(), decorator=jit.decorator(signature), extent=EXTENT, per_unit=PER_UNIT)
     return jit.compile_source("quantiles", source)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula.parser import Assignments, functions
+from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.philox import groups_module
 
 CHUNK = 2048
@@ -62,14 +63,10 @@ def formula_source(layout: ArgumentLayout) -> str:
     if layout.noise:
         parts.append(f"from {groups_module()} import normal_groups\n")
     lines = [*_setup(layout), "for _row in range(0, _n, _step):"]
-    lines += _indented(_chunk(layout))
-    lines += ["    for _i in range(_size):", *_indented(_indented(_element(layout)))]
-    lines += [*_indented(_per_row(layout)), *_finish(layout)]
-    return "\n\n".join((*parts, "\n".join((*_signature(layout), *_indented(lines))))) + "\n"
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return ["    " + line for line in lines]
+    lines += indented(_chunk(layout))
+    lines += ["    for _i in range(_size):", *indented(_element(layout), 2)]
+    lines += [*indented(_per_row(layout)), *_finish(layout)]
+    return "\n\n".join((*parts, "\n".join((*_signature(layout), *indented(lines))))) + "\n"
 
 
 def _signature(layout: ArgumentLayout) -> list[str]:

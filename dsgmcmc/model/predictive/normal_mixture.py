@@ -6,6 +6,7 @@ from statistics import NormalDist  # SciPy takes longer to import than a predict
 
 import numpy as np
 
+from dsgmcmc.kernels.normal import ndtr
 from dsgmcmc.kernels.quantiles import summarise
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.model.predictive.mixture import Mixture
@@ -18,8 +19,6 @@ class Normal:
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array) -> Float64:
         """Probability of a rating of at most `x`."""
-        from scipy.special import ndtr
-
         probability: Float64 = ndtr((x - mean) / np.sqrt(variance))
         return probability
 
@@ -60,8 +59,6 @@ class NormalMixture(Mixture):
 
 def _folded(mean: Float64, variance: Float64) -> Float64:
     """E|X| of normal X."""
-    from scipy.special import ndtr
-
     sd = np.sqrt(variance)
     z = mean / sd
     expected: Float64 = mean * (2 * ndtr(z) - 1) + sd * np.exp(-(z**2) / 2) * np.sqrt(2 / np.pi)

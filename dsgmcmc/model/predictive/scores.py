@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.normal import ndtr
 from dsgmcmc.model.predictive.normal_mixture import Normal, NormalMixture
 from dsgmcmc.types import Array, Float64
 
@@ -21,8 +22,6 @@ class Scores(NormalMixture):
 
     def cdf(self, x: Array | float) -> Float64:
         """See `Predictive.cdf`."""
-        from scipy.special import ndtr
-
         error, sd = self._less_centre(x) - self._mean, np.sqrt(self._variance)
         probability: Float64 = np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self._weights
         return probability

@@ -7,7 +7,8 @@ import pytest
 from scipy.special import expit, ndtr
 
 from dsgmcmc.kernels.levels import level_moments, level_probabilities
-from dsgmcmc.kernels.ordinal import END, level_tables, ordinal_kernel
+from dsgmcmc.kernels.ordinal import END, LANES, level_tables, ordinal_kernel
+from dsgmcmc.kernels.records import Record
 
 CDF = {"logit": expit, "probit": ndtr}
 THRESHOLDS = np.array([-1.5, -0.4, 0.3, 1.1])
@@ -127,3 +128,9 @@ def test_probabilities_are_right_in_both_tails(link: str) -> None:
     mean, variance = level_moments(found, values)
     np.testing.assert_allclose(mean, found @ values, rtol=1e-5)
     np.testing.assert_allclose(variance, found @ values**2 - (found @ values) ** 2, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_groups_of_ratings_hold_whole_lanes(biases):
+    """Protects memory: ratings are scored `LANES` at a time, and the arrays of a group have its length."""
+    assert [K for K in range(1, 513) if Record(K, biases).group % LANES] == []

@@ -82,7 +82,9 @@ def test_rows_past_32_bits_of_numbers(holes):
     predicted = np.zeros(1, np.float32)
     predict_kernel(K, False)(np.zeros(1, np.int32), column, own, theta, predicted)
     assert predicted[0] == row.sum()
-    given = np.array([0, 1]), column, np.array([1.5], np.float32)
-    gradient_kernel(K, False, weighted=False)(*given, own, theta, np.zeros_like(own), out, 1.0)
+    indptr = holes(ROWS + 3, np.int64)
+    indptr[-1] = 1
+    given = indptr, np.zeros(1, np.int32), np.array([1.5], np.float32)
+    gradient_kernel(K, False, weighted=False)(*given, theta, own, out, np.zeros_like(own), 1.0)
     assert out[-1].tolist() == [row.sum() - 1.5] * K
     assert not out[:2].any()

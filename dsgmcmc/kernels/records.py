@@ -1,0 +1,329 @@
+"""Passes over a cell's ratings, row by row: predictors, and shares of both gradients; source for kernels.
+
+With eta = W_i . H_j + a_i + b_j and e a rating's score,
+
+    out_w[i] -= e * (H_j, 1)        out_h[j] -= e * (W_i, 1)
+
+Factors are (n, D), with the biases in column K: rows of 33 numbers straddle cache lines at every load and store. So a
+kernel copies every row of the cell into a *record*: theta, then its gradient, each in whole vectors and, if it has more
+than half of one, in whole cache lines. All columns' records are made at the kernel's start, and added to `out_h` at its
+end; a row's record serves while its ratings pass. Where the last vector has room, it takes the biases in:
+
+    (W_i, a_i, 1) . (H_j, 1, b_j) = W_i . H_j + a_i + b_j
+
+and the gradients of the biases come out with the others'. Else biases of columns are pairs, value and gradient, behind
+all records. Vectors have 16 elements where the processor has such, and 8 at a rank's end; predictors are summed four
+ratings at a time (`dsgmcmc.kernels.vectors.sums_of`).
+
+Ratings and rows to come are called for ahead; columns' records, too, where they do not fit into the second-level cache.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Sequence
+from functools import cached_property
+
+from dsgmcmc.kernels.jit import indented
+
+LINE = 16
+"""float32 of a cache line."""
+
+REGISTERS = 8
+"""Vectors of a row, and as many of its gradient, that stay in registers: longer records are gone through in blocks."""
+
+AHEAD = 16
+"""Ratings from one whose record is used to one whose record is called for."""
+
+ROWS_AHEAD = 4
+"""Rows from one that is used to one that is called for."""
+
+NEAR = 1 << 18
+"""float32 of records that the second-level cache holds for sure: no need to call for them."""
+
+CACHE = 1 << 12
+"""float32 of half a first-level cache, which the columns of a group of ratings may fill."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """Where the numbers of a row stand in its record.
+
+    Attributes
+    ----------
+    rank : int
+        K.
+    biases : bool
+        Rows have a bias, in column K of their D = K + 1.
+    """
+
+    rank: int
+    biases: bool
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.rank + self.biases
+
+    @property
+    def inside(self) -> bool:
+        """Whether the last vector has room for both biases."""
+        return self.biases and -(-(self.rank + 2) // 8) == -(-self.rank // 8)
+
+    @cached_property
+    def vectors(self) -> list[tuple[int, int]]:
+        """Where the vectors of theta begin, and their widths."""
+        from dsgmcmc.kernels.compiler import vector_width  # which imports Numba
+
+        length, widest = self.rank + 2 * self.inside, vector_width()
+        whole, rest = divmod(length, widest)
+        widths = [widest] * whole + ([8 if rest <= 8 else 16] if rest else [])
+        return list(zip(itertools.accumulate([0, *widths[:-1]]), widths, strict=True))
+
+    @property
+    def half(self) -> int:
+        """float32 of a record's theta, and of its gradient."""
+        length = sum(self.vectors[-1])
+        return length if length <= LINE // 2 else -(-length // LINE) * LINE
+
+    @property
+    def size(self) -> int:
+        """float32 of a record."""
+        return 2 * self.half
+
+    @property
+    def group(self) -> int:
+        """Ratings whose predictors are kept at a time: a multiple of `LINE`, for kernels that score so many at once."""
+        return min(max(CACHE // self.half // LINE * LINE, 32), 128)
+
+    @property
+    def _copied(self) -> tuple[list[tuple[int, int]], range]:
+        """Vectors that are copied whole, and the columns that are left."""
+        whole = [(at, width) for at, width in self.vectors if at + width <= self.rank]
+        return whole, range(sum(width for _, width in whole), self.rank)
+
+    @property
+    def _blocks(self) -> list[list[tuple[int, int]]]:
+        """Vectors by as many as stay in registers."""
+        return [self.vectors[k : k + REGISTERS] for k in range(0, len(self.vectors), REGISTERS)]
+
+    # ------------------------------------------------------------------ rows to records and back
+
+    def _filled(self, side: str, theta: str, record: str) -> list[str]:
+        """Lines that copy D numbers of the array `theta` from `p` on to the record that begins at `q` of `record`."""
+        whole, rest = self._copied
+        lines = [f"store({record}, q + uint64({at}), load({theta}, p + uint64({at}), {n}))" for at, n in whole]
+        lines += [f"{record}[q + uint64({k})] = {theta}[p + uint64({k})]" for k in rest]
+        if self.inside:
+            own, one = (self.rank, self.rank + 1) if side == "w" else (self.rank + 1, self.rank)
+            lines += [f"{record}[q + uint64({own})] = {theta}[p + uint64({self.rank})]"]
+            lines += [f"{record}[q + uint64({one})] = float32(1)"]
+        used = self.rank + 2 * self.inside
+        lines += [f"{record}[q + uint64({k})] = float32(0)" for k in range(used, sum(self.vectors[-1]))]
+        zeros = [f"store({record}, q + uint64({self.half + at}), spread(float32(0), {n}))" for at, n in self.vectors]
+        return lines + zeros
+
+    def _emptied(self, side: str, record: str, out: str) -> list[str]:
+        """Lines that add the gradient of such a record to D numbers of the array `out` from `p` on."""
+        whole, rest = self._copied
+        lines = []
+        for at, n in whole:
+            sums = f"plus(load({out}, p + uint64({at}), {n}), load({record}, q + uint64({self.half + at}), {n}))"
+            lines += [f"store({out}, p + uint64({at}), {sums})"]
+        lines += [f"{out}[p + uint64({k})] += {record}[q + uint64({self.half + k})]" for k in rest]
+        if self.inside:
+            own = self.half + self.rank + (side == "h")
+            lines += [f"{out}[p + uint64({self.rank})] += {record}[q + uint64({own})]"]
+        return lines
+
+    @property
+    def _apart(self) -> bool:
+        return self.biases and not self.inside
+
+    def begin(self, gradients: bool = True) -> list[str]:
+        """Lines at a kernel's start: flat arrays, and the records of all columns."""
+        each = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
+        each += self._filled("h", "th", "records")
+        if self._apart:
+            each += [f"records[pairs + j + j] = th[p + uint64({self.rank})]"]
+            each += ["records[pairs + j + j + uint64(1)] = float32(0)"]
+        return [
+            "tw = theta_w.reshape(theta_w.size)",
+            "th = theta_h.reshape(theta_h.size)",
+            *(["ow = out_w.reshape(out_w.size)", "oh = out_h.reshape(out_h.size)"] if gradients else []),
+            "columns = uint64(theta_h.shape[0])",
+            f"records = np.empty(columns * uint64({self.size + 2}) + uint64({LINE}), np.float32)",
+            f"aligned = {_aligned('records')}",
+            f"pairs = aligned + columns * uint64({self.size})",
+            f"far = columns * uint64({self.size}) > uint64({NEAR})",
+            f"own = np.zeros({self.size + LINE}, np.float32)",
+            f"own_start = {_aligned('own')}",
+            "final = uint64(indptr[theta_w.shape[0]])",
+            "for j in range(columns):",
+            *indented(each),
+        ]
+
+    def end(self) -> list[str]:
+        """Lines at its end: the columns' gradients."""
+        each = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
+        each += self._emptied("h", "records", "oh")
+        if self._apart:
+            each += [f"oh[p + uint64({self.rank})] += records[pairs + j + j + uint64(1)]"]
+        return ["for j in range(columns):", *indented(each)]
+
+    # ------------------------------------------------------------------ passes over the ratings of a row
+
+    def _row(self, ahead: str) -> list[str]:
+        """Lines for row i: its own record; and a later row of the array `ahead` is called for."""
+        lines = [f"p = min(uint64(i) + uint64({ROWS_AHEAD}), uint64(theta_w.shape[0] - 1)) * uint64({self.dimension})"]
+        for at in range(0, self.dimension, LINE):
+            lines += [f"prefetch({ahead}, p + uint64({at}))"]
+        lines += [f"p = uint64(i) * uint64({self.dimension})", "q = own_start"]
+        return lines + self._filled("w", "tw", "own")
+
+    def predictors(self, also: Sequence[str] = ()) -> list[str]:
+        """Lines for row i that put the predictors of its ratings into ``errors``; see `by_groups`."""
+        lines, last = self._row("tw"), len(self._blocks) - 1
+        lines += [f"bias = tw[p + uint64({self.rank})]"] if self._apart else []
+        also = [*(["errors[r - base] += bias + records[pairs + j + j]"] if self._apart else []), *also]
+        for number, block in enumerate(self._blocks):
+            lines += [f"w{at} = load(own, q + uint64({at}), {n})" for at, n in block]
+            each = also if number == last else []
+            four = [] if number else self._calls()
+            four += [*self._products(block, 4), *self._sums(block, 4, number > 0)]
+            four += [line for x in range(4) for line in self._of_rating(x, each)]
+            one = [*self._products(block, 1), *self._sums(block, 1, number > 0), *self._of_rating(0, each)]
+            lines += ["s = begin", "while s + uint64(4) <= end:", *indented([*four, "s += uint64(4)"])]
+            lines += ["while s < end:", *indented([*one, "s += uint64(1)"])]
+        return lines
+
+    @staticmethod
+    def _of_rating(x: int, lines: Sequence[str]) -> list[str]:
+        return [f"r = s + uint64({x})", f"j = j{x}", *lines] if lines else []
+
+    def _calls(self) -> list[str]:
+        """Lines that call for the records of four ratings to come."""
+        lines = []
+        for x in range(4):
+            rating = f"min(s + uint64({AHEAD + x}), final - uint64(1))"
+            lines += [f"ahead = aligned + uint64(indices[{rating}]) * uint64({self.size})"]
+            lines += [f"prefetch(records, ahead + uint64({at}))" for at in range(0, self.size, LINE)]
+        return ["if far:", *indented(lines)]
+
+    def _products(self, block: list[tuple[int, int]], count: int) -> list[str]:
+        """Products of the row's vectors with those of `count` ratings, summed by width."""
+        lines = []
+        for x in range(count):
+            lines += [f"j{x} = uint64(indices[s + uint64({x})])", f"c = aligned + j{x} * uint64({self.size})"]
+            seen: set[int] = set()
+            for at, n in block:
+                factors = f"w{at}, load(records, c + uint64({at}), {n})"
+                product = f"times_plus({factors}, d{n}_{x})" if n in seen else f"times({factors})"
+                lines += [f"d{n}_{x} = {product}"]
+                seen.add(n)
+        return lines
+
+    @staticmethod
+    def _sums(block: list[tuple[int, int]], count: int, more: bool) -> list[str]:
+        """These sums into ``errors``, added to what is there if there are `more` blocks."""
+        widths = sorted({n for _, n in block})
+        if count == 1:
+            found = " + ".join(f"sum_of(d{n}_0)" for n in widths)
+            return [f"errors[s - base] {'+=' if more else '='} {found}"]
+        terms = [f"sums_of({', '.join(f'd{n}_{x}' for x in range(4))})" for n in widths]
+        terms += ["load(errors, s - base, 4)"] if more else []
+        return [f"store(errors, s - base, {functools.reduce('plus({}, {})'.format, terms)})"]
+
+    def gradients(self, also: Sequence[str] = (), score: str = "errors[r - base]") -> list[str]:
+        """Lines for row i that add its ratings' shares of both gradients; see `by_groups`."""
+        lines = self._row("ow")
+        lines += ["bias = float32(0)"] if self._apart else []
+        for number, block in enumerate(self._blocks):
+            rating = [f"e = {score}", "j = uint64(indices[r])", f"c = aligned + j * uint64({self.size})"]
+            rating += [f"e{n} = spread(-e, {n})" for n in sorted({n for _, n in block})]
+            for at, n in block:
+                there = f"c + uint64({self.half + at})"
+                rating += [f"g{at} = times_plus(e{n}, load(records, c + uint64({at}), {n}), g{at})"]
+                rating += [f"store(records, {there}, times_plus(e{n}, w{at}, load(records, {there}, {n})))"]
+            if not number:
+                rating += ["bias -= e", "records[pairs + j + j + uint64(1)] -= e"] if self._apart else []
+                rating += also
+            lines += [f"w{at} = load(own, q + uint64({at}), {n})" for at, n in block]
+            lines += [f"g{at} = spread(float32(0), {n})" for at, n in block]
+            lines += ["for r in range(begin, end):", *indented(rating)]
+            lines += [f"store(own, q + uint64({self.half + at}), g{at})" for at, _ in block]
+        lines += [f"ow[p + uint64({self.rank})] += bias"] if self._apart else []
+        return lines + self._emptied("w", "own", "ow")
+
+
+IMPORTS = (
+    "from dsgmcmc.kernels.vectors import load, plus, prefetch, prefetch_once, spread, store\n"
+    "from dsgmcmc.kernels.vectors import sum_of, sums_of, times, times_plus\n\n"
+)
+"""What a module with such passes imports."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Passes:
+    """What a kernel does with ratings, a group of `Record.group` at a time: predictors, then scores, then gradients.
+
+    Attributes
+    ----------
+    scores : list of str
+        Lines that turn the first `count` numbers in ``errors`` from predictors into scores.
+    kept : sequence of str
+        Arrays, (group,) float32, for the ratings of a group, besides ``errors``.
+    before, after : list of str
+        For rating r, of row i and column j: before the scores are taken, and after that. Its place in such arrays is
+        r less `base`.
+    own, of_row : list of str
+        For row i: before the gradients of its ratings `begin` to `end` - 1 of the group, and after them.
+    score : str
+        What the gradients take as the score of rating r.
+    """
+
+    scores: list[str]
+    _: dataclasses.KW_ONLY
+    kept: Sequence[str] = ()
+    before: Sequence[str] = ()
+    own: Sequence[str] = ()
+    after: Sequence[str] = ()
+    of_row: Sequence[str] = ()
+    score: str = "errors[r - base]"
+
+
+def by_groups(record: Record, passes: Passes) -> list[str]:
+    """Lines of the whole loop over a cell's ratings."""
+
+    def of_rows(lines: Sequence[str]) -> list[str]:
+        """For every row i that has ratings in the group."""
+        bounds = ["begin = max(uint64(indptr[i]), base)", "end = min(uint64(indptr[i + 1]), last)"]
+        row = [*bounds, "if begin < end:", "    row = i", *indented(lines), "begin = end", "i += 1"]
+        return ["i = first_row", "begin = base", "while begin < last:", *indented(row)]
+
+    return [
+        *record.begin(),
+        *(f"{name} = np.zeros({record.group}, np.float32)" for name in ("errors", *passes.kept)),
+        "first_row = 0",
+        "row = 0",
+        "base = uint64(indptr[0])",
+        "while base < final:",
+        f"    last = min(base + uint64({record.group}), final)",
+        "    count = last - base",
+        f"    for ahead in range(uint64(0), uint64({record.group}), uint64({LINE})):",
+        "        prefetch_once(values, min(last + ahead, final - uint64(1)))",
+        "        prefetch_once(indices, min(last + ahead, final - uint64(1)))",
+        *indented(of_rows(record.predictors(passes.before))),
+        *indented(passes.scores),
+        *indented(of_rows([*passes.own, *record.gradients(passes.after, passes.score), *passes.of_row])),
+        "    first_row = row",
+        "    base = last",
+        *record.end(),
+    ]
+
+
+def _aligned(array: str) -> str:
+    """Expression: the first number of a flat array that begins a cache line."""
+    return f"uint64({LINE - 1}) & (uint64({LINE}) - (uint64({array}.ctypes.data) >> uint64(2)))"

@@ -1,0 +1,187 @@
+"""Vectors of float32 for kernels of generated source: loads, stores, products, and sums of four vectors at a time.
+
+Compilers find the vectors of a scalar source, but not where a row begins on a cache line, nor the sum of four dot
+products by shared shuffles. So kernels over rows of factors name their vectors. A vector has 4, 8 or 16 elements; what
+is wider than the processor's own registers is cut by the compiler.
+
+Like `dsgmcmc.kernels.compiler` this imports Numba, and is imported by generated modules alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
+
+FAST = ("contract", "reassoc", "nsz")
+"""As `dsgmcmc.kernels.jit.FAST`."""
+
+_FLOAT, _INDEX = ir.FloatType(), ir.IntType(32)
+
+
+class Vector(types.Type):
+    """Numba's type of a vector of `width` float32."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        super().__init__(name=f"float32x{width}")
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, vector: Vector) -> None:
+        super().__init__(manager, vector, ir.VectorType(_FLOAT, vector.width))  # type: ignore[no-untyped-call]
+
+
+def _place(context: Any, builder: Any, signature: Any, arguments: Any, width: int) -> Any:
+    """Pointer to the vector that begins at an index of an array."""
+    array = context.make_array(signature.args[0])(context, builder, arguments[0])
+    element = builder.gep(array.data, [arguments[1]], inbounds=True)
+    return builder.bitcast(element, ir.VectorType(_FLOAT, width).as_pointer())
+
+
+@intrinsic(prefer_literal=True)
+def load(typing: Any, array: Any, index: Any, width: Any) -> Any:
+    """The `width` elements of a flat array from `index` on."""
+    count = width.literal_value
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        found = builder.load(_place(context, builder, signature, arguments, count))
+        found.align = 4
+        return found
+
+    return Vector(count)(array, index, width), lower
+
+
+@intrinsic
+def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
+    """Put a vector into a flat array, from `index` on."""
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _place(context, builder, signature, arguments, vector.width)
+        builder.store(arguments[2], place).align = 4
+        return context.get_dummy_value()
+
+    return types.none(array, index, vector), lower
+
+
+@intrinsic(prefer_literal=True)
+def spread(typing: Any, x: Any, width: Any) -> Any:
+    """A vector whose `width` elements are all the float32 `x`."""
+    count = width.literal_value
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value = context.cast(builder, arguments[0], signature.args[0], types.float32)
+        one = builder.insert_element(ir.Constant(ir.VectorType(_FLOAT, count), ir.Undefined), value, _INDEX(0))
+        return _shuffle(builder, one, one, [0] * count)
+
+    return Vector(count)(x, width), lower
+
+
+@intrinsic
+def plus(typing: Any, a: Any, b: Any) -> Any:
+    """Sum of two vectors."""
+    return a(a, b), lambda context, builder, signature, given: _add(builder, *given)
+
+
+@intrinsic
+def times(typing: Any, a: Any, b: Any) -> Any:
+    """Product of two vectors, element by element."""
+    return a(a, b), lambda context, builder, signature, given: builder.fmul(*given, flags=FAST)
+
+
+@intrinsic
+def times_plus(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """Product of two vectors plus a third."""
+
+    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return _add(builder, builder.fmul(given[0], given[1], flags=FAST), given[2])
+
+    return a(a, b, c), lower
+
+
+@intrinsic
+def sum_of(typing: Any, a: Any) -> Any:
+    """Sum of the elements of a vector."""
+
+    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return builder.extract_element(_halved(builder, given[0], 1), _INDEX(0))
+
+    return types.float32(a), lower
+
+
+@intrinsic
+def sums_of(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Sums of the elements of four vectors, of at least four each, as a vector: by two shuffles a vector, not four."""
+
+    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        pairs = [_folded(builder, given[k], given[k + 1], turns=True) for k in (0, 2)]
+        return _halved(builder, _folded(builder, pairs[0], pairs[1], turns=False), 4)
+
+    return Vector(4)(a, b, c, d), lower
+
+
+def _prefetch(context: Any, builder: Any, array: Any, given: Any, write: int, locality: int) -> Any:
+    """Call for the cache line of an element."""
+    byte = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, _INDEX, _INDEX, _INDEX])
+    name = "llvm.prefetch.p0i8"
+    function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
+    place = builder.gep(context.make_array(array)(context, builder, given[0]).data, [given[1]], inbounds=True)
+    builder.call(function, [builder.bitcast(place, byte), _INDEX(write), _INDEX(locality), _INDEX(1)])
+    return context.get_dummy_value()
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, index: Any) -> Any:
+    """Have the cache line of an element brought nearer, to be written to."""
+    return types.none(array, index), lambda context, builder, signature, given: _prefetch(
+        context, builder, signature.args[0], given, 1, 3
+    )
+
+
+@intrinsic
+def prefetch_once(typing: Any, array: Any, index: Any) -> Any:
+    """Have the cache line of an element brought nearer, to be read once."""
+    return types.none(array, index), lambda context, builder, signature, given: _prefetch(
+        context, builder, signature.args[0], given, 0, 0
+    )
+
+
+# ---------------------------------------------------------------------- as instructions
+
+
+def _add(builder: Any, a: Any, b: Any) -> Any:
+    return builder.fadd(a, b, flags=FAST)
+
+
+def _shuffle(builder: Any, a: Any, b: Any, chosen: Sequence[int]) -> Any:
+    """Elements of a and then b, by number."""
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_INDEX, len(chosen)), list(chosen)))
+
+
+def _folded(builder: Any, a: Any, b: Any, turns: bool) -> Any:
+    """In every four elements: the first two of a and of b plus the last two, in turns or one pair after the other.
+
+    In turns first, then in pairs, this leaves in every four elements one of each of four vectors.
+    """
+    width = a.type.count
+    fours = range(0, width, 4)
+    if turns:
+        first = [side + four + k for four in fours for k in (0, 1) for side in (0, width)]
+    else:
+        first = [side + four + k for four in fours for side in (0, width) for k in (0, 1)]
+    last = [k + 2 for k in first]
+    return _add(builder, _shuffle(builder, a, b, first), _shuffle(builder, a, b, last))
+
+
+def _halved(builder: Any, a: Any, width: int) -> Any:
+    """The halves of a vector added until it has `width` elements."""
+    while (count := a.type.count) > width:
+        lower, upper = range(count // 2), range(count // 2, count)
+        a = _add(builder, _shuffle(builder, a, a, lower), _shuffle(builder, a, a, upper))
+    return a
