@@ -130,6 +130,9 @@ class Comm(Protocol):
     def Gatherv(self, sendbuf: Array, recvbuf: Any, root: int = 0) -> None:
         """Arrays of all processes, one after the other, at the root."""
 
+    def Igatherv(self, sendbuf: Array, recvbuf: Any, root: int = 0) -> Any:
+        """Begin to gather arrays as `Gatherv` does, and return the request."""
+
     def Bcast(self, buf: Array, root: int = 0) -> None:
         """The root's array, everywhere."""
 

@@ -233,5 +233,5 @@ class RatingBlocks:
                 columns = np.bincount(block.indices)
                 peaks[b - ring.blocks.start, part] = max(np.diff(block.indptr).max(), columns.max())
         total = ring.total(sizes)
-        peak = ring.reduce(peaks, lambda everything: everything.max(axis=0), grid)
+        peak = ring.reduce(peaks, lambda most: most, grid, np.maximum)
         return total.astype(np.int64), peak.astype(np.int64)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterable
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.targets.state import ParameterBlock
 
 SQUARES = Formula("square = theta * theta", sums=("square",))
@@ -20,11 +19,12 @@ def find_divergence(circulation: Circulation, position: str) -> str:
         total: float = block.update(SQUARES, theta=position)["square"]
         return total / block[position].size
 
-    pairs = [[mean_square(block) for block in pair] for pair in circulation.pairs()]
-    result = circulation.ring.reduce(np.array(pairs), np.ravel, 2 * circulation.grid).reshape(-1, 2)
-    bad = np.argwhere(~(result < EXPLODED))
-    if not len(bad):
+    def first(blocks: Iterable[ParameterBlock]) -> str:
+        for block in blocks:
+            found = mean_square(block)
+            if not found < EXPLODED:
+                return f"block {block.index} of {block.factor.name} has the mean square {found:.3g}"
         return ""
-    b, number = bad[0]
-    block = b if number == 0 else column_of(int(b), circulation.part, circulation.grid)
-    return f"block {block} of {'WH'[number]} has the mean square {result[b, number]:.3g}"
+
+    mine = first(block for pair in circulation.pairs() for block in pair)
+    return next(filter(None, circulation.ring.comm.allgather(mine)), "")

@@ -24,6 +24,7 @@ from dsgmcmc.model.parts import Effects
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import DrawInfo
+from dsgmcmc.targets.moments import RunningMoments
 from dsgmcmc.types import Float32, Float64
 
 #: About this many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.
@@ -161,16 +162,18 @@ class HeldOutRows:
         if shift is not None:
             eta += shift[chosen]
         state = self.likelihood.state(eta, cell, rows, columns, tau)
-        self.prediction[chosen], self.probability[chosen] = state.mean, state.probability
+        self.prediction[chosen] = state.mean
+        if self.likelihood.n_levels:
+            self.probability[chosen] = state.probability
         self.noise[chosen if self.likelihood.noise_varies else 0] = state.variance
 
     def count(self, draw: DrawInfo) -> None:
         """Include the last recorded state in the averages, as a draw."""
-        delta = self.prediction - self.mean
-        self.mean += draw.share * delta
-        self.m2 += draw.weight * delta * (self.prediction - self.mean)
+        moments = RunningMoments(*(each.reshape(-1, 1) for each in (self.mean, self.m2)))
+        moments.count(self.prediction.reshape(-1, 1), draw)
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
-        self.mean_probability += draw.share * (self.probability - self.mean_probability)
+        if self.likelihood.n_levels:
+            self.mean_probability += draw.share * (self.probability - self.mean_probability)
         self.followed_predictions.append(self.prediction[self.followed])
         state = State(self.prediction, self.noise, self.probability)
         self.log_likelihoods.append(self.likelihood.log_likelihood(self.rows.values, state))

@@ -6,9 +6,17 @@ contiguous range of row blocks; part t consists of the cells of row block b and 
 
 from __future__ import annotations
 
+from itertools import pairwise
+from math import isqrt
+from typing import NamedTuple
+
 import numpy as np
 
 from dsgmcmc.types import Int64
+
+#: Numbers that a process receives and adds in the time that one more message takes: 1.4 microseconds, at .9 ns a number
+#: (the first table of `dsgmcmc/cluster/machine.toml`; networks between nodes differ little).
+A_MESSAGE = 1600
 
 
 def block_bounds(prefix: Int64, grid: int) -> Int64:
@@ -60,6 +68,41 @@ def column_of(row_block: int, part: int, grid: int) -> int:
 def row_of(column_block: int, part: int, grid: int) -> int:
     """Row block whose owner holds column block `column_block` during part `part`."""
     return (column_block - part) % grid
+
+
+class Slice(NamedTuple):
+    """Elements `begin` to `end` of a sum over blocks, and the process that adds them."""
+
+    process: int
+    begin: int
+    end: int
+
+    @property
+    def width(self) -> int:
+        """Number of elements."""
+        return self.end - self.begin
+
+
+def slices_of(width: int, addends: int, size: int) -> list[Slice]:
+    """Cut a sum over blocks into slices, each of which one process adds; the first is the root's.
+
+    One process takes in `size` messages with addends * width numbers. With n slices it takes in those of one slice, and
+    n more messages leave every process and reach the root. The sum of both is least for n^2 = addends * width / (2
+    `A_MESSAGE`), and from n = 2 on less than with one slice.
+
+    Parameters
+    ----------
+    width : int
+        Elements of the sum.
+    addends : int
+        Arrays that are added, of all blocks.
+    size : int
+        Number of processes.
+    """
+    number = isqrt(addends * width // (2 * A_MESSAGE))
+    number = max(1, min(number, size, width // 2))  # a single column NumPy adds in another order
+    edges = pairwise(s * width // number for s in range(number + 1))
+    return [Slice(s * size // number, *ends) for s, ends in enumerate(edges)]
 
 
 def chain_group(rank: int, size: int, chains: int) -> tuple[int, int]:

@@ -5,8 +5,9 @@ that the next part needs elsewhere; `tour` passes all of them once round the rin
 are upper-case mpi4py calls on preallocated float32 buffers; within a node, blocks in shared memory
 (`dsgmcmc.parallel.shared_buffers`) are handed over without being copied.
 
-Sums over blocks are gathered as float64 partials and added in block order by the root, which also computes what follows
-from them: no sum depends on the number of processes or on the MPI library.
+Sums over blocks are float64 partials that one process adds in block order: the root, or of a wide sum for every slice
+of its elements another process (`dsgmcmc.parallel.partition.slices_of`), from which the root gathers the slices. The
+root computes what follows from a sum. So no sum depends on the number of processes or on the MPI library.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.launch import processes_here
 from dsgmcmc.parallel.named import Named, Shapes, pack, shapes_of, size_of, unpack
-from dsgmcmc.parallel.partition import blocks_of, column_of, owner, row_of
+from dsgmcmc.parallel.partition import Slice, blocks_of, column_of, owner, row_of, slices_of
 from dsgmcmc.parallel.shared_buffers import LARGEST, SharedColumnBuffers
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.settings import named
@@ -150,55 +151,69 @@ class Ring:
 
     # ------------------------------------------------------------------ ordered sums
 
-    def gather(self, partials: Float64) -> Float64 | None:
-        """Collect per-block partials at the root, in the order of row blocks. Collective.
+    def reduce(
+        self, partials: Float64, finish: Callable[[Float64], Float64], width: int, combine: np.ufunc = np.add
+    ) -> Float64:
+        """Add partials in block order, and give everyone what the root makes of the sum. Collective.
 
         Parameters
         ----------
-        partials : (blocks here, width) float64
-            One row for every row block of this process.
-
-        Returns
-        -------
-        (grid, width) float64 at the root, None elsewhere.
-        """
-        partials = np.ascontiguousarray(partials)
-        if self.size == 1:
-            return partials
-        width = partials.shape[1]
-        counts = [len(blocks_of(p, self.size, self.grid)) * width for p in range(self.size)]
-        everything = np.empty((self.grid, width)) if self.rank == 0 else None
-        self.comm.Gatherv(partials, [everything, counts], root=0)
-        return everything
-
-    def reduce(self, partials: Float64, finish: Callable[[Float64], Float64], width: int) -> Float64:
-        """Add per-block partials in block order, and give everyone what the root makes of the sum. Collective.
-
-        Parameters
-        ----------
-        partials : (blocks here, n) float64
-            One row for every row block of this process.
+        partials : (addends here, n) float64
+            As many rows for every row block of this process, in block order.
         finish : callable
-            Maps the (grid, n) partials in block order to a (width,) float64 result; runs at the root only, so
-            that unlike processors agree.
+            Maps the (n,) sum to a (width,) float64 result; runs at the root only, so that unlike processors agree.
         width : int
             Length of the result.
+        combine : ufunc
+            What is done instead of adding.
         """
         begin = self.phases.enter()
         fault("reduce")
-        everything = self.gather(partials)
-        if self.size == 1:
-            assert everything is not None
-            result = _finish(finish, everything, width)
-        else:
-            result = np.empty(width) if everything is None else _finish(finish, everything, width)
+        combined = self._combine(np.ascontiguousarray(partials), combine)
+        result = np.empty(width) if combined is None else _finish(finish, combined, width)
+        if self.size > 1:
             self.comm.Bcast(result, root=0)
         self.phases.leave("reduce", begin)
         return result
 
+    def _combine(self, partials: Float64, combine: np.ufunc) -> Float64 | None:
+        """Combine partials in block order; (n,) float64 at the root, None elsewhere. Collective."""
+        if self.size == 1:
+            return np.asarray(combine.reduce(partials, axis=0))
+        rows = [len(partials) // len(self.blocks) * len(blocks_of(p, self.size, self.grid)) for p in range(self.size)]
+        addends, width = sum(rows), partials.shape[1]
+        slices = slices_of(width, addends, self.size)
+        here = next((each for each in slices if each.process == self.rank), None)
+        everything = None if here is None else np.empty((addends, here.width))
+        if len(slices) == 1:
+            self.comm.Gatherv(partials, [everything, [n * width for n in rows]], root=0)
+        else:
+            self._scatter(partials, slices, rows, everything)
+        combined = np.empty(0) if everything is None else np.asarray(combine.reduce(everything, axis=0))
+        if len(slices) > 1:
+            widths = {each.process: each.width for each in slices}
+            total = np.empty(width) if self.rank == 0 else None
+            self.comm.Gatherv(combined, [total, [widths.get(p, 0) for p in range(self.size)]], root=0)
+            return total
+        return combined if self.rank == 0 else None
+
+    def _scatter(
+        self, partials: Float64, slices: Sequence[Slice], rows: Sequence[int], everything: Float64 | None
+    ) -> None:
+        """Give every slice of the partials to the process that combines it, in block order. Collective."""
+        from mpi4py import MPI
+
+        requests = []
+        for each in slices:
+            sent = np.ascontiguousarray(partials[:, each.begin : each.end])
+            taken = everything if each.process == self.rank else None
+            counts = [n * each.width for n in rows]
+            requests.append(self.comm.Igatherv(sent, [taken, counts], root=each.process))
+        MPI.Request.Waitall(requests)
+
     def total(self, partials: Float64) -> Float64:
         """Sum of per-block partials, (n,) float64, added in block order. Collective."""
-        return self.reduce(partials, lambda everything: everything.sum(axis=0), partials.shape[1])
+        return self.reduce(partials, lambda total: total, partials.shape[1])
 
     def sum(
         self,
@@ -223,13 +238,12 @@ class Ring:
             All NaN if the chain has diverged and `finish` fails on its sums.
         """
         shapes = shapes_of(partials[0][0])
-        size, wanted = size_of(shapes), result or shapes
+        wanted = result or shapes
 
-        def packed(everything: Float64) -> Float64:
-            total = everything.reshape(-1, size).sum(axis=0)
+        def packed(total: Float64) -> Float64:
             return total if finish is None else pack(finish(unpack(total, shapes)), wanted)
 
-        rows = np.array([np.concatenate([pack(addend, shapes) for addend in addends]) for addends in partials])
+        rows = np.array([pack(addend, shapes) for addends in partials for addend in addends])
         return unpack(self.reduce(rows, packed, size_of(wanted)), wanted)
 
     # ------------------------------------------------------------------ agreement
@@ -239,12 +253,12 @@ class Ring:
         return agree(self.comm, work, what)
 
 
-def _finish(finish: Callable[[Float64], Float64], everything: Float64, width: int) -> Float64:
+def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) -> Float64:
     """Apply `finish`; NaN if it fails on the sums of a diverged chain, so that all processes see the divergence."""
     try:
-        return finish(everything)
+        return finish(total)
     except (ArithmeticError, ValueError):  # LinAlgError is a ValueError
-        if (np.abs(everything) < MAX_SUM).all():
+        if (np.abs(total) < MAX_SUM).all():
             raise
         return np.full(width, np.nan)
 
@@ -284,6 +298,11 @@ class Move:
             ring.phases.leave("exchange", begin)
         #: Row blocks of this process in the order in which to work on them: the departing first.
         self.order = sorted(ring.blocks, key=lambda b: column_of(b, part, grid) not in self._sends)
+
+    @property
+    def arriving_bytes(self) -> list[int]:
+        """Bytes of each block that arrives here."""
+        return [buffer.nbytes for buffer in self._arriving.values()]
 
     def depart(self, column_block: int) -> None:
         """The work on this block is done: send it on its way if it must go."""

@@ -1,33 +1,25 @@
 """What a chain records for any target: moments of the parameters, saved draws, traces of the small parameters.
 
-All of it is part of every snapshot. Draws are weighted by their step [Simsekli 2016, eq. 12]; moments are updated by
-West's weighted form of Welford's recursion. Which draws are saved follows from their number alone: every `spacing`-th
-is; when there would be 2 `keep` of them, every other one is dropped and `spacing` doubles. So at any time between
-`keep` and 2 `keep` - 1 draws, evenly spread over the whole chain, represent it.
+All of it is part of every snapshot. Draws are weighted by their step [Simsekli 2016, eq. 12]. Which draws are saved
+follows from their number alone: every `spacing`-th is; when there would be 2 `keep` of them, every other one is dropped
+and `spacing` doubles. So at any time between `keep` and 2 `keep` - 1 draws, evenly spread over the whole chain,
+represent it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.storage.manifest import SAVED_DRAWS, Key, SmallArray
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
-from dsgmcmc.targets.base import DrawInfo, DrawnField, RunTarget
+from dsgmcmc.targets.base import DrawInfo, RunTarget
+from dsgmcmc.targets.moments import RunningMoments
 from dsgmcmc.types import Array, Float64
 
 THETA = "theta"
-MOMENTS = Formula(
-    """
-delta = x - mean
-mean = mean + share * delta
-m2 = m2 + weight * delta * (x - mean)
-"""
-)
 
 
 class DrawNumbers:
@@ -54,24 +46,6 @@ class DrawNumbers:
         return True
 
 
-@dataclass
-class RunningMoments:
-    """Weighted mean and sum of squared deviations, elementwise."""
-
-    mean: Array
-    m2: Array
-
-    @classmethod
-    def zeros(cls, rows: int, field: DrawnField) -> RunningMoments:
-        """Of no draws, of so many rows."""
-        return cls(*(np.zeros((rows, field.width), field.dtype) for _ in range(2)))
-
-    def count(self, x: Array, draw: DrawInfo) -> None:
-        """Add a draw."""
-        arrays = {"x": x, "mean": self.mean, "m2": self.m2}
-        MOMENTS.apply(arrays, {"share": draw.share, "weight": draw.weight})
-
-
 class DrawRecorder:
     """Moments, saved draws and traces of one chain on this process; a `dsgmcmc.targets.base.Recorder`.
 
@@ -95,7 +69,11 @@ class DrawRecorder:
         #: Iteration, weight and small parameters of every draw; only used on process 0.
         self.trace: dict[str, list[Float64]] = {}
         self._moments = {
-            place: {field.name: RunningMoments.zeros(rows, field) for field in target.drawn if field.is_of(place[0])}
+            place: {
+                field.name: RunningMoments.zeros(rows, field.width, field.dtype)
+                for field in target.drawn
+                if field.is_of(place[0])
+            }
             for place, rows in target.rows_at_home().items()
         }
 

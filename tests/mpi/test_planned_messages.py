@@ -9,7 +9,6 @@ from mpi4py import MPI
 
 from dsgmcmc.cluster.constants import builtin
 from dsgmcmc.config.layers import build
-from dsgmcmc.parallel.ring import Move
 from dsgmcmc.runs.calibrate import CYCLE, CalibrationChain, CountingRing, MadeUp, Shape
 from dsgmcmc.runs.forecast import Forecast, Nodes
 from dsgmcmc.runs.plan import Costs
@@ -19,18 +18,30 @@ pytestmark = pytest.mark.mpi
 SHAPE = Shape(rows=960, columns=480, per_row=20)
 
 
-class Watched(CountingRing):
-    """A ring that counts what arrives, too."""
+class WatchedComm:
+    """A communicator that counts what arrives by its gathers."""
 
-    messages = received = largest = 0
+    def __init__(self, comm: MPI.Comm) -> None:
+        self._comm, self.messages, self.numbers = comm, 0, 0
 
-    def move(self, *given: Any, **named: Any) -> Move:
-        """See `Ring.move`; a block handed over in shared memory counts like one that is sent."""
-        going = super().move(*given, **named)
-        sizes = [buffer.nbytes for buffer in going._arriving.values()]
-        self.messages, self.received = self.messages + len(sizes), self.received + sum(sizes)
-        self.largest = max([self.largest, *sizes])
-        return going
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._comm, name)
+
+    def _count(self, received: Any, root: int) -> None:
+        if self._comm.rank == root:
+            counts = received[1]
+            self.messages += sum(1 for p, n in enumerate(counts) if n and p != root)
+            self.numbers += sum(counts)
+
+    def Gatherv(self, sent: Any, received: Any, root: int = 0) -> None:
+        """See `MPI.Comm.Gatherv`."""
+        self._count(received, root)
+        self._comm.Gatherv(sent, received, root=root)
+
+    def Igatherv(self, sent: Any, received: Any, root: int = 0) -> MPI.Request:
+        """See `MPI.Comm.Igatherv`."""
+        self._count(received, root)
+        return self._comm.Igatherv(sent, received, root=root)
 
 
 @pytest.mark.parametrize("grid", [8, 20])
@@ -45,9 +56,11 @@ def test_messages_and_memory_are_what_the_plan_says(comm: MPI.Comm, together, sa
         pytest.skip("more processes than blocks")
     settings = {"sampler": sampler, "rank": 32, "grid": grid, "iterations": "700sweeps", "save_draws": 0}
     config, ratings = build(settings).resolved(), MadeUp(SHAPE)
-    ring = Watched(comm, grid)
+    gathers = WatchedComm(comm)
+    ring = CountingRing(gathers, grid)
     chain = CalibrationChain(config, ratings, ring)
-    ring.messages = ring.received = ring.largest = ring.sums = ring.summed = 0
+    gathers.messages = gathers.numbers = 0
+    ring.clear()
     chain.cycle()
     work = builtin().work_of("baoab", "shared", 32)
     work = work.model_copy(update={"sampler": sampler, "tours": work.tours if sampler == "baoab" else 0})
@@ -55,6 +68,7 @@ def test_messages_and_memory_are_what_the_plan_says(comm: MPI.Comm, together, sa
     said = Forecast.of(config, ratings, machine, Nodes(1, comm.size, 1e9, 1e-6))
     messages, received = comm.allreduce(ring.messages), comm.allreduce(ring.received)
     largest = comm.allreduce(ring.largest, op=max)
+    gathered, added = comm.allreduce(gathers.messages), comm.bcast(gathers.numbers)
     held = sum(
         array.nbytes
         for block in chain.target.ratings.train.values()
@@ -69,8 +83,10 @@ def test_messages_and_memory_are_what_the_plan_says(comm: MPI.Comm, together, sa
         assert received == pytest.approx(CYCLE * said.sent_per_sweep, rel=exactly)
         assert largest == said.message
         if sampler == "baoab":  # of which the built-in constants know the sums
-            assert ring.sums == pytest.approx(CYCLE * work.sums)
-            assert ring.summed == pytest.approx(CYCLE * work.summed)
+            assert ring.sums == {width: round(CYCLE * n) for n, width in zip(work.sums, work.summed, strict=True)}
+            assert gathered == pytest.approx(CYCLE * said.sum_messages_per_sweep)
+            if comm.size > 1:
+                assert added == pytest.approx(CYCLE * said.sum_bytes_per_sweep / 8)
         everywhere = 2 * 8 * (SHAPE.rows + SHAPE.columns)
         assert held + everywhere == pytest.approx(costs.ratings_per_process, rel=0.03)
         assert state == pytest.approx(costs.state_per_process, rel=0.1)  # blocks have as many ratings, not columns

@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from dsgmcmc.errors import AgreedError, InputError
-from dsgmcmc.parallel.partition import column_of, owner, row_of
+from dsgmcmc.parallel.partition import A_MESSAGE, column_of, owner, row_of, slices_of
 from dsgmcmc.parallel.ring import Ring
 
 pytestmark = pytest.mark.mpi
@@ -84,24 +84,32 @@ def test_a_tour_may_end_early(comm: MPI.Comm, together, steps: int) -> None:
             np.testing.assert_array_equal(buffer, block(c))
 
 
+@pytest.mark.parametrize("width", [1, 3, 2 * A_MESSAGE, 20 * A_MESSAGE + 1])
 @pytest.mark.parametrize("grid", GRIDS)
-def test_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int) -> None:
-    """Partials are added in block order at the root, whose result all get; their own order would differ in bits."""
+def test_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int, width: int) -> None:
+    """Partials are added in block order, narrow or in slices; the root makes the result that all get.
+
+    Another order would differ in bits.
+    """
     ring = Ring(comm, grid)
     rng = np.random.default_rng(0)
-    everything = rng.standard_normal((grid, 3)) * 10.0 ** rng.integers(-8, 8, (grid, 3))
-    total = ring.total(everything[ring.blocks.start : ring.blocks.stop])
+    everything = rng.standard_normal((grid, width)) * 10.0 ** rng.integers(-8, 8, (grid, width))
+    here = everything[ring.blocks.start : ring.blocks.stop]
     ran = []
 
-    def finish(partials: np.ndarray) -> np.ndarray:
+    def finish(total: np.ndarray) -> np.ndarray:
         ran.append(comm.rank)
-        return np.array([partials[-1, 0], float(len(partials))])
+        return np.array([total[-1], float(len(total))])
 
-    result = ring.reduce(everything[ring.blocks.start : ring.blocks.stop], finish, 2)
+    total, result = ring.total(here), ring.reduce(here, finish, 2)
+    most = ring.reduce(here, lambda found: found, width, np.maximum)
     with together():
         assert total.tobytes() == everything.sum(axis=0).tobytes()
-        assert result.tolist() == [everything[-1, 0], grid]
+        assert result.tolist() == [total[-1], width]
         assert ran == ([0] if comm.rank == 0 else []), "only the root computes what follows from a sum"
+        assert most.tobytes() == everything.max(axis=0).tobytes()
+        if comm.size > 1 and width > 10 * A_MESSAGE:
+            assert len(slices_of(width, grid, comm.size)) > 1
 
 
 @pytest.mark.parametrize("grid", GRIDS)
@@ -109,7 +117,7 @@ def test_named_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid:
     """Several addends of a row block are added one after the other, in block order, each array by its name."""
     ring = Ring(comm, grid)
     rng = np.random.default_rng(1)
-    shapes = {"scalar": (), "matrix": (2, 3), "none": (0,), "vector": (4,)}
+    shapes = {"scalar": (), "matrix": (2, 3), "none": (0,), "vector": (4,), "wide": (2, A_MESSAGE)}
 
     def addend() -> dict[str, np.ndarray]:
         return {name: rng.standard_normal(shape) * 10.0 ** rng.integers(-8, 8) for name, shape in shapes.items()}

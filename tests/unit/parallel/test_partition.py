@@ -7,7 +7,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dsgmcmc.parallel.partition import block_bounds, blocks_of, chain_group, column_of, owner, row_of
+from dsgmcmc.parallel.partition import (
+    A_MESSAGE,
+    block_bounds,
+    blocks_of,
+    chain_group,
+    column_of,
+    owner,
+    row_of,
+    slices_of,
+)
 
 
 @pytest.mark.parametrize("grid", range(1, 25))
@@ -90,3 +99,24 @@ def test_ratings_past_the_limit_are_cut_right() -> None:
     sizes = np.diff(prefix[bounds])
     assert sizes.sum() == 10_000_000_000
     assert sizes.max() - sizes.min() <= 2_000_000
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 100, 2252, 700_000])
+@pytest.mark.parametrize("size", [2, 3, 64, 1024])
+def test_slices_are_a_sum_and_cost_no_more_than_one(size: int, width: int) -> None:
+    """Every element has one process, none adds two slices or one column of several; more slices cost less than one."""
+    found = slices_of(width, size, size)
+    assert found[0].process == found[0].begin == 0
+    assert found[-1].end == width
+    assert all(one.end == after.begin for one, after in pairwise(found))
+    assert len({each.process for each in found}) == len(found)
+    assert all(0 <= each.process < size for each in found)
+    most = max(each.width for each in found)
+    assert min(each.width for each in found) >= min(2, width)
+    if len(found) > 1:
+        assert size * most + 2 * len(found) * A_MESSAGE < size * width
+
+
+def test_a_wide_sum_is_shared_by_all_processes() -> None:
+    """Where messages cost little beside what they carry, a process takes in its P-th of all numbers."""
+    assert len(slices_of(700_000, 64, 64)) == 64
