@@ -65,7 +65,7 @@ class SampledFactors:
         self.metric_uses_current_hyperparameters = schedule is None
         self.timers, self.grid = ring.phases, ring.grid
         self.dimension, self.n_data, self.positions = model.rows.dimension, ratings.n_data, sampler.positions
-        self.subchain, self._align_in = 0, sampler.working[0] if sampler.working else None
+        self.subchain, self.scratch = 0, sampler.working[0] if sampler.working else None
         self.sweep_length = self.grid if schedule else 1
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
         self.curvature_bound += (self.likelihood.background or 0.0) * max(ratings.shape)
@@ -177,7 +177,7 @@ class SampledFactors:
     def information(self, position: str, bound: bool = True) -> Information:
         """See `Target.information`."""
         at = (self._prior, position, self.noise_precision, self.model.rows.biases)
-        return fisher_information(self.circulation, self.likelihood, *at, self._align_in, bound)
+        return fisher_information(self.circulation, self.likelihood, *at, self.scratch, bound)
 
     def second_moments(
         self,

@@ -1,5 +1,6 @@
-"""A warm start: the state of an earlier chain on other ratings, for the rows and parameters that both chains have.
+"""Where chains start: with the biases fitted, or warm.
 
+A warm start is the state of an earlier chain on other ratings, for the rows and parameters that both chains have.
 Taken over are the factors, the rows' own noise and prior parameters, and the parameters that all rows share. Everything
 else starts as usual: rows that the earlier chain did not know, momenta, and shifts of the rows' prior means, which are
 drawn given the factors and these ratings.
@@ -14,6 +15,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import THETA
 from dsgmcmc.storage.manifest import Key
+from dsgmcmc.types import Factor
 
 if TYPE_CHECKING:
     from dsgmcmc.model.target import FactorTarget
@@ -58,3 +60,24 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
             target.likelihood.refresh_derived_fields(block)
     except (ValueError, IndexError) as error:
         raise InputError(f"{start.path} does not have the shapes of the model: {error}") from error
+
+
+def fit_biases(target: FactorTarget) -> None:
+    """Set biases to their conditional means, those of W and then those of H. Collective.
+
+    Most of what ratings differ by is theirs. If it had to come from their gradients, factors would move with it. Only
+    where that mean is known in closed form, of Gaussian ratings, and where an iteration uses all of them.
+    """
+    likelihood, scratch, position = target.likelihood, target.scratch, target.positions[0]
+    normal = likelihood.is_conditionally_gaussian() and likelihood.background is None
+    if not (normal and target.model.rows.biases and scratch and target.sweep_length == 1):
+        return
+    tau, (counts, _) = target.noise_precision, likelihood.counts(target.circulation)
+    for factor in Factor:
+        target.full_gradient(position, scratch, errors=False)
+        for block in target.blocks():
+            if block.factor == factor and not block.frozen:
+                prior, bias = block.prior(block), block[position][:, -1]
+                strength = np.atleast_1d(prior.precision[-1])[-1]
+                away = bias - prior.mean[-1] - (0.0 if prior.shift is None else prior.shift[:, -1])
+                bias -= (tau * block[scratch][:, -1] + strength * away) / (tau * counts[block] + strength)

@@ -1,13 +1,13 @@
 """Accuracy on MovieLens: u1 and the five folds of 100K, random and temporal splits of 1M, by models of growing detail.
 
-    python tests/benchmarks/accuracy.py DATASETS [--only u1,folds,1m,splits,temporal] [--processes 2]
+    python tests/benchmarks/accuracy.py DATASETS [--only u1,folds,1m,longer,splits,temporal] [--processes 2]
 
 DATASETS has the folders ml-100k and ml-1m. Every table has RMSE, MAE, log probability of the level, how many test
 ratings central intervals of 50, 80, 90 and 95 % hold, and the processor seconds of the command. Of u1 the table also
 has RMSE and log probability on a tenth of u1.base, with the other nine for training: by these a model is chosen, not by
 the test ratings. Means over folds and splits have the standard error over them, which says how much these differ: folds
-share most of their training ratings. One chain each, of a fixed length. Writes accuracy.json, too. Not part of the
-tests.
+share most of their training ratings. One chain each, of a fixed length, but for two that are twice as long. Writes
+accuracy.json, too. Not part of the tests.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,12 @@ MODELS = {
     "ordinal, own noise, features, implicit features": f"{NOISE} {ORDINAL} {IMPLICIT}",
     "ordinal, own noise, features, implicit features, time": f"{NOISE} {ORDINAL} {IMPLICIT} {TIME}",
 }
-#: Those that are sampled on all folds and splits.
-REPEATED = (
-    "plain",
+ALL, ALL_ORDINAL = (
     "own noise, features, implicit features, time",
     "ordinal, own noise, features, implicit features, time",
 )
+#: Those that are sampled on all folds and splits.
+REPEATED = ("plain", ALL, ALL_ORDINAL)
 #: Of a temporal split: the future has no groups of its own.
 OF_THE_FUTURE = ("plain", "own noise", "own noise, time", "own noise, implicit features", "ordinal, own noise")
 SWEEPS = {"ml-100k": 1500, "ml-1m": 700}
@@ -65,6 +66,11 @@ class Bench:
         self._datasets, self._folder, self._processes = datasets, folder, processes
         self.rows: list[dict[str, Any]] = []
 
+    @cached_property
+    def u1(self) -> Path:
+        """The first fold of MovieLens 100K."""
+        return self.prepare("u1", "ml-100k", "u1.base", f"--test={self._datasets / 'ml-100k' / 'u1.test'}")
+
     def prepare(self, name: str, dataset: str, ratings: str, *options: str) -> Path:
         """Ratings file with the features of users and items, and times."""
         data, source = self._folder / f"{name}.h5", self._datasets / dataset
@@ -73,12 +79,14 @@ class Bench:
         self._run(1, "prepare", source / ratings, data, "--timestamps", *features, *options)
         return data
 
-    def sample(self, data: Path, dataset: str, models: tuple[str, ...] = tuple(MODELS)) -> Iterator[dict[str, Any]]:
-        """Sample by these models; the summaries, with their processor seconds."""
+    def sample(
+        self, data: Path, dataset: str, models: tuple[str, ...] = tuple(MODELS), chains: int = 1
+    ) -> Iterator[dict[str, Any]]:
+        """Sample by these models; the summaries, with their processor seconds. Several chains are longer, too."""
         for model in models:
             run, before = self._folder / f"{data.stem}-{len(self.rows)}", os.times()
-            length = f"--iterations={SWEEPS[dataset]}sweeps"
-            options = ("--rank=32", "--save-draws=0", length, *MODELS[model].split())
+            length = (f"--chains={chains}", f"--iterations={chains * SWEEPS[dataset]}sweeps")
+            options = ("--rank=32", "--save-draws=0", *length, *MODELS[model].split())
             self._run(self._processes, "sample", data, "--out", run, *options)
             after = os.times()
             summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
@@ -116,9 +124,8 @@ def heading(title: str, *more: str) -> None:
 def of_u1(bench: Bench) -> None:
     """All models on u1, beside a tenth of its training ratings."""
     inner = bench.prepare("u1-inner", "ml-100k", "u1.base", "--seed=1")
-    data = bench.prepare("u1", "ml-100k", "u1.base", f"--test={bench._datasets / 'ml-100k' / 'u1.test'}")
     heading("MovieLens 100K, u1", "RMSE, inner", "log p, inner")
-    rows = zip(bench.sample(inner, "ml-100k"), bench.sample(data, "ml-100k"), strict=True)
+    rows = zip(bench.sample(inner, "ml-100k"), bench.sample(bench.u1, "ml-100k"), strict=True)
     for within, row in rows:
         say(row["model"], f"{within['rmse_mean']:.4f}", f"{within['log_probability']:.4f}", *cells(row))
 
@@ -140,7 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", type=Path)
     parser.add_argument("--out", type=Path, default=Path("accuracy.json"))
-    parser.add_argument("--only", default="u1,folds,1m,splits,temporal")
+    parser.add_argument("--only", default="u1,folds,1m,longer,splits,temporal")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
     wanted = given.only.split(",")
@@ -155,6 +162,10 @@ def main() -> None:
         if "1m" in wanted:
             heading("MovieLens 1M, one 90/10 split")
             for row in bench.sample(bench.prepare("1m", "ml-1m", "ratings.dat", "--seed=1"), "ml-1m"):
+                say(row["model"], *cells(row))
+        if "longer" in wanted:
+            heading("MovieLens 100K, u1: two chains, each twice as long")
+            for row in bench.sample(bench.u1, "ml-100k", (ALL, ALL_ORDINAL), chains=2):
                 say(row["model"], *cells(row))
         if "splits" in wanted:
             files = [bench.prepare(f"1m-{k}", "ml-1m", "ratings.dat", f"--seed={k}") for k in range(1, 6)]

@@ -2,11 +2,12 @@
 
     python tests/benchmarks/sbc.py --replicates 150 --out sbc.png
 
-Each replicate draws hyperparameters, factors and noise from the model's own prior, ratings from them, and samples the
-posterior at the default step of so few data. The rank of the truth among thinned draws must then be uniform: of the
-predictor of pairs that were not rated, of tau, of the mean squared predictor. Prints, for each, the mean of rank / L
-with its standard error (.5 if right; above: the posterior is too low), the chi-square of ten bins and its p, and how
-many chains diverged; draws the differences of the ranks' distribution function from the uniform one, with 95 % bands.
+Each replicate draws hyperparameters, factors, noise and effects of groups from the model's own prior, ratings from
+them, and samples the posterior at the default step of so few data. The rank of the truth among thinned draws must then
+be uniform: of the predictor of pairs that were not rated, of the mean squared predictor, of tau or a threshold, of
+effects and their precisions. Prints, for each, the mean of rank / L with its standard error (.5 if right; above: the
+posterior is too low), the chi-square of ten bins and its p, and how many chains diverged; draws the differences of the
+ranks' distribution function from the uniform one, with 95 % bands.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -24,105 +26,212 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 from dsgmcmc.config.layers import build
-from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.ratings import Categories, open_ratings, write_ratings
 from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts import RowPriors
 from dsgmcmc.model.parts.base import Place
+from dsgmcmc.model.parts.group_effects import RATE
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, RANK, PAIRS = 40, 30, 3, 5
 DRAWS, THIN, BURN_IN = 99, 15, 300
 BINS = 10
+#: Categories that pairs are given; all users share the effects of one column, and each has its own of the other.
+DEVICES, DAYS = 3, 4
+CONTEXT = {"context": "device,user:day"}
+MODELS: dict[str, dict[str, Any]] = {
+    "noise shared": {},
+    "noise both": {"noise": "both"},
+    "effects": CONTEXT,
+    "effects, levels": {"likelihood": "ordinal-logit", **CONTEXT},
+}
+
+
+class Parameters(NamedTuple):
+    """Parameters, whether from the prior or of a draw.
+
+    Attributes
+    ----------
+    eta : (ROWS, COLUMNS)
+        Predictors of all pairs, without effects.
+    level : float
+        tau, or the first threshold.
+    effects : tuple of (DEVICES,) and (ROWS, DAYS), or None
+    precisions : (2,), or (0,) without effects
+        Of the effects.
+    """
+
+    eta: np.ndarray
+    level: float
+    effects: tuple[np.ndarray, np.ndarray] | None
+    precisions: np.ndarray
 
 
 class Truth:
-    """Parameters from the prior: predictors of all pairs, the noise's precision of each, tau."""
+    """Parameters from the prior, and ratings of n pairs.
 
-    def __init__(self, rng: np.random.Generator, noise: str) -> None:
-        model = RowPriors(RANK, standardised=True)
-        factors = []
-        for n in (ROWS, COLUMNS):
-            precision = rng.gamma(model.precision_prior.shape, 1 / model.precision_prior.rate, RANK)
-            bias = rng.gamma(model.bias_prior.shape, 1 / model.bias_prior.rate)
-            mean = rng.normal(size=RANK) / np.sqrt(precision)
-            theta = mean + rng.normal(size=(n, RANK)) / np.sqrt(precision)
-            factors.append((theta, rng.normal(size=n) / np.sqrt(bias)))
-        (w, a), (h, b) = factors
-        self.predictor = a[:, None] + b + w @ h.T
-        self.tau = rng.gamma(1.0)
-        self.precision = np.full((ROWS, COLUMNS), self.tau)
-        if noise == "both":
-            for shape in ((ROWS, 1), (1, COLUMNS)):
-                nu = 2 ** (rng.integers(65) / 8 + 2)
-                self.precision *= rng.gamma(nu / 2, 2 / nu, shape)
+    Attributes
+    ----------
+    parameters : Parameters
+    rated : (n, 2) int
+        Pairs in order.
+    asked : (PAIRS, 2) int
+        Pairs that are not rated.
+    codes : tuple of (ROWS, COLUMNS) int
+        Device and day of every pair.
+    ratings : (n,)
+    """
+
+    def __init__(self, rng: np.random.Generator, config: ResolvedConfig, n: int) -> None:
+        eta, levels = predictors(rng, config.law.width), not config.law.has_noise
+        cells = rng.permutation(ROWS * COLUMNS)
+        self.rated, self.asked = (
+            np.transpose(np.divmod(each, COLUMNS)) for each in (np.sort(cells[:n]), cells[n : n + PAIRS])
+        )
+        self.codes = tuple(rng.integers(0, size, eta.shape) for size in (DEVICES, DAYS))
+        effects, precisions = None, np.zeros(0)
+        if config.context != "no":
+            precisions = rng.gamma(1.0, 1 / RATE, 2)
+            device, day = (
+                rng.normal(size=shape) / np.sqrt(precision)
+                for shape, precision in zip(((DEVICES,), (ROWS, DAYS)), precisions, strict=True)
+            )
+            effects = (device, day)
+        if levels:
+            cuts = values_of(rng.normal(size=2) * [GAP_SD, MIDDLE_SD])
+            noise, level = rng.logistic(size=eta.shape), cuts[0]
+        else:
+            level = rng.gamma(1.0)
+            noise = rng.normal(size=eta.shape) / np.sqrt(level * own_noise(rng, config.noise))
+        self.parameters = Parameters(eta, level, effects, precisions)
+        i, j = self.rated.T
+        self.ratings = (self.with_effects(self.parameters) + noise)[i, j]
+        if levels:
+            self.ratings = (self.ratings[:, None] > cuts).sum(axis=1).astype(float)
+
+    def with_effects(self, of: Parameters) -> np.ndarray:
+        """Predictors of all pairs with their effects."""
+        if of.effects is None:
+            return of.eta
+        (shared, own), (device, day) = of.effects, self.codes
+        return of.eta + shared[device] + own[np.arange(ROWS)[:, None], day]
+
+    def ranked(self, of: Parameters) -> dict[str, np.ndarray]:
+        """What is ranked: quantities by name."""
+        eta = self.with_effects(of)
+        found = {"predictor": eta[tuple(self.asked.T)], "mean square": [(eta**2).mean()], "level": [of.level]}
+        if of.effects is not None:
+            device, own = of.effects
+            found |= {"difference of devices": [device[1] - device[0]], "effects of users": own[:PAIRS, 0]}
+            found |= {"precision of devices": of.precisions[:1], "precision of days": of.precisions[1:]}
+        return {name: np.asarray(values) for name, values in found.items()}
+
+    def write(self, path: Path) -> None:
+        """Write the ratings file."""
+        i, j = self.rated.T
+        indptr = np.searchsorted(i, np.arange(ROWS + 1)).astype(np.int64)
+        part = (indptr, j.astype(np.int32), self.ratings.astype(np.float32))
+        none = (np.zeros(ROWS + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+        context = {
+            name: (Categories(tuple(map(str, range(size)))), codes[i, j].astype(np.int32), none[1])
+            for name, size, codes in zip(("device", "day"), (DEVICES, DAYS), self.codes, strict=True)
+        }
+        write_ratings(path, part, none, np.arange(ROWS), np.arange(COLUMNS), seed=0, source="prior", context=context)
 
 
-def write(path: Path, rng: np.random.Generator, truth: Truth, n: int) -> np.ndarray:
-    """Ratings of n pairs; returns the pairs (PAIRS, 2) to be predicted, which are not among them."""
-    cells = rng.permutation(ROWS * COLUMNS)
-    i, j = np.divmod(np.sort(cells[:n]), COLUMNS)
-    x = truth.predictor[i, j] + rng.normal(size=n) / np.sqrt(truth.precision[i, j])
-    indptr = np.searchsorted(i, np.arange(ROWS + 1)).astype(np.int64)
-    part = (indptr, j.astype(np.int32), x.astype(np.float32))
-    none = (np.zeros(ROWS + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-    write_ratings(path, part, none, np.arange(ROWS), np.arange(COLUMNS), seed=0, source="prior")
-    return np.transpose(np.divmod(cells[n : n + PAIRS], COLUMNS))
+def predictors(rng: np.random.Generator, width: float) -> np.ndarray:
+    """Predictors of all pairs from the rows' priors, (ROWS, COLUMNS)."""
+    model = RowPriors(RANK, standardised=True, width=width)
+    factors = []
+    for n in (ROWS, COLUMNS):
+        precision = rng.gamma(model.precision_prior.shape, 1 / model.precision_prior.rate, RANK)
+        bias = rng.gamma(model.bias_prior.shape, 1 / model.bias_prior.rate)
+        mean = rng.normal(size=RANK) / np.sqrt(precision)
+        theta = mean + rng.normal(size=(n, RANK)) / np.sqrt(precision)
+        factors.append((theta, rng.normal(size=n) / np.sqrt(bias)))
+    (w, a), (h, b) = factors
+    return a[:, None] + b + w @ h.T
 
 
-def predictor(target: FactorTarget) -> np.ndarray:
-    """Of all pairs, as they are in the file, (ROWS, COLUMNS)."""
+def own_noise(rng: np.random.Generator, noise: str) -> np.ndarray:
+    """What tau is multiplied by, (ROWS, COLUMNS)."""
+    found = np.ones((ROWS, COLUMNS))
+    for shape in ((ROWS, 1), (1, COLUMNS)) if noise == "both" else ():
+        nu = 2 ** (rng.integers(65) / 8 + 2)
+        found *= rng.gamma(nu / 2, 2 / nu, shape)
+    return found
+
+
+def parameters_of(target: FactorTarget) -> Parameters:
+    """The parameters of a chain's state."""
     sides = []
     for factor in Factor:
         theta = [block["theta"] for block in target.blocks() if block.factor == factor]
         sides.append(np.concatenate(theta).astype(np.float64))
     w, h = sides
-    found = w[:, :RANK] @ h[:, :RANK].T + w[:, RANK:] + h[:, RANK]
-    return found if len(found) == ROWS else found.T
+    eta = w[:, :RANK] @ h[:, :RANK].T + w[:, RANK:] + h[:, RANK]
+    law, effects = target.likelihood, target.model.effects
+    level = float(target.model.noise.parameters.tau[0] if law.has_noise else law.thresholds.values[0])
+    if effects is None:
+        return Parameters(eta, level, None, np.zeros(0))
+    device, own = (blocks[0].astype(np.float64) for blocks in effects.effects.values)
+    precisions = [effects.effects.parameters.precision(number) for number in range(2)]
+    return Parameters(eta, level, (device, own.reshape(ROWS, DAYS)), np.array(precisions))
 
 
-def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> np.ndarray | None:
-    """Ranks of the predictors, the mean square and tau among the draws; None if the chain diverged."""
-    rng = np.random.default_rng(seed)
-    truth = Truth(rng, noise)
+def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> FactorTarget:
+    """A chain's target, with ratings as they are: the prior is that of ratings in their own unit."""
+    ring, law = Ring(MPI.COMM_SELF, 1), config.law
+    with open_ratings(path) as ratings:
+        levels = law.levels_of(ratings)
+        blocks = RatingBlocks(ratings, ring, 0.0, codes=lambda values: law.codes(values, levels))
+        by_parts = sampler.gradient.by_parts
+        sizes = config.quantities_for(ratings).sizes
+        place = Place(config, ratings.transposed, blocks, ring, sizes, by_parts=by_parts)
+        model = FactorModel.of(place, FactorModel.read(config, ratings, blocks, ring))
+        schedule = Schedule(config.schedule, blocks.part_sizes.tolist(), config.seed, 0) if by_parts else None
+        return FactorTarget(ring, blocks, schedule, model, sampler, RandomStream(config.seed, 0))
+
+
+def ranks(seed: int, settings: dict[str, Any], sampler: str, n: int, scale: float) -> dict[str, np.ndarray] | None:
+    """Ranks of the truth among the draws, by name; None if the chain diverged.
+
+    Ratings of levels are drawn again, with their truth, until every level has a twentieth of them.
+    """
+    rng, kind = np.random.default_rng(seed), build({"sampler": sampler}).sampler.kind
+    config = kind.suited(kind.Config(), n, n / ((ROWS + COLUMNS) * (RANK + 1)))
+    if "step_size" in kind.Config.model_fields:
+        config = config.model_copy(update={"step_size": config.step_size * scale})
+    section = {"name": sampler} | config.model_dump()
+    given = {"rank": RANK, "grid": 1, "seed": seed, "sampler": section, "burn_in": BURN_IN} | settings
+    resolved = build({**given, "iterations": BURN_IN + DRAWS * THIN}).resolved()
+    truth = Truth(rng, resolved, n)
+    while not resolved.law.has_noise and np.bincount(truth.ratings.astype(int), minlength=3).min() < n / 20:
+        truth = Truth(rng, resolved, n)
+    maker = resolved.make_sampler()
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "r.h5"
-        pairs = write(path, rng, truth, n)
-        kind = build({"sampler": sampler}).sampler.kind
-        config = kind.suited(kind.Config(), n, n / ((ROWS + COLUMNS) * (RANK + 1)))
-        if "step_size" in kind.Config.model_fields:
-            config = config.model_copy(update={"step_size": config.step_size * scale})
-        section = {"name": sampler} | config.model_dump()
-        settings = {"rank": RANK, "grid": 1, "seed": seed, "sampler": section, "noise": noise, "burn_in": BURN_IN}
-        resolved = build({**settings, "iterations": BURN_IN + DRAWS * THIN}).resolved()
-        ring = Ring(MPI.COMM_SELF, 1)
-        with open_ratings(path) as ratings:
-            blocks = RatingBlocks(ratings, ring, 0.0)  # as they are: the prior is that of ratings in their own unit
-            maker = resolved.make_sampler()
-            sizes = resolved.quantities_for(ratings).sizes
-            model = FactorModel.of(
-                Place(resolved, ratings.transposed, blocks, ring, sizes),
-                FactorModel.read(resolved, ratings, blocks, ring),
-            )
-            schedule = Schedule(resolved.schedule, blocks.part_sizes.tolist(), seed, 0)
-            target = FactorTarget(ring, blocks, schedule, model, maker, RandomStream(seed, 0))
+        truth.write(Path(folder) / "r.h5")
+        target = make(Path(folder) / "r.h5", resolved, maker)
     target.reset()
     maker.start(target, resolved.initial_sd)
-    found = []
+    true, below = truth.ranked(truth.parameters), None
     for iteration in range(BURN_IN + DRAWS * THIN):
         target.begin(iteration)
         maker.step(target, iteration)
         if iteration >= BURN_IN and (iteration - BURN_IN) % THIN == THIN - 1:
-            eta = predictor(target)
-            found.append([*eta[tuple(pairs.T)], (eta**2).mean(), float(target.model.noise.parameters.tau[0])])
-            if not np.isfinite(found[-1]).all():
+            drawn = truth.ranked(parameters_of(target))
+            if not all(np.isfinite(values).all() for values in drawn.values()):
                 return None
-    true = [*truth.predictor[tuple(pairs.T)], (truth.predictor**2).mean(), truth.tau]
-    return (np.array(found) < true).sum(axis=0)
+            below = {name: (below[name] if below else 0) + (drawn[name] < true[name]) for name in true}
+    return below
 
 
 def tell(name: str, found: np.ndarray) -> str:
@@ -159,23 +268,21 @@ def main() -> None:
     parser.add_argument("--ratings", type=int, default=500)
     parser.add_argument("--sampler", default="baoab")
     parser.add_argument("--step", type=float, default=1.0, help="times the default step")
+    parser.add_argument("--model", dest="models", action="append", choices=MODELS, help="by default all")
     parser.add_argument("--out", type=Path, help="picture to write")
     arguments = parser.parse_args()
     panels = {}
-    for noise in ("shared", "both"):
+    for model in arguments.models or MODELS:
         each = [
-            ranks(seed, noise, arguments.sampler, arguments.ratings, arguments.step)
+            ranks(seed, MODELS[model], arguments.sampler, arguments.ratings, arguments.step)
             for seed in range(arguments.replicates)
         ]
-        found = np.array([ranked for ranked in each if ranked is not None])
-        print(f"noise {noise}: {len(each) - len(found)} of {len(each)} diverged")
-        for name, columns in (
-            ("predictor", found[:, :PAIRS]),
-            ("mean square", found[:, [-2]]),
-            ("tau", found[:, [-1]]),
-        ):
+        found = [ranked for ranked in each if ranked is not None]
+        print(f"{model}: {len(each) - len(found)} of {len(each)} diverged")
+        for name in found[0]:
+            columns = np.array([ranked[name] for ranked in found])
             print(tell(f"  {name}", columns), flush=True)
-            panels[f"{name}, noise {noise}"] = columns
+            panels[f"{name}, {model}"] = columns
     if arguments.out:
         draw(panels, arguments.out)
 

@@ -83,11 +83,6 @@ class AllCells(Gaussian):
         return np.ones_like(values)
 
     @classmethod
-    def has_proper_priors(cls, n_data: int) -> bool:
-        """See `Law.has_proper_priors`."""
-        return True
-
-    @classmethod
     def is_sum_over_ratings(cls) -> bool:
         """See `Law.is_sum_over_ratings`."""
         return False

@@ -102,7 +102,8 @@ class Law(Part):
 
     #: Quantities of rows that are needed if rows have noise scales of their own, `WEIGHT` among them.
     noise_quantities: ClassVar[tuple[Quantity, ...]] = ()
-    #: Whether there is noise, whose precision tau is sampled.
+    #: Whether there is noise, whose precision tau is sampled. Without, there is no unit of the ratings, and priors are
+    #: always the proper ones.
     has_noise: ClassVar[bool] = True
     #: The parameters that take the place of the training mean, if it is never subtracted from ratings; else None.
     in_place_of_mean: ClassVar[str | None] = None
@@ -212,11 +213,6 @@ class Law(Part):
     def levels_of(cls, ratings: Ratings) -> Float64 | None:
         """Levels of the training ratings, (R,) float64, where this law has thresholds between them."""
         return None
-
-    @classmethod
-    def has_proper_priors(cls, n_data: int) -> bool:
-        """Whether priors are standardised whatever the settings say: `n_data` is too small for the published ones."""
-        return False
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:

@@ -73,8 +73,6 @@ if TYPE_CHECKING:
 
 #: More are no levels but measurements.
 MAX_LEVELS = 100
-#: Fewer ratings leave the factors to wander under the published priors.
-FEW_RATINGS = 20_000
 _SIDES: tuple[CutSide, CutSide] = ("w", "h")
 
 
@@ -178,11 +176,6 @@ class Ordinal(Law):
         assert levels is not None
         return nearest_level(values, levels).astype(values.dtype)
 
-    @classmethod
-    def has_proper_priors(cls, n_data: int) -> bool:
-        """See `Law.has_proper_priors`."""
-        return n_data < FEW_RATINGS
-
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
@@ -257,7 +250,9 @@ class Ordinal(Law):
     def draw(self, context: DrawContext) -> None:
         """See `Part.draw`: moves the thresholds, then scales and gaps, given their precisions, which are drawn.
 
-        Once a sweep, all of them from the gradient at one state.
+        Once a sweep, all of them from the gradient at one state. The precisions are hyperparameters, and not drawn
+        before the others are: at the start all scales and gaps are the same, and from a precision that says so they
+        depart in hundreds of sweeps.
         """
         circulation, own, earlier, partials = context.circulation, self.own_thresholds, self.gaps.precision, []
         slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == own}
@@ -270,7 +265,8 @@ class Ordinal(Law):
             partials.append([sums])
         rows = dict(zip(Factor, circulation.ratings.shape, strict=True))
         shapes = shapes_of({name: array for each in self.replicated for name, array in each.arrays().items()})
-        found = circulation.ring.sum(partials, partial(self._finish, context.stream, rows), shapes)
+        finish = partial(self._finish, context.stream, rows, context.is_turn())
+        found = circulation.ring.sum(partials, finish, shapes)
         for replicated in self.replicated:
             replicated.take(found)
         move_scales(circulation.blocks(), self.link, self.scales)
@@ -280,12 +276,16 @@ class Ordinal(Law):
             move_gaps(block, slope, self._gap_information, earlier, self.gaps.precision)
             self.refresh_derived_fields(block)
 
-    def _finish(self, stream: RandomStream, rows: dict[Factor, int], sums: dict[str, Float64]) -> dict[str, Float64]:
-        """Thresholds and precisions from the sums over all blocks; runs at the root."""
+    def _finish(
+        self, stream: RandomStream, rows: dict[Factor, int], is_turn: bool, sums: dict[str, Float64]
+    ) -> dict[str, Float64]:
+        """Thresholds, and precisions if it is their turn, from the sums over all blocks; runs at the root."""
         rng, own, slopes = stream.generator(Purpose.THRESHOLDS), self.own_thresholds, sums["slopes"]
         if own is None:
             slopes = self.model.slopes(self.thresholds.position, slopes)
-        found = self.model.move(self.thresholds, slopes, rng)
+        found = self.scales.arrays() | self.gaps.arrays() | self.model.move(self.thresholds, slopes, rng)
+        if not is_turn:
+            return found
         for factor in Factor:
             if factor in self.factors:
                 name = f"{factor.name}.scales"

@@ -82,11 +82,6 @@ class Poisson(Likelihood):
             )
 
     @classmethod
-    def has_proper_priors(cls, n_data: int) -> bool:
-        """See `Law.has_proper_priors`."""
-        return True
-
-    @classmethod
     def check_new(cls, values: Array) -> None:
         """See `Law.check_new`."""
         wrong = values[(values < 0) | (values != np.floor(values))]

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 
-SETTINGS = ("time_levels", "context")
-
-
 class EffectSettings(BaseModel):
     """Settings of effects of groups of ratings."""
 
@@ -124,7 +121,7 @@ class RatingEffects(Effects):
     @classmethod
     def check(cls, config: Any) -> None:
         """See `Part.check`: effects are of ratings, need their scores, and change what gradients are of."""
-        used = [name for name in SETTINGS if getattr(config, name) != "no"]
+        used = [name for name in EffectSettings.model_fields if getattr(config, name) != "no"]
         if not used:
             return
         leave = f"leave out {' and '.join(map(named, used))}"

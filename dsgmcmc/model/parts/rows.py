@@ -8,7 +8,8 @@ Priors of (m, Lambda), drawn from their exact conditionals given the factor's cu
 
 - ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is self.parameters.
 - ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5), m_k | lambda_k ~ N(0, 1 / lambda_k)
-  [Nemeth 2021, 6.3]. Where ratings are standardised it is lambda_k ~ Gamma(4, rate 3 b), so that E[1 / lambda_k] = b.
+  [Nemeth 2021, 6.3]. Where ratings are standardised, or have a law without noise, which has no unit, it is lambda_k ~
+  Gamma(4, rate 3 b), so that E[1 / lambda_k] = b.
   Then E[W_ik^2] = 2 b, that of m included, and b = 1 / (4 sqrt K) makes E[(W_i . H_j)^2] = 4 K b^2 a quarter of the
   ratings' variance. For the biases b = 1/8: a_i and b_j together claim another quarter.
 - ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008, eq. 5-7]; the
@@ -117,7 +118,7 @@ class RowPriors(Part):
     scale : float
         What ratings were divided by.
     standardised : bool
-        Whether that is their standard deviation: the priors are those in its unit, and not the published ones.
+        Whether the priors are those in units of their standard deviation, and not the published ones.
     width : float
         How much wider these are: where the predictor is not in the unit of the ratings.
     bias_mean : float
@@ -175,7 +176,7 @@ class RowPriors(Part):
             config.prior_precision,
             subchains=place.subchains,
             scale=ratings.scale,
-            standardised=config.standardise or config.law.has_proper_priors(ratings.n_data),
+            standardised=config.standardise or not config.law.has_noise,
             width=config.law.width,
             bias_mean=data,
             exchanges=place.subchains == 1 and not place.by_parts,

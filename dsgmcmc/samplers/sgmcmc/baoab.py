@@ -16,7 +16,7 @@ bias), lambda_k the prior's precision. Step: with p_k = tau n_i c_k / P_ik and t
 
 l_i bounds the curvature that W and H give each other in these coordinates, so that one eps serves all data, but for
 few: below 20,000 ratings the default falls with the cube root of their number, and it is at most 0.4 times the ratings
-for each number of the factors.
+for each number of the factors. c is 0.95 by default where eps is not smaller for that, and else 0.9.
 
 Target: the posterior. No minibatch noise; the configurational error of BAOAB is O(h^2), and vanishes for the mean and
 variance of a Gaussian at any c. P of a row depends on the other factor alone, so that its dependence on the state needs
@@ -44,7 +44,7 @@ from dsgmcmc.targets.base import Target
 ROBUST = {"step_size": 0.2, "warm_up": 40, "warm_up_factor": 0.02}
 ENOUGH = 20_000  # ratings, from which on the step need not depend on their number
 PER_DATUM = 0.4  # eps at most, times the ratings that there are for each number of the factors
-
+FRICTION = 0.95  # c where eps is as large as it may be
 
 OF_DENSITIES = 0.1  # eps on vectors, of whose energies nothing is known
 
@@ -55,7 +55,13 @@ class BAOABConfig(StepSize):
     step_size: float = Field(0.35, gt=0, allow_inf_nan=False, description="step h; 0.2 with the Kronecker metric")
     warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
     warm_up_factor: float = Field(0.2857, gt=0, le=1, description="first eps as a fraction of the full one")
-    friction: float = Field(0.9, ge=0, lt=1, description="c, the fraction of the momentum that a sweep keeps")
+    friction: float = Field(
+        0.9,
+        ge=0,
+        lt=1,
+        description="c, the fraction of the momentum that a sweep keeps; 0.95 with 20,000 ratings or more, and "
+        "0.88 or more for each number of the factors",
+    )
     refresh: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
     metric: Literal["fisher", "kronecker"] = Field(
         "fisher", description="diagonal, or a full matrix for the columns of a row"
@@ -80,12 +86,13 @@ class BAOAB(Underdamped[BAOABConfig]):
 
         Averages over few rows say less of a single one, and l_i may be too small for it. And it is at most `PER_DATUM`
         times the data `per_number`: what a step leaves adds up over all numbers of the factors, and few data do not
-        hold tau against it (docs/baoab.md).
+        hold tau against it (docs/baoab.md). Where neither is so, c is larger, too, if it is not given.
         """
         if "step_size" in config.model_fields_set:
             return config
-        eps = config.step_size * min(1.0, (n_data / ENOUGH) ** (1 / 3))
-        return config.model_copy(update={"step_size": round(min(eps, PER_DATUM * per_number), 4)})
+        eps = min(config.step_size * min(1.0, (n_data / ENOUGH) ** (1 / 3)), PER_DATUM * per_number)
+        keeps = config.friction if eps < config.step_size or "friction" in config.model_fields_set else FRICTION
+        return config.model_copy(update={"step_size": round(eps, 4), "friction": keeps})
 
     @classmethod
     def suited_to_density(cls, config: BAOABConfig, noise: float | None) -> BAOABConfig:

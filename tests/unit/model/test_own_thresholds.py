@@ -11,6 +11,7 @@ from mpi4py import MPI
 from scipy.special import expit, ndtr
 from support import MODEL, factor_target, sample, write_planted
 
+from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS
@@ -24,8 +25,9 @@ from dsgmcmc.model.likelihoods.gaps import (
 )
 from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, values_of
 from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.sources.ratings import RatingsSource, targets_of
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Factor
@@ -117,6 +119,25 @@ def test_the_precision_of_gaps_is_drawn_from_its_conditional() -> None:
     shape, rate = 1 + n / 2, RATE + squares / 2
     np.testing.assert_allclose(drawn.mean(axis=0), shape / rate, rtol=5 / np.sqrt(20_000 * shape))
     np.testing.assert_allclose(drawn.var(axis=0), shape / rate**2, rtol=0.06)
+
+
+def test_precisions_wait_until_rows_have_departed(data: Path) -> None:
+    """Those of scales and gaps are drawn from `hyper_start` on: while all rows are the same, they would be huge."""
+    settings = {"rank": 1, "grid": 1, "noise": "both", "thresholds": "user", "hyper_start": 5}
+    config = build(settings | {"likelihood": "ordinal-logit", "sampler": "baoab"}).resolved()
+    sampler = config.make_sampler()
+    with open_ratings(data) as ratings:
+        target = targets_of(config, ratings, Ring(MPI.COMM_SELF, 1))(0, sampler)
+    target.reset()
+    sampler.start(target, 0.4)
+    precisions = []
+    for iteration in range(5):
+        target.begin(iteration)
+        sampler.step(target, iteration)
+        found = target.parameters()
+        precisions.append(np.concatenate([found[name] for name in ("W.scales", "H.scales", "thresholds.precision")]))
+    np.testing.assert_array_equal(precisions[:4], np.full((4, 5), 10.0))
+    assert (precisions[4] != 10.0).all()
 
 
 @pytest.mark.long
