@@ -51,6 +51,12 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THRE
 
 say() { printf '== %s %s\n' "$(date '+%F %T')" "$*"; }
 
+found=$(command -v "${program[0]}") || {
+  say "no ${program[0]} on the PATH: name its module, environment or image at the top of this script"
+  exit 2
+}
+program[0]=$found # by its path: a launcher does not carry the PATH to other machines
+
 # Iterations in the newest checkpoints of all chains; nothing before the first.
 saved() { "${program[@]}" info "$run" --json 2>/dev/null | sed -n 's/^ "checkpointed_iterations": \([0-9]*\).*/\1/p'; }
 
@@ -65,11 +71,6 @@ stop() {
   forward || true # it may have ended meanwhile
 }
 
-found=$(command -v "${program[0]}") || {
-  say "no ${program[0]} on the PATH: name its module, environment or image at the top of this script"
-  exit 2
-}
-program[0]=$found # by its path: a launcher does not carry the PATH to other machines
 job=
 trap 'warned=yes; [ -z "$job" ] || stop' USR1
 before=$(saved) || true

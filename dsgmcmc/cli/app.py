@@ -119,7 +119,7 @@ app.command(short_help="Check every checksum, print the digest.")(verify)
 app.command(short_help="Check that this machine can sample.")(doctor)
 app.command(short_help="Estimate time, memory and traffic of a run.")(plan)
 app.command(short_help="Write a job script for Slurm, PBS, LSF or Flux.")(launch_script)
-app.add_typer(bench, name="bench", short_help="Measure kernels, noise, the ring and whole runs.")
+app.add_typer(bench, name="bench", short_help="Measure kernels, noise, the ring, and how a cluster scales.")
 
 
 def main() -> None:

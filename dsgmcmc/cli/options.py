@@ -10,6 +10,8 @@ import typer
 
 from dsgmcmc.errors import InputError
 
+MOST = 10**15  # users, items or ratings
+
 
 class Unknown(StrEnum):
     """What to do about users and items that the run does not know."""
@@ -98,3 +100,14 @@ def kind_of(path: Path) -> str:
         return "snapshot"
     what = "has neither run.toml nor manifest.json" if path.is_dir() else "does not exist"
     raise InputError(f"{path} {what}: expected a ratings file, a run directory or a snapshot")
+
+
+def number_of(option: str, text: str, least: int = 1) -> int:
+    """Users, items or ratings of an option, such as 480189 or 1e8; raises InputError if it is no such number."""
+    try:
+        number = float(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        number = -1.0
+    if not least <= number <= MOST or number != int(number):
+        raise InputError(f"{option} {text}: expected a number from {least:,} to {MOST:,}, such as 480189 or 1e8")
+    return int(number)

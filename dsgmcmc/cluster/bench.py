@@ -1,4 +1,4 @@
-"""Speed of this machine at what sampling is made of: kernels, noise, the ring, whole runs.
+"""Speed of this machine at what sampling is made of: kernels, noise, the ring.
 
 Every figure is a median of repetitions after a warm-up, beside the quartiles. Times of a busy machine are not
 to be compared; ratios within one call are.
@@ -6,17 +6,12 @@ to be compared; ratios within one call are.
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.types import Comm
 
 Line = dict[str, Any]
@@ -138,50 +133,3 @@ def ring(comm: Comm, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
         line["exchange_gb_per_s"] = size / line["exchange_us"] / 1e3 if comm.size > 1 else None
         lines.append(line)
     return lines
-
-
-def scaling(data: Path | None, processes: Sequence[int], options: Sequence[str], repeats: int = 3) -> list[Line]:
-    """Time whole runs on 1, 2, 4 ... processes: the same data (strong), or as much for each process (weak).
-
-    Without `data` they are synthetic, a million ratings a process. `options` are further ones of ``dsgmcmc sample``.
-    Returns median seconds of sampling, ratings a second, and phases (largest over processes).
-    """
-    lines: list[Line] = []
-    with tempfile.TemporaryDirectory(prefix="dsgmcmc-bench-") as folder:
-        for number in processes:
-            file = data or _synthetic(Path(folder), number)
-            runs = [_timed_run(file, Path(folder) / f"run-{number}-{i}", number, options) for i in range(repeats)]
-            seconds = [run["seconds_sampling"] for run in runs]
-            middle = runs[int(np.argsort(seconds)[len(seconds) // 2])]
-            line: Line = {"processes": number, "seconds": float(np.median(seconds))}
-            line["range"] = [min(seconds), max(seconds)]
-            line |= {"m_ratings_per_s": middle["ratings_per_second"] / 1e6, "startup_s": middle["seconds_startup"]}
-            phases = {name: phase["max"] for name, phase in middle["phases"].items()}
-            rss = max(middle["peak_rss_bytes"]) / 2**20
-            first = lines[0]["m_ratings_per_s"] / processes[0] if lines else line["m_ratings_per_s"] / number
-            lines.append({**line, "efficiency": line["m_ratings_per_s"] / number / first, **phases, "rss_mib": rss})
-    return lines
-
-
-def _synthetic(folder: Path, times: int) -> Path:
-    """Make a ratings file of `times` million ratings, as many rows and columns in proportion."""
-    from dsgmcmc.data.synthetic.generate import SyntheticOptions, generate
-
-    raw, out = folder / f"{times}.csv", folder / f"{times}.h5"
-    generate(raw, SyntheticOptions(rows=6040 * times, cols=3706, ratings=1_000_000 * times))
-    _command(["prepare", str(raw), str(out)])
-    raw.unlink()
-    return out
-
-
-def _timed_run(data: Path, out: Path, processes: int, options: Sequence[str]) -> Line:
-    _command(["sample", str(data), "--out", str(out), "--save-draws", "0", *options], processes)
-    summary: Line = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    return summary
-
-
-def _command(arguments: list[str], processes: int = 1) -> None:
-    done = run_dsgmcmc(arguments, processes, capture_output=True)
-    if done.returncode:
-        tail = "\n".join(done.stderr.splitlines()[-5:])
-        raise InputError(f"dsgmcmc {' '.join(arguments)} ended with status {done.returncode}:\n{tail}")

@@ -52,8 +52,8 @@ class Work(_Table):
         What an iteration costs besides, whatever the data: it is not shared among processes.
     tours : float
         Tours of the ring in a sweep; 0 where only parts are visited.
-    sums, summed : float
-        Ordered sums in a sweep, and float64 numbers of a block that go into them, all together.
+    sums, summed : list of float
+        Ordered sums of each width: how many in a sweep, and float64 numbers of a block that go into one.
     """
 
     sampler: str
@@ -67,13 +67,15 @@ class Work(_Table):
     block: Seconds
     iteration: Seconds
     tours: Seconds
-    sums: Seconds
-    summed: Seconds
+    sums: list[Positive]
+    summed: list[Positive]
 
     @model_validator(mode="after")
     def _same_lengths(self) -> Work:
         if len(self.rating) != len(self.column_bytes) or sorted(self.column_bytes) != self.column_bytes:
             raise ValueError("rating has a number for every one of column_bytes, which ascend")
+        if len(self.sums) != len(self.summed):
+            raise ValueError("summed has a number for every one of sums")
         return self
 
     def seconds_per_rating(self, column_bytes: float) -> float:
@@ -124,7 +126,7 @@ class Machine(_Table):
     """
 
     format: Literal["dsgmcmc-machine"] = "dsgmcmc-machine"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     cpu: str
     processes: int = Field(ge=1)
     about: str = ""
@@ -135,6 +137,10 @@ class Machine(_Table):
     @field_validator("work")
     @classmethod
     def _in_order(cls, work: list[Work]) -> list[Work]:
+        kinds: dict[tuple[str, str], list[float]] = {}
+        for each in work:
+            if kinds.setdefault((each.sampler, each.noise), each.sums) != each.sums:
+                raise ValueError(f"{each.sampler} with --noise {each.noise} has the same sums at every rank")
         return sorted(work, key=lambda each: (each.sampler, each.noise, each.rank))
 
     def work_of(self, sampler: str, noise: str, rank: int) -> Work:
@@ -165,13 +171,15 @@ def _between(known: Sequence[Work], sampler: str, noise: str, rank: int) -> Work
     def mix(a: float, b: float) -> float:
         return max((1 - weight) * a + weight * b, 0.0)
 
-    names = set(Work.model_fields) - {"sampler", "noise", "rank", "column_bytes", "rating"}
+    names = set(Work.model_fields) - {"sampler", "noise", "rank", "column_bytes", "rating", "sums", "summed"}
     return Work(
         sampler=sampler,
         noise=low.noise,
         rank=rank,
         column_bytes=low.column_bytes,
         rating=[mix(low.seconds_per_rating(each), high.seconds_per_rating(each)) for each in low.column_bytes],
+        sums=low.sums,
+        summed=[mix(a, b) for a, b in zip(low.summed, high.summed, strict=True)],
         **{name: mix(getattr(low, name), getattr(high, name)) for name in names},
     )
 

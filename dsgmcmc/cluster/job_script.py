@@ -1,7 +1,8 @@
 """Job scripts for batch systems, rendered from the templates in ``templates``.
 
 A template is the script of one batch system: its directives, its launcher, how it requeues. What they share is in
-``settings.sh.in``, ``mpirun.sh.in`` and ``body.sh.in``. A line whose value was not given is left out.
+``settings.sh.in``, ``mpirun.sh.in`` and ``start.sh.in``; ``body.sh.in`` samples, ``bench.sh.in`` measures. A line whose
+value was not given is left out.
 ``launch/slurm.sbatch`` and its like are the renderings without options.
 """
 
@@ -19,6 +20,9 @@ from dsgmcmc.errors import InputError
 
 #: What can be written, and the name of its rendering in ``launch/``.
 KINDS = {"slurm": "slurm.sbatch", "pbs": "pbs.sh", "lsf": "lsf.sh", "flux": "flux.sh"}
+SHARED = ("settings", "mpirun", "start")
+#: Ratings file and run directory that a job has by default, and the folder of one that measures.
+DATA, RUN, STUDY = "ratings.h5", "run", "scaling"
 #: Of a name in a directive: no space, quote, newline or anything else that a batch system or a shell interprets.
 _NAME = re.compile(r"[A-Za-z0-9_][\w.,:@%+/=-]*", re.ASCII)
 _MEMORY = re.compile(r"[1-9]\d*[MGT]", re.ASCII)
@@ -44,10 +48,11 @@ class JobScript:
     modules: tuple[str, ...] = ()
     environment: str | None = None
     image: str | None = None
-    data: str = "ratings.h5"
-    run: str = "run"
+    data: str | None = None
+    run: str | None = None
     options: tuple[str, ...] = ()
     requeue: bool = True
+    bench: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -67,7 +72,7 @@ class JobScript:
         if self.launcher != "mpirun" and (self.kind, self.launcher) != ("slurm", "srun"):
             raise InputError(f"--launcher {self.launcher}: expected mpirun, or with slurm also srun")
         if {"--out", "-o"} & {option.split("=")[0] for option in self.options}:
-            raise InputError("give the run directory with --run, not among the options of sample")
+            raise InputError(f"give the folder with --run, not among the options of {self._command}")
         texts = (*self.modules, *self.options, self.environment, self.image, self.data, self.run)
         for text in filter(None, texts):
             if not text.isprintable():  # a batch system may take a line inside quotes for a directive
@@ -76,6 +81,10 @@ class JobScript:
             raise InputError(
                 f"--time {self.time} is not longer than --warning {self.warning}: nothing would be sampled"
             )
+
+    @property
+    def _command(self) -> str:
+        return "bench cluster" if self.bench else "sample"
 
     @property
     def _seconds(self) -> int:
@@ -88,8 +97,8 @@ class JobScript:
     def render(self) -> str:
         """Return the script."""
         values = self._values()
-        for name in ("settings", "mpirun", "body"):
-            values[name] = _fill(_template(name), values).rstrip("\n")
+        for name, template in {**dict.fromkeys(SHARED), "work": "bench" if self.bench else "body"}.items():
+            values[name] = _fill(_template(template or name), values).rstrip("\n")
         return _fill(_template(self.kind), values)
 
     def _values(self) -> dict[str, str | None]:
@@ -121,14 +130,36 @@ class JobScript:
             "memory": self.memory,
             "chunk_memory": f":mem={self.memory.lower()}b" if self.memory else "",
             "inherit": None if self.modules or self.environment or self.image else "-V",
-            "no": "" if self.requeue else "no-",
+            "no": "" if self.requeue and not self.bench else "no-",
             "automatic": "yes" if self.requeue else "no",
-            "requeue_status": "75" if self.requeue else None,
+            "requeue_status": "75" if self.requeue and not self.bench else None,
             "with_mpirun": "" if self.launcher == "mpirun" else "# ",
             "with_srun": "" if self.launcher == "srun" else "# ",
-            "data": _path(self.data),
-            "run": _path(self.run),
+            **(self._measuring() if self.bench else self._sampling()),
+        }
+
+    def _sampling(self) -> dict[str, str | None]:
+        return {
+            "about": "Samples with dsgmcmc",
+            "done": "sampled",
+            "command": self._command,
+            "sampling": "",
+            "data": _path(self.data or DATA),
+            "run": _path(self.run or RUN),
             "options": shlex.join(("--resume", *self.options)),
+        }
+
+    def _measuring(self) -> dict[str, str | None]:
+        """Lines with ``sampling`` are left out; ratings are an argument, for without any they are synthetic."""
+        data = () if self.data is None else (str(Path(self.data).expanduser()),)
+        return {
+            "about": "Measures how dsgmcmc scales",
+            "done": "measured",
+            "command": self._command,
+            "sampling": None,
+            "data": None,
+            "run": _path(self.run or STUDY),
+            "options": shlex.join((f"--time={self._seconds - self._warning_seconds}s", *self.options, *data)),
         }
 
 

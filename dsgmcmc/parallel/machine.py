@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import resource
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -64,6 +65,17 @@ def memory_limit(root: Path = ROOT) -> int:
         with contextlib.suppress(OSError, ValueError):
             limits.append(int((folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")).read_text()))
     return min(limits)
+
+
+def peak_memory() -> int:
+    """Most bytes of memory that this process has had, since it began or since `forget_peak_memory`."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def forget_peak_memory() -> None:
+    """Begin a new peak where the system allows it (Linux 4.0)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def seconds_since_start() -> float:

@@ -9,6 +9,7 @@ that share caches and memory measure at the same time.
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.context import NO_CONTEXT
 from dsgmcmc.data.ratings.format import Split
 from dsgmcmc.parallel.machine import cpu_name
-from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.ring import Move, Ring
 from dsgmcmc.runs.forecast import Counts, column_bytes
 from dsgmcmc.runs.sources.ratings import targets_of
 from dsgmcmc.storage.files import write_whole
@@ -87,15 +88,35 @@ class MadeUp(Ratings):
 
 
 class CountingRing(Ring):
-    """A ring that counts its ordered sums, and how many numbers each block adds to them."""
+    """A ring that counts its ordered sums, how many numbers each block adds to them, and the blocks that arrive.
 
-    sums = summed = 0
+    A block that is handed over in shared memory counts like one that is sent.
+    """
 
-    def reduce(self, partials: Float64, finish: Callable[[Float64], Float64], width: int) -> Float64:
+    def __init__(self, comm: Comm, grid: int) -> None:
+        super().__init__(comm, grid)
+        self.clear()
+
+    def clear(self) -> None:
+        """Count from zero, phases as well."""
+        self.sums: Counter[int] = Counter()
+        self.messages = self.received = self.largest = 0
+        self.phases.clear()
+
+    def move(self, *given: Any, **named: Any) -> Move:
+        """See `Ring.move`."""
+        going = super().move(*given, **named)
+        sizes = going.arriving_bytes
+        self.messages, self.received = self.messages + len(sizes), self.received + sum(sizes)
+        self.largest = max([self.largest, *sizes])
+        return going
+
+    def reduce(
+        self, partials: Float64, finish: Callable[[Float64], Float64], width: int, combine: np.ufunc = np.add
+    ) -> Float64:
         """See `Ring.reduce`."""
-        self.sums += 1
-        self.summed += partials.shape[1]
-        return super().reduce(partials, finish, width)
+        self.sums[partials.size // len(self.blocks)] += 1
+        return super().reduce(partials, finish, width, combine)
 
 
 class CalibrationChain:
@@ -125,21 +146,31 @@ class CalibrationChain:
             self.sampler.advance(self.target, self.sweep * length, length)
             self.sweep += 1
 
-    def cost(self, repeats: int, clock: Callable[[], float] = process_time) -> float:
-        """Seconds of a sweep, in the fastest of `repeats` cycles; processor time by default. Collective."""
+    def cycles(self, repeats: int, clock: Callable[[], float]) -> list[float]:
+        """Seconds of a sweep in each of `repeats` cycles, with counts and phases from zero. Collective."""
         seconds = []
-        self.tours = self.ring.sums = self.ring.summed = 0
+        self.tours = 0
+        self.ring.clear()
         with np.errstate(all="ignore"):
             for _ in range(repeats):
                 begin = clock()
                 self.cycle()
                 seconds.append((clock() - begin) / CYCLE)
-        return min(seconds)
+        return seconds
 
-    def per_sweep(self, repeats: int) -> dict[str, float]:
-        """Tours and sums of a sweep, as counted by `cost`."""
-        counted = {"tours": self.tours, "sums": self.ring.sums, "summed": self.ring.summed}
-        return {name: count / (repeats * CYCLE) for name, count in counted.items()}
+    def cost(self, repeats: int, clock: Callable[[], float] = process_time) -> float:
+        """Seconds of a sweep, in the fastest of `repeats` cycles; processor time by default. Collective."""
+        return min(self.cycles(repeats, clock))
+
+    def per_sweep(self, repeats: int) -> dict[str, Any]:
+        """Tours and sums of a sweep, as counted by `cost`; see `Work`."""
+        sweeps = repeats * CYCLE
+        sums = sorted(self.ring.sums.items(), key=lambda each: (each[1], each[0]), reverse=True)
+        return {
+            "tours": self.tours / sweeps,
+            "sums": [count / sweeps for _, count in sums],
+            "summed": [float(width) for width, _ in sums],
+        }
 
 
 def measure_work(comm: Comm, sampler: str, noise: str, rank: int, repeats: int = 3) -> Work:

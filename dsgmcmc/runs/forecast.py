@@ -16,7 +16,7 @@ parts in random order, blocks go to processes on any node, and all processes of 
 one uses it.
 
 *Sums.* Process 0 receives a message from every other one, adds B times as many numbers as a block has, and the result
-goes down a tree.
+goes down a tree. Of a wide sum it adds one slice, and receives the others from those that add them.
 
 *Differences.* Cells have about m ratings, with a variance of m where rows and columns are rated at random; of P
 processes the slowest has about sqrt(2 ln P) standard deviations more than the average.
@@ -26,11 +26,11 @@ Draws, evaluation and checkpoints are not included: the model is of sweeps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil, log, log2, sqrt
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from dsgmcmc.cluster.constants import Machine, Work
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.context import NO_CONTEXT
-from dsgmcmc.parallel.partition import block_bounds
+from dsgmcmc.parallel.partition import block_bounds, slices_of
 from dsgmcmc.parallel.shared_buffers import LARGEST
 from dsgmcmc.runs.plan import BlockMoves, Costs, moves
 from dsgmcmc.types import Float64
@@ -165,6 +165,10 @@ class Forecast:
         Bytes of all column blocks that are sent to another process.
     messages_per_sweep : float
         Number of these messages, of all processes.
+    sum_messages_per_sweep : float
+        Number of messages with what is added, of all processes.
+    sum_bytes_per_sweep : float
+        Bytes that process 0 gathers for them, its own among them.
     message : int
         Bytes of the largest message.
     memory_per_process, disk_least, disk_most, checkpoint : int
@@ -182,6 +186,8 @@ class Forecast:
     sums: float
     sent_per_sweep: float
     messages_per_sweep: float
+    sum_messages_per_sweep: float
+    sum_bytes_per_sweep: float
     message: int
     memory_per_process: int
     disk_least: int
@@ -215,7 +221,7 @@ class Forecast:
             count * getattr(work, name) for count, name in zip(counts.others, counts.names, strict=True)
         )
         traffic = list(_traffic(config, ratings, work, processes))
-        steps = sum(move.steps * times for move, times in traffic)
+        steps = sum(move.steps * times for move, times in traffic) or 1  # parts of one block stay where they are
         touring = at_ratings + visits + calls[0] + (0.0 if config.sweep_length == 1 else updates + sum(calls[1:]))
         column = largest_block(ratings, grid) * 4
         waiting = sum(
@@ -223,6 +229,7 @@ class Forecast:
             for move, times in traffic
         )
         in_step = counts.ratings / max(steps, 1)  # ratings of a process between two exchanges
+        sums = [(Sum.of(width, processes, grid), times) for times, width in zip(work.sums, work.summed, strict=True)]
         return cls(
             processes=processes,
             grid=grid,
@@ -232,9 +239,11 @@ class Forecast:
             calls=sum(calls),
             differences=at_ratings * sqrt(2 * log(processes) / in_step),
             exchange=waiting,
-            sums=_sums(machine, nodes, work, grid),
+            sums=_sums(machine, nodes, sums),
             sent_per_sweep=sum(ratings.n_cols / grid * move.width * 4 * move.blocks * times for move, times in traffic),
             messages_per_sweep=sum(move.blocks * times for move, times in traffic),
+            sum_messages_per_sweep=sum(each.messages * times for each, times in sums),
+            sum_bytes_per_sweep=8 * sum(each.received * times for each, times in sums),
             message=max((move.width * column for move, _ in traffic if processes > 1), default=0),
             memory_per_process=costs.memory_per_process + INTERPRETER,
             disk_least=costs.disk_least,
@@ -278,13 +287,44 @@ def _exposed(
     return max(within, exchange.latency + max(link - hidden, 0.0))
 
 
-def _sums(machine: Machine, nodes: Nodes, work: Work, grid: int) -> float:
+class Sum(NamedTuple):
+    """One ordered sum: what it costs of messages, by `dsgmcmc.parallel.partition.slices_of`.
+
+    Attributes
+    ----------
+    messages : int
+        Number of messages, of all processes, but for those with the result.
+    received : int
+        Numbers that process 0 gathers, its own among them.
+    turns : int
+        Messages that it receives or sends, one after the other, but for those with the result.
+    stages : int
+        Messages of which each waits for the one before.
+    """
+
+    messages: int
+    received: int
+    turns: int
+    stages: int
+
+    @classmethod
+    def of(cls, width: float, processes: int, grid: int) -> Sum:
+        """Of `width` numbers of a block."""
+        slices = slices_of(round(width), grid, processes)
+        others, more = processes - 1, len(slices) - 1
+        received = grid * slices[0].width + (slices[-1].end if more else 0)
+        return cls(len(slices) * others + more, received, others + 2 * more, 1 + (more > 0))
+
+
+def _sums(machine: Machine, nodes: Nodes, sums: Sequence[tuple[Sum, float]]) -> float:
     """Extra seconds of the ordered sums of a sweep, compared with one process."""
     if nodes.all == 1:
         return 0.0
     exchange, far = machine.exchange, nodes.nodes > 1
     latency = exchange.latency + (nodes.latency if far else 0.0)
-    numbers = grid * work.summed
-    moved = 8 * numbers / (min(nodes.bandwidth, exchange.bandwidth) if far else exchange.bandwidth)
-    each = (nodes.all - 1) * exchange.message + (1 + ceil(log2(nodes.all))) * latency
-    return work.sums * each + moved + numbers * exchange.added
+    number = 8 / (min(nodes.bandwidth, exchange.bandwidth) if far else exchange.bandwidth) + exchange.added
+    tree = ceil(log2(nodes.all))
+    return sum(
+        times * (each.turns * exchange.message + (each.stages + tree) * latency + each.received * number)
+        for each, times in sums
+    )

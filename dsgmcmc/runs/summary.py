@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import resource
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -17,6 +16,7 @@ from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.diagnostics.verdict import ending, in_units
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.machine import peak_memory
 from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.storage.provenance import versions
@@ -90,7 +90,7 @@ def write_summary(
         If it cannot be written.
     """
     everyone = np.array(comm.allgather([phases.seconds[name] for name in PHASES]))
-    rss = comm.allgather(_peak_memory())
+    rss = comm.allgather(peak_memory())
     sampling = comm.allgather(times.sampling)
     hosts = comm.allgather(platform.node())
     made, longest = comm.allreduce(times.iterations), max(sampling)
@@ -119,18 +119,13 @@ def write_summary(
             },
             "straggler": straggler([s - w for s, w in zip(sampling, waited, strict=True)], hosts, longest),
             "events": run.events(),
-            "peak_rss_bytes": [_peak_memory(), *rss[1:]],  # this process has scored the test ratings since
+            "peak_rss_bytes": [peak_memory(), *rss[1:]],  # this process has scored the test ratings since
             "versions": {**versions(), "mpi": mpi},
         }
         save_summary(run.summary_file, summary)
         return _result(source, summary, run.path)
 
     return agree(comm, write, "writing the summary", WriteError)
-
-
-def _peak_memory() -> int:
-    """Peak memory of this process, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:

@@ -21,13 +21,11 @@ def prepare(folder: Path) -> Path:
     return folder
 
 
-def write_script(kind: str, folder: Path, *options: str, iterations: int) -> Path:
-    """Job script for two processes, as `dsgmcmc launch-script` writes it."""
+def write_script(kind: str, folder: Path, *options: str, **settings: Any) -> Path:
+    """Job script for two processes, as `dsgmcmc launch-script` writes it; settings are those of the run."""
     path = folder / f"job.{kind}"
-    settings = [
-        f"--{name.replace('_', '-')}={value}" for name, value in (SETTINGS | {"iterations": iterations}).items()
-    ]
-    command = ("launch-script", kind, "--processes=2", "--out", path, *options, "--", "--sampler=psgld", *settings)
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in (SETTINGS | settings).items()]
+    command = ("launch-script", kind, "--processes=2", "--out", path, *options, "--", "--sampler=psgld", *given)
     run(*dsgmcmc(*command)).expect(0)
     return path
 

@@ -6,6 +6,7 @@ commands, which only note how they were called, and its signals, as its manuals 
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from batch_runs import SLOW, expected, not_getting_on, prepare, write_script
-from support import Result, Running, digest
+from support import Result, Running, digest, dsgmcmc, run
 
 NOTE = 'printf "%s " "$(basename "$0")" "$@" >>"$STUB_CALLS"; echo >>"$STUB_CALLS"\n'
 COMMANDS = {
@@ -228,3 +229,16 @@ def test_a_refused_submission_prints_the_command_to_go_on(batch):
     assert result.code == 1
     assert "qsub: no jobs from here" in batch.log(result)
     assert batch.log(result).splitlines()[-1].endswith("&& qsub run.pbs.sh")
+
+
+def test_a_script_that_measures(batch):
+    """`--bench`: all processes of the job are studied once, and the job is not started again."""
+    script = batch.folder / "bench"
+    options = ["--bench", "--processes=2", "--time=1h", "--out", script]
+    run(*dsgmcmc("launch-script", batch.kind, *options, "--", "ratings.h5", "--sampler=psgld", "--rank=2")).expect(0)
+    with batch.start(script) as running:
+        log = batch.log(running.wait().expect(0))
+    found = json.loads((batch.folder / "scaling" / "scaling.json").read_text(encoding="utf-8"))
+    assert found["complete"], log
+    assert [line["processes"] for line in found["measured"] if "strong" in line["series"]] == [1, 2]
+    assert not batch.requeues()

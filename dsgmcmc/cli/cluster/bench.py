@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from dsgmcmc.cli.options import JsonOption
+from dsgmcmc.cli.options import JsonOption, number_of
 from dsgmcmc.errors import InputError
 from dsgmcmc.terminal import say, say_json, show_table
 
-bench = typer.Typer(no_args_is_help=True, help="Measure kernels, noise, the ring and whole runs on this machine.")
+bench = typer.Typer(no_args_is_help=True, help="Measure kernels, noise, the ring, and how a cluster scales.")
 
+FEWEST = 10_000  # ratings of a study: fewer say nothing of a machine
 RepeatsOption = Annotated[int, typer.Option(min=1, help="Repetitions; the median and quartiles are shown.")]
 
 
@@ -67,34 +68,58 @@ def ring(
 
 
 @bench.command()
-def sample(
+def cluster(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="New folder for the results, on a shared disk.")
+    ],
     data: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DATA.h5]", help="Ratings file; default synthetic, growing with processes."),
+        Path | None, typer.Argument(metavar="[DATA.h5]", help="Ratings file; default synthetic ratings.")
     ] = None,
-    processes: Annotated[str, typer.Option("--processes", "-n", help="Numbers of processes.")] = "1,2",
+    time: Annotated[str, typer.Option(metavar="TIME", help="It ends within this time.")] = "30min",
+    ratings: Annotated[
+        str | None, typer.Option(metavar="N", help="Number of synthetic ratings.", show_default="2e7")
+    ] = None,
+    each: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="Ratings for each process in weak scaling.", show_default="all, shared by all processes"
+        ),
+    ] = None,
     sampler: Annotated[str, typer.Option(help="Sampler.")] = "baoab",
+    noise: Annotated[str, typer.Option(help="shared, by-user, by-item or both.")] = "shared",
     rank: Annotated[int, typer.Option("--rank", "-K", min=1, help="Latent dimensions.")] = 32,
-    grid: Annotated[int, typer.Option(min=1, help="Blocks per side, the same for all runs.")] = 8,
-    iterations: Annotated[str, typer.Option(help="Length of a run.")] = "200sweeps",
-    repeats: RepeatsOption = 3,
-    as_json: JsonOption = False,
 ) -> None:
-    """Time runs and their phases on several numbers of processes, each started by mpirun.
+    """Measure how an allocation scales, beside what `dsgmcmc plan` says: start it on all of its processes.
 
-    With DATA.h5 all runs have the same data (strong scaling); without it there are a million synthetic ratings per
-    process (weak scaling). Efficiency is ratings per second and process, relative to the first line.
+    On 1, 2, 4, ... of the processes: the same ratings (strong scaling), as many for each (weak scaling), and on several
+    nodes more and more processes on each. Times by phase, bytes, memory, checkpoint and resumption are compared with
+    the forecast from the machine's own constants, which are measured first.
+
+    FOLDER gets scaling.html, scaling.json (no names of hosts, people or folders: to be sent to the project) and
+    machine.toml for `dsgmcmc plan --machine`. What there is no time for is left out, and said so.
 
     \b
     Examples:
-      dsgmcmc bench sample ml-1m.h5 -n 1,2,4
-      dsgmcmc bench sample -n 1,2,4,8 --sampler psgld --json
+      launch/mpirun.sh -n 8 bench cluster --out scaling
+      mpirun -n 128 dsgmcmc bench cluster --out scaling --ratings 1e8 --time 2h
+      srun --mpi=pmix dsgmcmc bench cluster ratings.h5 --out scaling --rank 64
+      dsgmcmc launch-script slurm --bench --nodes 4 --processes 32 --time 1:00:00 --out job.sbatch
     """
-    from dsgmcmc.cluster.bench import scaling
+    from dsgmcmc.config.units import seconds_of
+    from dsgmcmc.parallel import launch
 
-    options = ["--sampler", sampler, "--rank", str(rank), "--grid", str(grid), "--iterations", iterations]
-    title = f"{sampler}, K = {rank}, grid {grid}: {'strong' if data else 'weak'} scaling"
-    _show(title, scaling(data, _numbers(processes, "-n"), options, repeats), as_json)
+    if data is not None and ratings is not None:
+        raise InputError(f"--ratings {ratings}: {data} has its own, leave one of the two out")
+    number = number_of("--ratings", ratings or "2e7", FEWEST)
+    share = number_of("--each", each, FEWEST) if each else None
+    seconds = seconds_of("--time", time)
+    comm = launch.processes()
+    from dsgmcmc.parallel.machine import seconds_since_start
+    from dsgmcmc.runs.scaling.study import Study, Wanted
+
+    settings = {"sampler": sampler, "noise": noise, "rank": rank, "save_draws": 0, "iterations": "700sweeps"}
+    wanted = Wanted(settings, out, seconds - seconds_since_start(), data, number, share)
+    launch.run_parallel(comm, lambda: Study(comm, wanted).run())
 
 
 @bench.command()

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from dsgmcmc.cluster.job_script import JobScript
+from dsgmcmc.cluster.job_script import DATA, RUN, STUDY, JobScript
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.terminal import pass_on, say
@@ -18,7 +18,7 @@ from dsgmcmc.terminal import pass_on, say
 def launch_script(
     kind: Annotated[str, typer.Argument(metavar="slurm|pbs|lsf|flux", help="Batch system.", show_default=False)],
     options: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Further options of `dsgmcmc sample`.")
+        list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Further options of the command that is run.")
     ] = None,
     nodes: Annotated[int, typer.Option(help="Machines.")] = JobScript.nodes,
     processes: Annotated[
@@ -40,8 +40,17 @@ def launch_script(
         str | None, typer.Option(metavar="DIR", help="Virtual environment with dsgmcmc in it.")
     ] = None,
     image: Annotated[str | None, typer.Option(metavar="FILE.sif", help="Apptainer image with dsgmcmc in it.")] = None,
-    data: Annotated[str, typer.Option(metavar="DATA.h5", help="Ratings file.")] = JobScript.data,
-    run: Annotated[str, typer.Option(metavar="RUN", help="Run directory.")] = JobScript.run,
+    bench: Annotated[
+        bool,
+        typer.Option("--bench", help="Measure how these nodes scale (`dsgmcmc bench cluster`) instead of sampling."),
+    ] = JobScript.bench,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DATA.h5", help="Ratings file.", show_default=f"{DATA}; synthetic with --bench"),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Run directory.", show_default=f"{RUN}; {STUDY} with --bench")
+    ] = None,
     requeue: Annotated[
         bool, typer.Option("--requeue/--no-requeue", help="Whether a new job continues after the time limit.")
     ] = JobScript.requeue,
@@ -51,14 +60,15 @@ def launch_script(
     """Write a job script for Slurm, PBS, LSF or Flux.
 
     The job samples until shortly before its time limit and writes a checkpoint; the next job continues from it, until
-    all iterations are done. Without --module, --environment or --image the job uses the environment that it is
-    submitted from.
+    all iterations are done. With --bench it measures, once, within its time limit. Without --module, --environment or
+    --image the job uses the environment that it is submitted from.
 
     \b
     Examples:
       dsgmcmc launch-script slurm --nodes 4 --processes 32 --time 12:00:00 --out job.sbatch
       dsgmcmc launch-script slurm --launcher srun --module openmpi --environment ~/dsgmcmc -- --rank 64
       dsgmcmc launch-script pbs --queue long --data ml.h5 --run runs/a -- --grid 64 --iterations 5000sweeps
+      dsgmcmc launch-script slurm --bench --nodes 4 --processes 32 --time 1:00:00 -- --ratings 1e8
       dsgmcmc launch-script lsf --image dsgmcmc.sif --no-requeue | bsub
     """
     script = JobScript(
@@ -79,6 +89,7 @@ def launch_script(
         run=run,
         options=tuple(options or ()),
         requeue=requeue,
+        bench=bench,
     ).render()
     if out is None:
         pass_on(os.fsencode(script).splitlines(keepends=True))

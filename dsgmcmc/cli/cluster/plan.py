@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dsgmcmc.cli.options import JsonOption
+from dsgmcmc.cli.options import JsonOption, number_of
 from dsgmcmc.errors import InputError
 from dsgmcmc.terminal import say, say_json, show_table
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dsgmcmc.runs.advice import Curve
     from dsgmcmc.runs.forecast import Forecast
 
-MOST = 10**15  # users, items or ratings
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -122,20 +121,10 @@ def _sizes(data: Path | None, users: str | None, items: str | None, ratings: str
     missing = [option for option, value in given.items() if value is None]
     if missing:
         raise InputError(f"give a ratings file, or {' and '.join(missing)}")
-    i, j, n = (_number(option, str(value)) for option, value in given.items())
+    i, j, n = (number_of(option, str(value)) for option, value in given.items())
     if not max(i, j) <= n <= i * j:
         raise InputError(f"{n:,} ratings of {i:,} users and {j:,} items: expected {max(i, j):,} to {i * j:,}")
-    return Sizes(i, j, n, _number("--test", test, 0))
-
-
-def _number(option: str, text: str, least: int = 1) -> int:
-    try:
-        number = float(text.replace(",", "").replace("_", ""))
-    except ValueError:
-        number = -1.0
-    if not least <= number <= MOST or number != int(number):
-        raise InputError(f"{option} {text}: expected a number from {least} to {MOST:,}, such as 480189 or 1e8")
-    return int(number)
+    return Sizes(i, j, n, number_of("--test", test, 0))
 
 
 def _some(option: str, text: str) -> float:

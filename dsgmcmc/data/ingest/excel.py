@@ -13,17 +13,8 @@ from typing import IO, Any
 
 from dsgmcmc.errors import InputError
 
-_WORKBOOK = "xl/workbook.xml"
+WORKBOOK = "xl/workbook.xml"  # what a zip archive has that is a workbook
 _LARGEST = 2 << 30  # bytes of XML; a full sheet with four columns has a tenth
-
-
-def is_workbook(path: Path) -> bool:
-    """Whether a zip archive is an Excel workbook."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return _WORKBOOK in archive.namelist()
-    except (OSError, zipfile.BadZipFile, NotImplementedError):
-        return False
 
 
 def sheet_as_csv(path: Path) -> IO[bytes]:

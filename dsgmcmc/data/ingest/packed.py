@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Literal, cast
 
-from dsgmcmc.data.ingest.excel import is_workbook, sheet_as_csv
+from dsgmcmc.data.ingest.excel import WORKBOOK, sheet_as_csv
 from dsgmcmc.errors import InputError
 
 Packing = Literal["", "gzip", "bzip2", "zip", "Excel"]
@@ -43,7 +43,7 @@ def packed_how(path: Path) -> Packing:
     """How a file is compressed, by its content; "" for not."""
     head = read_head(path)
     packed = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "")
-    return "Excel" if packed == "zip" and is_workbook(path) else cast("Packing", packed)
+    return "Excel" if packed == "zip" and WORKBOOK in zipped(path) else cast("Packing", packed)
 
 
 def unpacked(path: Path, packed: Packing) -> IO[bytes]:
@@ -59,6 +59,15 @@ def unpacked(path: Path, packed: Packing) -> IO[bytes]:
         with zipfile.ZipFile(path) as archive:  # the file itself is closed with the member
             return archive.open(member)  # reads no more than the size that the archive declares
     return path.open("rb")
+
+
+def zipped(path: Path) -> list[str]:
+    """Names of what a zip archive holds; none if a file is no such archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except DAMAGED:
+        return []
 
 
 def only_member(path: Path) -> zipfile.ZipInfo:

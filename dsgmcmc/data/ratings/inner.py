@@ -90,9 +90,9 @@ class InnerSplit(Ratings):
         held: Mask = _scramble(pairs + self._start) < self._below
         return held
 
-    def chosen(self, part: Split, start: int, stop: int) -> Mask:
-        """Which of the file's training ratings in some rows are in a part."""
-        held = self.held_out(start, stop, self._whole.columns("train", start, stop))
+    def chosen(self, part: Split, start: int, stop: int, columns: Int32 | None = None) -> Mask:
+        """Which of the file's training ratings in some rows are in a part; their columns are read if not given."""
+        held = self.held_out(start, stop, self._whole.columns("train", start, stop) if columns is None else columns)
         return held if part == "test" else ~held
 
     def close(self) -> None:
@@ -110,16 +110,14 @@ class InnerSplit(Ratings):
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """See `Ratings.slab`."""
         _, columns, values = self._whole.slab("train", start, stop)
-        held = self.held_out(start, stop, columns)
-        chosen = held if part == "test" else ~held
+        chosen = self.chosen(part, start, stop, columns)
         indptr = self._indptr[part][start : stop + 1]
         return indptr - indptr[0], columns[chosen], values[chosen]
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
         """See `Ratings.columns`."""
         columns = self._whole.columns("train", start, stop)
-        held = self.held_out(start, stop, columns)
-        return columns[held if part == "test" else ~held]
+        return columns[self.chosen(part, start, stop, columns)]
 
     def levels(self, most: int) -> Float64 | None:
         """See `Ratings.levels`: those of the file, so that models of both have the same."""

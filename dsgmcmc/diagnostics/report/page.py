@@ -5,16 +5,15 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from datetime import datetime
-from importlib import resources
 from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
-from dsgmcmc._version import __version__
 from dsgmcmc.diagnostics.convergence import measures_as_text
 from dsgmcmc.diagnostics.report.charts import PALETTE, Series, line_chart
 from dsgmcmc.diagnostics.report.content import Content, gather, names_of
+from dsgmcmc.diagnostics.report.document import document, section, tiles
 from dsgmcmc.diagnostics.report.heldout import (
     calibration_section,
     differences_section,
@@ -74,82 +73,69 @@ def write_report(paths: Sequence[Path], out: Path) -> None:
 
 def render(runs: list[Content]) -> str:
     """Return the HTML of a report."""
-    style = resources.files("dsgmcmc.diagnostics.report").joinpath("style.css").read_text(encoding="utf-8")
     title = " and ".join(run.name for run in runs)
     clicks = all(run.of_clicks for run in runs)
     sections = [
         *(_head(run) for run in runs),
         *(
-            [_section("Differences", differences_section(runs), NOTE_ON_DIFFERENCES, charts=False)]
+            [section("Differences", differences_section(runs), NOTE_ON_DIFFERENCES, charts=False)]
             if len(runs) > 1 and not clicks
             else []
         ),
-        *([] if clicks else [_section("Error while sampling", _errors(runs), NOTE_ON_ERRORS)]),
-        _section("Traces", _traces(runs)),
-        _section("Convergence", "".join(_convergence(run, len(runs) > 1) for run in runs), charts=False),
+        *([] if clicks else [section("Error while sampling", _errors(runs), NOTE_ON_ERRORS)]),
+        section("Traces", _traces(runs)),
+        section("Convergence", "".join(_convergence(run, len(runs) > 1) for run in runs), charts=False),
         *([] if clicks else _of_errors(runs)),
-        *(_section("Features", _features(run), NOTE_ON_FEATURES, charts=False) for run in runs if run.features),
+        *(section("Features", _features(run), NOTE_ON_FEATURES, charts=False) for run in runs if run.features),
         *(
-            _section(TITLE, table(HEADINGS, table_of_effects(run.effects)), NOTE_ON_EFFECTS, charts=False)
+            section(TITLE, table(HEADINGS, table_of_effects(run.effects)), NOTE_ON_EFFECTS, charts=False)
             for run in runs
             if run.effects
         ),
-        _section("Time and communication", phases_section(runs)),
-        _section("Configuration", configuration_section(runs), charts=False),
-        _section("Words", words_section(), charts=False),
+        section("Time and communication", phases_section(runs)),
+        section("Configuration", configuration_section(runs), charts=False),
+        section("Words", words_section(), charts=False),
     ]
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>dsgmcmc: {html.escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f'<p class="sub">dsgmcmc {__version__}</p>\n' + "\n".join(sections) + "\n</main>\n</body>\n</html>\n"
-    )
+    return document(title, sections)
 
 
 def _of_errors(runs: list[Content]) -> list[str]:
     """Sections of the test ratings' errors."""
     return [
-        _section("Calibration", calibration_section(runs)),
-        _section("Residuals", residuals_section(runs)),
-        _section("Where the error is", groups_section(runs)),
+        section("Calibration", calibration_section(runs)),
+        section("Residuals", residuals_section(runs)),
+        section("Where the error is", groups_section(runs)),
     ]
-
-
-def _section(title: str, content: str, note: str = "", charts: bool = True) -> str:
-    inner = f'<div class="charts">{content}</div>' if charts else content
-    note = f'<p class="sub">{html.escape(note)}</p>' if note else ""
-    return f"<section><h2>{html.escape(title)}</h2>{note}{inner}</section>"
 
 
 def _head(content: Content) -> str:
     run, summary = content.run, content.summary
     config, processes = run.config, summary.get("processes", 1)
-    tiles = []
+    shown = []
     if content.calibration:
         scores = content.calibration
         simple = sorted((summary.get("baselines") or {}).items(), key=itemgetter(1))  # the better first
-        tiles += [
+        shown += [
             (written(scores["rmse"]), "RMSE of the posterior mean"),
             *((written(rmse), f"RMSE, {name.replace('_', ' ')}") for name, rmse in simple),
             (f"{scores['coverage'][0.9]:.1%}", "of test ratings in 90\N{NO-BREAK SPACE}% intervals"),
             (written(scores["crps"]), "CRPS"),
         ]
         if scores["log_probability"] is not None:
-            tiles.append((f"{scores['log_probability']:.4f}", "log probability of the level"))
+            shown.append((f"{scores['log_probability']:.4f}", "log probability of the level"))
     for name, ranking in (summary.get("rankings") or {}).items():
         if name != "users":
-            tiles.append((f"{ranking['mean']:.4f}", f"{name} of held-out clicks"))
-            tiles.append((f"{ranking['popular']:.4f}", f"{name} by popularity"))
+            shown.append((f"{ranking['mean']:.4f}", f"{name} of held-out clicks"))
+            shown.append((f"{ranking['popular']:.4f}", f"{name} by popularity"))
     tau = next((line for line in content.convergence["quantities"] if line["name"] == "tau"), None)
     if tau:
-        tiles.append((f"{tau['mean']:.3f}", f"tau (sd {tau['sd']:.2g})"))
-    tiles += [
+        shown.append((f"{tau['mean']:.3f}", f"tau (sd {tau['sd']:.2g})"))
+    shown += [
         (f"{content.convergence['chains']} x {content.convergence['draws']}", "chains x draws"),
         (f"{summary.get('seconds_sampling', 0.0):.1f} s", f"sampling on {processes} process{'es' * (processes != 1)}"),
     ]
     if "ratings_per_second" in summary:
-        tiles.append((in_units(summary["ratings_per_second"]), "ratings per second"))
-    shown = "".join(f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in tiles)
+        shown.append((in_units(summary["ratings_per_second"]), "ratings per second"))
     advice = "".join(f'<p class="advice">{whole(text)}</p>' for text in content.advice)
     sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
     sizes += [f"{run.facts[name]:,} {what}" for name, what in SIZES.items() if name in run.facts]
@@ -160,7 +146,7 @@ def _head(content: Content) -> str:
     facts = f"{content.ending}. {config.sampler.name}, rank {config.rank}; {', '.join(sizes)}.{when}"
     return (
         f'<header><h1>{html.escape(content.name)}</h1><p class="sub">{html.escape(facts)}</p>{started_with}'
-        f'<div class="tiles">{shown}</div>{advice}</header>'
+        f"{tiles(shown)}{advice}</header>"
     )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import json
-import os
 import shutil
 import sys
 from collections.abc import Mapping
@@ -46,6 +46,7 @@ from dsgmcmc.runs.logs import logs_as_before, start_logs
 from dsgmcmc.runs.plan import Costs
 from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.settings import named
+from dsgmcmc.storage.files import write_whole
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Array, Comm
 
@@ -113,12 +114,11 @@ class Measured(NamedTuple):
 
     def save(self, path: Path, **predictions: Array | None) -> None:
         """Write it at once, with predictions of the test ratings."""
-        temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         kept: dict[str, Any] = {**self.scores._asdict(), **self._asdict(), **predictions}
         del kept["scores"]
-        with temporary.open("wb") as file:
-            np.savez(file, **{name: each for name, each in kept.items() if each is not None})
-        temporary.replace(path)
+        file = io.BytesIO()
+        np.savez(file, **{name: each for name, each in kept.items() if each is not None})
+        write_whole(path, [file.getbuffer()])
 
     @classmethod
     def read(cls, path: Path) -> Measured:

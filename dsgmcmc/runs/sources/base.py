@@ -53,7 +53,7 @@ class Source(Protocol[R]):
         """Return a function that makes the targets of this process's chains, and the number of data. Collective."""
 
     def begin(self, run: RunDirectory, facts: Facts, chain: int, target: Any) -> None:
-        """Move a chain's target from its usual start to the one in the run's facts, if there is one. Collective."""
+        """Move a chain's target from the sampler's start to that of the data, or of the run's facts. Collective."""
 
     def miniature(self, config: R, ring: Ring) -> MakeTarget:
         """Return a function that makes a target with the same code but next to no data; `ring` has one block."""

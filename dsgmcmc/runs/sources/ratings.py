@@ -24,7 +24,7 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import Place
-from dsgmcmc.model.start import take_start
+from dsgmcmc.model.start import fit_biases, take_start
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
@@ -176,6 +176,8 @@ class RatingsSource:
         """See `Source.begin`. Collective."""
         if "start" in facts:
             target.ring.agree(lambda: take_start(target, run.open_start(chain, facts)), "starting from another run")
+        else:
+            fit_biases(target)
 
     def miniature(self, config: ResolvedConfig, ring: Ring) -> MakeTarget:
         """See `Source.miniature`."""

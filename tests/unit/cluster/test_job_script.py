@@ -98,6 +98,19 @@ def test_text_of_the_user_stays_text(kind, tmp_path):
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_script_that_measures_ends_once_and_in_time(kind):
+    """No requeue, no signal, nothing of runs; the study ends before the job does, with what it has found."""
+    script = JobScript(kind, 2, 8, "1:00:00", "3min", data="a b.h5", options=("--rank", "64"), bench=True).render()
+    assert "options=(--time=3420s --rank 64 'a b.h5')" in script
+    assert 'bench cluster --out "$run" "${options[@]}"' in script
+    assert not [word for word in ("sample", "trap", "requeue()", "automatic=", "%%{", "#\n#\n") if word in script]
+    assert ("#SBATCH --no-requeue" in script) == (kind == "slurm")
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    assert "\nrun=scaling\n" in script
+    assert "\nrun=mine\n" in JobScript(kind, run="mine", bench=True).render()
+
+
 @pytest.mark.parametrize(
     "given", [{"modules": ("gcc", "open mpi")}, {"environment": "/opt/an env"}, {"image": "/images/a b.sif"}]
 )

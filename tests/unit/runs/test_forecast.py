@@ -14,7 +14,7 @@ from dsgmcmc.cluster.constants import builtin, read_machine, write_machine
 from dsgmcmc.config.layers import build
 from dsgmcmc.errors import InputError
 from dsgmcmc.runs.advice import Node, checkpoint_interval, choose, curve, forecasts
-from dsgmcmc.runs.forecast import Forecast, Nodes, Sizes
+from dsgmcmc.runs.forecast import Forecast, Nodes, Sizes, Sum
 
 NETFLIX = Sizes(480_189, 17_770, 100_000_000)
 ASKED = build({"sampler": "baoab", "rank": 32, "iterations": "700sweeps"})
@@ -33,9 +33,15 @@ def test_a_machine_file_comes_back_and_damage_is_refused(tmp_path: Path) -> None
     write_machine(path, machine)
     assert read_machine(path) == machine
     text = path.read_text(encoding="utf-8")
-    for wrong in (text.replace("version = 1", "version = 2"), text.replace("[disk]", "[disc]"), "", "= 3"):
+    for wrong in (text.replace("version = 2", "version = 1"), text.replace("[disk]", "[disc]"), "", "= 3"):
         path.write_text(wrong, encoding="utf-8")
         with pytest.raises(InputError, match=r"node\.toml"):
+            read_machine(path)
+    known = machine.work_of("baoab", "shared", 32)
+    for sums in ([1.0], [1.0, 1.0, 1.0]):  # fewer than widths; not those of the other ranks
+        other = machine.model_copy(update={"work": [*machine.work, known.model_copy(update={"sums": sums})]})
+        write_machine(path, other)
+        with pytest.raises(InputError, match="sums"):
             read_machine(path)
 
 
@@ -46,7 +52,8 @@ def test_costs_between_measured_ranks() -> None:
     assert low in machine.work
     middle = machine.work_of("baoab", "shared", 48)
     assert middle.update == pytest.approx((low.update + high.update) / 2)
-    assert middle.summed == pytest.approx((low.summed + high.summed) / 2)
+    assert middle.sums == low.sums
+    assert middle.summed == pytest.approx(np.mean([low.summed, high.summed], axis=0).tolist())
     with pytest.raises(InputError, match="bench machine FILE --sampler sgrld --noise both"):
         machine.work_of("sgrld", "both", 32)
 
@@ -89,6 +96,14 @@ def test_choices_fit_and_are_not_beaten() -> None:
         choose(ASKED, Sizes(1000, 20, 5000), builtin(), NODE, 2, 32)
 
 
+def test_a_wide_sum_costs_process_0_little_more_on_many_processes() -> None:
+    """By hand: 26 slices of 2,244 numbers at 1,024 processes, instead of all numbers of all blocks."""
+    few, many = Sum.of(2244, 2, 2), Sum.of(2244, 1024, 1024)
+    assert few == (1, 2 * 2244, 1, 1)
+    assert many == (26 * 1023 + 25, 1024 * 86 + 2244, 1023 + 2 * 25, 2)
+    assert Sum.of(133, 1, 1).messages == 0
+
+
 def test_small_data_stop_scaling_before_large_data() -> None:
     """And a slow link before a fast one, with exchange as the reason."""
     last = {}
@@ -99,3 +114,11 @@ def test_small_data_stop_scaling_before_large_data() -> None:
     assert slow.last < last["netflix"]
     assert "exchange" in slow.reason
     assert np.isclose(slow.efficiency(slow.forecasts[0]), 1)
+
+
+def test_one_block_is_never_sent() -> None:
+    """Also by a sampler of parts, whose only part then stays where it is: no wait, and no division by nothing."""
+    asked = build({"sampler": "psgld", "rank": 32, "grid": 1, "iterations": "700sweeps"})
+    alone = Forecast.of(asked.resolved(), NETFLIX, builtin(), Nodes(1, 1, 12.5e9, 2e-6))
+    assert alone.seconds > 0
+    assert alone.exchange == alone.messages_per_sweep == 0
