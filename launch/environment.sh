@@ -77,7 +77,7 @@ environment_has() {
   "$venv/bin/python" -c 'import dsgmcmc' 2>/dev/null # fails where the repository was moved
 }
 
-# tell_open_mpi PROCESSES: what its mpirun does not assume. Variables that are set already stay.
+# tell_open_mpi PROCESSES [PLACES]: what its mpirun does not assume; places are by default the cores. Variables that are set already stay.
 tell_open_mpi() {
   if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -85,7 +85,7 @@ tell_open_mpi() {
   # the machine has other work, too: wait without spinning, and bind no process, for every job would take the same cores
   export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
   export PRTE_MCA_hwloc_default_binding_policy=${PRTE_MCA_hwloc_default_binding_policy:-none}
-  if [ "$1" -gt "$(usable_cores)" ]; then
+  if [ "$1" -gt "${2:-$(usable_cores)}" ]; then
     export PRTE_MCA_rmaps_default_mapping_policy=${PRTE_MCA_rmaps_default_mapping_policy:-:oversubscribe}
   fi
 }

@@ -3,10 +3,11 @@
 #
 #   launch/quickstart.sh [RATINGS...]
 #
-# Installs dsgmcmc with Open MPI into .venv, prepares RATINGS (files or folders, as `dsgmcmc prepare` reads them), and
-# samples with one process for each core, at most 8. Without RATINGS it downloads MovieLens 1M, or where there is no
-# network makes synthetic ratings of that shape. Everything it makes lies in .venv, downloads and runs. Started again
-# it goes on where it was stopped, and repeats and replaces nothing.
+# Installs dsgmcmc with Open MPI into .venv, prepares RATINGS (files or folders, as `dsgmcmc prepare` reads them),
+# compares models, and samples the one that suits the ratings best, with one process for each core, at most 8. Without
+# RATINGS it downloads MovieLens 1M, or where there is no network makes synthetic ratings of that shape. Everything it
+# makes lies in .venv, downloads and runs. Started again it goes on where it was stopped, and repeats and replaces
+# nothing.
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -39,9 +40,9 @@ if [ ! -e "$prepared" ]; then
   say "Preparing $prepared"
   dsgmcmc prepare "$@" "$prepared"
 fi
-say "Sampling into $run (the first run compiles for some 20 s; Ctrl-C stops after a checkpoint; the same command goes on)"
+say "Comparing models, then sampling the best into $run (the first run compiles first; Ctrl-C stops after a checkpoint; the same command goes on)"
 status=0
-"$root/launch/mpirun.sh" sample "$prepared" --out "$run" --resume || status=$?
+"$root/launch/mpirun.sh" sample "$prepared" --out "$run" --model auto --resume || status=$?
 if [ "$status" -eq 75 ]; then
   say "Stopped. The same command goes on"
 fi
@@ -55,6 +56,6 @@ Next, in $root:
   dsgmcmc info ${run#"$root"/}    # settings and results
   dsgmcmc recommend ${run#"$root"/} --user $user
   dsgmcmc verify ${run#"$root"/}  # checksums, and a digest that no number of processes changes
-  launch/mpirun.sh sample ${prepared#"$root"/} --out runs/noise-both --noise both --chains 2
+  launch/mpirun.sh sample ${prepared#"$root"/} --out runs/plain --chains 2  # the plain model, which is faster
   dsgmcmc --help
 END

@@ -79,10 +79,11 @@ fi
 
 # Whole files side by side, in this order: the longest first. One more than there are cores, because those on clusters wait
 # for a network, a scheduler or a signal most of the time. BLAS has one thread in each, as in every command: threads that
-# share a core spin while they wait for each other.
+# share a core spin while they wait for each other. A test that ends its process ends all of it, and is named.
 say "Tests on clusters, of whole commands and of one process"
 OPENBLAS_NUM_THREADS=1 "${pytest[@]}" \
   tests/cluster/test_docker.py tests/cluster tests/system tests/mpi tests/statistical tests/unit \
   --with-mpi -m "not once${chosen:+ and $chosen}" \
-  --numprocesses=$(($(usable_cores) + 1)) --dist=loadfile --no-loadscope-reorder --timeout=600 --durations=20 || failed=1
+  --numprocesses=$(($(usable_cores) + 1)) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 \
+  --timeout=600 --durations=20 || failed=1
 exit "$failed"

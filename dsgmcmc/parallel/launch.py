@@ -33,6 +33,9 @@ if TYPE_CHECKING:  # the command line starts with this file, before it needs Num
 LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 #: Variables in which they pass the rank of this one.
 LAUNCHER_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+#: Variable with which `launch/mpirun.sh` asks process 0 how the command ended: mpirun was seen to end with status 0
+#: after it had lost a host, and with that of a signal after the run was complete.
+TELL = "DSGMCMC_TELL_STATUS"
 #: Transports of Open MPI: all but network cards (openib is that of version 4). A single process sends nothing: it need
 #: not listen at a port, nor leave a file in /dev/shm behind.
 TRANSPORTS, NO_CARDS, ALONE = "OMPI_MCA_btl", "^ofi,uct,openib", "self"
@@ -56,6 +59,14 @@ def on_one_host() -> bool:
 def alone() -> bool:
     """Whether it is certain, before MPI is loaded, that no launcher started this process."""
     return not any(name in os.environ for name in (*LAUNCHER_SIZES, "PMIX_RANK"))
+
+
+def tell_status(code: object) -> None:
+    """Say on standard error of process 0 how the command ended; `code` is that of a `SystemExit`."""
+    rank = next((os.environ[name] for name in LAUNCHER_RANKS if name in os.environ), "0")
+    if rank == "0":
+        status = code if isinstance(code, int) else EXIT_FAILURE if code else 0
+        say(f"dsgmcmc: ended with status {status}", file=sys.stderr)
 
 
 def processes() -> Comm:

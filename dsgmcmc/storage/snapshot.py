@@ -13,12 +13,13 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BufferedReader
-from itertools import groupby, islice
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import h5py
@@ -28,7 +29,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import open_plain
 from dsgmcmc.storage.hdf5 import check_size, plain_dataset, stored_bytes
 from dsgmcmc.storage.manifest import BlockEntry, Key, Manifest, ShardEntry, lost, read_manifest, seen_by_all
-from dsgmcmc.types import Array
+from dsgmcmc.types import Array, Int32
 
 MOST_HELD = 256  # shards that are open at a time: processes may have 1,024 files open
 Lazy = Array | Callable[[], Array]  # an array, or what makes it at the moment it is written
@@ -129,15 +130,30 @@ class Snapshot:
         """Read a field of all blocks of an object and factor, one after the other; raises as `read_all`."""
         return self.wholes(thing, [(factor, field)])[0]
 
-    def wholes(self, thing: str, wanted: Sequence[tuple[str, str]]) -> list[Array]:
-        """Read several fields, (factor, field) each, as `whole` does; what follows each other in a shard at once."""
+    def wholes(
+        self, thing: str, wanted: Sequence[tuple[str, str]], rows: Mapping[str, Int32] = MappingProxyType({})
+    ) -> list[Array]:
+        """Read several fields, (factor, field) each, as `whole` does; what follows each other in a shard at once.
+
+        Of a factor some of whose `rows` are given, the blocks that have these are read; all else is not a number.
+        """
         blocks: dict[str, set[int]] = {factor: set() for factor, _ in wanted}
         for key in self._entries:
             if key.object == thing and key.factor in blocks:
                 blocks[key.factor].add(key.block)
-        keys = [[Key(thing, factor, b, field) for b in sorted(blocks[factor])] for factor, field in wanted]
-        arrays = iter(self.read_all(key for several in keys for key in several))
-        return [np.concatenate(list(islice(arrays, len(several)))) for several in keys]
+        entries = [
+            [self._entry(Key(thing, factor, b, field)) for b in sorted(blocks[factor])] for factor, field in wanted
+        ]
+        keys = [
+            entry.key
+            for several, (factor, _) in zip(entries, wanted, strict=True)
+            for entry in (_with(several, rows[factor]) if factor in rows else several)
+        ]
+        read = dict(zip(keys, self.read_all(keys), strict=True))
+        return [
+            np.concatenate([read[e.key] if e.key in read else np.full(e.shape, np.nan, e.dtype) for e in several])
+            for several in entries
+        ]
 
     def _entry(self, key: Key) -> BlockEntry:
         entry = self._entries.get(key)
@@ -213,6 +229,12 @@ _UNREADABLE = (OSError, KeyError, RuntimeError, ValueError, TypeError)
 
 def _damaged(shard: Path, entry: BlockEntry) -> InputError:
     return InputError(f"{shard} is damaged: {entry.key.path} does not match its checksum")
+
+
+def _with(entries: list[BlockEntry], rows: Int32) -> list[BlockEntry]:
+    """Those of the blocks of a factor that have some of these rows."""
+    ends = np.cumsum([entry.shape[0] for entry in entries])
+    return [entries[place] for place in np.unique(np.searchsorted(ends, rows, side="right")).tolist()]
 
 
 def _find_entry(file: Any, entry: BlockEntry, file_bytes: int) -> Any:

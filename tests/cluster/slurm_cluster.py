@@ -78,15 +78,32 @@ class Slurm:
         for daemon in reversed(self._daemons):
             kill_session(daemon.pid)
             daemon.wait()
-        # what slurmd has started is in sessions of its own
+        self._kill_started()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _kill_started(self) -> None:
+        """Kill what slurmd has started, which is in sessions of its own."""
         mark = f"SLURM_CONF={self.environment['SLURM_CONF']}".encode()
+        ours = {daemon.pid for daemon in self._daemons}
         for environ in Path("/proc").glob("[0-9]*/environ"):
             try:
-                if mark in environ.read_bytes().split(b"\0"):
+                if mark in environ.read_bytes().split(b"\0") and int(environ.parent.name) not in ours:
                     os.kill(int(environ.parent.name), signal.SIGKILL)
             except OSError:
                 continue  # it ended meanwhile
-        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def lose_node(self) -> None:
+        """The node dies: slurmd and all that it has started; the controller is told that it is DOWN."""
+        slurmd = self._daemons.pop()
+        kill_session(slurmd.pid)
+        slurmd.wait()
+        self._kill_started()
+        self.command("scontrol", "update", "NodeName=ALL", "State=DOWN", "Reason=lost").expect(0)
+
+    def repair_node(self) -> None:
+        """The node is there again."""
+        self._daemon("slurmd", "-D")
+        self.command("scontrol", "update", "NodeName=ALL", "State=RESUME").expect(0)
 
     def _start(self) -> None:
         for name in ("state", "spool"):

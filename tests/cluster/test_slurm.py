@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,8 @@ import pytest
 from batch_runs import SLOW, expected, not_getting_on, prepare, write_script
 from slurm_cluster import SYSTEM_PATH, Slurm, log, missing
 from support import digest, dsgmcmc, run
+
+from dsgmcmc.storage.series import steps
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.long
@@ -152,3 +155,43 @@ def test_the_time_limit_requeues_until_all_is_sampled(limited, slurm):
     assert [start for start, _ in starts] == ["1", "2"]
     assert 0 == int(starts[0][1]) < int(starts[1][1]) < ITERATIONS
     assert digest(folder / "run") == expected(ITERATIONS)
+
+
+def test_a_node_that_is_lost_requeues(slurm, folder):
+    """Nobody warns: slurmd and the job die, the node is DOWN; Slurm requeues, and the run goes on from there."""
+    number = slurm.submit(folder, script(folder, slow_once(folder), checkpoint_every=5))
+    sampling(slurm, number, folder)
+    end = time.monotonic() + 100
+    while not steps(folder / "run" / "checkpoints" / "chain-0"):
+        assert time.monotonic() < end, log(folder)
+        time.sleep(0.1)
+    slurm.lose_node()
+    slurm.wait(number, folder, "PENDING")
+    slurm.repair_node()
+    done = slurm.wait(number, folder, "COMPLETED")
+    assert done["Restarts"] == "1"
+    starts = re.findall(rf"job {number}, start (\d) on .* from iteration (\d+)", log(folder))
+    assert [start for start, _ in starts] == ["1", "2"]
+    assert 0 == int(starts[0][1]) < int(starts[1][1]) < ITERATIONS
+    assert digest(folder / "run") == expected(ITERATIONS)
+
+
+def test_a_script_that_measures(slurm, folder):
+    """`launch-script --bench`: all processes of the allocation are studied within the job's time."""
+    path = folder / "job.bench"
+    options = [
+        "--bench",
+        "--processes=2",
+        "--time=10min",
+        "--out",
+        path,
+        "--",
+        "ratings.h5",
+        "--sampler=psgld",
+        "--rank=2",
+    ]
+    run(*dsgmcmc("launch-script", "slurm", *options)).expect(0)
+    slurm.wait(slurm.submit(folder, path), folder, "COMPLETED")
+    found = json.loads((folder / "scaling" / "scaling.json").read_text(encoding="utf-8"))
+    assert found["complete"], log(folder)
+    assert [line["processes"] for line in found["measured"] if "strong" in line["series"]] == [1, 2]

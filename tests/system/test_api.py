@@ -103,7 +103,8 @@ def test_predictions_and_their_uncertainty(model, ratings):
     assert model.score(pairs, x) == pytest.approx(1 - ((x - mean) ** 2).sum() / ((x - x.mean()) ** 2).sum())
     assert (sd > 0.2).all()
     low, high = model.predict_interval(pairs, 0.8)
-    assert 0.72 < np.mean((x >= low) & (x <= high)) < 0.95  # these were trained on
+    # of ratings that were trained on 93 % after 2,000 sweeps of any of five seeds, 90 to 95 % after these few
+    assert 0.87 < np.mean((x >= low) & (x <= high)) < 0.98
     unknown = model.predict([[999, 3]], return_std=True)
     assert unknown[1][0] > sd.mean()
     with pytest.raises(InputError, match="999"):

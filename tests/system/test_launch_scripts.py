@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import Running, digest, dsgmcmc, run, write_planted
+from support import Running, digest, dsgmcmc, metrics, run, write_planted
+
+from dsgmcmc.storage.series import steps
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = [
@@ -184,11 +186,74 @@ def test_mpirun_script_turns_requests_to_stop_into_a_checkpoint(tmp_path, number
     assert list((out / "checkpoints" / "chain-0").iterdir())
 
 
+def processes_of(out: Path) -> list[int]:
+    """Ids of the processes that sample into a directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue  # it ended meanwhile
+        if b"python" in words[0] and os.fsencode(out) in words and b"sample" in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
+    """A killed process ends the job with 70 and one line, or with `--retries` the job goes on from its checkpoint."""
+    data, out, hosts = write_planted(tmp_path / "data.h5"), tmp_path / "run", tmp_path / "hosts"
+    hosts.write_text("# this machine\nlocalhost slots=2\n")
+    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = [ROOT / "launch" / "mpirun.sh", "--hostfile", hosts, "--retries", str(retries), "sample", data]
+    options = ["--out", out, "--rank", "2", "--checkpoint-every", "10", "--iterations", "1000000"]
+    with Running([*command, *options], beside) as running:
+        running.wait_for(out / "metrics.jsonl", 30)
+        assert steps(out / "checkpoints" / "chain-0")
+        os.kill(processes_of(out)[0], signal.SIGKILL)
+        if retries:
+            running.wait_for(out / "events.jsonl", 3)  # a job, another one, and what it goes on from
+            running.wait_for(out / "metrics.jsonl", len(metrics(out)) + 2)
+            running.signal(signal.SIGTERM)
+        done = running.wait().expect(75 if retries else 70)
+    assert done.err.count("the job was lost") == 1
+    assert ("Going on from the newest checkpoint on localhost; 0 more" in done.err) == bool(retries)
+    assert ("the same command with --resume goes on" in done.err) != bool(retries)
+    assert "ended with status" not in done.err  # that was said for the script
+    run(*dsgmcmc("verify", out)).expect(0)
+
+
+def test_mpirun_script_ends_with_the_status_of_the_command(tmp_path):
+    """What a failure is called must not depend on what mpirun makes of it, and wrong input is not tried again."""
+    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = [ROOT / "launch" / "mpirun.sh", "-n", "2", "--retries", "3", "sample", tmp_path / "none.h5"]
+    done = run(*command, "--out", tmp_path / "run", env=beside).expect(2)
+    assert done.err.count("none.h5 does not exist") == 1
+    assert "lost" not in done.err
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"), [([], "usage"), (["-n", "0", "info", "x"], "number of processes"), (["-n"], "-n")]
+    ("arguments", "message"),
+    [
+        ([], "usage"),
+        (["-n", "0", "info", "x"], "number of processes"),
+        (["-n"], "-n"),
+        (["--retries", "some", "info", "x"], "--retries some: expected a number"),
+        (["--hostfile", "none", "info", "x"], "--hostfile none: no such file"),
+        (["--hostfile", os.devnull, "info", "x"], "names no host"),
+    ],
 )
 def test_mpirun_script_explains_itself(arguments, message):
     """The messages of mpirun about such mistakes are pages long."""
     beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     done = run(ROOT / "launch" / "mpirun.sh", *arguments, env=beside).expect(2)
     assert message in done.err
+
+
+def test_mpirun_script_refuses_a_host_that_is_none(tmp_path):
+    """Before anything is started, with the line."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("node1 slots=many\n")
+    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = run(ROOT / "launch" / "mpirun.sh", "--hostfile", hosts, "info", "x", env=beside).expect(2)
+    assert "node1 slots=many: expected a host, such as" in done.err
