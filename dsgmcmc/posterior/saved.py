@@ -18,6 +18,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS, Effects
+from dsgmcmc.model.parts.implicit import IMPLICIT
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.posterior.context import RunContext
 from dsgmcmc.posterior.draws import (
@@ -39,7 +40,7 @@ from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.types import Factor, Float32, Float64
+from dsgmcmc.types import Factor, Float32, Float64, Int32
 
 NEEDED = ("mean", "transposed", "minimum", "maximum")  # of the facts in run.toml
 
@@ -80,6 +81,7 @@ class SavedRun:
         self.unfinished = unfinished(self._states)
         if self.unfinished:
             _ = self.traces  # read before a later checkpoint takes the place of this one
+        self._users: Int32 | None = None  # whose rows are read, if not all
         self._kept = KeptDraws(self._read_draw)
 
     def __repr__(self) -> str:
@@ -228,6 +230,16 @@ class SavedRun:
         run._kept = KeptDraws(run._read_draw)
         return run
 
+    def with_users(self, users: Int32) -> Self:
+        """Return the run with draws of what predicts these users' ratings: the blocks of rows in which they lie.
+
+        Other users are not a number, and there are no implicit features: rows without ratings alone need them.
+        """
+        run = copy(self)
+        run._users = users
+        run._kept = KeptDraws(run._read_draw)
+        return run
+
     def draw(self, number: int) -> Draw:
         """Read a saved draw; draws that are read repeatedly stay in memory.
 
@@ -266,10 +278,11 @@ class SavedRun:
             (kind, factor, quantity.name)
             for kind, factor in self._factor.items()
             for quantity in self.quantities.drawn_of_rows
-            if quantity.is_of(Factor[factor])
+            if quantity.is_of(Factor[factor]) and (self._users is None or quantity.name != IMPLICIT.name)
         ]
         rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
-        arrays = snapshot.wholes("draw", [(factor, name) for _, factor, name in wanted])
+        some = {} if self._users is None else {self._factor["user"]: self._users}
+        arrays = snapshot.wholes("draw", [(factor, name) for _, factor, name in wanted], some)
         for (kind, _, name), array in zip(wanted, arrays, strict=True):
             rows[kind][name] = array
         return Draw(chain, iteration, shared, rows)

@@ -121,14 +121,40 @@ def libmf(train, shape, penalty):
     return lambda users, items: (w[users] * h[items]).sum(axis=1), lambda users: w[users] @ h.T
 
 
-def numpyro_advi(train, shape, rate):
-    """The same model as ours in NumPyro, by mean-field ADVI."""
-    import jax
+def smurff_gibbs(train, shape, rank):
+    """SMURFF's BPMF, with its adaptive noise, 100 draws."""
+    import tempfile
+
+    import smurff
+
+    mean = train[2].mean()
+    with tempfile.TemporaryDirectory() as folder:
+        session = smurff.TrainSession(
+            priors=["normal", "normal"],
+            num_latent=rank,
+            num_threads=THREADS,
+            burnin=20,
+            nsamples=100,
+            seed=1,
+            verbose=0,
+            save_freq=1,
+            save_name=f"{folder}/run.hdf5",
+        )
+        session.addTrainAndTest(matrix(train, shape, train[2] - mean).tocoo(), None, smurff.AdaptiveNoise(1.0, 10.0))
+        session.run()
+        draws = [sample.latents for sample in session.makePredictSession().samples]
+
+    def predict(users, items):
+        return mean + sum((w[users] * h[items]).sum(axis=1) for w, h in draws) / len(draws)
+
+    return predict, lambda users: mean + sum(w[users] @ h.T for w, h in draws) / len(draws)
+
+
+def numpyro_model(train, shape):
+    """The same model as ours, for NumPyro."""
     import jax.numpy as jnp
     import numpyro
     import numpyro.distributions as dist
-    from numpyro.infer import SVI, Trace_ELBO
-    from numpyro.infer.autoguide import AutoNormal
 
     mean, (users, items, ratings) = train[2].mean(), (jnp.array(part) for part in train)
 
@@ -141,16 +167,45 @@ def numpyro_advi(train, shape, rate):
         eta = (w[users, :-1] * h[items, :-1]).sum(axis=1) + w[users, -1] + h[items, -1]
         numpyro.sample("x", dist.Normal(mean + eta, noise), obs=ratings)
 
+    def fitted(w, h):
+        """Predictions and scores from draws (d, n, RANK + 1) of both sides."""
+
+        def predict(some, others):
+            pairs = (w[:, some, :-1] * h[:, others, :-1]).sum(axis=2) + w[:, some, -1] + h[:, others, -1]
+            return mean + pairs.mean(axis=0)
+
+        def scores(some):
+            products = np.einsum("duk,dik->ui", w[:, some, :-1], h[:, :, :-1]) / len(w)
+            return mean + products + w[:, some, -1].mean(axis=0)[:, None] + h[:, :, -1].mean(axis=0)
+
+        return predict, scores
+
+    return model, fitted
+
+
+def numpyro_advi(train, shape, rate):
+    """By mean-field ADVI."""
+    import jax
+    from numpyro.infer import SVI, Trace_ELBO
+    from numpyro.infer.autoguide import AutoNormal
+    from numpyro.optim import Adam
+
+    model, fitted = numpyro_model(train, shape)
     guide = AutoNormal(model, init_scale=0.05)
-    found = SVI(model, guide, numpyro.optim.Adam(rate), Trace_ELBO()).run(
-        jax.random.PRNGKey(0), 2000, progress_bar=False
-    )
-    w, h = (np.asarray(guide.median(found.params)[name]) for name in ("w", "h"))
+    found = SVI(model, guide, Adam(rate), Trace_ELBO()).run(jax.random.PRNGKey(0), 2000, progress_bar=False)
+    return fitted(*(np.asarray(guide.median(found.params)[name])[None] for name in ("w", "h")))
 
-    def predict(some, others):
-        return mean + (w[some, :-1] * h[others, :-1]).sum(axis=1) + w[some, -1] + h[others, -1]
 
-    return predict, lambda some: mean + w[some, :-1] @ h[:, :-1].T + w[some, -1:] + h[:, -1]
+def numpyro_nuts(train, shape, depth):
+    """By NUTS, 200 draws after as many of warm-up."""
+    import jax
+    from numpyro.infer import MCMC, NUTS, init_to_sample
+
+    model, fitted = numpyro_model(train, shape)
+    kernel = NUTS(model, max_tree_depth=depth, init_strategy=init_to_sample)
+    chain = MCMC(kernel, num_warmup=200, num_samples=200, progress_bar=False)
+    chain.run(jax.random.PRNGKey(0))
+    return fitted(*(np.asarray(chain.get_samples()[name]) for name in ("w", "h")))
 
 
 #: Functions and the settings that are tried.
@@ -161,7 +216,9 @@ TOOLS = {
     "Spark ALS": (spark_als, (0.05, 0.1, 0.2)),
     "myFM": (myfm_gibbs, (8, 32)),
     "LIBMF": (libmf, (0.03, 0.05, 0.1)),
+    "SMURFF": (smurff_gibbs, (8, 32)),
     "NumPyro ADVI": (numpyro_advi, (0.01, 0.03)),
+    "NumPyro NUTS": (numpyro_nuts, (8,)),
 }
 
 
@@ -204,7 +261,8 @@ def main(name, split, out):
     fitted = tool(train, shape, chosen)
     seconds, used = perf_counter() - wall, process_time() - cpu
     rmse, score = judged(fitted, train, test, shape)
-    lines = [line for line in inspect.getsource(tool).splitlines()[2:] if line.strip()]
+    written = [tool, numpyro_model] if name.startswith("NumPyro") else [tool]
+    lines = [line for each in written for line in inspect.getsource(each).splitlines()[2:] if line.strip()]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     result = {"setting": chosen, "rmse": rmse, "ndcg": score, "seconds": seconds, "cpu": used, "peak": peak}
     Path(out).write_text(json.dumps(result | {"lines": len(lines)}), encoding="utf-8")

@@ -114,6 +114,7 @@ def recommend(
         users = np.argsort(opened.users.ids, kind="stable").astype(np.int32)
     else:
         users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
+        opened = opened.with_users(users)
     rated = None
     if not include_rated or by.value in OF_PATTERN:
         with opened.open_ratings(data) as ratings:

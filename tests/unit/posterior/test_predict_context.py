@@ -72,9 +72,9 @@ def test_predictions_add_the_effects_or_their_variance(model: BPMF) -> None:
 
 
 def test_recommendations_are_in_a_context(model: BPMF) -> None:
-    """A shared effect moves all scores alike; unknown columns and categories are refused with those that there are."""
-    plain, mobile = (model.recommend([3], n=5, context=context) for context in ({}, {"device": "mobile"}))
-    desktop = model.recommend([3], n=5, context={"device": "desktop", "day": 1})
+    """A shared effect moves all means alike; unknown columns and categories are refused with those that there are."""
+    plain, mobile = (model.recommend([3], n=5, by="mean", context=context) for context in ({}, {"device": "mobile"}))
+    desktop = model.recommend([3], n=5, by="mean", context={"device": "desktop", "day": 1})
     assert plain["item_id"].tolist() == mobile["item_id"].tolist()
     assert (np.asarray(mobile["score"]) >= np.asarray(desktop["score"])).all()
     for context, said in (

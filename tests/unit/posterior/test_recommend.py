@@ -68,6 +68,25 @@ def test_what_some_users_rated_is_what_all_rated(made):
         assert some.of(user).tolist() == every.of(user).tolist()
 
 
+def test_some_users_need_their_own_blocks_alone(made):
+    """What is read of the draws for some users ranks items as all of it does, and a user beside them has nothing."""
+    run = made.open()
+    users = np.array([1, len(run.users) - 1], np.int32)
+    with run.open_ratings() as ratings:
+        rated = Rated(ratings)
+    all_read, some_read = (
+        [np.concatenate(column) for column in zip(*recommend(of, users, Ranking(top=4), rated), strict=True)]
+        for of in (run, run.with_users(users))
+    )
+    for expected, found in zip(all_read, some_read, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    read = run.with_users(users[:1]).draw(0).theta
+    known = np.isfinite(read["user"]).all(axis=1)
+    assert known[1]
+    assert not known.all()
+    assert np.isfinite(read["item"]).all()
+
+
 def test_blocks_of_users_do_not_show(made, monkeypatch):
     """What a user gets does not depend on who else is asked for, also with Thompson sampling's draws by position."""
     run = made.open()
