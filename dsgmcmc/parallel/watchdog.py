@@ -24,6 +24,8 @@ NO_DISK = ("/dev/", "/proc/", "/sys/", "/memfd:")  # what is open under these na
 class Watchdog:
     """Ends this process with status 70 if nobody calls `progress` for a time. Use as a context manager.
 
+    A process that waits for its own disk is told of, and not ended: the disk may be slow.
+
     The time is counted in ticks of this process, so a whole job that is suspended and resumed is not ended.
 
     Parameters
@@ -37,6 +39,8 @@ class Watchdog:
     def __init__(self, seconds: float, who: str) -> None:
         self._seconds, self._who = seconds, who
         self._beats = 0
+        #: Whether this process waits for what it writes: it says so then, and goes on waiting.
+        self.writing = False
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
@@ -57,13 +61,23 @@ class Watchdog:
         self._end.set()
 
     def _watch(self) -> None:
-        seen, idle = self._beats, 0
+        seen, idle, writing = self._beats, 0, 0
         while not self._end.wait(self._seconds / TICKS):
             idle = idle + 1 if self._beats == seen else 0
             seen = self._beats
+            writing = writing + 1 if self.writing else 0
+            if writing == TICKS:
+                self._tell_of(files_waited_for())
             files = files_waited_for() if idle >= TICKS else []
             if files or idle >= TICKS + LATER:
                 self._end_job(" and ".join(files))
+
+    def _tell_of(self, files: list[str]) -> None:
+        say(
+            f"dsgmcmc: {self._who} has been writing for {self._seconds:g} s, and waits for "
+            f"{' and '.join(files) or 'its files'}. It goes on when the disk answers; the last checkpoint is intact",
+            file=sys.stderr,
+        )
 
     def _end_job(self, files: str) -> None:
         what = f"for {files}, whose disk does not answer" if files else "for a process or a disk that does not answer"
@@ -79,7 +93,7 @@ class Watchdog:
 def files_waited_for() -> list[str]:
     """Files that threads of this process are inside a system call with, as Linux shows it; no thread is asked.
 
-    Not of a thread that is inside HDF5: it keeps Python's lock, and nothing else of the process runs.
+    Not of a thread that reads by HDF5: it keeps Python's lock, and nothing else of the process runs.
     """
     found: dict[str, None] = {}
     for thread in Path("/proc/self/task").iterdir():

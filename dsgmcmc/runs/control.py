@@ -84,10 +84,10 @@ class Control:
     def wait(self, busy: Callable[[], bool]) -> None:
         """Wait until no process is busy. Collective.
 
-        As long as all of them answer, no watchdog ends the job, however slow a disk is.
+        As long as all of them answer, no watchdog ends the job, however slow a disk is; it names the file.
         """
-        while any(self._comm.allgather(busy())):
-            self._progress()
+        while any(self._comm.allgather(mine := busy())):
+            self._progress(writing=mine)
             sleep(POLL)
         self._progress()
 
@@ -115,8 +115,9 @@ class Control:
             self._reduction.Wait()
             self._reduction = None
 
-    def _progress(self) -> None:
+    def _progress(self, writing: bool = False) -> None:
         if self._signals.failure:
             raise AgreedError(self._signals.failure)
         if self._watchdog is not None:
             self._watchdog.progress()
+            self._watchdog.writing = writing

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Running, run, write_planted
+from support import Running, dsgmcmc, metrics, run, write_planted
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("mkfs.ext4", "mount", "umount", "fsfreeze")
@@ -38,28 +39,48 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         run("umount", "--lazy", folder, env={"PATH": PATH})
 
 
+def sample(tmp_path: Path, disk: Path, checkpoint_every: int) -> Running:
+    """A run of two processes on the disk, with a watchdog of 5 s."""
+    data = write_planted(tmp_path / "data.h5")
+    options = ["--rank", "2", "--checkpoint-every", str(checkpoint_every), "--watchdog", "5", "--iterations", "1000000"]
+    return Running(
+        [ROOT / "launch" / "mpirun.sh", "-n", "2", "sample", data, "--out", disk / "run", *options], {"PATH": PATH}
+    )
+
+
+def said_while_frozen(running: Running, disk: Path, what: str) -> str:
+    """Freeze the disk until a line with this is said; the line."""
+    running.wait_for(disk / "run" / "metrics.jsonl", 30)
+    run("fsfreeze", "--freeze", disk, env={"PATH": PATH}).expect(0)
+
+    def give_up() -> None:
+        """If nobody says it: else this would wait for ever."""
+        run("fsfreeze", "--unfreeze", disk, env={"PATH": PATH})
+        running.process.kill()
+
+    thaw = threading.Timer(60, give_up)
+    thaw.start()
+    said: str = next(line for line in running.process.stderr if what in line)
+    thaw.cancel()
+    run("fsfreeze", "--unfreeze", disk, env={"PATH": PATH}).expect(0)  # a process in such a call cannot be killed
+    return said
+
+
 def test_the_watchdog_names_the_file_that_does_not_answer(tmp_path: Path, disk: Path) -> None:
-    """Whoever looks at the log of a job that ended knows where to look next.
-
-    No checkpoint is under way: HDF5 keeps Python's lock while it writes, and then the other process says what it knows.
-    """
-    data, out = write_planted(tmp_path / "data.h5"), disk / "run"
-    options = ["--rank", "2", "--checkpoint-every", "1000000", "--watchdog", "5", "--iterations", "1000000"]
-    command = [ROOT / "launch" / "mpirun.sh", "-n", "2", "sample", data, "--out", out, *options]
-    with Running(command, {"PATH": PATH}) as running:
-        running.wait_for(out / "metrics.jsonl", 30)
-        run("fsfreeze", "--freeze", disk, env={"PATH": PATH}).expect(0)
-
-        def give_up() -> None:
-            """If nobody says it: else this would wait for ever."""
-            run("fsfreeze", "--unfreeze", disk, env={"PATH": PATH})
-            running.process.kill()
-
-        thaw = threading.Timer(60, give_up)
-        thaw.start()
-        said = next(line for line in running.process.stderr if "whose disk does not answer" in line)
-        thaw.cancel()
-        run("fsfreeze", "--unfreeze", disk, env={"PATH": PATH}).expect(0)  # a process in such a call cannot be killed
+    """Whoever looks at the log of a job that ended knows where to look next. No checkpoint is under way."""
+    with sample(tmp_path, disk, checkpoint_every=1_000_000) as running:
+        said = said_while_frozen(running, disk, "whose disk does not answer")
         running.wait().expect(70)
     assert "has made no progress for 5 s and ends the job. It is waiting for " in said
-    assert f"{out}/metrics.jsonl" in said
+    assert f"{disk}/run/metrics.jsonl" in said
+
+
+def test_a_checkpoint_that_stalls_is_named_and_waited_for(tmp_path: Path, disk: Path) -> None:
+    """A slow disk ends no job; but somebody who looks for why nothing happens finds the file, and the run goes on."""
+    with sample(tmp_path, disk, checkpoint_every=3) as running:
+        said = said_while_frozen(running, disk, "has been writing for 5 s")
+        assert f"{disk}/run/" in said
+        running.wait_for(disk / "run" / "metrics.jsonl", len(metrics(disk / "run")) + 2)
+        running.signal(signal.SIGTERM)
+        running.wait().expect(75)
+    run(*dsgmcmc("verify", disk / "run")).expect(0)
