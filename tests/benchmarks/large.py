@@ -36,10 +36,12 @@ FIRST, SECOND = 8, 12  # sweeps after which it stops
 
 def timed(what: str, *arguments: object, processes: int = 1) -> None:
     """Run a command, and print a line about it."""
-    begin = perf_counter()
+    begin, before = perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     run_dsgmcmc([str(each) for each in arguments], processes).check_returncode()
-    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
-    print(f"{what:44} {perf_counter() - begin:8.1f} s   largest process so far {memory:5.2f} GB", flush=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    took = f"{perf_counter() - begin:8.1f} s of the clock, {cpu:8.1f} of processors"
+    print(f"{what:40} {took}; largest process so far {used.ru_maxrss / 1e6:5.2f} GB", flush=True)
 
 
 def best_density(data: Path, truth: Truth) -> float:
@@ -86,6 +88,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=lambda text: int(float(text)), default=int(default))
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--memory", default="6GB", help="of prepare")
+    parser.add_argument("--grid", type=int, default=32)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     os.chdir(given.folder)
@@ -99,7 +102,7 @@ def main() -> None:
         raw.unlink()
     truth = load_truth(truth_path(raw))
     common = [data, "--rank", given.rank, "--thin", 2, "--save-draws", 0, "--evaluate-every", 20]
-    common += ["--burn-in", min(50, given.sweeps // 2), "--checkpoint-every", "1h"]
+    common += ["--grid", given.grid, "--burn-in", min(50, given.sweeps // 2), "--checkpoint-every", "1h"]
 
     def sample(what: str, out: str, processes: int, sweeps: int, *more: object) -> None:
         length = ["--out", out, "--iterations", sweeps]
