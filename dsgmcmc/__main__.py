@@ -30,7 +30,8 @@ def main() -> None:
             print("dsgmcmc: interrupted", file=sys.stderr)
             sys.exit(EXIT_INTERRUPTED)
         finally:
-            gc.freeze()  # the system takes all memory back: to look through it for garbage takes a tenth of a second
+            if "_duckdb" not in sys.modules:  # which complains of what is left
+                gc.freeze()  # to look for garbage in what the system takes back anyhow takes a tenth of a second
 
 
 def _main() -> None:
