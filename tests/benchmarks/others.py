@@ -43,7 +43,7 @@ PACKAGES = {
     "Surprise": ("scikit-surprise", "pandas", "scipy"),
     "Cornac": ("cornac", "scipy"),
 }
-OURS = {"dsgmcmc, by default": "--features no", "dsgmcmc, --model auto": "--model auto"}
+OURS = {"dsgmcmc by default": "--features no", "dsgmcmc --model auto": "--model auto"}
 
 
 def export(data: Path, out: Path) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def processors() -> float:
 
 def ours(name: str, data: Path, out: Path, arrays: dict[str, Any]) -> dict[str, Any]:
     """What one of our models does."""
-    run = out / name.replace(", ", "-").replace(" ", "-")
+    run = out / name.replace(" ", "-")
     shutil.rmtree(run, ignore_errors=True)
     before, cpu = time.perf_counter(), processors()
     done = run_dsgmcmc(["sample", str(data), "--out", str(run), *OURS[name].split()], THREADS, capture_output=True)

@@ -373,7 +373,7 @@ def used(process="self"):
     """Processor seconds of a process and of those that it started, and the most memory that they had, in bytes."""
     here = Path("/proc") / process
     ticks = (here / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
-    peak = (here / "status").read_text(encoding="utf-8").partition("VmHWM:")[2].split()[0]
+    peak, *_ = (here / "status").read_text(encoding="utf-8").partition("VmHWM:")[2].split() or [0]  # it may have ended
     started = [name for task in (here / "task").iterdir() for name in (task / "children").read_text().split()]
     own = sum(map(int, ticks)) / sysconf("SC_CLK_TCK"), 1024 * int(peak)
     seconds, memory = zip(own, *map(used, started), strict=True)
