@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -28,6 +29,9 @@ def main() -> None:
         except KeyboardInterrupt:
             print("dsgmcmc: interrupted", file=sys.stderr)
             sys.exit(EXIT_INTERRUPTED)
+        finally:
+            if "_duckdb" not in sys.modules:  # which complains of what is left
+                gc.freeze()  # to look for garbage in what the system takes back anyhow takes a tenth of a second
 
 
 def _main() -> None:

@@ -6,6 +6,7 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Annotated, Any
 
 import typer
@@ -122,12 +123,21 @@ app.command(short_help="Write a job script for Slurm, PBS, LSF or Flux.")(launch
 app.add_typer(bench, name="bench", short_help="Measure kernels, noise, the ring, and how a cluster scales.")
 
 
+def _asked_for(words: list[str]) -> typer.Typer:
+    """The program with the command alone that the first word names, if it names one: to make all takes longer."""
+    one = copy(app)
+    commands = {getattr(each.callback, "__name__", "").replace("_", "-"): each for each in app.registered_commands}
+    named = [commands[word] for word in words[:1] if word in commands]
+    one.registered_commands = named or app.registered_commands
+    return one
+
+
 def main() -> None:
     """Run the command line; wrong input ends with one line on stderr and exit status 2, a failed file with status 1."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name may have letters that the locale lacks
     try:
-        app()
+        _asked_for(sys.argv[1:])()
     except InputError as error:
         complain(error)
         sys.exit(EXIT_FAILURE if isinstance(error, WriteError) else EXIT_USAGE)

@@ -234,7 +234,8 @@ def _damaged(shard: Path, entry: BlockEntry) -> InputError:
 def _with(entries: list[BlockEntry], rows: Int32) -> list[BlockEntry]:
     """Those of the blocks of a factor that have some of these rows."""
     ends = np.cumsum([entry.shape[0] for entry in entries])
-    return [entries[place] for place in np.unique(np.searchsorted(ends, rows, side="right")).tolist()]
+    places = set(np.searchsorted(ends, rows, side="right").tolist())  # for `np.unique` NumPy imports masked arrays
+    return [entries[place] for place in sorted(places)]
 
 
 def _find_entry(file: Any, entry: BlockEntry, file_bytes: int) -> Any:

@@ -1,19 +1,21 @@
 """What people use for recommendations, beside ours: RMSE, ranking, seconds, memory, and lines of the user's code.
 
-    python tests/benchmarks/others.py DATA.h5 --out others [--only implicit,LensKit,Spark,myFM,LIBMF,SMURFF,NumPyro]
+    python tests/benchmarks/others.py DATA.h5 --out others [--only dsgmcmc,implicit,Spark] [--settings FILE.json]
 
-NumPyro's NUTS takes hours unless data are small, and is run only if asked for. Every tool is installed from PyPI into
-an environment of its own below OUT at the first call (Spark needs a Java runtime: `apt install default-jre-
-headless`); what does not install is said. Settings of the tools are chosen on a tenth of the training ratings; ours
-are the defaults, and what `--model auto` chooses. NDCG@10 is of items that were rated 4 or more among the test
-ratings, over all items that a user has not rated in training. Seconds are of one fit, ours with start-up, and with
-the comparison. Writes others.json and prints a table. Not part of the tests.
+NUTS takes hours unless data are small, and is run only if asked for. Every tool is installed from PyPI into an
+environment of its own below OUT at the first call (Spark needs a Java runtime: `apt install default-jre-headless`);
+what does not install is said. Settings of the tools are chosen on a tenth of the training ratings, or taken from the
+others.json of other data; ours are the defaults, and what `--model auto` chooses. NDCG@10 is of items that were rated 4
+or more among the test ratings, over all items that a user has not rated in training. Seconds, on the clock and of the
+processors, are of one fit, ours with start-up, and with the comparison; all have two cores. Writes others.json, in
+which what is not run anew stays, and prints a table. Not part of the tests.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from others_run import LIKED, TOOLS, matrix, ndcg
+from others_run import LIKED, THREADS, TOOLS, matrix, ndcg
 
 from dsgmcmc import open_run
 from dsgmcmc.data.ratings import open_ratings
@@ -37,9 +39,11 @@ PACKAGES = {
     "LIBMF": ("libmf", "scipy"),
     "SMURFF": ("smurff", "scipy"),
     "NumPyro": ("numpyro", "scipy"),
+    "PyMC": ("pymc", "scipy"),
+    "Surprise": ("scikit-surprise", "pandas", "scipy"),
+    "Cornac": ("cornac", "scipy"),
 }
-SLOW = "NumPyro NUTS"
-OURS = {"dsgmcmc, by default": "--features no", "dsgmcmc, --model auto": "--model auto"}
+OURS = {"dsgmcmc by default": "--features no", "dsgmcmc --model auto": "--model auto"}
 
 
 def export(data: Path, out: Path) -> dict[str, Any]:
@@ -70,30 +74,43 @@ def environment(folder: Path, packages: tuple[str, ...]) -> Path | str:
     return python
 
 
-def theirs(name: str, out: Path) -> dict[str, Any] | str:
-    """What a tool does, or why it does nothing."""
+def read(file: Path) -> dict[str, Any]:
+    """What is in a JSON file."""
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def theirs(name: str, out: Path, settings: dict[str, Any]) -> dict[str, Any] | str:
+    """What a tool does, or why it does nothing; with its setting, if that is given."""
     family = name.split()[0]
     python = environment(out / f"env-{family}", PACKAGES[family])
     if isinstance(python, str):
         return python
     result = out / f"{name.replace(' ', '-')}.json"
-    command = [python, HERE / "others_run.py", name, out / "split.npz", result]
+    given = [json.dumps(settings[name]["setting"])] if name in settings else []
+    command = [python, HERE / "others_run.py", name, out / "split.npz", result, *given]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         return "fails: " + (done.stderr.strip().splitlines() or ["?"])[-1][:200]
-    found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
-    return found
+    return read(result)
+
+
+def processors() -> float:
+    """Processor seconds of all processes that were started and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def ours(name: str, data: Path, out: Path, arrays: dict[str, Any]) -> dict[str, Any]:
     """What one of our models does."""
-    run, before = out / name.replace(", ", "-").replace(" ", "-"), time.perf_counter()
+    run = out / name.replace(" ", "-")
     shutil.rmtree(run, ignore_errors=True)
-    done = run_dsgmcmc(["sample", str(data), "--out", str(run), *OURS[name].split()], capture_output=True)
+    before, cpu = time.perf_counter(), processors()
+    done = run_dsgmcmc(["sample", str(data), "--out", str(run), *OURS[name].split()], THREADS, capture_output=True)
     if done.returncode:
         raise SystemExit(done.stderr)
-    seconds, opened = time.perf_counter() - before, open_run(run, data=data)
-    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    seconds, cpu, opened = time.perf_counter() - before, processors() - cpu, open_run(run, data=data)
+    summary = read(run / "summary.json")
     best = opened.recommend(n=10)
     users = opened.run_.users.index_of(np.asarray(best["user_id"]))
     lists = np.zeros((len(opened.users_), 10), np.int64)
@@ -107,8 +124,8 @@ def ours(name: str, data: Path, out: Path, arrays: dict[str, Any]) -> dict[str, 
         "log_p": summary["log_probability"],
         "ndcg": score,
         "seconds": seconds,
-        "cpu": None,
-        "peak": None,
+        "cpu": cpu,
+        "peak": sum(summary["peak_rss_bytes"]),
         "lines": 3,
     }
 
@@ -118,24 +135,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("others"))
-    parser.add_argument("--only", default=",".join(name for name in TOOLS if name != SLOW), help="beginnings of names")
+    everything = ",".join(name for name in (*OURS, *TOOLS) if not name.endswith("NUTS"))
+    parser.add_argument("--only", default=everything, help="beginnings of names")
+    parser.add_argument("--settings", type=Path, metavar="FILE.json", help="others.json that has the settings")
     given = parser.parse_args()
     given.out.mkdir(exist_ok=True)
-    arrays = export(given.data, given.out / "split.npz")
-    table: dict[str, dict[str, Any] | str] = {}
-    print("| | RMSE | log p | NDCG@10 | seconds | memory, MB | lines |\n|---|---|---|---|---|---|---|", flush=True)
+    arrays, written = export(given.data, given.out / "split.npz"), given.out / "others.json"
+    table: dict[str, dict[str, Any] | str] = read(written) if written.exists() else {}
+    settings = read(given.settings) if given.settings else {}
+    print(
+        "| | RMSE | log p | NDCG@10 | seconds | of processors | memory, MB | lines |\n" + "|---" * 8 + "|", flush=True
+    )
     for name in (*OURS, *TOOLS):
-        if name in TOOLS and not name.startswith(tuple(given.only.split(","))):
+        if not name.startswith(tuple(given.only.split(","))):
             continue
-        table[name] = found = ours(name, given.data, given.out, arrays) if name in OURS else theirs(name, given.out)
+        found = ours(name, given.data, given.out, arrays) if name in OURS else theirs(name, given.out, settings)
+        table[name] = found
+        written.write_text(json.dumps(table, indent=1), encoding="utf-8")
         if isinstance(found, str):
             print(f"| {name} | {found} |", flush=True)
             continue
-        shown = [found["rmse"], found.get("log_p"), found["ndcg"]]
-        cells = ["" if each is None else f"{each:.4f}" for each in shown]
-        peak = "" if found["peak"] is None else f"{found['peak'] / 1e6:,.0f}"
-        print(f"| {name} | {' | '.join(cells)} | {found['seconds']:.1f} | {peak} | {found['lines']} |", flush=True)
-    (given.out / "others.json").write_text(json.dumps(table, indent=1), encoding="utf-8")
+        shown = ["" if each is None else f"{each:.4f}" for each in (found["rmse"], found.get("log_p"), found["ndcg"])]
+        shown += [f"{found['seconds']:.1f}", f"{found['cpu']:.1f}", f"{found['peak'] / 1e6:,.0f}", f"{found['lines']}"]
+        print(f"| {name} | {' | '.join(shown)} |", flush=True)
 
 
 if __name__ == "__main__":

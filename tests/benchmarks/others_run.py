@@ -1,26 +1,28 @@
-"""Run what people use for recommendations on a split in plain arrays: python others_run.py NAME SPLIT.npz RESULT.npz.
+"""Run what people use for recommendations on a split: python others_run.py NAME SPLIT.npz RESULT.json [SETTING].
 
 Runs in an environment of its own, without dsgmcmc. Each function below is what a user writes: it takes training ratings
 (users, items, values), the matrix's shape and one of the function's settings, and returns two functions: predicted
-ratings of pairs, or None where it has none, and scores of all items for users. The setting is chosen on a tenth of the
-training ratings, by RMSE where there is one, else by NDCG@10; seconds, memory and results are those of one more fit.
+ratings of pairs, or None where it has none, and scores of all items for users. If no setting is given, it is chosen on
+a tenth of the training ratings, by RMSE where there is one, else by NDCG@10; seconds, memory and results are those of
+one more fit, with the processes that the tool starts.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-import resource
 import sys
 import warnings
+from os import sysconf
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter
 
 import numpy as np
 from scipy import sparse
 
 warnings.filterwarnings("ignore")
 RANK, THREADS, TOP, LIKED = 32, 2, 10, 4.0
+STEPS, DRAWS = 2000, 200  # of ADVI; of NUTS, after as many of warm-up
 
 
 def matrix(train, shape, values=None):
@@ -150,6 +152,21 @@ def smurff_gibbs(train, shape, rank):
     return predict, lambda users: mean + sum(w[users] @ h.T for w, h in draws) / len(draws)
 
 
+def of_draws(train, w, h):
+    """Predictions and scores from draws (d, n, RANK + 1) of both sides, whose last column has the biases."""
+    mean = train[2].mean()
+
+    def predict(users, items):
+        pairs = (w[:, users, :-1] * h[:, items, :-1]).sum(axis=2) + w[:, users, -1] + h[:, items, -1]
+        return mean + pairs.mean(axis=0)
+
+    def scores(users):
+        products = np.einsum("duk,dik->ui", w[:, users, :-1], h[:, :, :-1]) / len(w)
+        return mean + products + w[:, users, -1].mean(axis=0)[:, None] + h[:, :, -1].mean(axis=0)
+
+    return predict, scores
+
+
 def numpyro_model(train, shape):
     """The same model as ours, for NumPyro."""
     import jax.numpy as jnp
@@ -167,20 +184,7 @@ def numpyro_model(train, shape):
         eta = (w[users, :-1] * h[items, :-1]).sum(axis=1) + w[users, -1] + h[items, -1]
         numpyro.sample("x", dist.Normal(mean + eta, noise), obs=ratings)
 
-    def fitted(w, h):
-        """Predictions and scores from draws (d, n, RANK + 1) of both sides."""
-
-        def predict(some, others):
-            pairs = (w[:, some, :-1] * h[:, others, :-1]).sum(axis=2) + w[:, some, -1] + h[:, others, -1]
-            return mean + pairs.mean(axis=0)
-
-        def scores(some):
-            products = np.einsum("duk,dik->ui", w[:, some, :-1], h[:, :, :-1]) / len(w)
-            return mean + products + w[:, some, -1].mean(axis=0)[:, None] + h[:, :, -1].mean(axis=0)
-
-        return predict, scores
-
-    return model, fitted
+    return model
 
 
 def numpyro_advi(train, shape, rate):
@@ -190,10 +194,9 @@ def numpyro_advi(train, shape, rate):
     from numpyro.infer.autoguide import AutoNormal
     from numpyro.optim import Adam
 
-    model, fitted = numpyro_model(train, shape)
-    guide = AutoNormal(model, init_scale=0.05)
-    found = SVI(model, guide, Adam(rate), Trace_ELBO()).run(jax.random.PRNGKey(0), 2000, progress_bar=False)
-    return fitted(*(np.asarray(guide.median(found.params)[name])[None] for name in ("w", "h")))
+    guide = AutoNormal(numpyro_model(train, shape), init_scale=0.05)
+    found = SVI(guide.model, guide, Adam(rate), Trace_ELBO()).run(jax.random.PRNGKey(0), STEPS, progress_bar=False)
+    return of_draws(train, *(np.asarray(guide.median(found.params)[name])[None] for name in ("w", "h")))
 
 
 def numpyro_nuts(train, shape, depth):
@@ -201,11 +204,117 @@ def numpyro_nuts(train, shape, depth):
     import jax
     from numpyro.infer import MCMC, NUTS, init_to_sample
 
-    model, fitted = numpyro_model(train, shape)
-    kernel = NUTS(model, max_tree_depth=depth, init_strategy=init_to_sample)
-    chain = MCMC(kernel, num_warmup=200, num_samples=200, progress_bar=False)
+    kernel = NUTS(numpyro_model(train, shape), max_tree_depth=depth, init_strategy=init_to_sample)
+    chain = MCMC(kernel, num_warmup=DRAWS, num_samples=DRAWS, progress_bar=False)
     chain.run(jax.random.PRNGKey(0))
-    return fitted(*(np.asarray(chain.get_samples()[name]) for name in ("w", "h")))
+    return of_draws(train, *(np.asarray(chain.get_samples()[name]) for name in ("w", "h")))
+
+
+def pymc_model(train, shape):
+    """The same model as ours, for PyMC."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        sides = []
+        for name, n in (("w", shape[0]), ("h", shape[1])):
+            sd = pm.HalfNormal(f"{name}_sd", 1.0, shape=RANK + 1)
+            start = np.random.default_rng(n).normal(0, 0.1, (n, RANK + 1))  # its own is 0, where gradients vanish
+            sides.append(pm.Normal(name, 0, sd, shape=(n, RANK + 1), initval=start))
+        (w, h), noise = sides, pm.HalfNormal("noise", 1.0)
+        left, right = w[train[0]], h[train[1]]
+        eta = (left[:, :-1] * right[:, :-1]).sum(axis=1) + left[:, -1] + right[:, -1]
+        pm.Normal("x", train[2].mean() + eta, noise, observed=train[2])
+    return model
+
+
+def pymc_advi(train, shape, rate):
+    """By mean-field ADVI."""
+    import pymc as pm
+
+    with pymc_model(train, shape):
+        found = pm.fit(STEPS, obj_optimizer=pm.adam(learning_rate=rate), random_seed=0, progressbar=False)
+        draws = found.sample(20, random_seed=0).posterior
+    return of_draws(train, draws["w"].values[0], draws["h"].values[0])
+
+
+def pymc_nuts(train, shape, depth):
+    """By NUTS, 200 draws after as many of warm-up."""
+    import pymc as pm
+
+    with pymc_model(train, shape):
+        settings = {"tune": DRAWS, "chains": 1, "nuts": {"max_treedepth": depth}, "random_seed": 0}
+        draws = pm.sample(DRAWS, progressbar=False, compute_convergence_checks=False, **settings).posterior
+    return of_draws(train, draws["w"].values[0], draws["h"].values[0])
+
+
+def surprise_fit(train, shape, model):
+    """Fit one of Surprise's models; its factors and biases of all users and items, zeros for those without ratings."""
+    import pandas as pd
+    from surprise import Dataset, Reader
+
+    frame = pd.DataFrame(dict(zip(("user", "item", "rating"), train, strict=True)))
+    scale = Reader(rating_scale=(train[2].min(), train[2].max()))
+    data = Dataset.load_from_df(frame, scale).build_full_trainset()
+    model.fit(data)
+    sides = []
+    for n, name, found, bias in (
+        (shape[0], data.to_raw_uid, model.pu, model.bu),
+        (shape[1], data.to_raw_iid, model.qi, model.bi),
+    ):
+        whole = np.zeros((n, RANK + 1))
+        whole[[name(row) for row in range(len(found))]] = np.column_stack([found, bias])
+        sides.append(whole)
+    return data, sides
+
+
+def surprise_svd(train, shape, penalty):
+    """Surprise's SVD: biased matrix factorisation by SGD."""
+    from surprise import SVD
+
+    _, (w, h) = surprise_fit(train, shape, SVD(n_factors=RANK, reg_all=penalty, random_state=0))
+    return of_draws(train, w[None], h[None])
+
+
+def surprise_svdpp(train, shape, penalty):
+    """Surprise's SVD++ [Koren 2008], in which users also have the factors of the items that they rated."""
+    from surprise import SVDpp
+
+    model = SVDpp(n_factors=RANK, reg_all=penalty, random_state=0)
+    data, (w, h) = surprise_fit(train, shape, model)
+    implicit = np.zeros((shape[1], RANK))
+    implicit[[data.to_raw_iid(row) for row in range(len(model.yj))]] = model.yj
+    rated = matrix(train, shape, np.ones(len(train[0])))
+    w[:, :-1] += (rated @ implicit) / np.sqrt(np.maximum(rated.sum(axis=1), 1)).reshape(-1, 1)
+    return of_draws(train, w[None], h[None])
+
+
+def cornac_data(train, shape):
+    """Ratings as Cornac has them."""
+    from cornac.data import Dataset
+
+    names = ({row: row for row in range(n)} for n in shape)
+    users, items = (part.astype(np.int64) for part in train[:2])
+    return Dataset(*shape, *names, (users, items, train[2]), seed=0)
+
+
+def cornac_mf(train, shape, penalty):
+    """Cornac's biased matrix factorisation by SGD."""
+    from cornac.models import MF
+
+    model = MF(k=RANK, lambda_reg=penalty, num_threads=THREADS, seed=0).fit(cornac_data(train, shape))
+    w = np.column_stack([model.u_factors, model.u_biases])[None]
+    h = np.column_stack([model.i_factors, model.i_biases])[None]
+    return of_draws(train, w, h)
+
+
+def cornac_ease(train, shape, penalty):
+    """Cornac's EASE^R [Steck 2019] on the liked ratings."""
+    from cornac.models import EASE
+
+    users, items, values = (part[train[2] >= LIKED] for part in train)
+    model = EASE(lamb=penalty, posB=False, verbose=False)
+    model.fit(cornac_data((users, items, np.ones_like(values)), shape))
+    return None, lambda users: model.U[users] @ model.B
 
 
 #: Functions and the settings that are tried.
@@ -218,7 +327,20 @@ TOOLS = {
     "LIBMF": (libmf, (0.03, 0.05, 0.1)),
     "SMURFF": (smurff_gibbs, (8, 32)),
     "NumPyro ADVI": (numpyro_advi, (0.01, 0.03)),
+    "PyMC ADVI": (pymc_advi, (0.01, 0.03)),
+    "Surprise SVD": (surprise_svd, (0.02, 0.05, 0.1)),
+    "Surprise SVD++": (surprise_svdpp, (0.02, 0.05, 0.1)),
+    "Cornac MF": (cornac_mf, (0.02, 0.05, 0.1)),
+    "Cornac EASE": (cornac_ease, (100.0, 300.0, 1000.0)),
     "NumPyro NUTS": (numpyro_nuts, (8,)),
+    "PyMC NUTS": (pymc_nuts, (8,)),
+}
+#: What users write besides, by the first word of the name.
+BESIDES = {
+    "NumPyro": (numpyro_model, of_draws),
+    "PyMC": (pymc_model, of_draws),
+    "Surprise": (surprise_fit, of_draws),
+    "Cornac": (cornac_data, of_draws),
 }
 
 
@@ -247,24 +369,39 @@ def judged(fitted, train, test, shape):
     return rmse, ndcg(np.concatenate(lists), liked)
 
 
-def main(name, split, out):
-    """Choose the setting, fit once more, and write what comes out."""
+def used(process="self"):
+    """Processor seconds of a process and of those that it started, and the most memory that they had, in bytes."""
+    here = Path("/proc") / process
+    ticks = (here / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
+    peak, *_ = (here / "status").read_text(encoding="utf-8").partition("VmHWM:")[2].split() or [0]  # it may have ended
+    started = [name for task in (here / "task").iterdir() for name in (task / "children").read_text().split()]
+    own = sum(map(int, ticks)) / sysconf("SC_CLK_TCK"), 1024 * int(peak)
+    seconds, memory = zip(own, *map(used, started), strict=True)
+    return sum(seconds), sum(memory)
+
+
+def validated(tool, settings, train, shape):
+    """Return the setting that does best on a tenth of the training ratings."""
+    inner = np.random.default_rng(0).random(len(train[0])) < 0.1
+    parts = [[part[chosen] for part in train] for chosen in (~inner, inner)]
+    found = {setting: judged(tool(parts[0], shape, setting), *parts, shape) for setting in settings}
+    return min(found, key=lambda setting: found[setting][0] or -found[setting][1])
+
+
+def main(name, split, out, given=None):
+    """Choose the setting, if none is given, fit once more, and write what comes out."""
     with np.load(split) as arrays:
         shape = tuple(int(n) for n in arrays["shape"])
         train, test = ([arrays[f"{part}_{k}"] for k in ("users", "items", "values")] for part in ("train", "test"))
     tool, settings = TOOLS[name]
-    inner = np.random.default_rng(0).random(len(train[0])) < 0.1
-    parts = [[part[chosen] for part in train] for chosen in (~inner, inner)]
-    found = {setting: judged(tool(parts[0], shape, setting), *parts, shape) for setting in settings}
-    chosen = min(found, key=lambda setting: found[setting][0] or -found[setting][1])
-    wall, cpu = perf_counter(), process_time()
+    chosen = validated(tool, settings, train, shape) if given is None else json.loads(given)
+    wall, (cpu, _) = perf_counter(), used()
     fitted = tool(train, shape, chosen)
-    seconds, used = perf_counter() - wall, process_time() - cpu
+    seconds, (both, peak) = perf_counter() - wall, used()
     rmse, score = judged(fitted, train, test, shape)
-    written = [tool, numpyro_model] if name.startswith("NumPyro") else [tool]
+    written = [tool, *BESIDES.get(name.split()[0], ())]
     lines = [line for each in written for line in inspect.getsource(each).splitlines()[2:] if line.strip()]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    result = {"setting": chosen, "rmse": rmse, "ndcg": score, "seconds": seconds, "cpu": used, "peak": peak}
+    result = {"setting": chosen, "rmse": rmse, "ndcg": score, "seconds": seconds, "cpu": both - cpu, "peak": peak}
     Path(out).write_text(json.dumps(result | {"lines": len(lines)}), encoding="utf-8")
 
 
