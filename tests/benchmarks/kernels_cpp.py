@@ -79,7 +79,7 @@ def make_blocks() -> list[tuple[int, int, tuple]]:
     for b in range(GRID):
         part = slice(indptr[row_bounds[b]], indptr[row_bounds[b + 1]])
         local = (indptr[row_bounds[b] : row_bounds[b + 1] + 1] - part.start).astype(np.int64)
-        cut = split_columns(local, indices[part], values[part], column_bounds, 0.0)
+        cut = split_columns(local, indices[part], values[part], column_bounds)
         blocks += [(b, c, arrays) for c, arrays in enumerate(cut)]
     return blocks
 
