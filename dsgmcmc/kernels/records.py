@@ -15,7 +15,8 @@ and the gradients of the biases come out with the others'. Else biases of column
 all records. Vectors have 16 elements where the processor has such, and 8 at a rank's end; predictors are summed four
 ratings at a time (`dsgmcmc.kernels.vectors.sums_of`).
 
-Ratings and rows to come are called for ahead; columns' records, too, where they do not fit into the second-level cache.
+Rows to come are called for ahead; columns' records, too, where they do not fit into the second-level cache. What is
+stored of a group's ratings (`dsgmcmc.kernels.stored`) is looked up before its passes.
 """
 
 from __future__ import annotations
