@@ -40,17 +40,19 @@ def kernels(ranks: Sequence[int], repeats: int = 30) -> list[Line]:
     """
     from dsgmcmc.kernels.gradient import gradient_kernel
     from dsgmcmc.kernels.outer import add_outer_products, statistics_width
+    from dsgmcmc.kernels.stored import kernel_arguments
 
     rng = np.random.default_rng(0)
     rows = np.sort(rng.integers(ROWS, size=RATINGS))
     indptr = np.searchsorted(rows, np.arange(ROWS + 1))
-    columns = (COLUMNS * rng.random(RATINGS) ** 2).astype(np.int32)
-    values = rng.standard_normal(RATINGS).astype(np.float32)
+    columns = (COLUMNS * rng.random(RATINGS) ** 2).astype(np.uint16)
+    stars = rng.integers(10, size=RATINGS).astype(np.uint8)
+    ratings = kernel_arguments(indptr, columns, stars, np.linspace(-1.5, 1.5, 10, dtype=np.float32))
     lines = []
     most = peak()
     for k in ranks:
         w, h = (rng.normal(0, 0.1, (n, k + 1)).astype(np.float32) for n in (ROWS, COLUMNS))
-        arrays = (indptr, columns, values, w, h, np.zeros_like(w), np.zeros_like(h))
+        arrays = (*ratings, w, h, np.zeros_like(w), np.zeros_like(h))
         plain, weighted = gradient_kernel(k, True), gradient_kernel(k, True, True)
         one = [np.ones(n, np.float32) for n in (ROWS, COLUMNS)] + [np.zeros(n) for n in (ROWS, COLUMNS)]
         median, low, high = spread(lambda f=plain, a=arrays: f(*a, 1e-6), repeats)  # type: ignore[misc]
@@ -58,7 +60,7 @@ def kernels(ranks: Sequence[int], repeats: int = 30) -> list[Line]:
         million = RATINGS / 1e6
         line = {"rank": k, "m_ratings_per_s": million / median, "quartiles": [million / high, million / low]}
         out = np.zeros((ROWS, statistics_width(k + 1)), np.float32)
-        outer = (indptr, columns, values, h, one[1], k, out)
+        outer = (ratings, h, one[1], k, out)
         sums, _, _ = spread(lambda a=outer: add_outer_products(*a), repeats)  # type: ignore[misc]
         line |= {"m_ratings_per_s_weighted": million / slower, "outer_m_ratings_per_s": million / sums}
         billion = 2 * statistics_width(k + 1) * RATINGS / 1e9

@@ -1,4 +1,4 @@
-"""The cutting of a process's rows of ratings (CSR) into blocks of columns."""
+"""The cutting of a process's rows of ratings (CSR) into blocks of columns, and the same ratings by column."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import functools
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.stored import index_type
+from dsgmcmc.types import Array, Int32, Int64
 
 _SPLIT = '''\
 {count}
@@ -22,30 +23,35 @@ def count(indptr, indices, block_of, starts):
 
 
 {fill}
-def fill(indptr, indices, values, block_of, bounds, starts, firsts, offset, out_indices, out_values):
+def fill(indptr, indices, values, block_of, bounds, starts, firsts, out_indices, out_values):
     """Ratings to their blocks; block b begins at firsts[b]."""
-    offset = float32(offset)
     place = np.empty(firsts.shape[0], np.int64)
     for i in range(indptr.shape[0] - 1):
         for b in range(place.shape[0]):
             place[b] = firsts[b] + starts[b, i]
         for r in range(indptr[i], indptr[i + 1]):
             b = block_of[indices[r]]
-            out_indices[place[b]] = int32(indices[r] - bounds[b])
-            out_values[place[b]] = values[r] - offset
+            out_indices[place[b]] = indices[r] - bounds[b]
+            out_values[place[b]] = values[r]
             place[b] += 1
 '''
 
-Ratings = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+_TURN = '''\
+{turn}
+def turn(indptr, indices, values, places, out_indices, out_values):
+    """Ratings to their columns, of which places (m,) are where the next one goes."""
+    for i in range(indptr.shape[0] - 1):
+        for r in range(indptr[i], indptr[i + 1]):
+            place = places[indices[r]]
+            places[indices[r]] = place + 1
+            out_indices[place] = i
+            out_values[place] = values[r]
+'''
+
+Ratings = tuple[Int64, Array, Array]
 
 
-def split_columns(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    values: NDArray[np.float32],
-    bounds: NDArray[np.int64],
-    offset: float,
-) -> list[Ratings]:
+def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -> list[Ratings]:
     """Cut rows of ratings into blocks of columns.
 
     Parameters
@@ -54,16 +60,14 @@ def split_columns(
         CSR row boundaries, from 0.
     indices : (nnz,) int32
         Columns, from bounds[0] to below bounds[B].
-    values : (nnz,) float32
+    values : (nnz,) float32 or uint8
         Ratings.
     bounds : (B + 1,) int64
         Block b has the columns bounds[b] to below bounds[b + 1].
-    offset : float
-        Taken off every rating: the training mean.
 
     Returns
     -------
-    blocks : list of B tuples (indptr (n + 1,) int64, indices int32, values float32)
+    blocks : list of B tuples (indptr (n + 1,) int64, indices of `index_type` of the widest block, values)
         Columns count from the block's first. Order inside a row is kept.
 
     Raises
@@ -79,24 +83,40 @@ def split_columns(
     block_of = np.zeros(int(bounds[-1]), np.int32)
     block_of[bounds[0] :] = np.repeat(np.arange(blocks, dtype=np.int32), np.diff(bounds))
     starts = np.zeros((blocks, len(indptr)), np.int64)
-    module = _split_module()
+    out_indices = np.empty(len(indices), index_type(int(np.diff(bounds).max())))
+    out_values = np.empty_like(values)
+    module = _split_module(out_indices.dtype.name, values.dtype.name)
     module.count(indptr, indices, block_of, starts)
     firsts = np.zeros(blocks + 1, np.int64)
     np.cumsum(starts[:, -1], out=firsts[1:])
-    out_indices = np.empty(len(indices), np.int32)
-    out_values = np.empty(len(indices), np.float32)
-    module.fill(indptr, indices, values, block_of, bounds, starts, firsts[:-1], offset, out_indices, out_values)
+    module.fill(indptr, indices, values, block_of, bounds, starts, firsts[:-1], out_indices, out_values)
     return [
         (starts[b], out_indices[firsts[b] : firsts[b + 1]], out_values[firsts[b] : firsts[b + 1]])
         for b in range(blocks)
     ]
 
 
+def turned(indptr: Int64, indices: Array, values: Array, columns: int) -> Ratings:
+    """The same ratings by column, and there by row, in CSR; in the types of `split_columns`."""
+    found = np.zeros(columns + 1, np.int64)
+    np.cumsum(np.bincount(indices, minlength=columns), out=found[1:])
+    out_indices, out_values = np.empty(len(indices), index_type(len(indptr) - 1)), np.empty_like(values)
+    module = _turn_module(indices.dtype.name, out_indices.dtype.name, values.dtype.name)
+    module.turn(indptr, indices, values, found[:-1].copy(), out_indices, out_values)
+    return found, out_indices, out_values
+
+
 @functools.cache
-def _split_module() -> Any:
+def _split_module(index: str, value: str) -> Any:
     count = jit.decorator("void(int64[::1], int32[::1], int32[::1], int64[:, ::1])")
     fill = jit.decorator(
-        "void(int64[::1], int32[::1], float32[::1], int32[::1], int64[::1], int64[:, ::1], int64[::1], "
-        "float64, int32[::1], float32[::1])"
+        f"void(int64[::1], int32[::1], {value}[::1], int32[::1], int64[::1], int64[:, ::1], int64[::1], "
+        f"{index}[::1], {value}[::1])"
     )
     return jit.compile_source("split", _SPLIT.format(count=count, fill=fill))
+
+
+@functools.cache
+def _turn_module(index: str, out_index: str, value: str) -> Any:
+    turn = jit.decorator(f"void(int64[::1], {index}[::1], {value}[::1], int64[::1], {out_index}[::1], {value}[::1])")
+    return jit.compile_source("turn", _TURN.format(turn=turn))

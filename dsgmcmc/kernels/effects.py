@@ -25,6 +25,7 @@ from dsgmcmc.kernels.formula.parser import functions
 from dsgmcmc.kernels.gradient import score_expression
 from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.ordinal import DERIVATIVES, FUNCTIONS, LANES, OWNER, CutSide, Link
+from dsgmcmc.kernels.stored import COLUMN
 from dsgmcmc.types import Float32, Float64, Int32
 
 STEP = 0.1
@@ -249,17 +250,20 @@ def level_terms_kernel(scaled: bool, cut_by: CutSide | None) -> Callable[..., No
     Returns
     -------
     f(indptr, indices, values, tables, out) -> None
+        The first two are of a cell's ratings (`dsgmcmc.kernels.stored.kernel_arguments`), `values` (nnz,) float32.
         `tables` (1, R + 1) float32 are the thresholds with both ends, or (n, R + 1), (m, R + 1) where rows have their
         own. `out` (2, nnz) float32 is set; with scales, of which (n,) and (m,) come before it, (3, nnz).
     """
     owner = OWNER[cut_by] if cut_by else "uint64(0)"
-    lines = ["j = uint64(indices[r])", "level = uint64(values[r])", f"out[0, r] = tables[{owner}, level + uint64(1)]"]
-    lines += [f"out[1, r] = tables[{owner}, level]"]
+    lines = ["j = column(indices, halves, r)", "level = uint64(values[r])"]
+    lines += [f"out[0, r] = tables[{owner}, level + uint64(1)]", f"out[1, r] = tables[{owner}, level]"]
     lines += ["out[2, r] = scale_w[i] * scale_h[j]"] if scaled else []
     scales = "float32[::1], float32[::1], " if scaled else ""
     source = [
-        jit.decorator(f"void(int64[::1], int32[::1], float32[::1], float32[:, ::1], {scales}float32[:, ::1])"),
+        COLUMN,
+        jit.decorator(f"void(int64[::1], uint16[::1], float32[::1], float32[:, ::1], {scales}float32[:, ::1])"),
         f"def terms(indptr, indices, values, tables, {'scale_w, scale_h, ' if scaled else ''}out):",
+        "    halves = indices.size > values.size",
         "    for i in range(indptr.shape[0] - 1):",
         "        for r in range(uint64(indptr[i]), uint64(indptr[i + 1])):",
         *indented(lines, 3),

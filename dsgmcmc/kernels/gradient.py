@@ -17,7 +17,8 @@ from collections.abc import Callable
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula.parser import functions, parse
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import IMPORTS, Passes, Record, by_groups
+from dsgmcmc.kernels.records import PASSES, Passes, Record, by_groups
+from dsgmcmc.kernels.stored import COLUMN, RATINGS
 
 
 @functools.cache
@@ -41,10 +42,10 @@ def gradient_kernel(
 
     Returns
     -------
-    f(indptr, indices, values, theta_w, theta_h, out_w, out_h, scale) -> float
-        `indptr` (n + 1,) int64, `indices` (nnz,) int32 and `values` (nnz,) float32, centred: the cell's
-        ratings in CSR. `theta_w`, `out_w` (n, D) and `theta_h`, `out_h` (m, D) float32; gradients are added to
-        the latter. `scale` float. The sum of squared scores is returned. Offsets, (nnz,) float32, come after `values`.
+    f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, scale) -> float
+        The first four are the cell's ratings, centred (`dsgmcmc.kernels.stored.kernel_arguments`). `theta_w`, `out_w`
+        (n, D) and `theta_h`, `out_h` (m, D) float32; gradients are added to the latter. `scale` float. The sum of
+        squared scores is returned. Offsets, (nnz,) float32, come after `values`.
 
         With noise scales g_i and g'_j there are four more arguments before `scale`: `weight_w` (n,) and `weight_h`
         (m,) float32, `sse_w` (n,) and `sse_h` (m,) float64. The gradient and the returned sum are of
@@ -58,7 +59,7 @@ def gradient_kernel(
     if not 1 <= K <= 512:
         raise ValueError(f"rank K = {K} is outside 1 to 512")
     name = f"gradient_{K}{'_biases' if biases else ''}{'_weighted' if weighted else ''}{'_offset' if offset else ''}"
-    source = functions("float32") + IMPORTS + _gradient(Record(K, biases), weighted, score_expression(score), offset)
+    source = functions("float32") + PASSES + _gradient(Record(K, biases), weighted, score_expression(score), offset)
     kernel: Callable[..., float] = jit.compile_source(name, source).gradient
     return kernel
 
@@ -68,8 +69,8 @@ def _gradient(record: Record, weighted: bool, score: str, offset: bool) -> str:
     floats = "float32[:, ::1], " * 4
     weights = "float32[::1], float32[::1], float64[::1], float64[::1], " if weighted else ""
     offsets = "float32[::1], " if offset else ""
-    decorator = jit.decorator(f"float64(int64[::1], int32[::1], float32[::1], {offsets}{floats}{weights}float64)")
-    given = f"indptr, indices, values, {'offsets, ' if offset else ''}theta_w, theta_h, out_w, out_h"
+    decorator = jit.decorator(f"float64({RATINGS}, {offsets}{floats}{weights}float64)")
+    given = f"indptr, indices, codes, values, {'offsets, ' if offset else ''}theta_w, theta_h, out_w, out_h"
     header = f"def gradient({given}, {'weight_w, weight_h, sse_w, sse_h, ' if weighted else ''}scale):"
     lines = [
         f'"""Rank {record.rank}."""',
@@ -104,7 +105,7 @@ _PLAIN = Passes(scores=["group_total += e * e", "errors[t] = e * scale"])
 def _passes(weighted: bool, score: str, offset: bool) -> Passes:
     """Turn predictors into scores times the scale; squares are summed in float32, then in float64."""
     passes = _WEIGHTED if weighted else _PLAIN
-    lines = ["x = values[base + t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}", f"e = {score}"]
+    lines = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}", f"e = {score}"]
     loop = ["group_total = float32(0)", "for t in range(count):", *indented([*lines, *passes.scores])]
     return dataclasses.replace(passes, scores=[*loop, "total += group_total"])
 
@@ -120,16 +121,17 @@ def score_expression(score: str) -> str:
 
 
 _WEIGH = """
-{decorator}
+{column}{decorator}
 def weigh(indptr, indices, weight_w, weight_h, sums_w, sums_h):
     '''Add w_ij = g_i g'_j and w_ij^2 over a block's ratings to the sums of rows and of columns.'''
     sh = sums_h.reshape(sums_h.size)
+    halves = indices.size > indptr[indptr.shape[0] - 1]
     for i in range(indptr.shape[0] - 1):
         own = float64(weight_w[i])
         total = 0.0
         squares = 0.0
         for q in range(uint64(indptr[i]), uint64(indptr[i + 1])):
-            j = uint64(indices[q])
+            j = column(indices, halves, q)
             at = j + j
             w = own * float64(weight_h[j])
             square = w * w
@@ -151,7 +153,7 @@ def weigh_kernel() -> Callable[..., None]:
     Adds the sums over a cell's ratings of w_ij = g_i g'_j and of its square to `sums_w` (n, 2) and `sums_h` (m, 2),
     float32; the noise scales `weight_w` and `weight_h` are (n,) and (m,) float32.
     """
-    signature = "void(int64[::1], int32[::1], float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])"
-    source = _WEIGH.format(decorator=jit.decorator(signature))
+    signature = "void(int64[::1], uint16[::1], float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])"
+    source = _WEIGH.format(column=COLUMN, decorator=jit.decorator(signature))
     kernel: Callable[..., None] = jit.compile_source("weigh", source).weigh
     return kernel

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import IMPORTS, Record
-from dsgmcmc.types import Float32, Int32
+from dsgmcmc.kernels.records import PASSES, Record
+from dsgmcmc.kernels.stored import COLUMN
+from dsgmcmc.types import Array, Float32, Int32
 
 _GROUPS = '''\
-{add}
+{column}{add}
 def add(groups, residuals, weights, out):
     """Weighted residuals, and weights, to the sums of their groups."""
     for r in range(groups.shape[0]):
@@ -31,9 +32,10 @@ def subtract(groups, effects, out):
 {weigh}
 def weigh(indptr, indices, weight_w, weight_h, out):
     """w_ij = g_i g'_j of every rating."""
+    halves = indices.size > indptr[indptr.shape[0] - 1]
     for i in range(indptr.shape[0] - 1):
         for r in range(uint64(indptr[i]), uint64(indptr[i + 1])):
-            out[r] = weight_w[i] * weight_h[uint64(indices[r])]
+            out[r] = weight_w[i] * weight_h[column(indices, halves, r)]
 '''
 
 
@@ -44,11 +46,11 @@ def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[
     Returns
     -------
     f(indptr, indices, values, theta_w, theta_h, errors)
-        `indptr` (n + 1,) int64, `indices` (nnz,) int32 and `values` (nnz,) float32: the cell's ratings in CSR;
+        The first two are of a cell's ratings (`dsgmcmc.kernels.stored.kernel_arguments`), `values` (nnz,) float32;
         `theta_w` (n, D) and `theta_h` (m, D) float32. `errors` (nnz,) float32 is set to the values plus, or minus,
         their predictors.
     """
-    signature = f"void(int64[::1], int32[::1], float32[::1], {'float32[:, ::1], ' * 2}float32[::1])"
+    signature = f"void(int64[::1], uint16[::1], float32[::1], {'float32[:, ::1], ' * 2}float32[::1])"
     record = Record(K, biases)
     row = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])", *record.predictors()]
     lines = [
@@ -63,16 +65,17 @@ def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[
     header = "def predict(indptr, indices, values, theta_w, theta_h, errors):"
     source = "\n".join((jit.decorator(signature), header, *indented(lines))) + "\n"
     name = f"predict_ratings_{K}{'_biases' if biases else ''}"
-    kernel: Callable[..., None] = jit.compile_source(name, IMPORTS + source).predict
+    kernel: Callable[..., None] = jit.compile_source(name, PASSES + source).predict
     return kernel
 
 
 @functools.cache
 def _module() -> Any:
     source = _GROUPS.format(
+        column=COLUMN,
         add=jit.decorator("void(int32[::1], float32[::1], float32[::1], float32[:, ::1])"),
         subtract=jit.decorator("void(int32[::1], float32[::1], float32[::1])"),
-        weigh=jit.decorator("void(int64[::1], int32[::1], float32[::1], float32[::1], float32[::1])"),
+        weigh=jit.decorator("void(int64[::1], uint16[::1], float32[::1], float32[::1], float32[::1])"),
     )
     return jit.compile_source("groups", source)
 
@@ -96,6 +99,6 @@ def subtract_groups(groups: Int32, effects: Float32, out: Float32) -> None:
     _module().subtract(groups, effects, out)
 
 
-def weigh_ratings(indptr: Any, indices: Int32, weight_w: Float32, weight_h: Float32, out: Float32) -> None:
+def weigh_ratings(pattern: tuple[Array, ...], weight_w: Float32, weight_h: Float32, out: Float32) -> None:
     """Set `out`, (nnz,) float32, to the product of the noise scales of every rating's row and column."""
-    _module().weigh(indptr, indices, weight_w, weight_h, out)
+    _module().weigh(*pattern, weight_w, weight_h, out)

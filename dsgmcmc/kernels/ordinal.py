@@ -31,7 +31,8 @@ import numpy as np
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import IMPORTS, Passes, Record, by_groups
+from dsgmcmc.kernels.records import PASSES, Passes, Record, by_groups
+from dsgmcmc.kernels.stored import RATINGS
 from dsgmcmc.types import Float32, Float64
 
 int32, float32 = np.int32, np.float32
@@ -142,8 +143,8 @@ def ordinal_kernel(
 
     Returns
     -------
-    f(indptr, indices, values, theta_w, theta_h, out_w, out_h, tables, sums, scale) -> None
-        As of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included; `values` (nnz,) float32 are levels.
+    f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, tables, sums, scale) -> None
+        As of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included; values are levels.
         `tables` (3, R) float32 is `level_tables` of the thresholds. To `sums` (R, 2) float64 are added, for every
         level, the sums over its ratings of s du and of -s (du + dl), times `scale`.
 
@@ -159,7 +160,7 @@ def ordinal_kernel(
         raise ValueError("thresholds of rows come with scales of rows")
     name = f"ordinal_{link}_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}"
     name += (f"_cut_{cut_by}" if cut_by else "") + ("_offset" if offset else "")
-    source = IMPORTS + FUNCTIONS + "\n\n" + _gradient(K, biases, link, scaled, cut_by, offset)
+    source = PASSES + FUNCTIONS + "\n\n" + _gradient(K, biases, link, scaled, cut_by, offset)
     kernel: Callable[..., None] = jit.compile_source(name, source).gradient
     return kernel
 
@@ -168,10 +169,10 @@ def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: CutSide | 
     """Source of the gradient kernel."""
     floats = "float32[:, ::1], " * 4
     extra = "float32[::1], " * 4 if scaled else ""
-    ratings = "int64[::1], int32[::1], float32[::1], " + ("float32[::1], " if offset else "")
+    ratings = f"{RATINGS}, " + ("float32[::1], " if offset else "")
     decorator = jit.decorator(f"void({ratings}{floats}float32[:, ::1], float64[:, ::1], {extra}float64)")
     names = "scale_w, scale_h, slope_w, slope_h, " if scaled else ""
-    given = f"indptr, indices, values, {'offsets, ' if offset else ''}theta_w, theta_h, out_w, out_h"
+    given = f"indptr, indices, codes, values, {'offsets, ' if offset else ''}theta_w, theta_h, out_w, out_h"
     header = f"def gradient({given}, tables, sums, {names}scale):"
     kept = (*(("scales", "slopes") if scaled else ()), *(("uppers", "lowers") if cut_by else ()))
     before = [*(_SCALES if scaled else []), *(_cuts(cut_by) if cut_by else [])]
@@ -199,7 +200,7 @@ OWNER: dict[CutSide, str] = {"w": "i", "h": "j"}
 def _cuts(cut_by: CutSide) -> list[str]:
     """Lines for rating r: the thresholds above and below it."""
     return [
-        "level = uint64(values[r])",
+        "level = uint64(given[r - base])",
         f"lowers[r - base] = tables[{OWNER[cut_by]}, level]",
         f"uppers[r - base] = tables[{OWNER[cut_by]}, level + uint64(1)]",
     ]
@@ -208,7 +209,7 @@ def _cuts(cut_by: CutSide) -> list[str]:
 def _cut_slopes(cut_by: CutSide) -> list[str]:
     """Lines for rating r: its du, which came back in ``uppers``, and dl go to its thresholds' sums."""
     return [
-        "level = uint64(values[r])",
+        "level = uint64(given[r - base])",
         f"sums[{OWNER[cut_by]}, level] -= errors[r - base] + uppers[r - base]",
         f"sums[{OWNER[cut_by]}, level + uint64(1)] += uppers[r - base]",
     ]
@@ -222,7 +223,7 @@ def _scores(link: Link, scaled: bool, cut_by: CutSide | None) -> list[str]:
     """
     s = "s * " if scaled else ""
     back = "uppers[block + lane]" if cut_by else "tile[lane]"
-    level = ["level = uint64(values[base + block + lane])"]
+    level = ["level = uint64(given[block + lane])"]
     fill = [f"tile[lane + uint64({k * LANES})] = tables[{k}, level]" for k in range(2 if scaled else 3)]
     bounds = ["tile[lane]", f"tile[lane + uint64({LANES})]"]
     if cut_by:

@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.types import Float32, Float64, Int32, Int64
+from dsgmcmc.kernels.stored import COLUMN, RATINGS
+from dsgmcmc.types import Array, Float32, Float64
 
 TALL, WIDE = 4, 16
 CHUNK = 64
@@ -36,8 +37,8 @@ _SOURCE = '''\
 from dsgmcmc.kernels.vectors import load, spread, store, times_plus
 
 
-{add}
-def add(indptr, indices, values, features, root, rank, out):
+{column}{add}
+def add(indptr, indices, codes, values, features, root, rank, out):
     """Add the outer products of every row's ratings to its statistics."""
     D = uint64(features.shape[1])
     size = D + uint64(1)
@@ -45,6 +46,8 @@ def add(indptr, indices, values, features, root, rank, out):
     flat = features.reshape(features.size)
     panel = np.zeros({chunk} * stride, np.float32)
     square = np.empty(stride * stride, np.float32)
+    halves = indices.size > indptr[out.shape[0]]
+    coded = codes.size > 0
     for i in range(out.shape[0]):
         if indptr[i] == indptr[i + 1]:
             continue
@@ -52,11 +55,13 @@ def add(indptr, indices, values, features, root, rank, out):
         for first in range(indptr[i], indptr[i + 1], {chunk}):
             n = min({chunk}, indptr[i + 1] - first)
             for r in range(n):
-                j = uint64(indices[first + r])
+                q = uint64(first + r)
+                j = column(indices, halves, q)
+                x = values[uint64(codes[q])] if coded else values[q]
                 p = uint64(r) * stride
                 for k in range(D):
                     panel[p + uint64(k)] = root[j] * flat[j * D + uint64(k)]
-                panel[p + D] = root[j] * values[first + r]
+                panel[p + D] = root[j] * x
                 if uint64(rank) < D:
                     panel[p + D] -= panel[p + uint64(rank)]
                     panel[p + uint64(rank)] = root[j]
@@ -106,13 +111,13 @@ def _tile() -> list[str]:
 
 @functools.cache
 def _module() -> Any:
-    ratings = "int64[::1], int32[::1], float32[::1]"
     source = _SOURCE.format(
+        column=COLUMN,
         tall=TALL,
         wide=WIDE,
         tile="\n".join(jit.indented(_tile(), 5)),
         chunk=CHUNK,
-        add=jit.decorator(f"void({ratings}, float32[:, ::1], float32[::1], int64, float32[:, ::1])"),
+        add=jit.decorator(f"void({RATINGS}, float32[:, ::1], float32[::1], int64, float32[:, ::1])"),
         errors=jit.decorator("void(float32[:, ::1], float32[:, ::1], float64[::1])"),
     )
     return jit.compile_source("outer", source)
@@ -123,17 +128,13 @@ def statistics_width(dimension: int) -> int:
     return (dimension + 1) * (dimension + 2) // 2
 
 
-def add_outer_products(
-    indptr: Int64, indices: Int32, values: Float32, features: Float32, root: Float32, rank: int, out: Float32
-) -> None:
+def add_outer_products(ratings: tuple[Array, ...], features: Float32, root: Float32, rank: int, out: Float32) -> None:
     """Add the outer products of a cell's ratings to the statistics of its rows.
 
     Parameters
     ----------
-    indptr : (n + 1,) int64
-    indices : (nnz,) int32
-    values : (nnz,) float32
-        The ratings in CSR, by the rows whose statistics they are.
+    ratings : tuple of arrays
+        See `dsgmcmc.kernels.stored.kernel_arguments`; by the rows whose statistics they are.
     features : (m, D) float32
         Theta of the other factor.
     root : (m,) float32
@@ -143,7 +144,7 @@ def add_outer_products(
     out : (n, (D + 1)(D + 2) / 2) float32
         What is added to.
     """
-    _module().add(indptr, indices, values, features, root, rank, out)
+    _module().add(*ratings, features, root, rank, out)
 
 
 def squared_errors(theta: Float32, statistics: Float32) -> Float64:

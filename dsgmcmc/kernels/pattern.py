@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import IMPORTS, Record
+from dsgmcmc.kernels.records import PASSES, Record
 
 
 @functools.cache
@@ -17,14 +17,14 @@ def spread_kernel(D: int) -> Callable[..., None]:
     Returns
     -------
     f(indptr, indices, in_w, in_h, out_w, out_h)
-        `indptr` (n + 1,) int64 and `indices` (nnz,) int32: the pattern R of a cell in CSR. ``R in_h`` is added to
+        The first two are the pattern R of a cell (`dsgmcmc.kernels.stored.kernel_arguments`). ``R in_h`` is added to
         `out_w` (n, D), ``R^T in_w`` to `out_h` (m, D); all float32.
     """
     record = Record(D, biases=False)
     row = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])", *record.gradients(score="float32(-1)")]
     lines = ["wide_vectors()", *record.begin(), "for i in range(theta_w.shape[0]):", *indented(row), *record.end()]
-    signature = f"void(int64[::1], int32[::1], {', '.join(['float32[:, ::1]'] * 4)})"
+    signature = f"void(int64[::1], uint16[::1], {', '.join(['float32[:, ::1]'] * 4)})"
     header = "def spread_along(indptr, indices, theta_w, theta_h, out_w, out_h):"
-    source = IMPORTS + "\n".join((jit.decorator(signature), header, *indented(lines))) + "\n"
+    source = PASSES + "\n".join((jit.decorator(signature), header, *indented(lines))) + "\n"
     kernel: Callable[..., None] = jit.compile_source(f"spread_{D}", source).spread_along
     return kernel

@@ -15,7 +15,8 @@ and the gradients of the biases come out with the others'. Else biases of column
 all records. Vectors have 16 elements where the processor has such, and 8 at a rank's end; predictors are summed four
 ratings at a time (`dsgmcmc.kernels.vectors.sums_of`).
 
-Ratings and rows to come are called for ahead; columns' records, too, where they do not fit into the second-level cache.
+Rows to come are called for ahead; columns' records, too, where they do not fit into the second-level cache. What is
+stored of a group's ratings (`dsgmcmc.kernels.stored`) is looked up before its passes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from dsgmcmc.kernels.jit import indented
+from dsgmcmc.kernels.stored import COLUMN
 
 LINE = 16
 """float32 of a cache line."""
@@ -45,6 +47,13 @@ NEAR = 1 << 18
 
 CACHE = 1 << 12
 """float32 of half a first-level cache, which the columns of a group of ratings may fill."""
+
+
+COLUMN_OF = "column(indices, halves, {})"
+"""Expression: the column of a rating."""
+
+IN_GROUP = "uint64(places[{} - base])"
+"""The same of a rating of a group, whose columns `by_groups` has put there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +170,7 @@ class Record:
             f"own = np.zeros({self.size + LINE}, np.float32)",
             f"own_start = {_aligned('own')}",
             "final = uint64(indptr[theta_w.shape[0]])",
+            "halves = uint64(indices.size) > final",
             "for j in range(columns):",
             *indented(each),
         ]
@@ -183,7 +193,7 @@ class Record:
         lines += [f"p = uint64(i) * uint64({self.dimension})", "q = own_start"]
         return lines + self._filled("w", "tw", "own")
 
-    def predictors(self, also: Sequence[str] = ()) -> list[str]:
+    def predictors(self, also: Sequence[str] = (), column: str = COLUMN_OF) -> list[str]:
         """Lines for row i that put the predictors of its ratings into ``errors``; see `by_groups`."""
         lines, last = self._row("tw"), len(self._blocks) - 1
         lines += [f"bias = tw[p + uint64({self.rank})]"] if self._apart else []
@@ -192,9 +202,9 @@ class Record:
             lines += [f"w{at} = load(own, q + uint64({at}), {n})" for at, n in block]
             each = also if number == last else []
             four = [] if number else self._calls()
-            four += [*self._products(block, 4), *self._sums(block, 4, number > 0)]
+            four += [*self._products(block, 4, column), *self._sums(block, 4, number > 0)]
             four += [line for x in range(4) for line in self._of_rating(x, each)]
-            one = [*self._products(block, 1), *self._sums(block, 1, number > 0), *self._of_rating(0, each)]
+            one = [*self._products(block, 1, column), *self._sums(block, 1, number > 0), *self._of_rating(0, each)]
             lines += ["s = begin", "while s + uint64(4) <= end:", *indented([*four, "s += uint64(4)"])]
             lines += ["while s < end:", *indented([*one, "s += uint64(1)"])]
         return lines
@@ -208,15 +218,15 @@ class Record:
         lines = []
         for x in range(4):
             rating = f"min(s + uint64({AHEAD + x}), final - uint64(1))"
-            lines += [f"ahead = aligned + uint64(indices[{rating}]) * uint64({self.size})"]
+            lines += [f"ahead = aligned + column(indices, halves, {rating}) * uint64({self.size})"]
             lines += [f"prefetch(records, ahead + uint64({at}))" for at in range(0, self.size, LINE)]
         return ["if far:", *indented(lines)]
 
-    def _products(self, block: list[tuple[int, int]], count: int) -> list[str]:
+    def _products(self, block: list[tuple[int, int]], count: int, column: str) -> list[str]:
         """Products of the row's vectors with those of `count` ratings, summed by width."""
         lines = []
         for x in range(count):
-            lines += [f"j{x} = uint64(indices[s + uint64({x})])", f"c = aligned + j{x} * uint64({self.size})"]
+            lines += [f"j{x} = {column.format(f's + uint64({x})')}", f"c = aligned + j{x} * uint64({self.size})"]
             seen: set[int] = set()
             for at, n in block:
                 factors = f"w{at}, load(records, c + uint64({at}), {n})"
@@ -236,12 +246,14 @@ class Record:
         terms += ["load(errors, s - base, 4)"] if more else []
         return [f"store(errors, s - base, {functools.reduce('plus({}, {})'.format, terms)})"]
 
-    def gradients(self, also: Sequence[str] = (), score: str = "errors[r - base]") -> list[str]:
+    def gradients(
+        self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF
+    ) -> list[str]:
         """Lines for row i that add its ratings' shares of both gradients; see `by_groups`."""
         lines = self._row("ow")
         lines += ["bias = float32(0)"] if self._apart else []
         for number, block in enumerate(self._blocks):
-            rating = [f"e = {score}", "j = uint64(indices[r])", f"c = aligned + j * uint64({self.size})"]
+            rating = [f"e = {score}", f"j = {column.format('r')}", f"c = aligned + j * uint64({self.size})"]
             rating += [f"e{n} = spread(-e, {n})" for n in sorted({n for _, n in block})]
             for at, n in block:
                 there = f"c + uint64({self.half + at})"
@@ -258,11 +270,12 @@ class Record:
         return lines + self._emptied("w", "own", "ow")
 
 
-IMPORTS = (
-    "from dsgmcmc.kernels.vectors import load, plus, prefetch, prefetch_once, spread, store\n"
-    "from dsgmcmc.kernels.vectors import sum_of, sums_of, times, times_plus\n\n"
+PASSES = (
+    "from dsgmcmc.kernels.vectors import load, plus, prefetch, spread, store\n"
+    "from dsgmcmc.kernels.vectors import sum_of, sums_of, times, times_plus\n\n\n"
+    f"{COLUMN}"
 )
-"""What a module with such passes imports."""
+"""What a module with such passes begins with."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,7 +290,7 @@ class Passes:
         Arrays, (group,) float32, for the ratings of a group, besides ``errors``.
     before, after : list of str
         For rating r, of row i and column j: before the scores are taken, and after that. Its place in such arrays is
-        r less `base`.
+        r less `base`; the rating itself is in ``given`` there.
     own, of_row : list of str
         For row i: before the gradients of its ratings `begin` to `end` - 1 of the group, and after them.
     score : str
@@ -305,19 +318,26 @@ def by_groups(record: Record, passes: Passes) -> list[str]:
 
     return [
         *record.begin(),
-        *(f"{name} = np.zeros({record.group}, np.float32)" for name in ("errors", *passes.kept)),
+        *(f"{name} = np.zeros({record.group}, np.float32)" for name in ("errors", "given", *passes.kept)),
+        f"places = np.zeros({record.group}, np.uint32)",
+        "coded = codes.size > 0",
         "first_row = 0",
         "row = 0",
         "base = uint64(indptr[0])",
         "while base < final:",
         f"    last = min(base + uint64({record.group}), final)",
         "    count = last - base",
-        f"    for ahead in range(uint64(0), uint64({record.group}), uint64({LINE})):",
-        "        prefetch_once(values, min(last + ahead, final - uint64(1)))",
-        "        prefetch_once(indices, min(last + ahead, final - uint64(1)))",
-        *indented(of_rows(record.predictors(passes.before))),
+        "    for t in range(count):",
+        "        places[t] = column(indices, halves, base + t)",
+        "    if coded:",
+        "        for t in range(count):",
+        "            given[t] = values[uint64(codes[base + t])]",
+        "    else:",
+        "        for t in range(count):",
+        "            given[t] = values[base + t]",
+        *indented(of_rows(record.predictors(passes.before, IN_GROUP))),
         *indented(passes.scores),
-        *indented(of_rows([*passes.own, *record.gradients(passes.after, passes.score), *passes.of_row])),
+        *indented(of_rows([*passes.own, *record.gradients(passes.after, passes.score, IN_GROUP), *passes.of_row])),
         "    first_row = row",
         "    base = last",
         *record.end(),

@@ -125,31 +125,22 @@ def sums_of(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     return Vector(4)(a, b, c, d), lower
 
 
-def _prefetch(context: Any, builder: Any, array: Any, given: Any, write: int, locality: int) -> Any:
-    """Call for the cache line of an element."""
-    byte = ir.IntType(8).as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [byte, _INDEX, _INDEX, _INDEX])
-    name = "llvm.prefetch.p0i8"
-    function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
-    place = builder.gep(context.make_array(array)(context, builder, given[0]).data, [given[1]], inbounds=True)
-    builder.call(function, [builder.bitcast(place, byte), _INDEX(write), _INDEX(locality), _INDEX(1)])
-    return context.get_dummy_value()
-
-
 @intrinsic
 def prefetch(typing: Any, array: Any, index: Any) -> Any:
     """Have the cache line of an element brought nearer, to be written to."""
-    return types.none(array, index), lambda context, builder, signature, given: _prefetch(
-        context, builder, signature.args[0], given, 1, 3
-    )
 
+    def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, _INDEX, _INDEX, _INDEX])
+        name = "llvm.prefetch.p0i8"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
+        place = builder.gep(
+            context.make_array(signature.args[0])(context, builder, given[0]).data, [given[1]], inbounds=True
+        )
+        builder.call(function, [builder.bitcast(place, byte), _INDEX(1), _INDEX(3), _INDEX(1)])
+        return context.get_dummy_value()
 
-@intrinsic
-def prefetch_once(typing: Any, array: Any, index: Any) -> Any:
-    """Have the cache line of an element brought nearer, to be read once."""
-    return types.none(array, index), lambda context, builder, signature, given: _prefetch(
-        context, builder, signature.args[0], given, 0, 0
-    )
+    return types.none(array, index), lower
 
 
 # ---------------------------------------------------------------------- as instructions

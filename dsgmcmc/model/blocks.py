@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,8 @@ import numpy as np
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.csr import split_columns
+from dsgmcmc.kernels.csr import split_columns, turned
+from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.settings import named
@@ -33,8 +34,10 @@ class RatingsBlock:
     Attributes
     ----------
     indptr : (n + 1,) int64
-    indices : (nnz,) int32
-    values : (nnz,) float32
+    indices : (nnz,) uint16 or int32
+    stored : (nnz,) uint8 or float32
+        Values, or, with a table, their numbers in it.
+    table : (at most 256,) float32, optional
     columns : int
         Of the cell.
     offsets : (nnz,) float32, optional
@@ -42,25 +45,37 @@ class RatingsBlock:
     """
 
     indptr: Int64
-    indices: Int32
-    values: Float32
+    indices: Array
+    stored: Array
+    table: Float32 | None
     columns: int
     offsets: Float32 | None = None
 
     @property
+    def values(self) -> Float32:
+        """The ratings, (nnz,) float32; looked up whenever they are asked for."""
+        return self.stored if self.table is None else self.table[self.stored]
+
+    @property
     def arrays(self) -> tuple[Array, ...]:
-        """What gradient kernels take of it; with `offsets` where there are some."""
-        given = self.indptr, self.indices, self.values
+        """What kernels take: see `dsgmcmc.kernels.stored.kernel_arguments`; then `offsets` where there are some."""
+        given = kernel_arguments(self.indptr, self.indices, self.stored, self.table)
         return given if self.offsets is None else (*given, self.offsets)
+
+    @property
+    def pattern(self) -> tuple[Array, ...]:
+        """The first two of them."""
+        return self.arrays[:2]
+
+    def with_values(self, values: Float32) -> RatingsBlock:
+        """The same cell with other ratings, (nnz,) float32."""
+        return replace(self, stored=values, table=None)
 
     @cached_property
     def by_column(self) -> RatingsBlock:
         """The same ratings sorted by column: of a cell whose rows are the columns. Kept from the first time on."""
-        from scipy import sparse  # takes its time to import, and an opened run needs no cells
-
-        rows = len(self.indptr) - 1
-        turned = sparse.csr_array((self.values, self.indices, self.indptr), shape=(rows, self.columns)).tocsc()
-        return RatingsBlock(turned.indptr.astype(np.int64), turned.indices.astype(np.int32), turned.data, rows)
+        by_column = turned(self.indptr, self.indices, self.stored, self.columns)
+        return RatingsBlock(*by_column, self.table, len(self.indptr) - 1)
 
 
 @dataclass(frozen=True)
@@ -124,7 +139,7 @@ class RatingBlocks:
         ring: Ring,
         centre: float,
         standardise: bool = False,
-        codes: Callable[[Float32], Array] | None = None,
+        codes: Callable[[Float32], Array] = lambda values: values,
     ) -> None:
         grid = ring.grid
         if grid > min(ratings.n_rows, ratings.n_cols):
@@ -183,24 +198,29 @@ class RatingBlocks:
         block_of, sizes = np.repeat(np.arange(grid, dtype=np.int32), np.diff(bounds)), np.zeros(grid, np.int64)
         for first, last in slabs:
             sizes += np.bincount(block_of[ratings.columns("train", first, last)], minlength=grid)
-        blocks = [
-            RatingsBlock(np.zeros(stop - start + 1, np.int64), np.empty(n, np.int32), np.empty(n, np.float32), m)
-            for n, m in zip(sizes, np.diff(bounds).tolist(), strict=True)
-        ]
-        filled = np.zeros(grid, np.int64)
+        index, filled, numbering = index_type(int(np.diff(bounds).max())), np.zeros(grid, np.int64), Numbering()
+        indptr = [np.zeros(stop - start + 1, np.int64) for _ in range(grid)]
+        indices = [np.empty(n, index) for n in sizes]
+        stored: list[Array] = [np.empty(n, np.uint8) for n in sizes]
         for first, last in slabs:
-            for c, (indptr, indices, values) in enumerate(
-                split_columns(*ratings.slab("train", first, last), bounds, self.centre)
-            ):
-                place = slice(filled[c], filled[c] + len(values))
+            ends, columns, values = ratings.slab("train", first, last)
+            given = self._codes(values - np.float32(self.centre))
+            numbers = numbering.numbers(given)
+            if numbers is None and stored[0].dtype == np.uint8:  # now there are too many
+                stored = [numbering.values[each] for each in stored]
+            cut = split_columns(ends, columns, given if numbers is None else numbers, bounds)
+            for c, (rows, part, some) in enumerate(cut):
+                place = slice(filled[c], filled[c] + len(part))
                 if place.stop > sizes[c]:
                     raise InputError(f"{ratings.path} has changed while it was read: start again")
-                blocks[c].indptr[first - start + 1 : last - start + 1] = filled[c] + indptr[1:]
-                if self._codes is not None:
-                    values = self._codes(values)
-                blocks[c].indices[place], blocks[c].values[place] = indices, values
-                filled[c] += len(values)
-        return blocks
+                indptr[c][first - start + 1 : last - start + 1] = filled[c] + rows[1:]
+                indices[c][place], stored[c][place] = part, some
+                filled[c] += len(part)
+        few = stored[0].dtype == np.uint8
+        return [
+            RatingsBlock(indptr[c], indices[c], stored[c], numbering.values.copy() if few else None, m)
+            for c, m in enumerate(np.diff(bounds).tolist())
+        ]
 
     def _cut_test(self, indptr: Int64, indices: Int32, values: Float32) -> TestRows:
         rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
@@ -216,9 +236,11 @@ class RatingBlocks:
         """Divide all ratings by the root of the mean square of the training ones, and return it."""
         squares = np.zeros((len(ring.blocks), 1))
         for (b, _), block in self.train.items():
-            squares[b - ring.blocks.start] += np.einsum("i,i->", block.values, block.values, dtype=np.float64)
+            values = block.values
+            squares[b - ring.blocks.start] += np.einsum("i,i->", values, values, dtype=np.float64)
         scale = float(np.sqrt(ring.total(squares)[0] / self.n_data)) or 1.0
-        for values in (*(block.values for block in self.train.values()), *(rows.values for rows in self.test.values())):
+        held = [block.stored if block.table is None else block.table for block in self.train.values()]
+        for values in (*held, *(rows.values for rows in self.test.values())):
             np.divide(values, scale, out=values)
         return scale
 
@@ -228,8 +250,8 @@ class RatingBlocks:
         peaks = np.zeros((len(ring.blocks), grid))
         for (b, c), block in self.train.items():
             part = (c - b) % grid
-            sizes[b - ring.blocks.start, part] = len(block.values)
-            if len(block.values):
+            sizes[b - ring.blocks.start, part] = len(block.indices)
+            if len(block.indices):
                 columns = np.bincount(block.indices)
                 peaks[b - ring.blocks.start, part] = max(np.diff(block.indptr).max(), columns.max())
         total = ring.total(sizes)

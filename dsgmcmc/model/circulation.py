@@ -122,7 +122,7 @@ class Circulation:
         for cell in self.tour((sent, got), returning=(got,)):
             begin = self.ring.phases.enter()
             arrays = (cell.row[sent], cell.column[sent], cell.row[got], cell.column[got])
-            spread_kernel(cell.row[sent].shape[1])(cell.ratings.indptr, cell.ratings.indices, *arrays)
+            spread_kernel(cell.row[sent].shape[1])(*cell.ratings.pattern, *arrays)
             self.ring.phases.leave("gradient", begin)
 
     def home(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[ParameterBlock]:

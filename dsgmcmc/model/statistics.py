@@ -47,8 +47,7 @@ def row_statistics(
         own, other, seen = (row, column, ratings) if factor == Factor.W else (column, row, ratings.by_column)
         begin = timers.enter()
         root = np.sqrt(likelihood.noise_scale(other))
-        place = (seen.indptr, seen.indices, seen.values)
-        add_outer_products(*place, other[position], root, likelihood.rank, own[SUMS])
+        add_outer_products(seen.arrays, other[position], root, likelihood.rank, own[SUMS])
         timers.leave("gradient", begin)
     if likelihood.background is not None:
         gram = np.float32(likelihood.background) * grams(circulation, position)[factor]

@@ -76,6 +76,10 @@ class MadeUp(Ratings):
         self.column_counts = np.bincount(self._columns.ravel(), minlength=shape.columns)
         self.mean, self.transposed, self.features, self.times, self.context = 3.0, False, {}, None, NO_CONTEXT
 
+    def levels(self, most: int) -> Float64:
+        """See `Ratings.levels`."""
+        return np.arange(1.0, 6.0)
+
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """See `Ratings.slab`."""
         indptr = self._indptr[part][start : stop + 1] - self._indptr[part][start]

@@ -16,6 +16,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.outer import statistics_width
+from dsgmcmc.kernels.stored import FEW, index_type
 from dsgmcmc.model.parts.design import gram_width
 from dsgmcmc.model.parts.effects import levels_of
 from dsgmcmc.model.parts.features import featured_factors
@@ -29,7 +30,6 @@ from dsgmcmc.types import Factor, Int64
 MAX_COUNT = 2**31 - 1  # elements of a message; positions in int32
 MAX_ITERATION = 2**48 - 1  # of the counter of random numbers (`dsgmcmc.kernels.philox`)
 
-RATING_BYTES = 8  # int32 column and float32 value
 TEST_RATING_BYTES = 16  # value, position, row and column
 TEST_BYTES = 12  # prediction, mean and m2
 TEST_SAVED_BYTES = 8  # mean and m2
@@ -89,7 +89,7 @@ class Costs:
             noises = TEST_NOISE_BYTES * (1 + len(levels))
         saved = TEST_SAVED_BYTES + noises
         checkpoint = (rows + columns) * width * 4 + moments + ratings.nnz_test * saved
-        held = ratings.nnz * RATING_BYTES + ratings.nnz_test * TEST_RATING_BYTES
+        held = ratings.nnz * _rating_bytes(config, ratings, columns) + ratings.nnz_test * TEST_RATING_BYTES
         normal = config.law.is_conditionally_gaussian()
         grouped, effects = costs_of(levels_of(config, ratings.transposed), ratings, normal)
         held, checkpoint = held + grouped, checkpoint + effects
@@ -214,7 +214,14 @@ def _sweeping(config: ResolvedConfig, ratings: Ratings, share: float) -> int:
         return 0
     rows = max(ratings.n_rows, ratings.n_cols * (1 if share == 1 else 3))
     index = (ratings.n_cols + config.grid) * config.grid * 8  # where each column begins in each block
-    return int(share * (rows * statistics_width(config.dimension) * 4 + ratings.nnz * RATING_BYTES + index))
+    held = ratings.nnz * _rating_bytes(config, ratings, ratings.n_rows)
+    return int(share * (rows * statistics_width(config.dimension) * 4 + held + index))
+
+
+def _rating_bytes(config: ResolvedConfig, ratings: Ratings, numbers: int) -> int:
+    """Bytes of a rating of a cell: of its column or row, of which there are so many in all, and of its value."""
+    value = 4 if ratings.levels(FEW) is None else 1
+    return np.dtype(index_type(-(-numbers // config.grid))).itemsize + value
 
 
 class BlockMoves(NamedTuple):

@@ -27,6 +27,7 @@ import numpy as np
 from dsgmcmc.kernels.csr import split_columns
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.philox import normals
+from dsgmcmc.kernels.stored import kernel_arguments
 
 RANKS = (10, 16, 32, 64, 128)
 ROWS, COLUMNS, RATINGS, GRID = 6040, 3706, 900_000, 4
@@ -79,8 +80,8 @@ def make_blocks() -> list[tuple[int, int, tuple]]:
     for b in range(GRID):
         part = slice(indptr[row_bounds[b]], indptr[row_bounds[b + 1]])
         local = (indptr[row_bounds[b] : row_bounds[b + 1] + 1] - part.start).astype(np.int64)
-        cut = split_columns(local, indices[part], values[part], column_bounds, 0.0)
-        blocks += [(b, c, arrays) for c, arrays in enumerate(cut)]
+        cut = split_columns(local, indices[part], values[part], column_bounds)
+        blocks += [(b, c, (own, part.astype(np.int32), some)) for c, (own, part, some) in enumerate(cut)]
     return blocks
 
 
@@ -119,7 +120,12 @@ def compare_gradients(library: ctypes.CDLL, blocks, K: int, repeats: int) -> dic
     columns = np.diff(np.linspace(0, COLUMNS, GRID + 1).astype(int))
     W, H = ([(0.1 * rng.standard_normal((n, K + 1))).astype(np.float32) for n in sizes] for sizes in (rows, columns))
     kernels = {kind: rival(library, kind, K) for kind in ("plain", "vector", "transposed")}
-    kernels = {"ours": gradient_kernel(K, biases=True)} | {k: f for k, f in kernels.items() if f is not None}
+    gradient = gradient_kernel(K, biases=True)
+
+    def ours(indptr, indices, values, *others):
+        return gradient(*kernel_arguments(indptr, indices, values, None), *others)
+
+    kernels = {"ours": ours} | {k: f for k, f in kernels.items() if f is not None}
     gradients = {name: ([np.zeros_like(w) for w in W], [np.zeros_like(h) for h in H]) for name in kernels}
 
     def run(name: str) -> float:

@@ -72,7 +72,7 @@ def test_messages_and_memory_are_what_the_plan_says(comm: MPI.Comm, together, sa
     held = sum(
         array.nbytes
         for block in chain.target.ratings.train.values()
-        for array in (block.indptr, block.indices, block.values)
+        for array in (block.indptr, block.indices, block.stored)
     )
     state = sum(block.buffer.nbytes + block["g"].nbytes for block in chain.target.blocks())
     held, state = comm.allreduce(held, op=max), comm.allreduce(state, op=max)

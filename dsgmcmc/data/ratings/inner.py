@@ -51,7 +51,6 @@ class InnerSplit(Ratings):
         self.features, self.temporal = ratings.features, False
         self.digest = hashlib.sha256(f"{ratings.digest} inner {share!r} {seed}".encode()).hexdigest()
         self._count()
-        self._levels: dict[int, Float64 | None] = {}
         self.times = None if ratings.times is None else _InnerTimes(ratings.times, self)
         self.context = _InnerContext(ratings.context, self)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from dsgmcmc.data.ratings.format import (
 )
 from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.stored import Numbering
 from dsgmcmc.storage.hdf5 import check_size, names_in, plain_dataset
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8, UInt32
 
@@ -79,7 +81,6 @@ class Ratings:
         self.path = Path(path)
         self._data: dict[str, CheckedDataset] = {}
         self._sums: dict[str, UInt32] = {}
-        self._levels: dict[int, Float64 | None] = {}
         if not self.path.is_file():
             reason = "is not a file" if self.path.exists() else "does not exist"
             raise InputError(f"{self.path} {reason}; make a ratings file with `dsgmcmc prepare`")
@@ -162,23 +163,18 @@ class Ratings:
     def levels(self, most: int) -> Float64 | None:
         """Training ratings that there are, (R,) float64 in ascending order; None if there are more than `most`.
 
-        All ratings are read, once.
+        All ratings are read, once; `most` is at most `dsgmcmc.kernels.stored.FEW`.
         """
-        if most not in self._levels:
-            self._levels[most] = self._find_levels(most)
-        return self._levels[most]
+        found = self._levels
+        return found if found is not None and len(found) <= most else None
 
-    def _find_levels(self, most: int) -> Float64 | None:
-        levels = np.zeros(0, np.float32)
+    @cached_property
+    def _levels(self) -> Float64 | None:
+        numbering = Numbering()
         for first in range(0, self.nnz, _SLAB):
-            rest = self._read("train/values", first, min(first + _SLAB, self.nnz))
-            for level in levels:
-                rest = rest[rest != level]
-            if len(rest):
-                levels = np.union1d(levels, rest)
-            if len(levels) > most:
+            if numbering.numbers(self._read("train/values", first, min(first + _SLAB, self.nnz))) is None:
                 return None
-        return levels.astype(np.float64)
+        return np.unique(numbering.values).astype(np.float64)
 
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
         """Read the features of rows (or columns) `start` to `stop`.

@@ -318,7 +318,7 @@ class Law(Part):
         for cell in circulation.tour(("weight", "sums"), returning=("sums",)):
             ratings, row, column = cell.ratings, cell.row, cell.column
             scales = (row.row("weight") ** power, column.row("weight") ** power)
-            weigh_kernel()(ratings.indptr, ratings.indices, *scales, row["sums"], column["sums"])
+            weigh_kernel()(*ratings.pattern, *scales, row["sums"], column["sums"])
         sums = {block: block.arrays.pop("sums") for block in blocks}
         total, squares = ({block: np.ascontiguousarray(both[:, k]) for block, both in sums.items()} for k in (0, 1))
         return total, squares

@@ -79,7 +79,7 @@ class Gaussian(Normal, Likelihood):
         arrays = [block[name] for name in (position, out) for block in blocks]
         arrays += [block.row("weight") for block in blocks]
         kernel = gradient_kernel(self.rank, self.biases, weighted=True, score=self.score)
-        total = kernel(ratings.indptr, ratings.indices, ratings.values, *arrays, *errors, np.float32(scale))
+        total = kernel(*ratings.arrays, *arrays, *errors, np.float32(scale))
         if share:
             for block, error in zip(blocks, errors, strict=True):
                 block["row_error"][:, 0] += share * error

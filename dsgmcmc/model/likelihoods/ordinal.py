@@ -237,10 +237,10 @@ class Ordinal(Law):
         ratings, blocks, own = cell.ratings, (cell.row, cell.column), self.own_thresholds
         scales = [self._scale(block) for block in blocks] if self.heteroscedastic else []
         table = np.concatenate([[-END], self.thresholds.values, [END]]).astype(np.float32)[None]
-        found = np.empty((3 if scales else 2, len(ratings.values)), np.float32)
+        found = np.empty((3 if scales else 2, len(ratings.indices)), np.float32)
         kernel = level_terms_kernel(bool(scales), None if own is None else _SIDES[own])
-        place = ratings.indptr, ratings.indices, ratings.values
-        kernel(*place, table if own is None else cut_table(blocks[own]), *scales, found)
+        given = *ratings.pattern, ratings.values
+        kernel(*given, table if own is None else cut_table(blocks[own]), *scales, found)
         return found
 
     def _scale(self, block: ParameterBlock) -> Float32:

@@ -205,11 +205,12 @@ class RatingEffects(Effects):
         """Take the effects off the training ratings, or make offsets of them; and sum the test ratings'. Collective."""
         given = self.effects.given
         left = {
-            cell: block.values.copy() if self._normal else np.zeros_like(block.values) for cell, block in given.items()
+            cell: np.array(block.values) if self._normal else np.zeros(len(block.indices), np.float32)
+            for cell, block in given.items()
         }
         self.test = self.effects.subtract(left)
         self.ratings.train = {
-            cell: replace(block, values=left[cell]) if self._normal else replace(block, offsets=-left[cell])
+            cell: block.with_values(left[cell]) if self._normal else replace(block, offsets=-left[cell])
             for cell, block in given.items()
         }
         self._applied = True

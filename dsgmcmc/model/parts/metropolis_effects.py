@@ -135,7 +135,7 @@ class _Ratings:
         self._predictors: CellRatings = {}
         self._terms: CellRatings = {}
         for cell in context.circulation.tour((position, *law.drawn)):
-            (indptr, indices, _, offsets), number = cell.ratings.arrays, (cell.row.index, cell.column.index)
+            (indptr, indices, _, _, offsets), number = cell.ratings.arrays, (cell.row.index, cell.column.index)
             self._predictors[number] = found = np.empty_like(offsets)
             predict(indptr, indices, offsets, cell.row[position], cell.column[position], found)
             self._terms[number] = law.score_terms(cell)

@@ -68,17 +68,15 @@ class NormalDraws:
         """Residuals of the training ratings, and how precise each is. Collective."""
         tau, held = context.tau(), next(context.circulation.blocks()).arrays
         own, given = (WEIGHT.name,) if WEIGHT.name in held else (), self._effects.given
-        residuals = {cell: np.empty_like(block.values) for cell, block in given.items()}
-        weights = {cell: np.full_like(block.values, tau) for cell, block in given.items()}
+        residuals = {cell: np.empty(len(block.indices), np.float32) for cell, block in given.items()}
+        weights = {cell: np.full_like(each, tau) for cell, each in residuals.items()}
         for row, column, ratings in context.circulation.tour((context.position, *own)):
             cell = row.index, column.index
-            place = (ratings.indptr, ratings.indices)
-            self._residual_kernel(
-                *place, ratings.values, row[context.position], column[context.position], residuals[cell]
-            )
+            positions = row[context.position], column[context.position]
+            self._residual_kernel(*ratings.pattern, ratings.values, *positions, residuals[cell])
             if own:
                 scales = (row.row(WEIGHT.name), column.row(WEIGHT.name))
-                weigh_ratings(*place, np.float32(tau) * scales[0], scales[1], weights[cell])
+                weigh_ratings(ratings.pattern, np.float32(tau) * scales[0], scales[1], weights[cell])
         return residuals, weights
 
     def _draw_level(self, number: int, sums: dict[int, Float32], stream: RandomStream) -> dict[int, Float32]:

@@ -9,6 +9,7 @@ from scipy.special import expit, ndtr
 from dsgmcmc.kernels.effects import effects_kernel, formula_score, level_score, level_terms_kernel
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.ordinal import level_tables, ordinal_kernel
+from dsgmcmc.kernels.stored import kernel_arguments
 
 N, GROUPS = 533, 60
 CUTS = np.array([-1e9, -1.5, -0.4, 0.3, 1.1, 1e9])
@@ -74,7 +75,7 @@ def test_a_level_finds_its_thresholds_and_scale(cut_by) -> None:
     tables = np.sort(rng.normal(size=({"w": 7, "h": 4, None: 1}[cut_by], 4)), axis=1).astype(np.float32)
     scales = [rng.gamma(2, size=n).astype(np.float32) for n in (7, 4)]
     out = np.empty((3, len(rows)), np.float32)
-    level_terms_kernel(True, cut_by)(indptr, columns, level.astype(np.float32), tables, *scales, out)
+    level_terms_kernel(True, cut_by)(indptr, columns.view(np.uint16), level.astype(np.float32), tables, *scales, out)
     expected = tables[owner, level + 1], tables[owner, level], scales[0][rows] * scales[1][columns]
     assert out.tolist() == np.stack(expected).tolist()
 
@@ -95,7 +96,8 @@ def test_an_offset_is_as_a_bias_is(K: int, kind: str) -> None:
         ((), w + np.eye(K + 1, dtype=np.float32)[K] * offset[:, None]),
     ):
         outs, sums = (np.zeros_like(w), np.zeros_like(h)), np.zeros((5, 2))
-        place, factors = (indptr, columns.astype(np.int32), level, *given), (theta, h, *outs)
+        place = *kernel_arguments(indptr, columns.astype(np.int32), level, None), *given
+        factors = (theta, h, *outs)
         if kind == "levels":
             tables = level_tables("logit", False, CUTS[1:-1])
             ordinal_kernel(K, True, "logit", offset=bool(given))(*place, *factors, tables, sums, 1.0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dsgmcmc.kernels.gradient import gradient_kernel
+from dsgmcmc.kernels.stored import kernel_arguments
 
 
 class Case(NamedTuple):
@@ -68,7 +69,8 @@ def run(case: Case, K: int, biases: bool, weighted: bool, scale: float, score: s
     sse_w, sse_h = np.full(len(out_w), 3.0), np.full(len(out_h), 5.0)
     extra = (case.weight_w, case.weight_h, sse_w, sse_h) if weighted else ()
     kernel = gradient_kernel(K, biases, weighted, score)
-    total = kernel(case.indptr, case.indices, case.values, case.theta_w, case.theta_h, out_w, out_h, *extra, scale)
+    ratings = kernel_arguments(case.indptr, case.indices, case.values, None)
+    total = kernel(*ratings, case.theta_w, case.theta_h, out_w, out_h, *extra, scale)
     return out_w - before_w, out_h - before_h, total, sse_w - 3, sse_h - 5
 
 

@@ -9,6 +9,7 @@ from scipy.special import expit, ndtr
 from dsgmcmc.kernels.levels import level_moments, level_probabilities
 from dsgmcmc.kernels.ordinal import END, LANES, level_tables, ordinal_kernel
 from dsgmcmc.kernels.records import Record
+from dsgmcmc.kernels.stored import kernel_arguments
 
 CDF = {"logit": expit, "probit": ndtr}
 THRESHOLDS = np.array([-1.5, -0.4, 0.3, 1.1])
@@ -40,6 +41,10 @@ class Case:
         self.s_w, self.s_h = (np.exp(rng.normal(0, 0.3, n)).astype(np.float32) for n in (ROWS, COLUMNS))
 
     @property
+    def ratings(self) -> tuple[np.ndarray, ...]:
+        return kernel_arguments(self.indptr, self.columns, self.level.astype(np.float32), None)
+
+    @property
     def eta(self) -> np.ndarray:
         w, h = self.w[self.rows].astype(float), self.h[self.columns].astype(float)
         return (w[:, : self.K] * h[:, : self.K]).sum(axis=1) + w[:, self.K :].sum(axis=1) + h[:, self.K :].sum(axis=1)
@@ -62,7 +67,7 @@ def test_gradients_are_derivatives_of_the_log_probability(link: str, K: int, bia
     slopes = np.zeros_like(case.s_w), np.zeros_like(case.s_h)
     tables = level_tables(link, scaled, THRESHOLDS)
     arrays = (case.w, case.h, out_w, out_h, tables, sums, *((case.s_w, case.s_h, *slopes) if scaled else ()))
-    ordinal_kernel(K, biases, link, scaled)(case.indptr, case.columns, case.level.astype(np.float32), *arrays, 0.5)
+    ordinal_kernel(K, biases, link, scaled)(*case.ratings, *arrays, 0.5)
 
     def slope(change) -> np.ndarray:
         up, down = (log_probability(link, case.level, *change(sign * step)) for sign in (1, -1))
@@ -97,7 +102,7 @@ def test_thresholds_of_rows_have_their_derivatives(link: str, side: str) -> None
     sums = np.zeros(table.shape)
     arrays = (case.w, case.h, out_w, out_h, table, sums, case.s_w, case.s_h, *slopes)
     kernel = ordinal_kernel(2, True, link, True, side)
-    kernel(case.indptr, case.columns, case.level.astype(np.float32), *arrays, 0.5)
+    kernel(*case.ratings, *arrays, 0.5)
 
     def slope(change) -> np.ndarray:
         up, down = (log_probability(link, case.level, *change(sign * step)) for sign in (1, -1))

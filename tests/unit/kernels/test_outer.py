@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dsgmcmc.kernels.outer import CHUNK, add_outer_products, squared_errors, statistics_width
+from dsgmcmc.kernels.stored import kernel_arguments
 
 COLUMNS = 30
 
@@ -35,7 +36,8 @@ def test_statistics_and_squared_errors(rank: int, biases: bool) -> None:
     indptr, indices, values, features, g = case(rank, biases)
     n, d = len(indptr) - 1, rank + biases
     out = np.ones((n, statistics_width(d)), np.float32)
-    add_outer_products(indptr, indices, values, features, np.sqrt(g), rank, out)
+    ratings = kernel_arguments(indptr, indices, values, None)
+    add_outer_products(ratings, features, np.sqrt(g), rank, out)
     theta = np.random.default_rng(1).standard_normal((n, d)).astype(np.float32)
     errors = squared_errors(theta, out - 1)
     for i in range(n):

@@ -5,13 +5,16 @@ Arrays are files full of holes, mapped into memory: only the pages that a kernel
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
-from dsgmcmc.kernels.csr import _split_module
+from dsgmcmc.kernels.csr import _split_module, _turn_module
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.kernels.outer import add_outer_products, statistics_width
 from dsgmcmc.kernels.prediction import predict_kernel
+from dsgmcmc.kernels.stored import kernel_arguments
 
 FAR = 2**31 + 5  # where the ratings lie
 ROWS = 2**31 // 8  # of a factor; its last rows lie past 2^31 numbers
@@ -20,7 +23,7 @@ ROWS = 2**31 // 8  # of a factor; its last rows lie past 2^31 numbers
 @pytest.fixture
 def holes(tmp_path):
     """Make an array of zeros that takes no room."""
-    made = iter(range(9))
+    made = itertools.count()
 
     def make(shape, dtype=np.float32):
         return np.asarray(np.memmap(tmp_path / str(next(made)), dtype, "w+", shape=shape))
@@ -29,11 +32,13 @@ def holes(tmp_path):
 
 
 def ratings(holes):
-    """Three ratings of two rows: near the beginning of their arrays, and past 2^31 of them."""
-    near = np.array([0, 2, 3]), np.array([0, 2, 1], np.int32), np.array([1.0, -2.0, 0.5], np.float32)
-    far = near[0] + FAR, holes(FAR + 3, np.int32), holes(FAR + 3)
-    far[1][FAR:], far[2][FAR:] = near[1:]
-    return near, far
+    """Three ratings of two rows: near the beginning of their arrays, and past 2^31; in many bytes, in few."""
+    indptr, table = np.array([0, 2, 3]), np.array([1.0, -2.0, 0.5], np.float32)
+    for index, stored, given in ((np.int32, table, None), (np.uint16, np.arange(3, dtype=np.uint8), table)):
+        yield indptr, np.array([0, 2, 1], index), stored, given
+        far = holes(FAR + 3, index), holes(FAR + 3, stored.dtype)
+        far[0][FAR:], far[1][FAR:] = (0, 2, 1), stored
+        yield indptr + FAR, *far, given
 
 
 def factors(K):
@@ -47,29 +52,39 @@ def test_gradient_of_ratings_past_32_bits(holes, K):
     found = []
     for given in ratings(holes):
         outs = [np.zeros_like(theta) for theta in factors(K)]
-        total = gradient_kernel(K, False, weighted=False)(*given, *factors(K), *outs, 1.0)
+        total = gradient_kernel(K, False, weighted=False)(*kernel_arguments(*given), *factors(K), *outs, 1.0)
         found.append([total, *(out.tobytes() for out in outs)])
-    assert found[0] == found[1]
+    assert all(each == found[0] for each in found)
 
 
 def test_other_sums_over_ratings_past_32_bits(holes):
-    """Sums of weights, outer products and the cutting into blocks: as at the beginning of their arrays."""
+    """Sums of weights and outer products: as at the beginning of their arrays."""
     found = []
-    for indptr, indices, values in ratings(holes):
+    for indptr, indices, stored, table in ratings(holes):
+        given = kernel_arguments(indptr, indices, stored, table)
         sums = [np.zeros((2, 2), np.float32), np.zeros((3, 2), np.float32)]
         scales = np.float32([1, 2]), np.float32([3, 4, 5])
-        weigh_kernel()(indptr, indices, *scales, *sums)
+        weigh_kernel()(*given[:2], *scales, *sums)
         products = np.zeros((2, statistics_width(3)), np.float32)
-        add_outer_products(indptr, indices, values, factors(3)[1], np.ones(3, np.float32), 3, products)
+        add_outer_products(given, factors(3)[1], np.ones(3, np.float32), 3, products)
+        found.append([array.tolist() for array in (*sums, products)])
+    assert all(each == found[0] for each in found)
+    assert np.any(found[0][2])
+
+
+def test_cutting_ratings_past_32_bits(holes):
+    """Into blocks, and by column: as at the beginning of their arrays."""
+    found = []
+    for indptr, indices, values, _ in itertools.islice(ratings(holes), 2):
         starts, block_of = np.zeros((2, 3), np.int64), np.int32([0, 0, 1])
-        module = _split_module()
+        module = _split_module("int32", "float32")
         module.count(indptr, indices, block_of, starts)
         firsts, bounds = np.array([0, starts[0, -1]]), np.array([0, 2, 3])
-        cut = np.zeros(3, np.int32), np.zeros(3, np.float32)
-        module.fill(indptr, indices, values, block_of, bounds, starts, firsts, 0.0, *cut)
-        found.append([array.tolist() for array in (*sums, products, starts, *cut)])
+        cut, by_column = ((np.zeros(3, np.int32), np.zeros(3, np.float32)) for _ in range(2))
+        module.fill(indptr, indices, values, block_of, bounds, starts, firsts, *cut)
+        _turn_module("int32", "int32", "float32").turn(indptr, indices, values, np.arange(3), *by_column)
+        found.append([array.tolist() for array in (starts, *cut, *by_column)])
     assert found[0] == found[1]
-    assert np.any(found[0][2])
 
 
 def test_rows_past_32_bits_of_numbers(holes):
@@ -84,7 +99,7 @@ def test_rows_past_32_bits_of_numbers(holes):
     assert predicted[0] == row.sum()
     indptr = holes(ROWS + 3, np.int64)
     indptr[-1] = 1
-    given = indptr, np.zeros(1, np.int32), np.array([1.5], np.float32)
+    given = kernel_arguments(indptr, np.zeros(1, np.uint16), np.array([1.5], np.float32), None)
     gradient_kernel(K, False, weighted=False)(*given, theta, own, out, np.zeros_like(own), 1.0)
     assert out[-1].tolist() == [row.sum() - 1.5] * K
     assert not out[:2].any()

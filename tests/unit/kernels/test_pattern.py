@@ -18,6 +18,6 @@ def test_equals_products_with_the_pattern(D: int) -> None:
     in_w, in_h, out_w, out_h = (rng.integers(-9, 9, (n, D)).astype(np.float32) for n in (13, 9, 13, 9))
     want_w, want_h = out_w + pattern @ in_h, out_h + pattern.T @ in_w
     indptr, indices = pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32)
-    spread_kernel(D)(indptr, indices, in_w, in_h, out_w, out_h)
+    spread_kernel(D)(indptr, indices.view(np.uint16), in_w, in_h, out_w, out_h)
     np.testing.assert_array_equal(out_w, want_w)
     np.testing.assert_array_equal(out_h, want_h)

@@ -1,0 +1,120 @@
+"""Ratings in few bytes and in many: kernels find the same, bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dsgmcmc.kernels.effects import level_terms_kernel
+from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
+from dsgmcmc.kernels.groups import predictor_kernel, weigh_ratings
+from dsgmcmc.kernels.ordinal import level_tables, ordinal_kernel
+from dsgmcmc.kernels.outer import add_outer_products, statistics_width
+from dsgmcmc.kernels.pattern import spread_kernel
+from dsgmcmc.kernels.stored import FEW, Numbering, index_type, kernel_arguments
+
+ROWS, COLUMNS, LEVELS, K = 40, 30, 5, 3
+
+Arrays = list[np.ndarray]
+
+
+def zeros(*widths: int) -> Arrays:
+    """For rows and for columns."""
+    return [np.zeros((n, width), np.float32) for width in widths for n in (ROWS, COLUMNS)]
+
+
+def gradient(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
+    outs, errors = zeros(K + 1), [np.zeros(n) for n in (ROWS, COLUMNS)]
+    gradient_kernel(K, True, weighted=True)(*given, *theta, *outs, *scales, *errors, 0.7)
+    return [*outs, *errors]
+
+
+def levels(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
+    outs, sums = zeros(K + 1), np.zeros((LEVELS, 2))
+    tables = level_tables("logit", False, np.arange(LEVELS - 1.0))
+    ordinal_kernel(K, True, "logit")(*given, *theta, *outs, tables, sums, 0.7)
+    return [*outs, sums]
+
+
+def thresholds(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
+    outs, slopes = zeros(K + 1), [np.zeros(n, np.float32) for n in (ROWS, COLUMNS)]
+    tables = np.sort(np.random.default_rng(4).normal(size=(COLUMNS, LEVELS + 1)).astype(np.float32))
+    sums = np.zeros(tables.shape)
+    ordinal_kernel(K, True, "probit", True, "h")(*given, *theta, *outs, tables, sums, *scales, *slopes, 0.7)
+    return [*outs, sums, *slopes]
+
+
+def terms(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
+    out, tables = np.zeros((3, len(values)), np.float32), np.arange(COLUMNS * 6, dtype=np.float32).reshape(-1, 6)
+    level_terms_kernel(True, "h")(*given[:2], values, tables, *scales, out)
+    return [out]
+
+
+def outer(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
+    out = np.zeros((ROWS, statistics_width(K + 1)), np.float32)
+    add_outer_products(given, theta[1], scales[1], K, out)
+    return [out]
+
+
+def pattern(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
+    outs, sums, products = zeros(K + 1), zeros(2), np.zeros(len(values), np.float32)
+    spread_kernel(K + 1)(*given[:2], *theta, *outs)
+    weigh_kernel()(*given[:2], *scales, *sums)
+    weigh_ratings(given[:2], *scales, products)
+    return [*outs, *sums, products]
+
+
+def predictors(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
+    out = np.zeros(len(values), np.float32)
+    predictor_kernel(K, True, "-")(*given[:2], values, *theta, out)
+    return [out]
+
+
+@pytest.mark.parametrize("kernel", [gradient, levels, thresholds, terms, outer, pattern, predictors])
+def test_bits_do_not_depend_on_how_ratings_are_stored(kernel: Callable[..., Arrays]) -> None:
+    """Columns in two bytes or four, values in one or four; their number is odd, as halves of it are counted."""
+    rng = np.random.default_rng(3)
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 25, ROWS))])
+    indptr[-1] += 1 - indptr[-1] % 2
+    columns, codes = (rng.integers(0, n, indptr[-1]) for n in (COLUMNS, LEVELS))
+    numbers = rng.permutation(LEVELS).astype(np.float32)
+    table, codes = numbers, codes.astype(np.uint8)
+    theta = [rng.normal(size=each.shape).astype(np.float32) for each in zeros(K + 1)]
+    scales = [rng.gamma(2, size=n).astype(np.float32) for n in (ROWS, COLUMNS)]
+    found = []
+    for index in (np.uint16, np.int32):
+        for stored, known in ((codes, table), (table[codes], None)):
+            given = kernel_arguments(indptr, columns.astype(index), stored, known)
+            found.append([each.tobytes() for each in kernel(given, table[codes], theta, scales)])
+    assert all(each == found[0] for each in found)
+    assert any(any(each) for each in found[0])
+
+
+def test_columns_past_two_bytes() -> None:
+    """Both halves of a number count."""
+    columns, wide = np.array([3, 65_535, 65_536, 200_000], np.int32), np.zeros((200_001, 1), np.float32)
+    wide[columns, 0] = 1, 2, 4, 8
+    out, back = np.zeros((2, 1), np.float32), np.zeros_like(wide)
+    spread_kernel(1)(np.array([0, 3, 4]), columns.view(np.uint16), np.ones((2, 1), np.float32), wide, out, back)
+    assert out.tolist() == [[7], [8]]
+    assert np.flatnonzero(back).tolist() == columns.tolist()
+    assert [index_type(n) for n in (1, 65_536, 65_537)] == [np.uint16, np.uint16, np.int32]
+
+
+def test_numbers_stand_for_values() -> None:
+    """256 different ones have numbers, in pieces as at once, and -0 is one of them; one more ends that."""
+    rng = np.random.default_rng(5)
+    values = np.concatenate([[0.0, -0.0], rng.normal(size=FEW - 2), [0.0, -0.0]]).astype(np.float32)
+    numbering, codes = Numbering(), []
+    for piece in np.split(values, [1, 100]):
+        codes.append(numbering.numbers(piece))
+        assert codes[-1] is not None
+    found = numbering.values[np.concatenate(codes)]
+    assert found.tobytes() == values.tobytes()
+    assert len(numbering.values) == FEW
+    assert numbering.numbers(values[:0]) is not None
+    assert numbering.numbers(np.float32([1, 77])) is None
+    assert numbering.numbers(values[:1]) is None
+    assert numbering.values.tobytes() == values[:FEW].tobytes()
