@@ -24,14 +24,14 @@ RATINGS = "int64[::1], uint16[::1], uint8[::1], float32[::1]"
 COLUMN = f'''\
 {jit.helper()}
 def column(indices, halves, r):
-    """Column of rating r; or its `halves`."""
+    """Column of rating r; if `halves`, the lower and the upper one of each column follow each other."""
     if halves:
         return uint64(indices[r + r]) | uint64(indices[r + r + uint64(1)]) << uint64(16)
     return uint64(indices[r])
 
 
 '''
-"""Source of what kernels read columns with, `halves` being whether there are more numbers than ratings."""
+"""Source of what kernels read columns with; there are `halves` where `indices` is longer than there are ratings."""
 
 
 def index_type(n: int) -> type[np.uint16 | np.int32]:
