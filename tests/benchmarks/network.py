@@ -95,7 +95,7 @@ class Network:
         return subprocess.run(inside, check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def _relay(self) -> None:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # a link waits for no processor
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))  # a link waits for no processor
         devices, number = self._devices, 0
         place = {device: node for node, device in enumerate(devices)}
         sent, received = [0.0] * len(devices), [0.0] * len(devices)  # when links have room for the next packet
