@@ -1,9 +1,9 @@
-/* Time that passes D times more slowly for an MPI program: preloaded, it lets every process sleep D - 1 seconds for every
- * second that it has computed, and sleep while it waits for others.
+/* Time that passes D times more slowly for an MPI program: preloaded, it lets every process sleep D - 1 seconds for
+ * every second that it has computed, and sleep while it waits for others.
  *
  * What a process computes between two MPI calls is seen by nobody: so it is computed at once, and slept for at the next
  * call that others can notice. A processor that computes for several processes in turn delays none of them, as long as
- * each has computed before its sleep is over. Within waiting, too, processor time (copying what arrives) counts D times.
+ * each has computed before its sleep would be over. Within waiting, too, copying what arrives takes D times as long.
  *
  * `dilate(D)` begins a dilation by D, once all that was computed before is paid for. Until then D is 1: only waiting is
  * asleep. `waited` are seconds for which calls have waited, `worked` seconds of the processor that were paid for.
@@ -114,7 +114,8 @@ DUE(Igatherv,
      MPI_Datatype taken, int root, MPI_Comm comm, MPI_Request *request),
     (data, count, type, all, counts, places, taken, root, comm, request))
 ASLEEP(Barrier, Ibarrier, (MPI_Comm comm), comm)
-ASLEEP(Bcast, Ibcast, (void *data, int count, MPI_Datatype type, int root, MPI_Comm comm), data, count, type, root, comm)
+ASLEEP(Bcast, Ibcast, (void *data, int count, MPI_Datatype type, int root, MPI_Comm comm), data, count, type, root,
+       comm)
 ASLEEP(Gatherv, Igatherv,
        (const void *data, int count, MPI_Datatype type, void *all, const int counts[], const int places[],
         MPI_Datatype taken, int root, MPI_Comm comm),

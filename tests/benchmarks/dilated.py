@@ -40,7 +40,7 @@ USERS, ITEMS = 6040, 3706  # of a million ratings, as in MovieLens; items do not
 HEADINGS = ("P", "nodes", "B", "seen, ms", "said, ms", "said/seen", "efficiency", "said", "waiting", "said", "late")
 
 
-def worker(data: str, settings: dict[str, Any], dilation: float, preloaded: str, cycles: int) -> None:
+def worker(data: str, settings: dict[str, Any], dilation: float, preloaded: str, cycles: int, at_cells: bool) -> None:
     """Time sweeps, and print seconds of one: of the slowest process, and how long all have waited and been late."""
     from mpi4py import MPI
 
@@ -50,6 +50,16 @@ def worker(data: str, settings: dict[str, Any], dilation: float, preloaded: str,
     library = ctypes.CDLL(preloaded) if preloaded else None
     with open_ratings(Path(data)) as ratings:
         chain = CalibrationChain(config, ratings, CountingRing(comm, config.grid))
+
+    circulation = chain.target.circulation
+    cell = circulation._cell
+
+    def after_a_sleep(*blocks: Any) -> Any:
+        MPI.Request.Testall([])
+        return cell(*blocks)
+
+    if at_cells:
+        circulation._cell = after_a_sleep
 
     def clock() -> float:
         if library:
@@ -107,7 +117,7 @@ def compare(network: Network, data: Path, machine: Machine, library: Path, optio
             with open_ratings(data) as ratings:
                 nodes = Nodes(processes // each, each, 1e6 * rate, latency)
                 said = forecasts(build(settings), ratings, machine, nodes, options.grid)[0]
-            given = [str(data), {**settings, "grid": said.grid}, dilation, preload, options.cycles]
+            given = [str(data), {**settings, "grid": said.grid}, dilation, preload, options.cycles, options.at_cells]
             command = [sys.executable, __file__, "--worker", json.dumps(given)]
             seen = json.loads(network.mpirun(processes, each, command, preload).splitlines()[-1])
             pair = seen["seconds"], said.seconds
@@ -140,6 +150,7 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--grid", type=int, help="number of blocks, in place of what plan would take")
     parser.add_argument("--cycles", type=int, default=3, help="times ten sweeps")
+    parser.add_argument("--at-cells", action="store_true", help="sleep at every cell, which cools the caches")
     parser.add_argument("--folder", type=Path, help="where ratings and constants are kept; made anew without")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
