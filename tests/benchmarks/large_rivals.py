@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -53,10 +54,10 @@ def smurff(train, test, shape):
 
 
 def libmf(train, test, shape):
-    """LIBMF's SGD, 30 iterations."""
+    """LIBMF's SGD, 10 iterations."""
     from libmf.mf import MF
 
-    model = MF(k=RANK, nr_threads=THREADS, nr_iters=30, quiet=True, lambda_p2=0.05, lambda_q2=0.05)
+    model = MF(k=RANK, nr_threads=THREADS, nr_iters=10, quiet=True, lambda_p2=0.05, lambda_q2=0.05)
     given = np.stack(train, axis=1).astype(np.float32)
     begin = perf_counter()
     model.fit(given)
@@ -104,8 +105,18 @@ def inside(name, folder):
     parts = [[np.load(folder / f"{part}_{each}.npy", mmap_mode="r") for each in NAMES] for part in ("train", "test")]
     shape = tuple(max(int(part[side].max()) for part in parts) + 1 for side in (0, 1))
     seconds, rmse = TOOLS[name](*parts, shape)
-    peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1e6
-    print(json.dumps({"seconds": seconds, "rmse": rmse, "peak": peak}))
+    print(json.dumps({"seconds": seconds, "rmse": rmse, "GB": sum(map(peak, [os.getpid(), *children(os.getpid())]))}))
+
+
+def children(process):
+    """Processes that a process has started, and those of these."""
+    found = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii").split()
+    return [each for one in found for each in (one, *children(one))]
+
+
+def peak(process):
+    """Most memory that a process has had, in GB."""
+    return int(Path(f"/proc/{process}/status").read_text(encoding="ascii").partition("VmHWM:")[2].split()[0]) / 1e6
 
 
 def export(data, folder, size):
