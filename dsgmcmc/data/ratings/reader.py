@@ -33,7 +33,7 @@ from dsgmcmc.kernels.stored import Numbering
 from dsgmcmc.storage.hdf5 import check_size, names_in, plain_dataset
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8, UInt32
 
-_SLAB = 4_000_000  # entries per slab where a whole part is streamed
+_SLAB = 1_000_000  # entries per slab where a whole part is streamed
 
 
 class Ratings:
