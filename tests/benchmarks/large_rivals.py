@@ -156,7 +156,8 @@ def main():
                 command = [python, __file__, "--inside", tool, name]
                 try:
                     done = subprocess.run(command, capture_output=True, text=True, timeout=given.limit, check=False)
-                    said = done.stdout.strip().splitlines()[-1:] or [done.stderr.strip()[-300:]]
+                    ending = done.stderr.strip()[-300:] or f"ended with status {done.returncode}"
+                    said = [ending] if done.returncode else done.stdout.strip().splitlines()[-1:]
                 except subprocess.TimeoutExpired:
                     said = [f"not done after {given.limit:g} s"]
                 print(f"{tool}, {float(size):,.0f} ratings of {users:,} users: {said[0]}", flush=True)
