@@ -58,7 +58,9 @@ def libmf(train, test, shape):
     from libmf.mf import MF
 
     model = MF(k=RANK, nr_threads=THREADS, nr_iters=10, quiet=True, lambda_p2=0.05, lambda_q2=0.05)
-    given = np.stack(train, axis=1).astype(np.float32)
+    given = np.empty((len(train[0]), 3), np.float32)
+    for number, column in enumerate(train):
+        given[:, number] = column
     begin = perf_counter()
     model.fit(given)
     seconds = perf_counter() - begin
