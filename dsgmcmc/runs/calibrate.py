@@ -63,6 +63,8 @@ OTHERS = (
 class MadeUp(Ratings):
     """Synthetic ratings in memory; a tenth of the columns has 46 % of them, about as in MovieLens."""
 
+    value_bytes = 1
+
     def __init__(self, shape: Shape, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         size = (shape.rows, shape.per_row)
@@ -75,10 +77,6 @@ class MadeUp(Ratings):
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
         self.column_counts = np.bincount(self._columns.ravel(), minlength=shape.columns)
         self.mean, self.transposed, self.features, self.times, self.context = 3.0, False, {}, None, NO_CONTEXT
-
-    def levels(self, most: int) -> Float64:
-        """See `Ratings.levels`."""
-        return np.arange(1.0, 6.0)
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """See `Ratings.slab`."""

@@ -57,6 +57,8 @@ class Sizes(Ratings):
         Number of test ratings.
     """
 
+    value_bytes = 1
+
     def __init__(self, users: int, items: int, ratings: int, test: int = 0) -> None:
         self.path = Path("none")
         self.n_rows, self.n_cols, self.transposed = max(users, items), min(users, items), items > users

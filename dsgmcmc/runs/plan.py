@@ -16,7 +16,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.outer import statistics_width
-from dsgmcmc.kernels.stored import FEW, index_type
+from dsgmcmc.kernels.stored import index_type
 from dsgmcmc.model.parts.design import gram_width
 from dsgmcmc.model.parts.effects import levels_of
 from dsgmcmc.model.parts.features import featured_factors
@@ -220,8 +220,7 @@ def _sweeping(config: ResolvedConfig, ratings: Ratings, share: float) -> int:
 
 def _rating_bytes(config: ResolvedConfig, ratings: Ratings, numbers: int) -> int:
     """Bytes of a rating of a cell: of its column or row, of which there are so many in all, and of its value."""
-    value = 4 if ratings.levels(FEW) is None else 1
-    return np.dtype(index_type(-(-numbers // config.grid))).itemsize + value
+    return np.dtype(index_type(-(-numbers // config.grid))).itemsize + ratings.value_bytes
 
 
 class BlockMoves(NamedTuple):

@@ -25,7 +25,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dsgmcmc.data.synthetic.generate import FACTOR_SD, ITEM_SD, USER_SD, Truth, load_truth, truth_path
+from dsgmcmc.data.synthetic.generate import FACTOR_SD, ITEM_SD, USER_SD, Truth, best_prediction, load_truth, truth_path
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.verify import verify_run
@@ -54,8 +54,7 @@ def best_density(data: Path, truth: Truth) -> float:
             part = slice(begin, min(begin + SOME, len(test["values"])))
             i = rows[np.searchsorted(indptr, np.arange(part.start, part.stop), side="right") - 1]
             j = columns[test["indices"][part]]
-            eta = truth.mean + truth.a[i] + truth.b[j] + np.einsum("nk,nk->n", truth.W[i], truth.H[j])
-            total += float(np.square(test["values"][part] - eta, dtype=np.float64).sum())
+            total += float(np.square(test["values"][part] - best_prediction(truth, i, j)).sum())
             count += len(i)
     return -0.5 * (np.log(2 * np.pi * truth.sigma**2) + total / count / truth.sigma**2)
 

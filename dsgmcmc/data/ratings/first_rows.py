@@ -79,6 +79,11 @@ class FirstRows(Ratings):
         """See `Ratings.columns`."""
         return self._whole.columns(part, start, stop)
 
+    @property
+    def value_bytes(self) -> int:
+        """See `Ratings.value_bytes`."""
+        return self._whole.value_bytes
+
     def levels(self, most: int) -> Float64 | None:
         """See `Ratings.levels`: those of the file."""
         return self._whole.levels(most)

@@ -118,6 +118,11 @@ class InnerSplit(Ratings):
         columns = self._whole.columns("train", start, stop)
         return columns[self.chosen(part, start, stop, columns)]
 
+    @property
+    def value_bytes(self) -> int:
+        """See `Ratings.value_bytes`."""
+        return self._whole.value_bytes
+
     def levels(self, most: int) -> Float64 | None:
         """See `Ratings.levels`: those of the file, so that models of both have the same."""
         return self._whole.levels(most)

@@ -176,6 +176,12 @@ class Ratings:
                 return None
         return np.unique(numbering.values).astype(np.float64)
 
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a training rating's value in memory (`dsgmcmc.kernels.stored`), judged by the first of them."""
+        first = Numbering().numbers(self._read("train/values", 0, min(_SLAB, self.nnz)))
+        return 4 if first is None else 1
+
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
         """Read the features of rows (or columns) `start` to `stop`.
 
