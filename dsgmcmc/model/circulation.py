@@ -46,6 +46,7 @@ class Circulation:
         self.ring, self.ratings, self.schedule, self.factors = ring, ratings, schedule, factors
         self.grid = ring.grid
         self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
+        self._in_shared: dict[tuple[int, tuple[str, ...]], ParameterBlock] = {}  # by column block, and names of fields
         self.place(0)
 
     def place(self, iteration: int) -> None:
@@ -113,7 +114,7 @@ class Circulation:
         shared, length = self._claim_shared(layout), partial(factors.length, width=layout.width)
         buffers = self._brought_home(layout, shared)
         for b, c, buffer in self.ring.tour(buffers, length, bool(returning), shared=shared):
-            yield self._cell(b, factors.column(c, layout, buffer))
+            yield self._cell(b, self._copy(c, layout, buffer, shared))
         if returning:
             self._take_back(layout, buffers, returning, shared)
 
@@ -156,6 +157,15 @@ class Circulation:
             with self.ring.phases("exchange"):
                 shared.claim()
         return shared
+
+    def _copy(self, c: int, layout: BlockLayout, buffer: Float32, shared: SharedColumnBuffers | None) -> ParameterBlock:
+        """Column block with copies of arrays; in shared memory they always lie in the same place."""
+        if not shared:
+            return self.factors.column(c, layout, buffer)
+        block = self._in_shared.get((c, layout.names))
+        if block is None:
+            block = self._in_shared[c, layout.names] = self.factors.column(c, layout, buffer)
+        return block
 
     def _brought_home(self, layout: BlockLayout, shared: SharedColumnBuffers | None = None) -> dict[int, Float32]:
         """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""

@@ -6,6 +6,7 @@ contiguous range of row blocks; part t consists of the cells of row block b and 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from math import isqrt
 from typing import NamedTuple
@@ -68,6 +69,35 @@ def column_of(row_block: int, part: int, grid: int) -> int:
 def row_of(column_block: int, part: int, grid: int) -> int:
     """Row block whose owner holds column block `column_block` during part `part`."""
     return (column_block - part) % grid
+
+
+class Route(NamedTuple):
+    """What a process sends and receives when the column blocks go from where one part has them to where another does.
+
+    Attributes
+    ----------
+    arriving : dict of int to int
+        By column block that comes from another process, that process.
+    departing : dict of int to int
+        By column block that goes to another process, that process.
+    order : tuple of int
+        Row blocks of this process in the order in which to work on them: those whose column blocks depart come first.
+    """
+
+    arriving: dict[int, int]
+    departing: dict[int, int]
+    order: tuple[int, ...]
+
+
+@lru_cache(maxsize=1024)
+def route(rank: int, size: int, grid: int, part: int, after: int) -> Route:
+    """The route of process `rank` of `size` from one part to another."""
+    blocks = blocks_of(rank, size, grid)
+    coming = {c: owner(row_of(c, part, grid), size, grid) for c in (column_of(b, after, grid) for b in blocks)}
+    going = {c: owner(row_of(c, after, grid), size, grid) for c in (column_of(b, part, grid) for b in blocks)}
+    arriving, departing = ({c: p for c, p in each.items() if p != rank} for each in (coming, going))
+    order = sorted(blocks, key=lambda b: column_of(b, part, grid) not in departing)
+    return Route(arriving, departing, tuple(order))
 
 
 class Slice(NamedTuple):

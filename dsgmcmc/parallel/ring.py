@@ -22,7 +22,7 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.launch import processes_here
 from dsgmcmc.parallel.named import Named, Shapes, pack, shapes_of, size_of, unpack
-from dsgmcmc.parallel.partition import Slice, blocks_of, column_of, owner, row_of, slices_of
+from dsgmcmc.parallel.partition import Slice, blocks_of, column_of, route, slices_of
 from dsgmcmc.parallel.shared_buffers import LARGEST, SharedColumnBuffers
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.settings import named
@@ -58,6 +58,7 @@ class Ring:
         self.grid = grid
         self.rank, self.size = comm.rank, comm.size
         self.blocks = blocks_of(comm.rank, comm.size, grid)
+        self._blocks_of_each = [len(blocks_of(rank, comm.size, grid)) for rank in range(comm.size)]
         self.phases = Phases()
 
     # ------------------------------------------------------------------ moving column blocks
@@ -180,8 +181,8 @@ class Ring:
         """Combine partials in block order; (n,) float64 at the root, None elsewhere. Collective."""
         if self.size == 1:
             return np.asarray(combine.reduce(partials, axis=0))
-        rows = [len(partials) // len(self.blocks) * len(blocks_of(p, self.size, self.grid)) for p in range(self.size)]
-        addends, width = sum(rows), partials.shape[1]
+        per_block, width = len(partials) // len(self.blocks), partials.shape[1]
+        rows, addends = [per_block * n for n in self._blocks_of_each], per_block * self.grid
         slices = slices_of(width, addends, self.size)
         here = next((each for each in slices if each.process == self.rank), None)
         everything = None if here is None else np.empty((addends, here.width))
@@ -277,27 +278,20 @@ class Move:
     ) -> None:
         self._ring, self._columns = ring, columns
         self._peers = shared.peers if shared else frozenset()
-        grid, size, rank = ring.grid, ring.size, ring.rank
+        self._route = way = route(ring.rank, ring.size, ring.grid, part, after)
         self._arriving: dict[int, Float32] = {}
         self._receives: list[MPI.Request] = []
-        self._sends: dict[int, MPI.Request | int] = {}
-        if size > 1:
-            begin = ring.phases.enter()
-            for b in ring.blocks:  # receives are posted before anything is sent
-                c = column_of(b, after, grid)
-                source = owner(row_of(c, part, grid), size, grid)
-                if source != rank:
-                    n = length(c)
-                    self._arriving[c] = shared.buffer(c, n) if shared else np.empty(n, np.float32)
-                    sent = NOTHING if source in self._peers else self._arriving[c]
-                    self._receives.append(ring.comm.Irecv(sent, source=source, tag=c))
-            for c in columns:
-                to = owner(row_of(c, after, grid), size, grid)
-                if to != rank:
-                    self._sends[c] = to
-            ring.phases.leave("exchange", begin)
+        self._sends: list[MPI.Request] = []
         #: Row blocks of this process in the order in which to work on them: the departing first.
-        self.order = sorted(ring.blocks, key=lambda b: column_of(b, part, grid) not in self._sends)
+        self.order = way.order
+        if way.arriving:
+            begin = ring.phases.enter()
+            for c, source in way.arriving.items():  # receives are posted before anything is sent
+                n = length(c)
+                self._arriving[c] = shared.buffer(c, n) if shared else np.empty(n, np.float32)
+                sent = NOTHING if source in self._peers else self._arriving[c]
+                self._receives.append(ring.comm.Irecv(sent, source=source, tag=c))
+            ring.phases.leave("exchange", begin)
 
     @property
     def arriving_bytes(self) -> list[int]:
@@ -306,16 +300,16 @@ class Move:
 
     def depart(self, column_block: int) -> None:
         """The work on this block is done: send it on its way if it must go."""
-        ring = self._ring
-        if not self._receives and not self._sends:
+        ring, way = self._ring, self._route
+        if not way.arriving and not way.departing:
             return
         from mpi4py import MPI
 
         begin = ring.phases.enter()
-        to = self._sends.get(column_block)
-        if isinstance(to, int):
+        to = way.departing.get(column_block)
+        if to is not None:
             sent = NOTHING if to in self._peers else self._columns[column_block]
-            self._sends[column_block] = ring.comm.Isend(sent, dest=to, tag=column_block)
+            self._sends.append(ring.comm.Isend(sent, dest=to, tag=column_block))
         MPI.Request.Testall(self._receives)  # lets the library make progress while we compute
         ring.phases.leave("exchange", begin)
 
@@ -323,11 +317,10 @@ class Move:
         """Wait for what is on its way, and return the blocks that are here for the next part."""
         begin = self._ring.phases.enter()
         fault("exchange")
-        sends = [request for request in self._sends.values() if not isinstance(request, int)]
-        if self._receives or sends:
+        if self._receives or self._sends:
             from mpi4py import MPI
 
-            MPI.Request.Waitall(self._receives + sends)
-        stay = {c: buffer for c, buffer in self._columns.items() if c not in self._sends}
+            MPI.Request.Waitall(self._receives + self._sends)
+        stay = {c: buffer for c, buffer in self._columns.items() if c not in self._route.departing}
         self._ring.phases.leave("exchange", begin)
         return stay | self._arriving
