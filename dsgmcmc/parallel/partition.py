@@ -93,6 +93,8 @@ class Route(NamedTuple):
 def route(rank: int, size: int, grid: int, part: int, after: int) -> Route:
     """The route of process `rank` of `size` from one part to another."""
     blocks = blocks_of(rank, size, grid)
+    if size == 1:
+        return Route({}, {}, tuple(blocks))
     coming = {c: owner(row_of(c, part, grid), size, grid) for c in (column_of(b, after, grid) for b in blocks)}
     going = {c: owner(row_of(c, after, grid), size, grid) for c in (column_of(b, part, grid) for b in blocks)}
     arriving, departing = ({c: p for c, p in each.items() if p != rank} for each in (coming, going))

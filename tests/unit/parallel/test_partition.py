@@ -14,6 +14,7 @@ from dsgmcmc.parallel.partition import (
     chain_group,
     column_of,
     owner,
+    route,
     row_of,
     slices_of,
 )
@@ -41,6 +42,21 @@ def test_a_part_is_a_transversal(grid: int) -> None:
         assert [row_of(c, part, grid) for c in columns] == list(range(grid))
         cells |= set(enumerate(columns))
     assert len(cells) == grid * grid
+
+
+@pytest.mark.parametrize("grid", range(1, 9))
+def test_what_one_process_sends_another_receives(grid: int) -> None:
+    """Between any two parts; what departs is worked on first, and every process works on all of its row blocks."""
+    for size in range(1, grid + 1):
+        for part, after in np.ndindex(grid, grid):
+            routes = [route(rank, size, grid, part, after) for rank in range(size)]
+            sent = {(rank, to, c) for rank, way in enumerate(routes) for c, to in way.departing.items()}
+            received = {(source, rank, c) for rank, way in enumerate(routes) for c, source in way.arriving.items()}
+            assert sent == received
+            for rank, way in enumerate(routes):
+                stays = [column_of(b, part, grid) not in way.departing for b in way.order]
+                assert stays == sorted(stays)
+                assert sorted(way.order) == list(blocks_of(rank, size, grid))
 
 
 @pytest.mark.parametrize("counts", ["equal", "skewed", "empty tail", "one giant", "none"])
