@@ -34,7 +34,7 @@ from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.rundir import now
 from dsgmcmc.types import Comm, Float32, Float64, Int32, Int64
 
-SETTLED = 40  # sweeps after which metrics are refreshed at a constant rate; see `dsgmcmc.samplers.metrics.SETTLED`
+SETTLED = 50  # sweeps after which metrics are refreshed, and means and biases exchanged, at a constant rate
 BURST = 256  # small messages at a time
 CYCLE = 10  # sweeps after which the updates of a metric repeat
 COLUMN_BYTES = (1 << 16, 1 << 18, 1 << 20, 1 << 22)

@@ -143,12 +143,13 @@ class DrawContext:
         """The field that holds the state of the factors, of the first sub-chain if there are several."""
         return self.positions[0]
 
-    def is_turn(self, every: int = 1) -> bool:
-        """Whether what is drawn every `every` turns is due: at turn 1, so that a rehearsal compiles it, and so on.
+    def is_turn(self, every: int = 1, first: int = 1) -> bool:
+        """Whether what is drawn every `every` turns, from `first` on, is due; so it is at turn 1, for the rehearsal.
 
         Gibbs sampling draws before the rows of W and again before those of H; only the first counts as a turn.
         """
-        return self.turn > 0 and self.turn % every == 1 % every and self.factor != Factor.H
+        due = self.turn == 1 or self.turn >= max(first, 1)
+        return due and self.turn % every == 1 % every and self.factor != Factor.H
 
 
 class Place(NamedTuple):

@@ -17,7 +17,7 @@ Priors of (m, Lambda), drawn from their exact conditionals given the factor's cu
 
 Where m is drawn, chains begin with m_k = `START_MEAN` in one column of each factor, not the same, so that the other
 factor has a second bias there: from 0 it takes hundreds of sweeps until means explain what biases need not. Between
-sweeps, means and biases are exchanged where the predictors do not change (`dsgmcmc.model.parts.translation`).
+later sweeps, means and biases are exchanged where the predictors do not change (`dsgmcmc.model.parts.translation`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dsgmcmc.model.conjugate import (
     with_mean_variance,
 )
 from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms
-from dsgmcmc.model.parts.translation import EVERY, translate
+from dsgmcmc.model.parts.translation import EVERY, FIRST, translate
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.settings import setting
 from dsgmcmc.targets.state import ParameterBlock
@@ -232,7 +232,7 @@ class RowPriors(Part):
     def move(self, context: DrawContext) -> None:
         """See `Part.move`: means against biases."""
         frozen = any(block.frozen for block in context.circulation.blocks())
-        if not self._exchanges or frozen or not context.is_turn(EVERY):
+        if not self._exchanges or frozen or not context.is_turn(EVERY, FIRST):
             return
         state, kappa = self.parameters, WISHART_BETA if self.prior == "normal-wishart" else 1.0
         mean, precision = ({factor: each[factor][0] for factor in Factor} for each in (state.mean, state.precision))

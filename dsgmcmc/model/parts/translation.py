@@ -24,8 +24,8 @@ from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, Purpose
 
-#: Turns between moves.
-EVERY = 5
+#: Turns between moves, and the first. Earlier ones only keep biases, which are the first to be found, from settling.
+EVERY, FIRST = 5, 50
 
 MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("step", "across"), row_sums=("exchanged",))
 
