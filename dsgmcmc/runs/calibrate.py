@@ -199,7 +199,7 @@ def measure_work(comm: Comm, sampler: str, noise: str, rank: int, repeats: int =
     settings = {"sampler": sampler, "noise": noise, "rank": rank, "iterations": "100000sweeps"}
     config = build(settings).resolved()
     wide = [round(size / column_bytes(config, 1)) for size in COLUMN_BYTES]
-    shapes = [Shape(2000, columns, max(128, 4 * columns // 2000)) for columns in wide] + list(OTHERS)
+    shapes = [Shape(2000, columns, 512) for columns in wide] + list(OTHERS)
     rows, seconds = [], []
     for shape in shapes:
         here = config.model_copy(update={"grid": shape.grid})

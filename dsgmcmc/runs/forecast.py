@@ -12,10 +12,10 @@ B (1 - (1 - 1/B)^n) of its B cells. Several processes take longer for a cell tha
 
 *Exchange.* In every step of a tour each process sends one block to its neighbour and receives one, while it works on
 its other blocks: n - 1 of its n cells. The calls of a step count as work. Between nodes a network card moves the block
-meanwhile, so processes wait only if that takes longer. Within a node a block in shared memory
-(`dsgmcmc.parallel.shared_buffers`) is not moved; a larger one is copied by the processor, and nothing is hidden. All
-processes step together, so the slowest link counts. With parts in random order, blocks go to processes on any node, and
-all processes of a node share its link; with a tour only one uses it.
+meanwhile, so processes wait only if that takes longer; before a long one is sent, the receiver says that it is ready.
+Within a node a block in shared memory (`dsgmcmc.parallel.shared_buffers`) is not moved; a larger one is copied by the
+processor, and nothing is hidden. All processes step together, so the slowest link counts. With parts in random order,
+blocks go to processes on any node, and all processes of a node share its link; with a tour only one uses it.
 
 *Sums.* Process 0 receives a message from every other one, adds B times as many numbers as a block has, and the result
 goes down a tree. Of a wide sum it adds one slice, and receives the others from those that add them.
@@ -45,6 +45,8 @@ from dsgmcmc.parallel.shared_buffers import LARGEST
 from dsgmcmc.runs.plan import BlockMoves, Costs, moves
 from dsgmcmc.types import Float64
 
+#: Bytes of a message that is sent before the receiver has said that there is room for it: Open MPI's over TCP.
+EAGER = 1 << 16
 INTERPRETER = 200_000_000  # bytes of Python and its libraries
 
 
@@ -291,7 +293,7 @@ def _exposed(
     if nodes.nodes == 1:
         return within
     together = nodes.processes if config.sweep_length > 1 and config.schedule != "cyclic" else 1
-    link = nodes.latency + size * together / nodes.bandwidth
+    link = nodes.latency * (1 if size <= EAGER else 3) + size * together / nodes.bandwidth
     hidden = nodes.overlap * computing * (cells - 1) / cells
     return max(within, link - hidden, 0.0)
 

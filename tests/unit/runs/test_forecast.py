@@ -124,7 +124,7 @@ def test_small_data_stop_scaling_before_large_data() -> None:
     for name, sizes in (("1M", Sizes(6040, 3706, 1_000_000)), ("netflix", NETFLIX)):
         last[name] = curve(ASKED, sizes, builtin(), NODE, 32, 4096).last
     assert last["1M"] < last["netflix"]
-    slow = curve(ASKED, NETFLIX, builtin(), replace(NODE, bandwidth=1e7), 1, 4096)
+    slow = curve(ASKED, NETFLIX, builtin(), replace(NODE, bandwidth=1e6), 1, 4096)
     assert slow.last < last["netflix"]
     assert "exchange" in slow.reason
     assert np.isclose(slow.efficiency(slow.forecasts[0]), 1)
