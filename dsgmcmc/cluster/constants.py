@@ -42,8 +42,10 @@ class Work(_Table):
         Bytes of a column block's positions and gradients, at which `rating` was measured: more do not fit the caches.
     rating : list of float
         A rating, in all passes of a sweep.
+    member : float
+        A row or a column of a cell, with ratings there or without: all of them times B in a sweep.
     visit : float
-        A row of W that meets a column block: there are rows times B of them in a sweep.
+        A row of a cell that has ratings there, besides.
     update : float
         An update of a row of either factor.
     cell, block : float
@@ -61,6 +63,7 @@ class Work(_Table):
     rank: int = Field(ge=1, le=512)
     column_bytes: list[Positive] = Field(min_length=1)
     rating: list[Seconds] = Field(min_length=1)
+    member: Seconds
     visit: Seconds
     update: Seconds
     cell: Seconds
@@ -84,12 +87,15 @@ class Work(_Table):
 
 
 class Exchange(_Table):
-    """Messages between processes of one node, and ordered sums.
+    """What several processes of one node need besides their work.
 
     Attributes
     ----------
+    step, cell : float
+        Seconds of a step in which blocks go on to the next process, and of each cell of it: calls, and messages of next
+        to nothing.
     latency : float
-        Seconds of a message of next to nothing, the calls that send and receive it included.
+        Seconds of a message of an ordered sum, of those that wait for each other, with its calls.
     bandwidth : float
         Bytes a second between two processes of a node, which all send and receive at once.
     message : float
@@ -98,7 +104,9 @@ class Exchange(_Table):
         Seconds in which process 0 adds one number to an ordered sum.
     """
 
-    latency: Positive
+    step: Seconds
+    cell: Seconds
+    latency: Seconds
     bandwidth: Positive
     message: Seconds
     added: Seconds
@@ -126,7 +134,7 @@ class Machine(_Table):
     """
 
     format: Literal["dsgmcmc-machine"] = "dsgmcmc-machine"
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     cpu: str
     processes: int = Field(ge=1)
     about: str = ""
@@ -162,7 +170,7 @@ def _between(known: Sequence[Work], sampler: str, noise: str, rank: int) -> Work
     """Interpolate between the two nearest ranks, or extrapolate from them; of one alone all is proportional to K."""
     if len(known) == 1:
         share, (low, high) = rank / known[0].rank, (known[0], known[0])
-        scaled = {name: getattr(low, name) * share for name in ("visit", "update")}
+        scaled = {name: getattr(low, name) * share for name in ("member", "visit", "update")}
         return low.model_copy(update={"rank": rank, "rating": [each * share for each in low.rating], **scaled})
     place = min(max(int(np.searchsorted([work.rank for work in known], rank)), 1), len(known) - 1)
     low, high = known[place - 1], known[place]

@@ -5,15 +5,17 @@
                        + exchange that is not hidden behind the work
                        + ordered sums
 
-*Work* is the number of ratings, visits, updates, cells and blocks of a sweep, each times its cost; the machine file is
-fitted to the same counts. The share of a process is that of the row blocks that it owns.
+*Work* is the number of ratings, members, visits, updates, cells and blocks of a sweep, each times its cost; the machine
+file is fitted to the same counts. The share of a process is that of the row blocks that it owns. A *member* is a row or
+a column of a cell; a *visit* is a row that has ratings there: a row of n ratings, spread at random, has some in
+B (1 - (1 - 1/B)^n) of its B cells. Several processes take longer for a cell than one alone.
 
 *Exchange.* In every step of a tour each process sends one block to its neighbour and receives one, while it works on
-its other blocks: n - 1 of its n cells. Between nodes a network card moves the block meanwhile, so processes wait only
-if that takes longer. Within a node a block in shared memory (`dsgmcmc.parallel.shared_buffers`) is not moved; a larger
-one is copied by the processor, and nothing is hidden. All processes step together, so the slowest link counts. With
-parts in random order, blocks go to processes on any node, and all processes of a node share its link; with a tour only
-one uses it.
+its other blocks: n - 1 of its n cells. The calls of a step count as work. Between nodes a network card moves the block
+meanwhile, so processes wait only if that takes longer; before a long one is sent, the receiver says that it is ready.
+Within a node a block in shared memory (`dsgmcmc.parallel.shared_buffers`) is not moved; a larger one is copied by the
+processor, and nothing is hidden. All processes step together, so the slowest link counts. With parts in random order,
+blocks go to processes on any node, and all processes of a node share its link; with a tour only one uses it.
 
 *Sums.* Process 0 receives a message from every other one, adds B times as many numbers as a block has, and the result
 goes down a tree. Of a wide sum it adds one slice, and receives the others from those that add them.
@@ -43,6 +45,8 @@ from dsgmcmc.parallel.shared_buffers import LARGEST
 from dsgmcmc.runs.plan import BlockMoves, Costs, moves
 from dsgmcmc.types import Float64
 
+#: Bytes of a message that is sent before the receiver has said that there is room for it: Open MPI's over TCP.
+EAGER = 1 << 16
 INTERPRETER = 200_000_000  # bytes of Python and its libraries
 
 
@@ -103,11 +107,12 @@ class Counts:
 
     Attributes
     ----------
-    ratings, visits, updates, cells, blocks, iterations : float
+    ratings, members, visits, updates, cells, blocks, iterations : float
         See `dsgmcmc.cluster.constants.Work`.
     """
 
     ratings: float
+    members: float
     visits: float
     updates: float
     cells: float
@@ -115,7 +120,7 @@ class Counts:
     iterations: float
 
     #: Names in `Work` of the costs of all counts but the first.
-    names: ClassVar[tuple[str, ...]] = ("visit", "update", "cell", "block", "iteration")
+    names: ClassVar[tuple[str, ...]] = ("member", "visit", "update", "cell", "block", "iteration")
 
     @classmethod
     def of(cls, config: ResolvedConfig, ratings: Ratings, processes: int) -> Counts:
@@ -125,7 +130,8 @@ class Counts:
         rows, columns = ratings.n_rows, ratings.n_cols
         return cls(
             ratings=share * ratings.nnz,
-            visits=share * rows * grid,
+            members=share * (rows + columns) * grid,
+            visits=share * rows * grid * (1 - (1 - 1 / grid) ** (ratings.nnz / rows)),
             updates=share * (rows + columns) * iterations,
             cells=share * grid * grid,
             blocks=share * 2 * grid * iterations,
@@ -135,7 +141,7 @@ class Counts:
     @property
     def others(self) -> tuple[float, ...]:
         """All but the ratings, in the order of `names`."""
-        return self.visits, self.updates, self.cells, self.blocks, self.iterations
+        return self.members, self.visits, self.updates, self.cells, self.blocks, self.iterations
 
 
 def column_bytes(config: ResolvedConfig, columns: int) -> float:
@@ -159,7 +165,7 @@ class Forecast:
     ----------
     processes, grid : int
     ratings, visits, updates, calls : float
-        Seconds of the process that has the most to do: per rating, per pair of row and column block, for updates, and
+        Seconds of the process that has the most to do: at ratings, at rows and columns of cells, at updates, and
         between kernels.
     differences, exchange, sums : float
         Seconds of waiting; see the module's docstring.
@@ -219,18 +225,21 @@ class Forecast:
         work = machine.work_of(config.sampler.name, config.noise, config.rank)
         counts, costs = Counts.of(config, ratings, processes), Costs.of(config, ratings, processes)
         at_ratings = counts.ratings * work.seconds_per_rating(column_bytes(config, ratings.n_cols))
-        visits, updates, *calls = (
+        members, visits, updates, *calls = (
             count * getattr(work, name) for count, name in zip(counts.others, counts.names, strict=True)
         )
+        visits += members
         traffic = list(_traffic(config, ratings, work, processes))
         steps = sum(move.steps * times for move, times in traffic) or 1  # parts of one block stay where they are
+        if processes > 1:
+            calls[0] += counts.cells * machine.exchange.cell + steps * machine.exchange.step
         touring = at_ratings + visits + calls[0] + (0.0 if config.sweep_length == 1 else updates + sum(calls[1:]))
         column = largest_block(ratings, grid) * 4
         waiting = sum(
             move.steps * times * _exposed(config, machine, nodes, move, move.width * column, touring / steps)
             for move, times in traffic
         )
-        in_step = counts.ratings / max(steps, 1)  # ratings of a process between two exchanges
+        in_step = counts.ratings / steps  # ratings of a process between two exchanges
         sums = [(Sum.of(width, processes, grid), times) for times, width in zip(work.sums, work.summed, strict=True)]
         return cls(
             processes=processes,
@@ -280,13 +289,13 @@ def _exposed(
         return 0.0
     exchange, cells = machine.exchange, ceil(config.grid / nodes.all)
     copied = 0.0 if move.steps > 1 and size <= LARGEST else size  # a tour uses shared memory
-    within = exchange.latency + copied / exchange.bandwidth if nodes.processes > 1 else 0.0
+    within = copied / exchange.bandwidth if nodes.processes > 1 else 0.0
     if nodes.nodes == 1:
         return within
     together = nodes.processes if config.sweep_length > 1 and config.schedule != "cyclic" else 1
-    link = nodes.latency + size * together / nodes.bandwidth
+    link = nodes.latency * (1 if size <= EAGER else 3) + size * together / nodes.bandwidth
     hidden = nodes.overlap * computing * (cells - 1) / cells
-    return max(within, exchange.latency + max(link - hidden, 0.0))
+    return max(within, link - hidden, 0.0)
 
 
 class Sum(NamedTuple):

@@ -8,9 +8,13 @@ between them D times slower and later (`network.py`): computation, exchange and 
 All times are printed divided by D. With D = 1 nothing is preloaded, and processes that wait are busy. *Late* is what a
 sweep took besides work and waiting: processors that did not come to it in time.
 
-Constants are measured first, by `dsgmcmc bench machine` on two processes without dilation. Every number of processes
-gets the number of blocks that `plan` would take. Sweeps are those of a settled chain; the fastest of several times ten
-counts. Needs Open MPI with `mpicc`, `ip netns`, and a machine without other work. Not part of the tests.
+Constants are measured first, by `dsgmcmc bench machine` on two processes without dilation. A dilated process finds its
+caches cold after every sleep, so that calls take longer than on processes that do not sleep: what a step, a cell of it
+and a sum take is measured once more among the dilated processes, by the same function, on a few made-up ratings. *Said*
+is with these, *undilated* without. Every number of processes gets the number of blocks that `plan` would take.
+
+Sweeps are those of a settled chain; the fastest of several times ten counts. Needs Open MPI with `mpicc`, `ip netns`,
+and a machine without other work. Not part of the tests.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 from time import perf_counter
@@ -29,7 +35,7 @@ from typing import Any
 import numpy as np
 from network import Network
 
-from dsgmcmc.cluster.constants import Machine, read_machine
+from dsgmcmc.cluster.constants import Exchange, Machine, read_machine
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
@@ -37,7 +43,34 @@ from dsgmcmc.runs.advice import forecasts
 from dsgmcmc.runs.forecast import Nodes
 
 USERS, ITEMS = 6040, 3706  # of a million ratings, as in MovieLens; items do not grow with the ratings
-HEADINGS = ("P", "nodes", "B", "seen, ms", "said, ms", "said/seen", "efficiency", "said", "waiting", "said", "late")
+HEADINGS = ("P", "nodes", "B", "seen, ms", "said, ms", "said/seen", "undilated", "waiting", "said", "late")
+
+
+def clock_of(dilation: float, preloaded: str) -> tuple[Callable[[], float], ctypes.CDLL | None]:
+    """Seconds, which begin to pass more slowly when it is first looked at; and what makes them do so."""
+    library = ctypes.CDLL(preloaded) if preloaded else None
+
+    def clock() -> float:
+        if library:
+            library.dilate(ctypes.c_double(dilation))
+        return perf_counter() / dilation
+
+    return clock, library
+
+
+def steps(machine: dict[str, Any], settings: dict[str, Any], dilation: float, preloaded: str, cycles: int) -> None:
+    """Print the constants of exchange between the processes of a node, while those of all nodes measure them."""
+    from mpi4py import MPI
+
+    from dsgmcmc.parallel.launch import processes_here
+    from dsgmcmc.runs.calibrate import measure_steps
+
+    known = Machine.model_validate(machine)
+    work = known.work_of(settings["sampler"], "shared", settings["rank"])
+    node, (clock, _) = processes_here(MPI.COMM_WORLD), clock_of(dilation, preloaded)
+    found = measure_steps(node, work, known.exchange, cycles, clock)
+    if MPI.COMM_WORLD.rank == 0:
+        print(found.model_dump_json())
 
 
 def worker(data: str, settings: dict[str, Any], dilation: float, preloaded: str, cycles: int, at_cells: bool) -> None:
@@ -47,9 +80,9 @@ def worker(data: str, settings: dict[str, Any], dilation: float, preloaded: str,
     from dsgmcmc.runs.calibrate import CYCLE, CalibrationChain, CountingRing
 
     comm, config = MPI.COMM_WORLD, build(settings).resolved()
-    library = ctypes.CDLL(preloaded) if preloaded else None
     with open_ratings(Path(data)) as ratings:
         chain = CalibrationChain(config, ratings, CountingRing(comm, config.grid))
+    clock, library = clock_of(dilation, preloaded)
 
     circulation = chain.target.circulation
     cell = circulation._cell
@@ -60,11 +93,6 @@ def worker(data: str, settings: dict[str, Any], dilation: float, preloaded: str,
 
     if at_cells:
         circulation._cell = after_a_sleep
-
-    def clock() -> float:
-        if library:
-            library.dilate(ctypes.c_double(dilation))
-        return perf_counter() / dilation
 
     def counted() -> Any:
         if library is None:
@@ -103,6 +131,12 @@ def measured(folder: Path, sampler: str, rank: int) -> Machine:
     return read_machine(out)
 
 
+def printed(network: Network, processes: int, each: int, preload: str, what: str, *given: Any) -> Any:
+    """What this file prints on processes of the network, when it is asked for something."""
+    command = [sys.executable, __file__, what, json.dumps(given)]
+    return json.loads(network.mpirun(processes, each, command, preload).splitlines()[-1])
+
+
 def compare(network: Network, data: Path, machine: Machine, library: Path, options: argparse.Namespace) -> None:
     """Print a line for each rate, dilation and number of processes."""
     settings = {"sampler": options.sampler, "rank": options.rank, "iterations": "700sweeps"}
@@ -111,23 +145,24 @@ def compare(network: Network, data: Path, machine: Machine, library: Path, optio
         print(f"{rate:g} MB a second, {options.latency:g} microseconds, times divided by {dilation:g}", flush=True)
         print("".join(f"{heading:>11}" for heading in HEADINGS))
         network.rate, network.latency = 1e6 * rate / dilation, latency * dilation
-        preload, first = str(library) if dilation > 1 else "", None
+        preload = str(library) if dilation > 1 else ""
         for processes in map(int, numbers(options.processes)):
             each = min(options.each, processes)
+            done, here = partial(printed, network, processes, each, preload), machine
+            if each > 1 and preload:
+                exchange = done("--steps", machine.model_dump(), settings, dilation, preload, options.cycles)
+                here = machine.model_copy(update={"exchange": Exchange.model_validate(exchange)})
             with open_ratings(data) as ratings:
                 nodes = Nodes(processes // each, each, 1e6 * rate, latency)
-                said = forecasts(build(settings), ratings, machine, nodes, options.grid)[0]
-            given = [str(data), {**settings, "grid": said.grid}, dilation, preload, options.cycles, options.at_cells]
-            command = [sys.executable, __file__, "--worker", json.dumps(given)]
-            seen = json.loads(network.mpirun(processes, each, command, preload).splitlines()[-1])
-            pair = seen["seconds"], said.seconds
-            first = first or [processes * seconds for seconds in pair]
+                said = forecasts(build(settings), ratings, here, nodes, options.grid)[0]
+                undilated = forecasts(build(settings), ratings, machine, nodes, said.grid)[0].seconds
+            chosen = {**settings, "grid": said.grid}
+            seen = done("--worker", str(data), chosen, dilation, preload, options.cycles, options.at_cells)
             waiting = said.differences + said.exchange + said.sums
             line = [str(processes), f"{nodes.nodes} x {each}", str(said.grid)]
-            line += [f"{1e3 * seconds:.2f}" for seconds in pair]
+            line += [f"{1e3 * seconds:.2f}" for seconds in (seen["seconds"], said.seconds)]
             line += [f"{said.seconds / seen['seconds']:.2f}"]
-            line += [f"{all / processes / one:.0%}" for all, one in zip(first, pair, strict=True)]
-            line += [f"{1e3 * seconds:.2f}" for seconds in (seen["waited"], waiting, seen["late"])]
+            line += [f"{1e3 * seconds:.2f}" for seconds in (undilated, seen["waited"], waiting, seen["late"])]
             print("".join(f"{word:>11}" for word in line), flush=True)
 
 
@@ -153,7 +188,11 @@ def main() -> None:
     parser.add_argument("--at-cells", action="store_true", help="sleep at every cell, which cools the caches")
     parser.add_argument("--folder", type=Path, help="where ratings and constants are kept; made anew without")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--steps", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.steps:
+        steps(*json.loads(options.steps))
+        return
     if options.worker:
         worker(*json.loads(options.worker))
         return

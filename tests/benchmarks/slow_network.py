@@ -56,7 +56,7 @@ def compare(rates: list[float], turns: int) -> None:
     """Measure at all rates, the fastest first, and print what the model says beside it."""
     from dsgmcmc.cluster.constants import builtin
     from dsgmcmc.config.layers import build
-    from dsgmcmc.runs.forecast import Forecast, Nodes, Sizes
+    from dsgmcmc.runs.forecast import Counts, Forecast, Nodes, Sizes
 
     network = Network(2, max(rates))
     try:
@@ -70,8 +70,7 @@ def compare(rates: list[float], turns: int) -> None:
     # the work is as long as it was here, not as long as the built-in constants have it
     scale = (fastest["seconds"] - fastest["waited"]) / (said.seconds - said.exchange - said.sums)
     work = machine.work_of("baoab", "shared", SETTINGS["rank"])
-    names = ("visit", "update", "cell", "block", "iteration")
-    scaled = {name: getattr(work, name) * scale for name in names} | {"rating": [r * scale for r in work.rating]}
+    scaled = {name: getattr(work, name) * scale for name in Counts.names} | {"rating": [r * scale for r in work.rating]}
     machine = machine.model_copy(update={"work": [work.model_copy(update=scaled)]})
     print(f"a message {said.message / 1e6:.2f} MB; work of a sweep {fastest['seconds'] - fastest['waited']:.3f} s")
     print(f"{'MB/s':>8}{'sweep, s':>10}{'waiting':>10}{'said: overlap 1':>17}{'overlap 0':>11}")

@@ -125,7 +125,7 @@ def cluster(
 @bench.command()
 def machine(
     out: Annotated[Path, typer.Argument(metavar="FILE.toml", help="Machine file to write, or to add to.")],
-    sampler: Annotated[str, typer.Option(help="Sampler.")] = "baoab",
+    sampler: Annotated[str, typer.Option(help="Samplers, separated by commas.")] = "baoab",
     noise: Annotated[str, typer.Option(help="shared, by-user, by-item or both.")] = "shared",
     rank: Annotated[str, typer.Option("--rank", "-K", help="Ranks, separated by commas.")] = "16,32,64",
     folder: Annotated[Path, typer.Option(help="Where runs will be written, to measure its disk.")] = Path(),
@@ -133,12 +133,13 @@ def machine(
     """Measure the costs of sampling here, and write them to a file for `dsgmcmc plan --machine`.
 
     Start as many processes on one node as you would sample with: they share its caches, memory and links. Entries of
-    the file for other samplers and ranks are kept. It takes about a minute for each rank.
+    the file for other samplers and ranks are kept. It takes about 20 seconds for each sampler and rank, of
+    gibbs up to two minutes.
 
     \b
     Examples:
       mpirun -n 32 dsgmcmc bench machine node.toml
-      mpirun -n 32 dsgmcmc bench machine node.toml --sampler gibbs --rank 32,64
+      mpirun -n 32 dsgmcmc bench machine node.toml --sampler gibbs,psgld --rank 32,64
     """
     from dsgmcmc.parallel import launch
 
@@ -148,7 +149,8 @@ def machine(
     from dsgmcmc.runs.calibrate import measure_machine
 
     def work() -> int:
-        measured = measure_machine(comm, sampler, noise, ranks, folder, read_machine(out) if out.exists() else None)
+        known = read_machine(out) if out.exists() else None
+        measured = measure_machine(comm, sampler.split(","), noise, ranks, folder, known)
         if measured:
             write_machine(out, measured)
             say(f"{out}: {measured.about} on {measured.cpu}")

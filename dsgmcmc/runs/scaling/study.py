@@ -143,12 +143,12 @@ class Study:
     def _measure_all(self, work: Path) -> None:
         wanted, whole, settings = self.wanted, self._whole, self.wanted.settings
         self._say(f"{whole.nodes} node(s) with {whole.each} process(es): the machine's constants")
-        names = settings["sampler"], settings["noise"], [settings["rank"]]
+        names = [settings["sampler"]], settings["noise"], [settings["rank"]]
         machine = self._on(Layout(1, whole.each, 0), lambda some: measure_machine(some, *names, wanted.folder, None))
         assert machine is not None  # its constants are those of process 0, which is the first of any layout
         if whole.nodes > 1:
-            between = self._on(Layout(2, 1, 0), measure_exchange)
-            self._link = between.bandwidth, max(between.latency - machine.exchange.latency, 0.0)
+            between = self._on(Layout(2, 1, 0), lambda some: measure_exchange(some, machine.work[0]))
+            self._link = between.bandwidth, max(between.step - machine.exchange.step, 0.0)
         path = wanted.data or self._on(Layout(1, 1, 0), lambda _: self._synthetic(work))
         ratings = view(path, EVERYTHING if wanted.data else wanted.ratings).ratings
         share = wanted.share or max(ratings.nnz // whole.processes, 1)

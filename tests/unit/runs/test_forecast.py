@@ -13,8 +13,10 @@ from scipy.optimize import minimize_scalar
 from dsgmcmc.cluster.constants import builtin, read_machine, write_machine
 from dsgmcmc.config.layers import build
 from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.runs.advice import Node, checkpoint_interval, choose, curve, forecasts
-from dsgmcmc.runs.forecast import Forecast, Nodes, Sizes, Sum
+from dsgmcmc.runs.calibrate import MadeUp, Shape
+from dsgmcmc.runs.forecast import Counts, Forecast, Nodes, Sizes, Sum
 
 NETFLIX = Sizes(480_189, 17_770, 100_000_000)
 ASKED = build({"sampler": "baoab", "rank": 32, "iterations": "700sweeps"})
@@ -33,7 +35,7 @@ def test_a_machine_file_comes_back_and_damage_is_refused(tmp_path: Path) -> None
     write_machine(path, machine)
     assert read_machine(path) == machine
     text = path.read_text(encoding="utf-8")
-    for wrong in (text.replace("version = 2", "version = 1"), text.replace("[disk]", "[disc]"), "", "= 3"):
+    for wrong in (text.replace("version = 3", "version = 2"), text.replace("[disk]", "[disc]"), "", "= 3"):
         path.write_text(wrong, encoding="utf-8")
         with pytest.raises(InputError, match=r"node\.toml"):
             read_machine(path)
@@ -58,18 +60,30 @@ def test_costs_between_measured_ranks() -> None:
         machine.work_of("sgrld", "both", 32)
 
 
+@pytest.mark.parametrize("per_row", [4, 40])
+def test_visits_are_rows_with_ratings_in_a_cell(per_row: int) -> None:
+    """Counted in made-up ratings: to 2 %. With few ratings a row most of a row's cells have none."""
+    grid, ratings = 16, MadeUp(Shape(2000, 8000, per_row))
+    blocks = block_bounds(np.concatenate([[0], np.cumsum(ratings.column_counts)]), grid)
+    _, columns, _ = ratings.slab("train", 0, ratings.n_rows)
+    of = np.searchsorted(blocks, columns, side="right").reshape(-1, per_row)
+    counted = Counts.of(ASKED.model_copy(update={"grid": grid}).resolved(), ratings, 1)
+    assert sum(len(set(row)) for row in of) == pytest.approx(counted.visits, rel=0.02)
+    assert counted.members == (2000 + 8000) * grid
+
+
 def test_exchange_is_waited_for_once_it_takes_longer_than_the_other_cells() -> None:
     """By hand: B steps a tour, of each of which a process can hide what its other n - 1 cells take."""
-    work = builtin().work_of("baoab", "shared", 32)
-    free = on(8, 32)
-    step = (free.ratings + free.visits + 32 * 32 / 8 * work.cell) / (32 * work.tours)
+    work, exchange = builtin().work_of("baoab", "shared", 32), builtin().exchange
+    free, steps = on(8, 32), 32 * work.tours
+    cells = 32 * 32 / 8 * (work.cell + exchange.cell)
+    step = (free.ratings + free.visits + cells) / steps + exchange.step
     just = 1.001 * free.message / (step * 3 / 4)  # bytes a second that three of four cells can hide
-    latency = builtin().exchange.latency
     hidden, exposed = on(8, 32, bandwidth=just, latency=0), on(8, 32, bandwidth=just / 2, latency=0)
-    assert hidden.exchange == pytest.approx(32 * work.tours * latency)
-    assert exposed.exchange == pytest.approx(32 * work.tours * (latency + step * 3 / 4), rel=0.01)
+    assert hidden.exchange == 0
+    assert exposed.exchange == pytest.approx(steps * step * 3 / 4, rel=0.01)
     assert on(8, 8, bandwidth=just).exchange > hidden.exchange  # with one cell there is nothing to hide behind
-    assert on(8, 32, bandwidth=just, overlap=0).exchange > 10 * hidden.exchange
+    assert on(8, 32, bandwidth=just, overlap=0).exchange > 0
 
 
 @pytest.mark.parametrize(("cost", "mtbf"), [(1.0, 86400.0), (60.0, 3600.0), (600.0, 3600.0)])
@@ -110,7 +124,7 @@ def test_small_data_stop_scaling_before_large_data() -> None:
     for name, sizes in (("1M", Sizes(6040, 3706, 1_000_000)), ("netflix", NETFLIX)):
         last[name] = curve(ASKED, sizes, builtin(), NODE, 32, 4096).last
     assert last["1M"] < last["netflix"]
-    slow = curve(ASKED, NETFLIX, builtin(), replace(NODE, bandwidth=1e7), 1, 4096)
+    slow = curve(ASKED, NETFLIX, builtin(), replace(NODE, bandwidth=1e6), 1, 4096)
     assert slow.last < last["netflix"]
     assert "exchange" in slow.reason
     assert np.isclose(slow.efficiency(slow.forecasts[0]), 1)
