@@ -136,7 +136,7 @@ def evaluate(
             }
         )
     found = {"at": lengths, "liked": liked, "users": len(those), "of_users": len(everyone), "compared_by": compared}
-    ease = {"penalty": run.exposure.penalty, "width": run.exposure.vectors.shape[1]}
+    ease = {"penalty": run.exposure.penalty, "width": run.exposure.rows.shape[1]}
     return {**found, "exposure": ease, "advice": advice(rows), "rules": rows}
 
 

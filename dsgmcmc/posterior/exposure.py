@@ -14,6 +14,9 @@ out. All follow from the singular values and right singular vectors B = U diag(s
 They are found from the Gram matrix of the shorter side of B (the dual form, where users are fewer than items). If that
 is larger than `EXACT` rows, or V larger than `MOST_NUMBERS`, the `WIDTH` leading ones are taken [Cremonesi 2010].
 
+Of at most `EXACT` items what is used and kept is S = V diag(sigma^2 / (sigma^2 + lambda)) V^T itself: s_i is the sum of
+its rows of what the user rated, so that few rows serve one user. By V every user needs all of its rows.
+
 **Penalty.** That which ranks best what is hidden from the regressions: a tenth of the ratings of at most `SAMPLE`
 users. Each of these users is left out of the regressions, exactly (v = P b_i, Sherman & Morrison):
 
@@ -36,8 +39,8 @@ the posterior of ratings.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -62,8 +65,10 @@ class Exposure:
 
     Attributes
     ----------
-    vectors : (items, r) float32
-        V diag(sigma / sqrt(sigma^2 + lambda)), so that s_i = b_i vectors vectors^T.
+    rows : (items, items) or (items, r) float32
+        S, or V diag(sigma / sqrt(sigma^2 + lambda)); by `rows[items]` alone where `turn` is None.
+    turn : (r, items) float32 or None
+        By what the sums of rows are multiplied for s_i: those of S by nothing, others by the transpose of `rows`.
     own : (items,) float32
         h, what an item explains of itself.
     shares : (items,) float64
@@ -72,7 +77,8 @@ class Exposure:
         lambda.
     """
 
-    vectors: Float32
+    rows: Any
+    turn: Float32 | None
     own: Float32
     shares: Float64
     penalty: float
@@ -86,9 +92,10 @@ class Exposure:
         def shrunk(penalty: float) -> Exposure:
             scaled: Float32 = vectors * np.sqrt(squares / (squares + penalty)).astype(np.float32)
             own = np.einsum("jr,jr->j", scaled, scaled)
-            return cls(scaled, np.minimum(own, np.float32(1 - 1e-6)), shares, penalty)
+            return cls(scaled, scaled.T, np.minimum(own, np.float32(1 - 1e-6)), shares, penalty)
 
-        return _best(shrunk, pattern) if complete else shrunk(PENALTY)
+        found = _best(shrunk, pattern) if complete else shrunk(PENALTY)
+        return found if len(vectors) > EXACT else replace(found, rows=found.rows @ found.turn, turn=None)
 
     def of(self, rated: Sequence[Int32]) -> Float32:
         """Exposures (users, items) float32 of users who rated these items each."""
@@ -98,12 +105,14 @@ class Exposure:
 
     def scores(self, rated: Sequence[Int32]) -> Float32:
         """Scores of EASE^R (users, items) float32 of users who rated these items each."""
-        projected = np.array([self.vectors[items].sum(axis=0) for items in rated], np.float32)
-        scores: Float32 = projected @ self.vectors.T
+        scores = self._turned(np.array([self.rows[items].sum(axis=0) for items in rated], np.float32))
         for fitted, items in zip(scores, rated, strict=True):
             fitted[items] -= self.own[items]
         scores /= 1 - self.own
         return scores
+
+    def _turned(self, sums: Float32) -> Float32:
+        return sums if self.turn is None else sums @ self.turn
 
     def left_out(self, whole: Float32, known: Float32) -> Float32:
         """Scores of `known` items' rows by regressions without the users themselves, whose rows are `whole`.
@@ -111,7 +120,7 @@ class Exposure:
         Both are (users, items) of zeros and ones, `known` at most `whole`; scores of known items are not to be used.
         All singular vectors must be there.
         """
-        of_whole, of_known = (rows - (rows @ self.vectors) @ self.vectors.T for rows in (whole, known))  # lambda b P
+        of_whole, of_known = (b - self._turned(b @ self.rows) for b in (whole, known))  # lambda b P
         rest = self.penalty - np.einsum("uj,uj->u", whole, of_whole)
         rest = np.maximum(rest, np.float32(1e-6 * self.penalty))[:, None]
         among = np.einsum("uj,uj->u", known, of_whole)[:, None] / rest

@@ -296,11 +296,13 @@ class SavedRun:
         InputError
             As `open_ratings`, where it is not kept.
         """
-        found = read_exposure(self.directory, self.facts, len(self.items))
-        if found is None:
-            with self.open_ratings() as ratings:
-                found = Rated(ratings).exposure
-            keep_exposure(self.directory, self.facts, found)
+        kept = read_exposure(self.directory, self.facts, len(self.items), self._new_exposure)
+        return kept or self._new_exposure()
+
+    def _new_exposure(self) -> Exposure:
+        with self.open_ratings() as ratings:
+            found = Rated(ratings).exposure
+        keep_exposure(self.directory, self.facts, found)
         return found
 
     def need_draws(self) -> None:

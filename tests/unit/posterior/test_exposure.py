@@ -12,10 +12,16 @@ from runs import Made, make_run
 
 from dsgmcmc.diagnostics.audit import audit
 from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.posterior import exposure
 from dsgmcmc.posterior.exposure import FLOOR, PENALTY, POWER, Exposure
-from dsgmcmc.posterior.kept import keep_exposure, read_exposure
+from dsgmcmc.posterior.kept import RECIPE, keep_exposure, read_exposure
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import EXPOSURE, RunDirectory
+from dsgmcmc.storage.series import remove
+from dsgmcmc.storage.snapshot import row_hashes
+from dsgmcmc.storage.writer import write_snapshot
 
 SHAPES = pytest.mark.parametrize(("users", "items"), [(60, 25), (25, 60)], ids=["primal", "dual"])
 
@@ -94,33 +100,80 @@ def test_leading_singular_vectors_of_large_patterns(monkeypatch):
     np.testing.assert_allclose(found.scores(rows_of(pattern)), expected, atol=1e-5)
 
 
+def every(found: Exposure) -> np.ndarray:
+    """All items."""
+    return np.arange(len(found.own), dtype=np.int32)
+
+
+def rewritten(run: Run, blocks: dict[str, np.ndarray], recipe: float = RECIPE) -> None:
+    """What is kept, with other blocks."""
+    header = run.directory.open_exposure(run.facts).manifest.model_dump(exclude={"shards", "blocks"})
+    header["state"]["recipe"] = {"shape": [1], "values": [recipe]}
+    remove(run.path / EXPOSURE)
+    keys = {Key(EXPOSURE, "items", 0, name): np.ascontiguousarray(block) for name, block in blocks.items()}
+    write_snapshot(run.path, EXPOSURE, keys, lambda: header, Alone())
+
+
 @pytest.fixture
 def made(tmp_path) -> Made:
     return make_run(tmp_path, users=30, items=20, iterations=60)
 
 
-def test_it_is_kept_beside_the_run(made, caplog):
-    """Worked out once: later the ratings file is not needed. Sealed: what is damaged is not used, but replaced."""
+def test_it_is_kept_beside_the_run(made):
+    """Worked out once: later the ratings file is not needed."""
     first = made.open().exposure
     made.data.rename(made.data.with_suffix(".away"))
     again = made.open().exposure
-    np.testing.assert_array_equal(again.vectors, first.vectors)
+    rated = [np.int32([3, 1]), np.int32([]), np.int32([3, 17])]
+    np.testing.assert_array_equal(again.of(rated), first.of(rated))
+    np.testing.assert_array_equal(again.rows[every(first)], first.rows)
     assert again.penalty == first.penalty
-    made.data.with_suffix(".away").rename(made.data)
+
+
+def test_rows_are_sealed_one_by_one(made, caplog):
+    """What is read is checked: a damaged row is not used, but all are replaced. Others can be used."""
+    first = made.open().exposure
     (shard,) = (made.path / EXPOSURE).glob("*.h5")
     content = bytearray(shard.read_bytes())
-    place = content.index(first.vectors.tobytes()[:64])
+    place = content.index(first.rows[5].tobytes())
     assert not [name for name in audit(RunDirectory(made.path)).unchecked if EXPOSURE in name]
     content[place] ^= 1
     shard.write_bytes(content)
     with pytest.raises(InputError, match="does not match its checksum"):
         audit(RunDirectory(made.path))
+    opened = made.open().exposure
     with caplog.at_level(logging.WARNING):
-        mended = made.open().exposure
+        np.testing.assert_array_equal(opened.rows[np.int32([2, 4])], first.rows[[2, 4]])
+        assert not caplog.text
+        np.testing.assert_array_equal(opened.rows[np.int32([4, 5])], first.rows[[4, 5]])
     assert "does not match its checksum: it is worked out again" in caplog.text
-    np.testing.assert_array_equal(mended.vectors, first.vectors)
+    audit(RunDirectory(made.path))
+    np.testing.assert_array_equal(made.open().exposure.rows[every(first)], first.rows)
+
+
+def test_seals_are_of_their_block(made, caplog):
+    """Also where the manifest, which holds no secret, was written to match."""
+    first = made.open().exposure
     run = made.open()
-    assert read_exposure(run.directory, run.facts, len(run.items)) is not None
+    blocks = {"rows": first.rows, "own": first.own, "shares": first.shares, "seals": row_hashes(first.rows)[1:]}
+    for name, block in (("seals", blocks["seals"]), ("rows", first.rows[:, 1:])):
+        keep_exposure(run.directory, run.facts, first)
+        rewritten(run, blocks | {"seals": row_hashes(first.rows), name: block})
+        with caplog.at_level(logging.WARNING):
+            assert read_exposure(run.directory, run.facts, len(run.items), lambda: first) is None
+        assert "inconsistent" in caplog.text
+        caplog.clear()
+
+
+def test_what_an_older_version_kept_is_replaced_in_silence(made, caplog):
+    """It has another recipe."""
+    first = made.open().exposure
+    run = made.open()
+    rewritten(run, {"vectors": first.rows, "own": first.own, "shares": first.shares}, recipe=1.0)
+    with caplog.at_level(logging.WARNING):
+        np.testing.assert_array_equal(made.open().exposure.rows, first.rows)
+    assert not caplog.text
+    assert read_exposure(run.directory, run.facts, len(run.items), lambda: first) is not None
 
 
 def test_that_of_another_run_is_not_used(made, tmp_path):
@@ -133,7 +186,7 @@ def test_that_of_another_run_is_not_used(made, tmp_path):
     run = made.open()
     with pytest.raises(InputError, match="of another run"):
         run.directory.open_exposure(run.facts)
-    np.testing.assert_array_equal(run.exposure.vectors, right.vectors)
+    np.testing.assert_array_equal(run.exposure.rows, right.rows)
 
 
 def test_a_run_that_cannot_be_written_is_used_all_the_same(made):
