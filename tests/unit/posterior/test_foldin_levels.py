@@ -109,7 +109,10 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
 
 
 def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
-    """Whoever gave four things 5 is expected to give these more than one who gave them 1; things are recommended."""
+    """Whoever gave four things 5 is expected to give these more than one who gave them 1; things are recommended.
+
+    By more than a star on average, and each by more than 0.2, which 40 draws do not make by chance.
+    """
     names, items = np.repeat([-1, -2], 4), np.tile(run.items.ids[[0, 2, 3, 5]], 2)
     folded, notes = fold_in(run, "user", names, items, np.repeat([1.0, 5.0], 4))
     assert not notes
@@ -117,7 +120,9 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     users = np.repeat(np.int32([n, n + 1]), len(run.items))
     predicted = Predictor(run, PredictOptions(), folded)(users, np.tile(np.arange(len(run.items), dtype=np.int32), 2))
     high, low = predicted.mean.reshape(2, -1)  # -2 comes first
-    assert (high > low + 0.5)[[0, 2, 3, 5]].all()
+    more = (high - low)[[0, 2, 3, 5]]
+    assert more.min() > 0.2
+    assert more.mean() > 1.0
     ((_, items, _),) = recommend(run, np.int32([n]), Ranking(3, "mean"), newcomers=folded)
     assert len(items) == 3
     if run.config.thresholds == "user":
