@@ -168,12 +168,16 @@ def _pair(x: str, y: str, word: int) -> str:
 """
 
 
-TRANSFORM = "\n\n".join(
-    jit.helper('{"contract"}') + "\n" + inspect.getsource(function)
-    for function in (radius, quadrant, angle, sine, cosine, turned)
-)
-"""Source of the transform. Of the fast-math flags only `contract`, so that the bits do not depend on the kernel
-around it."""
+def transform() -> str:
+    """Source of the transform; to find it takes too long for commands that make no noise.
+
+    Of the fast-math flags only `contract`, so that the bits do not depend on the kernel around it.
+    """
+    return "\n\n".join(
+        jit.helper('{"contract"}') + "\n" + inspect.getsource(function)
+        for function in (radius, quadrant, angle, sine, cosine, turned)
+    )
+
 
 _GROUPS = (
     '''
@@ -244,7 +248,7 @@ def groups_module() -> str:
     """
     signature = "void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)"
     decorator = jit.decorator(signature, '{"contract"}')
-    return jit.compile_source("philox_groups", TRANSFORM + _GROUPS.replace("{decorator}", decorator)).__name__
+    return jit.compile_source("philox_groups", transform() + _GROUPS.replace("{decorator}", decorator)).__name__
 
 
 @functools.cache

@@ -33,7 +33,7 @@ AIMS = {
     "sample, warm: until the first iteration": 1.0,
     "sample, cold: until the first iteration": 6.0,
     "predict: wall": 0.7,
-    "recommend: wall": 0.7,
+    "recommend: wall": 0.8,
     "info: wall": 0.7,
     "--help: wall": 0.25,
     "sweep over its gradient kernels, shared": 1.25,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dsgmcmc.kernels import jit, philox
-from dsgmcmc.kernels.philox import TRANSFORM, normals, philox4x32
+from dsgmcmc.kernels.philox import normals, philox4x32
 
 # Random123 1.14, tests/kat_vectors: counter, key and result of philox4x32 with 10 rounds.
 KNOWN = [
@@ -111,7 +111,7 @@ def test_wide_vectors_change_no_bit(monkeypatch, tmp_path):
     """Protects the bits on unlike processors, and the speed: the kernel asks for wide vectors, and needs none."""
     monkeypatch.setattr(jit, "cache_directory", lambda: tmp_path)  # what comes from the cache cannot be inspected
     signature = "void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)"
-    source = TRANSFORM + philox._GROUPS.replace("{decorator}", jit.decorator(signature, '{"contract"}'))
+    source = philox.transform() + philox._GROUPS.replace("{decorator}", jit.decorator(signature, '{"contract"}'))
     found = {}
     for text in (source.replace("    wide_vectors()\n", ""), source):
         kernel = jit.compile_source("groups_test", text).normal_groups
@@ -142,7 +142,7 @@ def transform(word, radii, sines, cosines):
         cosines[i] = turned(s if odd else c, quarter + uint32(1))
 '''
     decorator = jit.decorator("void(uint32[::1], float32[::1], float32[::1], float32[::1])")
-    kernel = jit.compile_source("transform", TRANSFORM + source.format(decorator=decorator)).transform
+    kernel = jit.compile_source("transform", philox.transform() + source.format(decorator=decorator)).transform
 
     def run(word: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         out = np.empty((3, len(word)), np.float32)
