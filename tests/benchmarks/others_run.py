@@ -102,14 +102,13 @@ def myfm_gibbs(train, shape, rank):
     model = MyFMGibbsRegressor(rank=rank, random_seed=1)
     model.fit(encode(train[0], train[1]), train[2], n_iter=120, n_kept_samples=100, group_shapes=list(shape))
 
-    def predict(users, items):
-        return model.predict(encode(users, items))
+    draws = model.predictor_.samples  # by `predict` the scores of all items take minutes
 
     def scores(users):
-        pairs = np.repeat(users, shape[1]), np.tile(np.arange(shape[1]), len(users))
-        return predict(*pairs).reshape(len(users), -1)
+        both = ((np.split(each.w, shape[:1]), np.split(each.V, shape[:1])) for each in draws)
+        return sum(a[users][:, None] + b + w[users] @ h.T for (a, b), (w, h) in both) / len(draws)
 
-    return predict, scores
+    return lambda users, items: model.predict(encode(users, items)), scores
 
 
 def libmf(train, shape, penalty):
@@ -360,13 +359,18 @@ def ndcg(lists, liked):
     return float((hits[some] / np.cumsum(gains)[most[some] - 1]).mean())
 
 
-def judged(fitted, train, test, shape):
-    """RMSE, None without predicted ratings, and NDCG@10."""
-    predict, scores = fitted
-    rmse = None if predict is None else float(np.sqrt(np.mean((predict(test[0], test[1]) - test[2]) ** 2)))
+def rmse_of(fitted, test):
+    """RMSE, None without predicted ratings."""
+    predict, _ = fitted
+    return None if predict is None else float(np.sqrt(np.mean((predict(test[0], test[1]) - test[2]) ** 2)))
+
+
+def ndcg_of(fitted, train, test, shape):
+    """NDCG@10."""
+    _, scores = fitted
     liked, rated = matrix([part[test[2] >= LIKED] for part in test], shape) > 0, matrix(train, shape)
     lists = [best(scores(some), rated[some]) for some in np.array_split(np.arange(shape[0]), max(1, shape[0] // 500))]
-    return rmse, ndcg(np.concatenate(lists), liked)
+    return ndcg(np.concatenate(lists), liked)
 
 
 def used(process="self"):
@@ -384,8 +388,11 @@ def validated(tool, settings, train, shape):
     """Return the setting that does best on a tenth of the training ratings."""
     inner = np.random.default_rng(0).random(len(train[0])) < 0.1
     parts = [[part[chosen] for part in train] for chosen in (~inner, inner)]
-    found = {setting: judged(tool(parts[0], shape, setting), *parts, shape) for setting in settings}
-    return min(found, key=lambda setting: found[setting][0] or -found[setting][1])
+    found = {}
+    for setting in settings:
+        fitted = tool(parts[0], shape, setting)
+        found[setting] = rmse_of(fitted, parts[1]) or -ndcg_of(fitted, *parts, shape)
+    return min(found, key=found.get)
 
 
 def main(name, split, out, given=None):
@@ -398,7 +405,7 @@ def main(name, split, out, given=None):
     wall, (cpu, _) = perf_counter(), used()
     fitted = tool(train, shape, chosen)
     seconds, (both, peak) = perf_counter() - wall, used()
-    rmse, score = judged(fitted, train, test, shape)
+    rmse, score = rmse_of(fitted, test), ndcg_of(fitted, train, test, shape)
     written = [tool, *BESIDES.get(name.split()[0], ())]
     lines = [line for each in written for line in inspect.getsource(each).splitlines()[2:] if line.strip()]
     result = {"setting": chosen, "rmse": rmse, "ndcg": score, "seconds": seconds, "cpu": both - cpu, "peak": peak}
