@@ -11,12 +11,12 @@ from dsgmcmc.cluster.constants import Machine
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.runs.forecast import Forecast, Nodes
+from dsgmcmc.runs.forecast import Forecast, Nodes, column_bytes
 from dsgmcmc.runs.plan import MAX_COUNT
 from dsgmcmc.settings import named
 
 BLOCKS = (1, 2, 3, 4, 8)  # numbers of row blocks per process that are tried
-FEW = (4, 8, 16, 32, 64, 128, 256)  # numbers of blocks that are tried as well
+FEW = (4, 8, 16, 32, 64, 128, 256, 512, 768, 1024)  # numbers of blocks that are tried as well
 MAX_GRID = 32767  # largest value of `--grid`
 WORTH = 1.4  # doubling the processes is worth it if a sweep gets at least this many times faster
 NEARLY = 0.95  # of the best speed is enough, with fewer processes
@@ -63,6 +63,8 @@ def forecasts(
 ) -> list[Forecast]:
     """Forecasts for several numbers of blocks, or for `grid` alone, the fastest first.
 
+    Those whose column blocks are larger than any that was measured come last: what ratings cost there is not known.
+
     Parameters
     ----------
     asked : RunConfig
@@ -85,14 +87,15 @@ def forecasts(
         config = asked.model_copy(update={"grid": blocks}).resolved()
         forecast = Forecast.of(config, ratings, machine, nodes)
         if forecast.message // 4 <= MAX_COUNT:
-            possible.append(forecast)
+            measured = machine.work_of(config.sampler.name, config.noise, config.rank).column_bytes
+            possible.append((column_bytes(config, ratings.n_cols) > max(measured), forecast))
     if not possible:
         most, asked_for = min(MAX_GRID, ratings.n_cols), f" with {named('grid')} {grid}" if grid else ""
         raise InputError(
             f"{nodes.all:,} processes{asked_for} are not possible here: B is at least the "
             f"number of processes and at most {most:,}, and a message has at most {MAX_COUNT:,} numbers"
         )
-    return sorted(possible, key=lambda each: each.seconds)
+    return [forecast for _, forecast in sorted(possible, key=lambda each: (each[0], each[1].seconds))]
 
 
 def choose(
