@@ -38,8 +38,8 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Of stars from 1 to 5."""
-    return make_run(tmp_path_factory.mktemp("run"), stars=True, **CASES[request.param]).open()
+    """Of stars from 1 to 5; after the usual 120 sweeps rows and scales are still on their way."""
+    return make_run(tmp_path_factory.mktemp("run"), stars=True, iterations=400, **CASES[request.param]).open()
 
 
 def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -109,10 +109,7 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
 
 
 def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
-    """Whoever gave four things 5 is expected to give these more than one who gave them 1; things are recommended.
-
-    By more than a star on average, and each by more than 0.2, which 40 draws do not make by chance.
-    """
+    """Whoever gave four things 5 is expected to give these more than one who gave them 1; things are recommended."""
     names, items = np.repeat([-1, -2], 4), np.tile(run.items.ids[[0, 2, 3, 5]], 2)
     folded, notes = fold_in(run, "user", names, items, np.repeat([1.0, 5.0], 4))
     assert not notes
@@ -120,9 +117,7 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     users = np.repeat(np.int32([n, n + 1]), len(run.items))
     predicted = Predictor(run, PredictOptions(), folded)(users, np.tile(np.arange(len(run.items), dtype=np.int32), 2))
     high, low = predicted.mean.reshape(2, -1)  # -2 comes first
-    more = (high - low)[[0, 2, 3, 5]]
-    assert more.min() > 0.2
-    assert more.mean() > 1.0
+    assert (high > low + 0.5)[[0, 2, 3, 5]].all()
     ((_, items, _),) = recommend(run, np.int32([n]), Ranking(3, "mean"), newcomers=folded)
     assert len(items) == 3
     if run.config.thresholds == "user":
