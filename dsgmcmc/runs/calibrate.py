@@ -248,8 +248,9 @@ def measure_exchange(comm: Comm, work: Work, repeats: int = 5) -> Exchange:
     """
     numbers = np.ones((64, 4096))
     added, _, _ = spread(lambda: numbers.sum(axis=0), 30)
-    small, *large = (line["exchange_quartiles"][0] / 1e6 for line in ring(comm, [1000, 1_000_000, 4_000_000]))
-    moved = [size / max(seconds - small, 1e-9) for size, seconds in zip((1_000_000, 4_000_000), large, strict=True)]
+    small, *large = ring(comm, [1000, 1_000_000, 4_000_000])
+    least = small["exchange_quartiles"][0] / 1e6
+    moved = [line["bytes"] / max(line["exchange_quartiles"][0] / 1e6 - least, 1e-9) for line in large]
     message = spread(lambda: _burst(comm), 30)[1] / BURST
     per_byte, message = np.max(comm.allgather([1 / min(moved), message]), axis=0)
     bandwidth, message, added = _short([1 / per_byte, message, added / numbers.size])

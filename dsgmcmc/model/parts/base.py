@@ -55,6 +55,11 @@ def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tu
     return {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[whose]
 
 
+def is_due(turn: int, every: int, first: int = 1) -> bool:
+    """Whether what is drawn every `every` turns, from `first` on, is due; so it is at turn 1, for the rehearsal."""
+    return (turn == 1 or turn >= max(first, 1)) and turn % every == 1 % every
+
+
 class PrecisionTerms(NamedTuple):
     """Extra sufficient statistics for drawing Lambda: of n vectors v that are N(0, Lambda^-1) given Lambda.
 
@@ -144,12 +149,11 @@ class DrawContext:
         return self.positions[0]
 
     def is_turn(self, every: int = 1, first: int = 1) -> bool:
-        """Whether what is drawn every `every` turns, from `first` on, is due; so it is at turn 1, for the rehearsal.
+        """Whether what `is_due` every `every` turns, from `first` on, is to be drawn now.
 
         Gibbs sampling draws before the rows of W and again before those of H; only the first counts as a turn.
         """
-        due = self.turn == 1 or self.turn >= max(first, 1)
-        return due and self.turn % every == 1 % every and self.factor != Factor.H
+        return is_due(self.turn, every, first) and self.factor != Factor.H
 
 
 class Place(NamedTuple):

@@ -36,6 +36,7 @@ from dsgmcmc.model.parts.base import (
     PrecisionTerms,
     PriorMean,
     chosen_factors,
+    is_due,
 )
 from dsgmcmc.model.parts.design import MAX_DENSE, Design
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
@@ -191,7 +192,7 @@ class FeatureEffects(PriorMean):
 
     def renews_prior(self, turn: int) -> bool:
         """See `Part.renews_prior`."""
-        return turn > 0 and turn % EVERY == 1 % EVERY
+        return is_due(turn, EVERY)
 
     def draw(self, context: DrawContext) -> None:
         """See `Part.draw`."""

@@ -30,7 +30,7 @@ from pydantic import BaseModel
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Place, PriorMean, chosen_factors
+from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Place, PriorMean, chosen_factors, is_due
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
@@ -216,7 +216,7 @@ class ImplicitFeatures(PriorMean):
 
     def renews_prior(self, turn: int) -> bool:
         """See `Part.renews_prior`."""
-        return turn > 0 and turn % EVERY == 1 % EVERY
+        return is_due(turn, EVERY)
 
     def draw(self, context: DrawContext) -> None:
         """See `Part.draw`."""

@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from dsgmcmc.kernels.gamma import gammas
-from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place
+from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_due
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import setting
 from dsgmcmc.storage.manifest import Key
@@ -213,7 +213,7 @@ class Noise(Part):
         return self.every > 1 and self._is_turn(turn)
 
     def _is_turn(self, turn: int) -> bool:
-        return bool(self.factors) and turn > 0 and turn % self.every == 1 % self.every
+        return bool(self.factors) and is_due(turn, self.every)
 
     def draw(self, context: DrawContext) -> None:
         """See `Part.draw`: noise of rows, of one factor at a time, because their errors are of one state."""
