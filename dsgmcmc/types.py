@@ -106,6 +106,12 @@ class Comm(Protocol):
     def Split_type(self, split_type: int) -> Comm:
         """Make a communicator of the processes that have something in common."""
 
+    def Send_init(self, buf: Any, dest: int, tag: int = 0) -> Any:
+        """Prepare to send a buffer again and again."""
+
+    def Recv_init(self, buf: Any, source: int, tag: int = 0) -> Any:
+        """Prepare to receive into a buffer again and again."""
+
     def send(self, obj: Any, dest: int) -> None:
         """Send an object."""
 

@@ -37,6 +37,16 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, ir.VectorType(_FLOAT, vector.width))  # type: ignore[no-untyped-call]
 
 
+@intrinsic
+def pointer(typing: Any, address: Any) -> Any:
+    """The pointer to what begins at an address, (int64); ``carray`` makes an array of it."""
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(address), lower
+
+
 def _place(context: Any, builder: Any, signature: Any, arguments: Any, width: int) -> Any:
     """Pointer to the vector that begins at an index of an array."""
     array = context.make_array(signature.args[0])(context, builder, arguments[0])

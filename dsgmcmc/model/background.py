@@ -18,17 +18,19 @@ import numpy as np
 from dsgmcmc.kernels.products import add_rotated, gram
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.parallel.named import Named
+from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64
 
 OTHER = {Factor.W: Factor.H, Factor.H: Factor.W}
 
 
-def _partials(circulation: Circulation, position: str) -> list[list[Named]]:
+def _partials(circulation: Circulation, position: str) -> Named:
     """Gram matrices of this process's blocks."""
-    return [
-        [{block.factor.name: gram(block[position], np.ones_like(block[position][:, 0]), False) for block in pair}]
-        for pair in circulation.pairs()
-    ]
+
+    def of(block: ParameterBlock) -> Float64:
+        return gram(block[position], np.ones_like(block[position][:, 0]), False)
+
+    return {rows.factor.name: np.array([of(block) for block in rows.blocks]) for rows in circulation.together()}
 
 
 def grams(circulation: Circulation, position: str) -> dict[Factor, Float32]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dsgmcmc.kernels.pattern import spread_kernel
 from dsgmcmc.model.blocks import RatingBlocks
@@ -12,12 +12,21 @@ from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.factors import LocalFactors
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.targets.state import BlockLayout, ParameterBlock, StateField
+from dsgmcmc.targets.state import BlockLayout, Blocks, ParameterBlock, StateField
 from dsgmcmc.types import Float32
 
 if TYPE_CHECKING:
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+    from dsgmcmc.parallel.ring import Ring, SharedTour  # which load MPI
     from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers
+
+
+class _Copies(NamedTuple):
+    """Copies of some arrays of all column blocks, which go on tours; in shared memory they are made once."""
+
+    layout: BlockLayout
+    shared: SharedColumnBuffers | None = None
+    tour: SharedTour | None = None
+    blocks: Mapping[int, ParameterBlock] = {}
 
 
 class Circulation:
@@ -46,7 +55,7 @@ class Circulation:
         self.ring, self.ratings, self.schedule, self.factors = ring, ratings, schedule, factors
         self.grid = ring.grid
         self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
-        self._in_shared: dict[tuple[int, tuple[str, ...]], ParameterBlock] = {}  # by column block, and names of fields
+        self._copies: dict[tuple[str, ...], _Copies] = {}  # by names of arrays
         self.place(0)
 
     def place(self, iteration: int) -> None:
@@ -71,6 +80,10 @@ class Circulation:
         """Row blocks of this process, in order, with the column blocks that rest with them."""
         for b, row in self.factors.rows.items():
             yield row, self.factors.columns[column_of(b, self.part, self.grid)]
+
+    def together(self) -> Iterator[Blocks]:
+        """The row blocks of this process, then the column blocks that rest with them, in the order of `pairs`."""
+        yield from self.factors.together()
 
     # ------------------------------------------------------------------ travelling
 
@@ -110,11 +123,17 @@ class Circulation:
                 for b in self.ring.blocks:
                     yield self._cell(b, factors.columns[column_of(b, step, self.grid)])
             return
-        layout = self._layout(names)
-        shared, length = self._claim_shared(layout), partial(factors.length, width=layout.width)
+        copies = self._copies_of(tuple(names))
+        layout, shared = copies.layout, copies.shared
+        if shared:
+            shared.claim()
         buffers = self._brought_home(layout, shared)
-        for b, c, buffer in self.ring.tour(buffers, length, bool(returning), shared=shared):
-            yield self._cell(b, self._copy(c, layout, buffer, shared))
+        if copies.tour:
+            for b, c in copies.tour(bool(returning)):
+                yield self._cell(b, copies.blocks[c])
+        else:
+            for b, c, buffer in self.ring.tour(buffers, partial(factors.length, width=layout.width), bool(returning)):
+                yield self._cell(b, factors.column(c, layout, buffer))
         if returning:
             self._take_back(layout, buffers, returning, shared)
 
@@ -146,26 +165,22 @@ class Circulation:
         arrays = next(iter(self.factors.columns.values())).arrays
         return BlockLayout([StateField(name, arrays[name].shape[1]) for name in names], 0)
 
-    def _claim_shared(self, layout: BlockLayout) -> SharedColumnBuffers | None:
-        """Claim shared buffers for copies of this layout; None if copies travel as messages. Collective."""
-        if layout.width not in self._shared:
-            self._shared[layout.width] = self.ring.shared_buffers(
-                [self.factors.length(c, layout.width) for c in range(self.grid)]
-            )
-        shared = self._shared[layout.width]
-        if shared:
-            with self.ring.phases("exchange"):
-                shared.claim()
-        return shared
+    def _copies_of(self, names: tuple[str, ...]) -> _Copies:
+        """How copies of these arrays travel; the same in every tour. Collective."""
+        copies = self._copies.get(names)
+        if copies is None:
+            copies = self._copies[names] = self._new_copies(self._layout(names))
+        return copies
 
-    def _copy(self, c: int, layout: BlockLayout, buffer: Float32, shared: SharedColumnBuffers | None) -> ParameterBlock:
-        """Column block with copies of arrays; in shared memory they always lie in the same place."""
+    def _new_copies(self, layout: BlockLayout) -> _Copies:
+        length = partial(self.factors.length, width=layout.width)
+        if layout.width not in self._shared:
+            self._shared[layout.width] = self.ring.shared_buffers([length(c) for c in range(self.grid)])
+        shared = self._shared[layout.width]
         if not shared:
-            return self.factors.column(c, layout, buffer)
-        block = self._in_shared.get((c, layout.names))
-        if block is None:
-            block = self._in_shared[c, layout.names] = self.factors.column(c, layout, buffer)
-        return block
+            return _Copies(layout)
+        blocks = {c: self.factors.column(c, layout, shared.buffer(c, length(c))) for c in range(self.grid)}
+        return _Copies(layout, shared, self.ring.shared_tour(shared, length), blocks)
 
     def _brought_home(self, layout: BlockLayout, shared: SharedColumnBuffers | None = None) -> dict[int, Float32]:
         """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""

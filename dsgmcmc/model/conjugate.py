@@ -9,7 +9,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.parts.base import NO_TERMS, PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT
-from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.targets.state import Blocks
 from dsgmcmc.types import Float64
 
 WISHART_BETA = 2.0
@@ -22,12 +22,12 @@ SUMS = {
 }
 
 
-def sums_of_rows(block: ParameterBlock, position: str, dense: bool) -> tuple[Float64, Float64]:
-    """Sufficient statistics of a block's rows for drawing their mean and precision.
+def sums_of_rows(rows: Blocks, position: str, dense: bool) -> tuple[Float64, Float64]:
+    """Sufficient statistics of rows for drawing their mean and precision, block by block.
 
     Parameters
     ----------
-    block : ParameterBlock
+    rows : Blocks
         The rows theta; their shift, if they have one, is subtracted.
     position : str
         Field that holds theta.
@@ -36,16 +36,16 @@ def sums_of_rows(block: ParameterBlock, position: str, dense: bool) -> tuple[Flo
 
     Returns
     -------
-    total : (D,) float64
+    total : (blocks, D) float64
         Sum of the rows.
-    products : (D,) or (D, D) float64
+    products : (blocks, D) or (blocks, D, D) float64
         Sum of their squares, or of their outer products.
     """
-    shifted = SHIFT.name in block.arrays
+    shifted = SHIFT.name in rows.blocks[0].arrays
     if dense:
-        theta = block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0)
-        return theta.sum(axis=0), theta.T @ theta
-    sums = block.update(SUMS[shifted], theta=position)
+        each = [block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0) for block in rows.blocks]
+        return np.array([theta.sum(axis=0) for theta in each]), np.array([theta.T @ theta for theta in each])
+    sums = rows.update(SUMS[shifted], theta=position)
     return sums["total"], sums["squares"]
 
 

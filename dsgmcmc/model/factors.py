@@ -9,7 +9,7 @@ import numpy as np
 
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.partition import column_of
-from dsgmcmc.targets.state import BlockLayout, ParameterBlock
+from dsgmcmc.targets.state import BlockLayout, Blocks, ParameterBlock
 from dsgmcmc.types import Factor, Float32
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class LocalFactors:
         self._spare = {b: {name: np.zeros((largest, dimension), np.float32) for name in scratch} for b in row_blocks}
         self.rows = {b: self._row(b) for b in row_blocks}
         self.columns: dict[int, ParameterBlock] = {}
+        self._together: tuple[Blocks, Blocks] | None = None
 
     def length(self, column_block: int, width: int = 0) -> int:
         """Number of float32 that are sent of a column block: all its fields, or `width` columns."""
@@ -77,7 +78,7 @@ class LocalFactors:
             for name, spare in self._spare[b].items():
                 block.arrays[name] = spare[: len(block.counts)]
             columns[c] = block
-        self.columns = columns
+        self.columns, self._together = columns, None
 
     def copies(self, layout: BlockLayout, shared: SharedColumnBuffers | None = None) -> dict[int, Float32]:
         """Copy some arrays of the column blocks that rest here, to be sent in their place; `shared` must be claimed."""
@@ -93,6 +94,12 @@ class LocalFactors:
         arrays = layout.views(buffer, stop - start)
         counts = self._ratings.column_counts[start:stop]
         return self._make(factor=Factor.H, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
+
+    def together(self) -> tuple[Blocks, Blocks]:
+        """The row blocks, and the columns paired with them, in the same order."""
+        if self._together is None:
+            self._together = Blocks([*self.rows.values()]), Blocks([*self.columns.values()])
+        return self._together
 
     def __iter__(self) -> Iterator[ParameterBlock]:
         """All blocks: rows in block order, then the columns paired with them."""

@@ -84,13 +84,11 @@ def second_moments(
     result: Shapes,
 ) -> dict[str, Float64]:
     """See `dsgmcmc.targets.base.Target.second_moments`. Collective."""
-    partials = []
-    for pair in circulation.pairs():
-        sums = {}
-        for block in pair:
-            sums[block.factor.name] = gram(block[position], counts[block], biases)
-            sums[f"{block.factor.name}.n"] = np.array([counts[block].sum(dtype=np.float64)])
-        partials.append([sums])
+    partials = {}
+    for rows in circulation.together():
+        name = rows.factor.name
+        partials[name] = np.array([gram(block[position], counts[block], biases) for block in rows.blocks])
+        partials[f"{name}.n"] = np.array([[counts[block].sum(dtype=np.float64)] for block in rows.blocks])
 
     def means(sums: dict[str, Float64]) -> Named:
         other = {Factor.W: Factor.H.name, Factor.H: Factor.W.name}
@@ -126,18 +124,15 @@ def _mean_squares(
     circulation: Circulation, position: str, n: dict[ParameterBlock, Array], biases: bool
 ) -> dict[Factor, Float64]:
     """Mean over all ratings of the square of what multiplies each column, (D,), by factor. Collective."""
-    partials = []
-    for pair in circulation.pairs():
-        sums = {}
-        for block in pair:
-            square = block.update(SQUARES, theta=position, n=n[block])["square"]
-            sums[block.factor.name] = np.append(square, n[block].sum(dtype=np.float64))
-        partials.append([sums])
+    partials = {}
+    for rows in circulation.together():
+        name, counts = rows.factor.name, [n[block] for block in rows.blocks]
+        partials[name] = rows.update(SQUARES, theta=position, n=np.concatenate(counts))["square"]
+        partials[f"{name}.n"] = np.array([[count.sum(dtype=np.float64)] for count in counts])
     both = circulation.ring.sum(partials)
     c = {}
     for factor, other in ((Factor.W, Factor.H), (Factor.H, Factor.W)):
-        *total, count = both[other.name]
-        c[factor] = np.array(total) / count
+        c[factor] = both[other.name] / both[f"{other.name}.n"]
         if biases:
             c[factor][-1] = 1.0
     return c

@@ -110,11 +110,12 @@ class FactorModel:
 
     def draw_shared(self, context: DrawContext) -> None:
         """Draw what all rows share from sums over all blocks, which are added in one message. Collective."""
-        circulation = context.circulation
-        pairs = [
-            [(part, part.sums(row, column, context)) for part in self.parts] for row, column in circulation.pairs()
-        ]
-        drawn = [part for part, sums in pairs[0] if sums]
+        partials: dict[str, Float64] = {}
+        drawn = []
+        for part in self.parts:
+            if sums := part.sums(context):
+                partials |= sums
+                drawn.append(part)
         if not drawn:
             return
 
@@ -133,8 +134,7 @@ class FactorModel:
                     part.draw_shared(subchain, sums, context, rng)
             return arrays()
 
-        partials = [[{k: v for _, sums in pair for k, v in (sums or {}).items()}] for pair in pairs]
-        take(circulation.ring.sum(partials, draw, shapes_of(arrays())))
+        take(context.circulation.ring.sum(partials, draw, shapes_of(arrays())))
 
     # ------------------------------------------------------------------ what belongs to a draw
 

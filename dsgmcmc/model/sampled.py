@@ -18,10 +18,10 @@ from dsgmcmc.model.information import fisher_information, own_squares, second_mo
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.statistics import keep_errors, row_statistics
-from dsgmcmc.parallel.named import Named, Shapes
+from dsgmcmc.parallel.named import Named, Shapes, stacked
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.targets.base import Information
-from dsgmcmc.targets.state import BlockLayout, Conditional, Keeps, ParameterBlock, RandomStream
+from dsgmcmc.targets.state import BlockLayout, Blocks, Conditional, Keeps, ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
@@ -106,6 +106,10 @@ class SampledFactors:
     def blocks(self) -> Iterator[ParameterBlock]:
         """See `Target.blocks`: rows in block order, then the columns that meet them."""
         return self.circulation.blocks()
+
+    def together(self) -> Iterator[Blocks]:
+        """See `Target.together`."""
+        return self.circulation.together()
 
     def visit(self, send: bool = False) -> Iterator[FactorCell]:
         """See `Target.visit`. With `send` the departing blocks come first and travel during the others."""
@@ -197,7 +201,8 @@ class SampledFactors:
         self, partials: Mapping[ParameterBlock, Named], finish: Callable[[dict[str, Float64]], Named], result: Shapes
     ) -> dict[str, Float64]:
         """See `Target.sum`."""
-        return self.ring.sum([[partials[block] for block in pair] for pair in self.circulation.pairs()], finish, result)
+        in_order = stacked(partials[block] for pair in self.circulation.pairs() for block in pair)
+        return self.ring.sum(in_order, finish, result)
 
 
 @dataclass

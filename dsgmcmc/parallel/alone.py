@@ -47,4 +47,4 @@ class Alone:
         raise RuntimeError("a single process has no other to exchange messages with")
 
     send = recv = Send = Recv = Sendrecv = Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _nobody
-    Split_type = _nobody
+    Send_init = Recv_init = Split_type = _nobody

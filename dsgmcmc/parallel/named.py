@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 
 import numpy as np
@@ -34,6 +34,12 @@ def pack(arrays: Named, shapes: Shapes) -> Float64:
     if shapes_of(arrays) != dict(shapes):
         raise ValueError(f"arrays of {shapes_of(arrays)} where {dict(shapes)} are expected")
     return np.concatenate([arrays[name].ravel() for name in shapes]).astype(np.float64, copy=False)
+
+
+def stacked(addends: Iterable[Named]) -> dict[str, Float64]:
+    """The arrays of several addends, which have the same names and shapes, one behind the other: (addends, ...)."""
+    each = list(addends)
+    return {name: np.array([addend[name] for addend in each]) for name in each[0]}
 
 
 def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:

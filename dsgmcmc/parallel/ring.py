@@ -13,7 +13,7 @@ root computes what follows from a sum. So no sum depends on the number of proces
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.launch import processes_here
-from dsgmcmc.parallel.named import Named, Shapes, pack, shapes_of, size_of, unpack
+from dsgmcmc.parallel.named import Named, Shapes, pack, size_of, unpack
 from dsgmcmc.parallel.partition import Slice, blocks_of, column_of, route, slices_of
 from dsgmcmc.parallel.shared_buffers import LARGEST, SharedColumnBuffers
 from dsgmcmc.parallel.timers import Phases
@@ -91,8 +91,6 @@ class Ring:
         home: dict[int, Float32],
         length: Callable[[int], int],
         come_home: bool = False,
-        steps: int = 0,
-        shared: SharedColumnBuffers | None = None,
     ) -> Iterator[tuple[int, int, Float32]]:
         """Pass column buffers once round the ring, yielding each at every row block. Collective.
 
@@ -108,10 +106,6 @@ class Ring:
             Number of float32 in the buffer of a column block.
         come_home : bool
             Whether to send the buffers back at the end, into `home`.
-        steps : int
-            How many of the `grid` steps to make; 0 for all.
-        shared : SharedColumnBuffers, optional
-            The shared memory that `home` are buffers of, if they are; it must be claimed.
 
         Yields
         ------
@@ -120,9 +114,9 @@ class Ring:
         """
         here = dict(home)
         home.clear()
-        for step in range(steps or self.grid):
-            last = step + 1 == (steps or self.grid)
-            going = None if last and not come_home else self.move(here, step, (step + 1) % self.grid, length, shared)
+        for step in range(self.grid):
+            last = step + 1 == self.grid
+            going = None if last and not come_home else self.move(here, step, (step + 1) % self.grid, length)
             for b in going.order if going else self.blocks:
                 c = column_of(b, step, self.grid)
                 yield b, c, here[c]
@@ -149,6 +143,13 @@ class Ring:
         shared = SharedColumnBuffers.allocate(self.comm, node, sizes)
         node.Free()
         return shared
+
+    def shared_tour(self, shared: SharedColumnBuffers, length: Callable[[int], int]) -> SharedTour:
+        """Make what passes blocks in shared memory once round the ring, again and again."""
+        return SharedTour(self, shared, length)
+
+    def count(self, arriving: Sequence[int]) -> None:
+        """Blocks of so many bytes arrive; for those that count them."""
 
     # ------------------------------------------------------------------ ordered sums
 
@@ -218,7 +219,7 @@ class Ring:
 
     def sum(
         self,
-        partials: Sequence[Sequence[Named]],
+        partials: Named,
         finish: Callable[[dict[str, Float64]], Named] | None = None,
         result: Shapes | None = None,
     ) -> dict[str, Float64]:
@@ -226,8 +227,8 @@ class Ring:
 
         Parameters
         ----------
-        partials : sequence of sequences of named arrays
-            For every row block of this process one or more addends, all of the same names and shapes.
+        partials : named arrays
+            (addends, ...) each: as many addends for every row block of this process, in block order.
         finish : callable, optional
             Maps the sums to the result; runs at the root only, so that unlike processors agree.
         result : shapes by name, optional
@@ -238,13 +239,13 @@ class Ring:
         dict of str to float64 array
             All NaN if the chain has diverged and `finish` fails on its sums.
         """
-        shapes = shapes_of(partials[0][0])
+        shapes = {name: array.shape[1:] for name, array in partials.items()}
         wanted = result or shapes
 
         def packed(total: Float64) -> Float64:
             return total if finish is None else pack(finish(unpack(total, shapes)), wanted)
 
-        rows = np.array([pack(addend, shapes) for addends in partials for addend in addends])
+        rows = np.concatenate([array.reshape(len(array), -1) for array in partials.values()], axis=1, dtype=np.float64)
         return unpack(self.reduce(rows, packed, size_of(wanted)), wanted)
 
     # ------------------------------------------------------------------ agreement
@@ -292,11 +293,7 @@ class Move:
                 sent = NOTHING if source in self._peers else self._arriving[c]
                 self._receives.append(ring.comm.Irecv(sent, source=source, tag=c))
             ring.phases.leave("exchange", begin)
-
-    @property
-    def arriving_bytes(self) -> list[int]:
-        """Bytes of each block that arrives here."""
-        return [buffer.nbytes for buffer in self._arriving.values()]
+        ring.count([buffer.nbytes for buffer in self._arriving.values()])
 
     def depart(self, column_block: int) -> None:
         """The work on this block is done: send it on its way if it must go."""
@@ -324,3 +321,97 @@ class Move:
         stay = {c: buffer for c, buffer in self._columns.items() if c not in self._route.departing}
         self._ring.phases.leave("exchange", begin)
         return stay | self._arriving
+
+
+class _Leg(NamedTuple):
+    """One step of a tour: row and column blocks that meet, and what is sent and received besides.
+
+    Attributes
+    ----------
+    pairs : list of (int, int, request or None, request or None)
+        Row block and column block, the message by which the column block has come, and that by which it leaves.
+    receives, sends : list of request
+        Messages of this step.
+    arriving : list of int
+        Bytes of the blocks that are received.
+    """
+
+    pairs: list[tuple[int, int, MPI.Prequest | None, MPI.Prequest | None]]
+    receives: list[MPI.Prequest]
+    sends: list[MPI.Prequest]
+    arriving: list[int]
+
+
+class SharedTour:
+    """Tours of column blocks that lie in shared memory, whose messages are made once and started in every tour.
+
+    Nobody waits for a block before it is needed: the blocks that leave were here in the step before.
+
+    Parameters
+    ----------
+    ring : Ring
+        The processes of the chain.
+    shared : SharedColumnBuffers
+        The memory; it must be claimed for every tour.
+    length : callable
+        Number of float32 in the buffer of a column block.
+    """
+
+    def __init__(self, ring: Ring, shared: SharedColumnBuffers, length: Callable[[int], int]) -> None:
+        self._ring, self._shared, self._length = ring, shared, length
+        self._legs: list[_Leg] = []
+        came: dict[int, MPI.Prequest] = {}
+        for step in range(ring.grid):
+            came = self._add_leg(step, came)
+
+    def _add_leg(self, step: int, came: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
+        """Add a step, before which blocks came by these messages; those by which others come during it."""
+        ring, comm = self._ring, self._ring.comm
+        way = route(ring.rank, ring.size, ring.grid, step, (step + 1) % ring.grid)
+        coming = {c: comm.Recv_init(self._sent(c, p), source=p, tag=c) for c, p in way.arriving.items()}
+        going = {c: comm.Send_init(self._sent(c, p), dest=p, tag=c) for c, p in way.departing.items()}
+        here = [(b, column_of(b, step, ring.grid)) for b in way.order]
+        pairs = [(b, c, came.get(c), going.get(c)) for b, c in here]
+        arriving = [4 * self._length(c) for c in coming]
+        self._legs.append(_Leg(pairs, [*coming.values()], [*going.values()], arriving))
+        return coming
+
+    def _sent(self, c: int, peer: int) -> Float32:
+        """What a block that goes to a process, or comes from it, is sent as."""
+        return NOTHING if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
+
+    def __call__(self, come_home: bool) -> Iterator[tuple[int, int]]:
+        """Row and column blocks in the order in which they meet here; what belongs to both may be changed. Collective.
+
+        Parameters
+        ----------
+        come_home : bool
+            Whether blocks are handed back at the end to where they were at first.
+        """
+        from mpi4py import MPI
+
+        last = self._legs[-1]
+        for leg in self._legs:
+            travel = come_home or leg is not last
+            if travel:
+                MPI.Prequest.Startall(leg.receives)
+            for b, c, came, goes in leg.pairs:
+                if came:
+                    self._wait([came])
+                yield b, c
+                if travel and goes:
+                    goes.Start()
+                MPI.Request.Testall(leg.receives)  # lets the library make progress while we compute
+            if travel:
+                self._wait(leg.sends)
+                self._ring.count(leg.arriving)
+        if come_home:
+            self._wait(last.receives)
+
+    def _wait(self, requests: list[MPI.Prequest]) -> None:
+        from mpi4py import MPI
+
+        begin = self._ring.phases.enter()
+        fault("exchange")
+        MPI.Request.Waitall(requests)
+        self._ring.phases.leave("exchange", begin)

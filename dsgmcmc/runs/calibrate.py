@@ -29,7 +29,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.context import NO_CONTEXT
 from dsgmcmc.data.ratings.format import Split
 from dsgmcmc.parallel.machine import cpu_name
-from dsgmcmc.parallel.ring import Move, Ring
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.forecast import Counts, Forecast, Nodes, column_bytes
 from dsgmcmc.runs.sources.ratings import targets_of
 from dsgmcmc.storage.files import write_whole
@@ -115,13 +115,10 @@ class CountingRing(Ring):
         self.messages = self.received = self.largest = 0
         self.phases.clear()
 
-    def move(self, *given: Any, **named: Any) -> Move:
-        """See `Ring.move`."""
-        going = super().move(*given, **named)
-        sizes = going.arriving_bytes
-        self.messages, self.received = self.messages + len(sizes), self.received + sum(sizes)
-        self.largest = max([self.largest, *sizes])
-        return going
+    def count(self, arriving: Sequence[int]) -> None:
+        """See `Ring.count`."""
+        self.messages, self.received = self.messages + len(arriving), self.received + sum(arriving)
+        self.largest = max([self.largest, *arriving])
 
     def reduce(
         self, partials: Float64, finish: Callable[[Float64], Float64], width: int, combine: np.ufunc = np.add

@@ -1,6 +1,6 @@
 """Gradient estimators: they compute the gradient that a sampler uses, separately from how it steps.
 
-An estimator computes the gradient of the energy at a field, and yields the blocks that may be updated with it; `grad`
+An estimator computes the gradient of the energy at a field, and yields the rows that may be updated with it; `grad`
 in the formula of an update is then that gradient, and `grad_likelihood` its part without the prior. The estimator
 decides whether an iteration uses a part of the data or all, how a part represents the whole, and when all data were
 seen, so that hyperparameters may be drawn.
@@ -16,11 +16,11 @@ from dsgmcmc.kernels.formula import Gradient
 from dsgmcmc.samplers.registry import Registry
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell, Target
-from dsgmcmc.targets.state import ParameterBlock, StateField
+from dsgmcmc.targets.state import ParameterBlock, Rows, StateField
 
 T = TypeVar("T", bound=Target)
 
-BeforeDraws = Callable[[ParameterBlock], None] | None
+BeforeDraws = Callable[[Rows], None] | None
 
 
 class GradientEstimator(ABC, Generic[T]):
@@ -59,10 +59,8 @@ class GradientEstimator(ABC, Generic[T]):
         return cls()
 
     @abstractmethod
-    def __call__(
-        self, target: T, position: str, prior: bool = True, before: BeforeDraws = None
-    ) -> Iterator[ParameterBlock]:
-        """Compute the gradient at field `position` into scratch ``g``, and yield the blocks to update. Collective.
+    def __call__(self, target: T, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
+        """Compute the gradient at field `position` into scratch ``g``, and yield the rows to update. Collective.
 
         Parameters
         ----------
@@ -73,9 +71,14 @@ class GradientEstimator(ABC, Generic[T]):
         prior : bool
             Whether the sum may start from the prior's gradient; then there is no `grad_likelihood`.
         before : callable, optional
-            Called with every block, and its gradient, before hyperparameters are drawn, if that happens between
+            Called with all rows, and their gradient, before hyperparameters are drawn, if that happens between
             gradient and update.
         """
+
+    def by_block(self, target: T, position: str) -> Iterator[ParameterBlock]:
+        """The same block by block, for updates that consist of several calls. Collective."""
+        for rows in self(target, position):
+            yield from rows.blocks
 
 
 class PartGradient(GradientEstimator[T]):
@@ -87,9 +90,7 @@ class PartGradient(GradientEstimator[T]):
 
     by_parts: ClassVar[bool] = True
 
-    def __call__(
-        self, target: T, position: str, prior: bool = True, before: BeforeDraws = None
-    ) -> Iterator[ParameterBlock]:
+    def __call__(self, target: T, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
         """See `GradientEstimator`."""
         self.begin(target, position)
         for cell in target.visit(send=True):
@@ -172,27 +173,25 @@ class FullGradient(GradientEstimator[Target]):
 
     by_parts: ClassVar[bool] = False
 
-    def __call__(
-        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
-    ) -> Iterator[ParameterBlock]:
+    def __call__(self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
         """See `GradientEstimator`."""
         target.full_gradient(position, "g")
         if before:
-            for block in self._blocks(target):
-                before(block)
+            for rows in self._moving(target):
+                before(rows)
         target.all_data_seen()
         if target.renews_data:
             target.full_gradient(position, "g", errors=False)
-        yield from self._blocks(target)
+        yield from self._moving(target)
 
     @staticmethod
-    def _blocks(target: Target) -> Iterator[ParameterBlock]:
-        """Blocks that may be updated, with the gradient at the current hyperparameters."""
+    def _moving(target: Target) -> Iterator[Rows]:
+        """Rows that may be updated, with the gradient at the current hyperparameters."""
         gradient = Gradient("tau * g + grad_prior", "tau * g", {"tau": target.noise_precision})
-        for block in target.blocks():
-            block.gradient = gradient
-            if not block.frozen:
-                yield block
+        for rows in target.together():
+            rows.gradient = gradient
+            if not rows.frozen:
+                yield rows
 
 
 class NoGradient(GradientEstimator[Target]):
@@ -200,9 +199,7 @@ class NoGradient(GradientEstimator[Target]):
 
     by_parts: ClassVar[bool] = False
 
-    def __call__(
-        self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None
-    ) -> Iterator[ParameterBlock]:
+    def __call__(self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
         """See `GradientEstimator`: yields no block."""
         yield from ()
 

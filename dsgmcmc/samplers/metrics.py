@@ -27,7 +27,7 @@ from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
 from dsgmcmc.kernels.products import add_rotated
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.information import curvature_bound, own_curvature
-from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
+from dsgmcmc.targets.state import Replicated, Rows, StateField
 from dsgmcmc.types import Array, Factor, Float64
 
 #: Field of the momenta of samplers that have them; a metric whose coordinates rotate rotates them, too.
@@ -82,23 +82,23 @@ class Metric(Replicated, ABC):
         """
 
     @abstractmethod
-    def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
+    def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """Values that `source` reads, for a step h."""
 
     def update(
         self,
         target: Target,
-        block: ParameterBlock,
+        rows: Rows,
         formula: Formula,
         h: float,
         **given: Any,
     ) -> dict[str, Any]:
-        """Update a block by a `formula` of this metric; see `ParameterBlock.update`."""
-        return block.update(formula, **self.of(target, block, h), **given)
+        """Update rows by a `formula` of this metric; see `ParameterBlock.update`."""
+        return rows.update(formula, **self.of(target, rows, h), **given)
 
-    def kick(self, target: Target, block: ParameterBlock, formula: Formula, h: float) -> None:
-        """Update only a block's momenta by a `formula` of this metric; the gradient stays valid."""
-        block.update(formula, **self.of(target, block, h))
+    def kick(self, target: Target, rows: Rows, formula: Formula, h: float) -> None:
+        """Update only the momenta of rows by a `formula` of this metric; the gradient stays valid."""
+        rows.update(formula, **self.of(target, rows, h))
 
 
 @dataclass
@@ -111,7 +111,7 @@ class Identity(Metric):
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
         """See `Metric.take_from`: nothing changes."""
 
-    def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
+    def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """See `Metric.of`."""
         return {"unit": h / target.curvature_bound**0.5}
 
@@ -141,7 +141,7 @@ class Fisher(Metric):
     source: ClassVar[str] = """\
 information = metric_tau * n * c
 precision = information + lambda_
-step = h / sqrt(precision)
+step = size * h / sqrt(precision)
 p = information / precision
 """
     columns: ClassVar[tuple[str, ...]] = ("c", "lambda_")
@@ -168,24 +168,30 @@ p = information / precision
             if h_i is not None:
                 block.row("h")[:] = h_i
 
-    def now(self, target: Target, block: ParameterBlock, prior: RowPrior) -> tuple[float, Float64, Array]:
-        """Tau, lambda (D,) and n (n,) of an update."""
-        tau, lambda_, n = float(self.tau[0]), self.lambda_[block.factor], block.row("n")
+    def now(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
+        """Tau, lambda (D,) and n of an update: a vector of all rows, or the field that has it."""
+        tau, lambda_ = float(self.tau[0]), self.lambda_[rows.factor]
         if not target.metric_uses_current_hyperparameters:
-            return tau, lambda_, n
-        own = target.own_scale(block)
-        return target.noise_precision, lambda_ + _diagonal(prior), n if own is None else n * own
+            return tau, lambda_, "n"
+        own = [target.own_scale(block) for block in rows.blocks]
+        scaled = [block.row("n") * scale for block, scale in zip(rows.blocks, own, strict=True) if scale is not None]
+        first = rows.blocks[0]
+        return (
+            target.noise_precision,
+            lambda_ + _diagonal(first.prior(first)),
+            np.concatenate(scaled) if scaled else "n",
+        )
 
-    def of(self, target: Target, block: ParameterBlock, h: float) -> dict[str, Any]:
+    def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """See `Metric.of`."""
-        prior, h_i = block.prior(block), block.row("h") * block.dtype.type(h)
-        tau, lambda_, n = self.now(target, block, prior)
+        tau, lambda_, n = self.now(target, rows)
         return {
             "metric_tau": tau,
-            "c": self.c[block.factor].astype(block.dtype),
-            "lambda_": lambda_.astype(block.dtype),
+            "c": self.c[rows.factor].astype(rows.dtype),
+            "lambda_": lambda_.astype(rows.dtype),
             "n": n,
-            "h": h_i,
+            "h": "h",
+            "size": h,
         }
 
 
@@ -236,9 +242,9 @@ class Kronecker(Fisher):
             if MOMENTUM in block.arrays:
                 add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)
 
-    def now(self, target: Target, block: ParameterBlock, prior: RowPrior) -> tuple[float, Float64, Array]:
+    def now(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
         """See `Fisher.now`: all of the last refresh, like the axes."""
-        return float(self.tau[0]), self.lambda_[block.factor], block.row("n")
+        return float(self.tau[0]), self.lambda_[rows.factor], "n"
 
     def _solve(self, precision: dict[Factor, Float64], moments: dict[Factor, Float64]) -> dict[str, Float64]:
         """Eigenproblems of both factors, and the rotation of momenta to their coordinates; runs at the root."""
@@ -252,25 +258,28 @@ class Kronecker(Fisher):
             result |= {f"{name}.{factor.name}": array for name, array in solved.items()}
         return result
 
-    def update(self, target: Target, block: ParameterBlock, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
+    def update(self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
         """See `Metric.update`: `theta` of the formula is the move, `grad` the gradient, in the metric's coordinates."""
-        self._turn(block)
-        block["g"].fill(0.0)
-        sums = block.update(formula, **self.of(target, block, h), **given, theta="g")
-        add_rotated(block["theta"], block["g"], self.vectors[block.factor].T)
+        self._turn(rows)
+        for block in rows.blocks:
+            block["g"].fill(0.0)
+        sums = rows.update(formula, **self.of(target, rows, h), **given, theta="g")
+        for block in rows.blocks:
+            add_rotated(block["theta"], block["g"], self.vectors[block.factor].T)
         return sums
 
-    def kick(self, target: Target, block: ParameterBlock, formula: Formula, h: float) -> None:
+    def kick(self, target: Target, rows: Rows, formula: Formula, h: float) -> None:
         """See `Metric.kick`."""
-        self._turn(block)
-        super().kick(target, block, formula, h)
+        self._turn(rows)
+        super().kick(target, rows, formula, h)
 
-    def _turn(self, block: ParameterBlock) -> None:
+    def _turn(self, rows: Rows) -> None:
         """Make `grad` the gradient in the metric's coordinates, if this is the first update with it."""
-        if block.gradient is not TURNED:
-            block.update(GRADIENT, out="turned")
-            add_rotated(block["turned"], block["turned"], self.vectors[block.factor], keep=0.0)
-            block.gradient = TURNED
+        if rows.gradient is not TURNED:
+            rows.update(GRADIENT, out="turned")
+            for block in rows.blocks:
+                add_rotated(block["turned"], block["turned"], self.vectors[block.factor], keep=0.0)
+            rows.gradient = TURNED
 
 
 def _diagonal(prior: RowPrior) -> Array:

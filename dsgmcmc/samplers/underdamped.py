@@ -12,11 +12,13 @@ own prior mean is drawn: joined, with implicit features drawn every 3 sweeps, th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import C, Sampler
 from dsgmcmc.samplers.metrics import Metric
 from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.state import ParameterBlock, StateField
+from dsgmcmc.targets.state import Rows, StateField
 from dsgmcmc.types import Purpose
 
 #: Kick, half a drift, friction and noise, half a drift [Leimkuhler & Matthews 2013, eq. 1.8, its half kicks joined].
@@ -49,18 +51,21 @@ class Underdamped(Sampler[C, Target]):
             for half in (False, True)
         }
 
-    def update_of(self, block: ParameterBlock, half: bool) -> Formula:
-        """Return the update of a block, with the whole kick or only its second half."""
-        return self.updates[block.clip_kicks, half]
+    def update_of(self, rows: Rows, half: bool) -> Formula:
+        """Return the update of rows, with the whole kick or only its second half."""
+        return self.updates[rows.clip_kicks, half]
 
     def halves(self, target: Target) -> bool:
         """Whether the halves of the kick are separate."""
         return not self.gradient.by_parts and (target.renews_data or target.renews_prior)
 
-    def end_step(self, target: Target, h: float, block: ParameterBlock) -> None:
-        """Apply the half of the kick that ends the previous step, if the halves are separate."""
-        if self.halves(target):
-            self.metric.kick(target, block, self.first_half[block.clip_kicks], h)
+    def end_step(self, target: Target, h: float) -> Callable[[Rows], None] | None:
+        """What applies the half of the kick that ends the previous step, if the halves are separate."""
+
+        def kick(rows: Rows) -> None:
+            self.metric.kick(target, rows, self.first_half[rows.clip_kicks], h)
+
+        return kick if self.halves(target) else None
 
     @property
     def remedy(self) -> str:

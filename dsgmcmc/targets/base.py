@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from dsgmcmc.parallel.named import Named, Shapes
-from dsgmcmc.targets.state import ParameterBlock, RandomStream
+from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows
 from dsgmcmc.types import Array, Factor, Float64
 
 if TYPE_CHECKING:
@@ -125,6 +125,9 @@ class Target(Protocol):
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """All blocks of parameters that are on this process at present."""
+
+    def together(self) -> Iterator[Rows]:
+        """The same rows by as many as may be updated in one call: blocks of one factor."""
 
     def visit(self, send: bool = False) -> Iterator[Cell]:
         """Cells of this iteration's part; `send` sends blocks on to where the next part needs them. Collective."""

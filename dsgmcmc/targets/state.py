@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
+from dsgmcmc.kernels.formula import Batch, Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Purpose
@@ -90,15 +90,59 @@ class RandomStream:
     seed: int
     chain: int
     iteration: int = 0
+    _generators: dict[Purpose, tuple[np.random.Generator, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def key(self, purpose: Purpose, factor: Factor, first: int) -> NoiseKey:
         """Key of the numbers from element `first` of a factor on."""
         return NoiseKey(first, self.seed, self.chain, purpose, self.iteration, factor)
 
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
-        """Generator for draws on the root in this iteration; `part` separates several draws of one purpose."""
-        key, counter = [self.seed, purpose], [0, part, self.iteration, self.chain]
-        return np.random.Generator(np.random.Philox(key=key, counter=counter))
+        """Generator for draws on the root in this iteration; `part` separates several draws of one purpose.
+
+        It is good until the next one for the same purpose is asked for: to set one takes less time than to make one.
+        """
+        if purpose not in self._generators:
+            fresh = np.random.Philox(key=[self.seed, purpose])
+            self._generators[purpose] = np.random.Generator(fresh), fresh.state
+        found, state = self._generators[purpose]
+        state["state"]["counter"] = np.array([0, part, self.iteration, self.chain], np.uint64)
+        found.bit_generator.state = state
+        return found
+
+
+class Rows(Protocol):
+    """Rows of one factor that are updated in one call: those of a `ParameterBlock`, or of several, `Blocks`.
+
+    Attributes
+    ----------
+    blocks : sequence of ParameterBlock
+        Their blocks.
+    factor : Factor
+        Row factor or column factor.
+    dimension : int
+        Columns D of the factor.
+    dtype : dtype
+        Type of the arrays.
+    clip_kicks, frozen, gradient
+        As in `ParameterBlock`; the same for all blocks.
+    """
+
+    factor: Factor
+    dimension: int
+    clip_kicks: bool
+    frozen: bool
+    gradient: Gradient | None
+
+    @property
+    def blocks(self) -> Sequence[ParameterBlock]: ...  # noqa: D102
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
+
+    def update(
+        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
+    ) -> dict[str, Any]:
+        """See `ParameterBlock.update`."""
 
 
 @dataclass(eq=False)
@@ -182,23 +226,24 @@ class ParameterBlock:
         width : int
             Columns of the fields, if these may be more than D.
         **given
-            Scalars, (D,) columns and (n,) rows that the formula names; a str is the name of the field to use instead.
+            Scalars, (D,) columns and (n,) rows that the formula names; a str is the name of the field to use instead,
+            for rows of one of width 1.
 
         Returns
         -------
         dict
             The formula's sums, float64.
         """
-        begin = self.timers.enter()
-        result = formula.apply(
-            self.arrays,
-            given,
-            noise=self.stream.key(purpose, self.factor, self.start * max(self.dimension, width)),
-            prior=lambda: self.prior(self),
-            gradient=self.gradient,
-        )
-        self.timers.leave("update", begin)
-        return result
+        return formula.of_one(self._alone.update(formula, purpose, width, **given))
+
+    @functools.cached_property
+    def _alone(self) -> Blocks:
+        return Blocks([self])
+
+    @property
+    def blocks(self) -> Sequence[ParameterBlock]:
+        """See `Rows`: this one."""
+        return (self,)
 
     def rowwise(self, kernel: Callable[..., None], name: str) -> None:
         """Let a kernel replace the rows of an array, given their conditional distribution and their prior.
@@ -223,6 +268,57 @@ class ParameterBlock:
         else:
             self[out].fill(0.0)
         self.gradient = gradient_in(out, prior)
+
+
+class Blocks:
+    """Blocks of one factor, which have the same arrays and are updated in one call; `Rows`."""
+
+    def __init__(self, blocks: Sequence[ParameterBlock]) -> None:
+        self.blocks = blocks
+        self._first = first = blocks[0]
+        self.factor, self.dimension, self.dtype = first.factor, first.dimension, first.dtype
+        self.clip_kicks, self.frozen = first.clip_kicks, first.frozen
+        self._batch = Batch([block.arrays for block in blocks], [block.start for block in blocks])
+
+    @property
+    def gradient(self) -> Gradient | None:
+        """Meaning of `grad` in formulas."""
+        return self._first.gradient
+
+    @gradient.setter
+    def gradient(self, gradient: Gradient | None) -> None:
+        for block in self.blocks:
+            block.gradient = gradient
+
+    def update(
+        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
+    ) -> dict[str, Any]:
+        """Apply a formula to every element of all blocks; see `ParameterBlock.update`.
+
+        Row vectors in `given` are those of all blocks, one after the other, or the name of a field of width 1.
+
+        Returns
+        -------
+        dict
+            The formula's sums, float64: one, or one (D,), for each block; those of rows for all of them.
+        """
+        first, timers = self._first, self._first.timers
+        begin = timers.enter()
+        result = formula.apply_to(
+            self._batch,
+            given,
+            noise=first.stream.key(purpose, self.factor, 0),
+            prior=self._priors,
+            gradient=first.gradient,
+            stride=max(self.dimension, width),
+        )
+        timers.leave("update", begin)
+        return result
+
+    def _priors(self) -> list[RowPrior]:
+        """Their priors: one for all, but where these are shifted."""
+        prior = self._first.prior(self._first)
+        return [prior] if prior.shift is None else [block.prior(block) for block in self.blocks]
 
 
 @functools.cache

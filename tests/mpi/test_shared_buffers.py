@@ -38,6 +38,7 @@ def test_tours_in_shared_memory_see_what_tours_by_message_see(comm: MPI.Comm, to
     Each block is set anew before a tour: whoever began before others were done with it would change what they see.
     """
     ring, shared = Ring(comm, GRID), allocated(comm, node)
+    tour = ring.shared_tour(shared, length) if shared else None
     late = np.random.default_rng(comm.rank)
     wrong = []
     for number in range(40):
@@ -48,7 +49,10 @@ def test_tours_in_shared_memory_see_what_tours_by_message_see(comm: MPI.Comm, to
         for c in ring.blocks:
             home[c] = shared.buffer(c, length(c)) if shared else np.empty(length(c), np.float32)
             home[c][:] = 100 * number + c
-        for b, c, buffer in ring.tour(home, length, come_home, shared=shared):
+        visits = ring.tour(home, length, come_home)
+        if shared and tour:
+            visits = ((b, c, shared.buffer(c, length(c))) for b, c in tour(come_home))
+        for b, c, buffer in visits:
             step = (c - b) % GRID
             if late.random() < 0.1:
                 sleep(0.002)

@@ -72,7 +72,7 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
     def step(self, target: SumTarget, iteration: int) -> None:
         """One step on every row."""
         eps = self.step_size(target, iteration) / target.curvature_bound
-        for block in self.gradient(target, "theta"):
+        for block in self.gradient.by_block(target, "theta"):
             block.update(DRIFT, eps=eps)
             noise = self.gradient.noise()
             lost = ~np.isfinite(noise).all(axis=(1, 2))  # whoever looks at the state finds that it has diverged

@@ -61,7 +61,7 @@ class GSGRHMC(Sampler[GSGRHMCConfig, VectorTarget[Riemannian]]):
     def step(self, target: VectorTarget[Riemannian], iteration: int) -> None:
         """One update of every row."""
         eps, density = self.step_size(target, iteration), target.density
-        for block in self.gradient(target, "theta"):
+        for block in self.gradient.by_block(target, "theta"):
             root, divergence = density.metric(block["theta"])
             block["turned"][:] = _times(root, block["r"])
             block.update(KICK, eps=eps, noise=sqrt(2 * eps))

@@ -49,7 +49,7 @@ class GSGRLD(Sampler[GSGRLDConfig, VectorTarget[Riemannian]]):
     def step(self, target: VectorTarget[Riemannian], iteration: int) -> None:
         """One update of every row."""
         eps, density = self.step_size(target, iteration), target.density
-        for block in self.gradient(target, "theta"):
+        for block in self.gradient.by_block(target, "theta"):
             root, divergence = density.metric(block["theta"])
             if root.ndim != 2:
                 raise InputError("gsgrld takes diagonal metrics alone, whose root is (n, D): use gsgrhmc")

@@ -117,7 +117,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         """One update of every row."""
         h = sqrt(2 * self.step_size(target, iteration))
         scaled = h / np.sqrt(target.precision)
-        for block in self.gradient(target, "theta"):
+        for block in self.gradient.by_block(target, "theta"):
             block.update(KICK, step=scaled)
             self._heat(block["r"], h)
             block["r"][:] = self._rubbed(block["r"], block["normal"], h)

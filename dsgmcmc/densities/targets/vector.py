@@ -186,6 +186,10 @@ class VectorTarget(Generic[D]):
         """See `Target.blocks`."""
         yield self.block
 
+    def together(self) -> Iterator[ParameterBlock]:
+        """See `Target.together`."""
+        yield self.block
+
     def visit(self, send: bool = False) -> Iterator[VectorCell]:
         """See `Target.visit`."""
         yield VectorCell(self)

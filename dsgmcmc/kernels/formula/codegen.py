@@ -1,12 +1,13 @@
-"""Source of a formula's compiled function: chunks of whole rows, one flat loop in each.
+"""Source of a formula's compiled function: block by block, chunks of whole rows, one flat loop in each.
 
-The function walks over chunks of about `CHUNK` elements that fit the first-level cache. For a chunk it fills
+A table has the addresses of the arrays of every block (`dsgmcmc.kernels.formula.batch`). In a block
+the function walks over chunks of about `CHUNK` elements that fit the first-level cache. For a chunk it fills
 scratch with the noise and a dense prior's gradient and spreads row vectors over their rows; column vectors
 were repeated to a chunk's length once. Then one unit-stride loop holds the formula, with all loads before the
 stores, which the compiler turns into vector instructions. Sums are taken in float64: those per column
 element by element of the chunk and folded at the end, those per row after each chunk.
 
-Everything follows the arrays' shape, so that results depend on contents and shape alone.
+Everything follows the arrays' shape, so that results depend on contents and shape alone, and not on the other blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dsgmcmc.kernels.philox import groups_module
 CHUNK = 2048
 """Elements of a chunk: a handful of float32 arrays of this length fit a first-level cache."""
 
-_NOISE = ["_first", "_c1", "_c2", "_c3", "_k0", "_k1"]
+_NOISE = ["_stride", "_first", "_c1", "_c2", "_c3", "_k0", "_k1"]
 
 
 class PriorKind(NamedTuple):
@@ -35,13 +36,18 @@ class PriorKind(NamedTuple):
 
 @dataclass(frozen=True)
 class ArgumentLayout:
-    """What a formula declares, and what was found in its source. `prior` is None where it is not read."""
+    """What a formula declares, and what was found in its source.
+
+    Row vectors are `rows`, each of all blocks together, and `row_fields`, of which every block has its own. `prior` is
+    None where it is not read.
+    """
 
     body: Assignments
     fields: Sequence[str]
     scalars: Sequence[str]
     columns: Sequence[str]
     rows: Sequence[str]
+    row_fields: Sequence[str]
     sums: Sequence[str]
     column_sums: Sequence[str]
     row_sums: Sequence[str]
@@ -52,65 +58,84 @@ class ArgumentLayout:
     dtype: str
 
     @property
+    def vectors(self) -> list[str]:
+        """Names of all row vectors."""
+        return [*self.rows, *self.row_fields]
+
+    @property
     def row_totals(self) -> list[str]:
         """Names of which a total or the maximum per row is asked for."""
         return [*self.row_sums, *self.row_max]
 
 
 def formula_source(layout: ArgumentLayout) -> str:
-    """Source of `formula(fields, columns, rows, scalars, prior, noise, totals)`, all in declared order."""
-    parts = [functions(layout.dtype)]
+    """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``, all in declared order."""
+    parts = [functions(layout.dtype), "from numba import carray\nfrom dsgmcmc.kernels.vectors import pointer\n"]
     if layout.noise:
         parts.append(f"from {groups_module()} import normal_groups\n")
-    lines = [*_setup(layout), "for _row in range(0, _n, _step):"]
-    lines += indented(_chunk(layout))
-    lines += ["    for _i in range(_size):", *indented(_element(layout), 2)]
-    lines += [*indented(_per_row(layout)), *_finish(layout)]
+    block = [*_located(layout), "for _row in range(0, _n, _step):"]
+    block += indented(_chunk(layout))
+    block += ["    for _i in range(_size):", *indented(_element(layout), 2)]
+    block += [*indented(_per_row(layout)), *_finish(layout)]
+    lines = [*_setup(layout), "for _block in range(_table.shape[0]):", *indented(block)]
     return "\n\n".join((*parts, "\n".join((*_signature(layout), *indented(lines))))) + "\n"
 
 
 def _signature(layout: ArgumentLayout) -> list[str]:
     vector, matrix = f"{layout.dtype}[::1]", f"{layout.dtype}[:, ::1]"
-    arguments = [(f"_f_{name}", matrix) for name in layout.fields]
+    arguments = [("_table", "int64[:, ::1]"), ("_D", "int64")]
     arguments += [(f"_c_{name}", vector) for name in layout.columns]
-    arguments += [(f"_r_{name}", vector) for name in layout.rows]
+    arguments += [(f"_all_{name}", vector) for name in layout.rows]
     arguments += [(name, "float64") for name in layout.scalars]
     if layout.prior:
         arguments += [("_mean", vector), ("_precision", matrix if layout.prior.dense else vector)]
-        arguments += [("_shift", matrix)] if layout.prior.shift else []
     if layout.noise:
-        arguments += zip(_NOISE, ["int64"] + ["uint64"] * 5, strict=True)
-    arguments += [(f"_total_{name}", "float64[::1]") for name in (*layout.column_sums, *layout.row_totals)]
-    arguments += [("_sums", "float64[::1]")] if layout.sums else []
+        arguments += zip(_NOISE, ["int64"] * 2 + ["uint64"] * 5, strict=True)
+    arguments += [(f"_totals_{name}", "float64[:, ::1]") for name in layout.column_sums]
+    arguments += [(f"_totals_{name}", "float64[::1]") for name in layout.row_totals]
+    arguments += [("_sums", "float64[:, ::1]")] if layout.sums else []
     names, types = zip(*arguments, strict=True)
     return [jit.decorator(f"void({', '.join(types)})"), f"def formula({', '.join(names)}):"]
 
 
 def _setup(layout: ArgumentLayout) -> list[str]:
-    """Scratch, and column vectors repeated to a chunk's length."""
-    lines = [
-        f"_n, _D = _f_{layout.fields[0]}.shape",
-        f"_step = max(1, min(_n, {CHUNK} // _D))",
-        "_most = _step * _D",
-    ]
-    lines += [f"_flat_{name} = _f_{name}.reshape(_n * _D)" for name in layout.fields]
-    lines += [f"{name} = {layout.dtype}({name})" for name in layout.scalars]
+    """Scratch for the longest chunk, and column vectors repeated to its length."""
+    dtype = layout.dtype
+    lines = ["_longest = 1", "for _block in range(_table.shape[0]):"]
+    lines += [f"    _longest = max(_longest, min(_table[_block, 0], {CHUNK} // _D))", "_most = _longest * _D"]
+    lines += [f"{name} = {dtype}({name})" for name in layout.scalars]
     repeated = [(f"_t_{name}", f"_c_{name}") for name in layout.columns]
     repeated += [("_t_mean", "_mean")] if layout.prior else []
     repeated += [("_t_precision", "_precision")] if layout.prior and not layout.prior.dense else []
-    lines += [f"{long} = np.empty(_most, np.{layout.dtype})" for long, _ in repeated]
+    lines += [f"{long} = np.empty(_most, np.{dtype})" for long, _ in repeated]
     if repeated:
-        lines += ["for _i in range(_step):", "    for _k in range(_D):"]
+        lines += ["for _i in range(_longest):", "    for _k in range(_D):"]
         lines += [f"        {long}[_i * _D + _k] = {short}[_k]" for long, short in repeated]
-    lines += [f"_e_{name} = np.empty(_most, np.{layout.dtype})" for name in layout.rows]
-    lines += ["_flat__shift = _shift.reshape(_n * _D)"] if layout.prior and layout.prior.shift else []
+    lines += [f"_e_{name} = np.empty(_most, np.{dtype})" for name in layout.vectors]
     if layout.prior and layout.prior.dense:
-        lines += [f"_deviation = np.empty((_step, _D), np.{layout.dtype})"]
-        lines += [f"_product = np.empty((_step, _D), np.{layout.dtype})", "_prior = _product.reshape(_most)"]
-    lines += [f"_a_{name} = np.zeros(_most, np.float64)" for name in layout.column_sums]
+        lines += [f"_deviation = np.empty((_longest, _D), np.{dtype})"]
+        lines += [f"_product = np.empty((_longest, _D), np.{dtype})", "_prior = _product.reshape(_most)"]
+    lines += [f"_a_{name} = np.empty(_most, np.float64)" for name in layout.column_sums]
     lines += [f"_b_{name} = np.empty(_most, np.float64)" for name in layout.row_totals]
-    lines += [f"_s_{name} = 0.0" for name in layout.sums]
     lines += ["_noise = np.empty(_most + 128, np.float32)"] if layout.noise else []
+    return lines
+
+
+def _located(layout: ArgumentLayout) -> list[str]:
+    """The arrays of a block, and its sums at zero."""
+    lines = ["_n = _table[_block, 0]", f"_step = max(1, min(_n, {CHUNK} // _D))"]
+    arrays = [(f"_flat_{name}", "_n * _D") for name in layout.fields]
+    arrays += [(f"_r_{name}", "_n") for name in layout.row_fields]
+    arrays += [("_flat__shift", "_n * _D")] if layout.prior and layout.prior.shift else []
+    for column, (name, size) in enumerate(arrays, 3):
+        lines += [f"{name} = carray(pointer(_table[_block, {column}]), {size}, np.{layout.dtype})"]
+    lines += ["_before = _table[_block, 2]"] if layout.rows or layout.row_totals else []
+    lines += [f"_r_{name} = _all_{name}[_before : _before + _n]" for name in layout.rows]
+    lines += [f"_total_{name} = _totals_{name}[_before : _before + _n]" for name in layout.row_totals]
+    lines += [f"_total_{name} = _totals_{name}[_block]" for name in layout.column_sums]
+    lines += [f"_a_{name}[:] = 0.0" for name in layout.column_sums]
+    lines += [f"_s_{name} = 0.0" for name in layout.sums]
+    lines += ["_begin = _first + _table[_block, 1] * _stride"] if layout.noise else []
     return lines
 
 
@@ -120,14 +145,14 @@ def _chunk(layout: ArgumentLayout) -> list[str]:
     lines += [f"_x_{name} = _flat_{name}[_at : _at + _size]" for name in layout.fields]
     if layout.noise:
         lines += [
-            "_e = _first + _at",
+            "_e = _begin + _at",
             "_group = _e >> 6",
             "normal_groups(_noise, _group, ((_e + _size + 63) >> 6) - _group, _c1, _c2, _c3, _k0, _k1)",
             "_z = _noise[_e & 63 : (_e & 63) + _size]",
         ]
-    if layout.rows:
+    if layout.vectors:
         lines += ["for _i in range(_rows):", "    for _k in range(_D):"]
-        lines += [f"        _e_{name}[_i * _D + _k] = _r_{name}[_row + _i]" for name in layout.rows]
+        lines += [f"        _e_{name}[_i * _D + _k] = _r_{name}[_row + _i]" for name in layout.vectors]
     lines += ["_x__shift = _flat__shift[_at : _at + _size]"] if layout.prior and layout.prior.shift else []
     if layout.prior and layout.prior.dense:
         lines += ["_flat_deviation = _deviation.reshape(_most)", "for _i in range(_size):"]
@@ -140,7 +165,7 @@ def _element(layout: ArgumentLayout) -> list[str]:
     """Body of the flat loop: all loads, the formula, all stores."""
     lines = [f"{name} = _x_{name}[_i]" for name in layout.fields]
     lines += [f"{name} = _t_{name}[_i]" for name in layout.columns]
-    lines += [f"{name} = _e_{name}[_i]" for name in layout.rows]
+    lines += [f"{name} = _e_{name}[_i]" for name in layout.vectors]
     lines += [f"z = {layout.dtype}(_z[_i])"] if layout.noise else []
     if layout.prior:
         if layout.prior.dense:
@@ -177,7 +202,7 @@ def _per_row(layout: ArgumentLayout) -> list[str]:
 
 
 def _finish(layout: ArgumentLayout) -> list[str]:
-    lines = [f"_sums[{position}] = _s_{name}" for position, name in enumerate(layout.sums)]
+    lines = [f"_sums[{position}, _block] = _s_{name}" for position, name in enumerate(layout.sums)]
     if layout.column_sums:
         lines += ["for _i in range(_step):", "    for _k in range(_D):"]
         lines += [f"        _total_{name}[_k] += _a_{name}[_i * _D + _k]" for name in layout.column_sums]

@@ -16,7 +16,7 @@ The compiled function serves every D; its result depends on the arrays' contents
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.formula.batch import Batch, Table
 from dsgmcmc.kernels.formula.codegen import ArgumentLayout, PriorKind, formula_source
 from dsgmcmc.kernels.formula.parser import Assignments, parse
 from dsgmcmc.kernels.philox import NoiseKey, noise_words
@@ -66,6 +67,7 @@ class _Roles(NamedTuple):
 
     body: Assignments
     fields: dict[str, str]  # from the name in the formula to the name of the array
+    row_fields: dict[str, str]  # likewise
     scalars: tuple[str, ...]
     reads_prior: bool
     reads_noise: bool
@@ -148,7 +150,7 @@ class Formula:
             another.
         given : mapping of str to float, (D,) or (n,) array, or str
             Scalars, taken in the fields' dtype; declared vectors, of the fields' dtype; or, as a str, the name of
-            the field that stands for this name.
+            the field that stands for this name, of width 1 if it stands for a row vector.
         noise : NoiseKey, if `z` is read
             `first` names the first element.
         prior : callable, if the prior's gradient is read
@@ -167,57 +169,91 @@ class Formula:
             A name is neither a field nor given; an array has the wrong shape, dtype or order; noise or prior is
             missing; the noise's numbers are out of range.
         """
+        priors = None if prior is None else lambda: [RowPrior(*prior())]
+        totals = self.apply_to(Batch([arrays]), given, noise=noise, prior=priors, gradient=gradient)
+        return self.of_one(totals)
+
+    def of_one(self, totals: dict[str, Any]) -> dict[str, Any]:
+        """What `apply` returns, from what `apply_to` returns for one block."""
+        return {name: total if name in self._of_rows else total[0] for name, total in totals.items()}
+
+    def apply_to(
+        self,
+        batch: Batch,
+        given: Mapping[str, Any] = _NOTHING,
+        *,
+        noise: NoiseKey | None = None,
+        prior: Callable[[], Sequence[RowPrior]] | None = None,
+        gradient: Gradient | None = None,
+        stride: int = 0,
+    ) -> dict[str, Any]:
+        """Run the formula over all blocks of a batch, in one call; each as `apply` does.
+
+        Parameters
+        ----------
+        batch : Batch
+            The blocks.
+        given, noise, gradient
+            As for `apply`; of row vectors those of all blocks, one after the other.
+        prior : callable
+            The blocks' priors, of which only the shifts may differ: one for each block, or one if there are no shifts.
+        stride : int
+            Numbers of noise for each row before a block's first.
+
+        Returns
+        -------
+        totals : dict of str to float64 array
+            By name: (blocks,) for `sums`, (blocks, D) for `column_sums`, (rows of all blocks,) for `row_sums` and
+            `row_max`.
+
+        Raises
+        ------
+        ValueError
+            As `apply`.
+        """
         if gradient is not None and not self._reads_gradient:
             gradient = None
         if gradient is not None and gradient.numbers:
             given = _with_numbers(given, gradient.numbers)
-        roles = self._resolved(arrays, given, gradient)
-        fields = [arrays[name] for name in roles.fields.values()]
-        shape, dtype = fields[0].shape, fields[0].dtype
-        n, D = shape
-        for array in fields:
-            if array.shape != shape:
-                raise ValueError(_misfit(roles, arrays, shape))
-        arguments: list[Any] = fields
+        roles = self._resolved(batch.blocks[0], given, gradient)
+        priors, shifts = _priors(roles, prior)
+        table = batch.table(roles, roles.fields, [*roles.row_fields.values()], shifts)
+        arguments: list[Any] = [table.numbers, table.width]
         for name in self.columns:
-            arguments.append(_vector(name, given, D))
+            arguments.append(_vector(name, given, table.width))
         for name in self.rows:
-            arguments.append(_vector(name, given, n))
+            if name not in roles.row_fields:
+                arguments.append(_vector(name, given, table.rows))
         for name in roles.scalars:
             arguments.append(given[name])
         kind = None
-        if roles.reads_prior:
-            if prior is None:
-                raise ValueError("the formula reads the prior: pass prior=lambda: RowPrior(mean, precision)")
-            kind, found = _checked(prior(), n, D)
+        if priors:
+            kind, found = _checked(priors[0], table.width, bool(shifts))
             arguments += found
         if roles.reads_noise:
             if noise is None:
                 raise ValueError("the formula reads z: pass noise=NoiseKey(...)")
-            arguments += noise_words(noise)
-        return self._run(roles, arguments, dtype, kind, n, D)
+            arguments += (stride, *noise_words(noise))
+        return self._run(roles, arguments, table, kind)
 
-    def _run(
-        self, roles: _Roles, arguments: list[Any], dtype: np.dtype[Any], kind: PriorKind | None, n: int, D: int
-    ) -> dict[str, Any]:
+    def _run(self, roles: _Roles, arguments: list[Any], table: Table, kind: PriorKind | None) -> dict[str, Any]:
         """Call the compiled function, and name its totals."""
         totals: dict[str, Any] = {}
+        blocks = len(table.numbers)
         for name in self.column_sums:
-            totals[name] = np.zeros(D)
+            totals[name] = np.zeros((blocks, table.width))
         for name in self._of_rows:
-            totals[name] = np.zeros(n)
+            totals[name] = np.zeros(table.rows)
         arguments += totals.values()
         if self.sums:
-            sums = np.zeros(len(self.sums))
+            sums = np.zeros((len(self.sums), blocks))
             arguments.append(sums)
-        if n == 0 or D == 0:
-            return totals | dict.fromkeys(self.sums, 0.0)
-        try:
-            self._kernel(roles, dtype, kind)(*arguments)
-        except TypeError as error:  # what Numba says when no signature fits
-            raise ValueError(f"arrays must be C-contiguous and {dtype} like the first field") from error
-        if self.sums:
-            totals.update(zip(self.sums, sums.tolist(), strict=True))
+            totals.update(zip(self.sums, sums, strict=True))
+        if table.rows and table.width:
+            try:
+                self._kernel(roles, table.dtype, kind)(*arguments)
+            except TypeError as error:  # what Numba says when no signature fits
+                raise ValueError(f"vectors must be C-contiguous and {table.dtype} like the fields") from error
         return totals
 
     def _resolved(self, arrays: Mapping[str, Array], given: Mapping[str, Any], gradient: Gradient | None) -> _Roles:
@@ -257,7 +293,8 @@ class Formula:
             raise ValueError(f"the prior's gradient is taken at field {PRIOR_AT!r}, which there is not")
         if not fields:  # the first one gives the shape
             fields = {name: name for name in list(arrays)[:1]}
-        return _Roles(body, fields, scalars, "grad_prior" in body.read, "z" in body.read, {})
+        row_fields = {name: aliases[name] for name in self.rows if name in aliases}
+        return _Roles(body, fields, row_fields, scalars, "grad_prior" in body.read, "z" in body.read, {})
 
     def _kernel(self, roles: _Roles, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
         """Return the compiled function for one dtype and kind of prior, compiling it where needed."""
@@ -270,7 +307,8 @@ class Formula:
                 fields=tuple(roles.fields),
                 scalars=roles.scalars,
                 columns=self.columns,
-                rows=self.rows,
+                rows=tuple(name for name in self.rows if name not in roles.row_fields),
+                row_fields=tuple(roles.row_fields),
                 sums=self.sums,
                 column_sums=self.column_sums,
                 row_sums=self.row_sums,
@@ -294,23 +332,24 @@ def _with_numbers(given: Mapping[str, Any], numbers: Mapping[str, float]) -> dic
     return found
 
 
-def _misfit(roles: _Roles, arrays: Mapping[str, Array], shape: tuple[int, ...]) -> str:
-    """Say which field is not of the shape of the first one."""
-    name = next(name for name, array in roles.fields.items() if arrays[array].shape != shape)
-    return f"field {name!r} has shape {arrays[roles.fields[name]].shape}, the first one {shape}"
+def _priors(
+    roles: _Roles, prior: Callable[[], Sequence[RowPrior]] | None
+) -> tuple[Sequence[RowPrior], Sequence[Array]]:
+    """The priors, where they are read, and their shifts."""
+    if not roles.reads_prior:
+        return (), ()
+    if prior is None:
+        raise ValueError("the formula reads the prior: pass prior=lambda: RowPrior(mean, precision)")
+    priors = prior()
+    return priors, [each.shift for each in priors if each.shift is not None]
 
 
-def _checked(prior: RowPrior, n: int, D: int) -> tuple[PriorKind, list[Array]]:
+def _checked(prior: RowPrior, D: int, shifted: bool) -> tuple[PriorKind, list[Array]]:
     """What a prior has, and its arrays, once their shapes are right."""
-    mean, precision, shift = prior
-    arrays = [mean, precision]
+    mean, precision, _ = prior
     if mean.shape != (D,) or precision.shape not in ((D,), (D, D)):
         raise ValueError(f"prior of shapes {mean.shape} and {precision.shape} where D = {D}")
-    if shift is not None:
-        if shift.shape != (n, D):
-            raise ValueError(f"the prior's shift has shape {shift.shape} where {(n, D)} is needed")
-        arrays.append(shift)
-    return PriorKind(precision.ndim == 2, shift is not None), arrays
+    return PriorKind(precision.ndim == 2, shifted), [mean, precision]
 
 
 def _vector(name: str, given: Mapping[str, Any], length: int) -> Array:

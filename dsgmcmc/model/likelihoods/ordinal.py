@@ -61,7 +61,7 @@ from dsgmcmc.model.predictive.base import Predictive, PredictorDraws, nearest_le
 from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
 from dsgmcmc.model.predictive.scores import Scores
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.parallel.named import shapes_of
+from dsgmcmc.parallel.named import shapes_of, stacked
 from dsgmcmc.settings import named
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
@@ -262,11 +262,11 @@ class Ordinal(Law):
                 sums["slopes"] = self._sums_of(pair[0].index)
             else:
                 sums |= {"slopes": slopes[pair[own]].sum(axis=0), GAPS: gap_squares(pair[own])}
-            partials.append([sums])
+            partials.append(sums)
         rows = dict(zip(Factor, circulation.ratings.shape, strict=True))
         shapes = shapes_of({name: array for each in self.replicated for name, array in each.arrays().items()})
         finish = partial(self._finish, context.stream, rows, context.is_turn())
-        found = circulation.ring.sum(partials, finish, shapes)
+        found = circulation.ring.sum(stacked(partials), finish, shapes)
         for replicated in self.replicated:
             replicated.take(found)
         move_scales(circulation.blocks(), self.link, self.scales)

@@ -106,7 +106,7 @@ class Poisson(Likelihood):
             of_rating = np.repeat(np.arange(rows), np.diff(ratings.indptr))
             for block, index in ((cell.row, of_rating), (cell.column, ratings.indices)):
                 block.row("weight")[:] += np.bincount(index, ratings.values, len(block.counts)).astype(np.float32)
-        partials = [[{"total": np.array([row.row("weight").sum(dtype=np.float64)])}] for row, _ in circulation.pairs()]
+        partials = {"total": np.array([[row.row("weight").sum(dtype=np.float64)] for row, _ in circulation.pairs()])}
         mean = float(circulation.ring.sum(partials)["total"][0]) / circulation.ratings.n_data
         for block in blocks:
             weight = block.row("weight")

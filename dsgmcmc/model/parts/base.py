@@ -302,8 +302,8 @@ class Part(ABC):
         """
         return False
 
-    def sums(self, row: ParameterBlock, column: ParameterBlock, context: DrawContext) -> Named | None:
-        """Partial sums from which `draw_shared` draws, for a row block and the column block with it; None if none."""
+    def sums(self, context: DrawContext) -> Named | None:
+        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
         return None
 
     def draw_shared(  # noqa: B027 (most share nothing)

@@ -40,7 +40,7 @@ from dsgmcmc.model.parts.base import (
 )
 from dsgmcmc.model.parts.design import MAX_DENSE, Design
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
-from dsgmcmc.parallel.named import shapes_of
+from dsgmcmc.parallel.named import shapes_of, stacked
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, FeaturesName, Float64, Int64, Purpose
@@ -213,7 +213,7 @@ class FeatureEffects(PriorMean):
                 shift += new - own
                 own[:] = new
 
-    def _moments(self, context: DrawContext) -> list[list[dict[str, Float64]]]:
+    def _moments(self, context: DrawContext) -> dict[str, Float64]:
         """X^T (theta - m - the other parts), by block, and the Gram matrices where they are not known. Collective."""
         partials: dict[int, dict[str, Float64]] = {}
         for block in context.circulation.home((context.position, SHIFT.name, DESCRIBED.name)):
@@ -230,7 +230,7 @@ class FeatureEffects(PriorMean):
         for factor, design in self.designs.items():
             if factor not in self._grams:
                 self._grams[factor] = design.gram(ring)
-        return [[partials[b]] for b in ring.blocks]
+        return stacked(partials[b] for b in ring.blocks)
 
     def _draw_all(
         self, sums: dict[str, Float64], precision: dict[Factor, Float64], context: DrawContext

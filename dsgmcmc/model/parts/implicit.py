@@ -32,6 +32,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Place, PriorMean, chosen_factors, is_due
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw
+from dsgmcmc.parallel.named import stacked
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
@@ -316,11 +317,12 @@ class _Draw:
             )
             for block, factor in self._coefficients()
         }
-        partials = [
-            [{factor.name: next(iter(found[pair[1 - factor]].values())) for factor in self.factors}]
-            for pair in self.circulation.pairs()
-        ]
-        sums = self.circulation.ring.sum(partials)
+        sums = self.circulation.ring.sum(
+            stacked(
+                {factor.name: next(iter(found[pair[1 - factor]].values())) for factor in self.factors}
+                for pair in self.circulation.pairs()
+            )
+        )
         return {factor: sums[factor.name] for factor in self.factors}
 
     def _spread(self, sent: str, got: str) -> None:
@@ -339,7 +341,7 @@ class _Draw:
         }
         self._spread(SEND, GOT)
         shifts = {block: self._update(block, factor, MOVE, Purpose.IMPLICIT) for block, factor in self._rows()}
-        partials: list[list[dict[str, Float64]]] = []
+        partials: list[dict[str, Float64]] = []
         for pair in self.circulation.pairs():
             sums: dict[str, Float64] = {}
             for factor in self.factors:
@@ -348,9 +350,9 @@ class _Draw:
                 sums[f"{factor.name}.squares"] = squares[coefficients]
                 sizes = [np.count_nonzero(rows.counts), len(coefficients.counts)]
                 sums[f"{factor.name}.sizes"] = np.array(sizes, np.float64)
-            partials.append([sums])
+            partials.append(sums)
         result = {name: array.shape for name, array in self.parameters.arrays().items()}
-        self.parameters.take(self.circulation.ring.sum(partials, self._draw_parameters, result))
+        self.parameters.take(self.circulation.ring.sum(stacked(partials), self._draw_parameters, result))
         for block, factor in self._rows():
             law = {"average": self.parameters.average[factor], "variance": self.parameters.variance[factor]}
             self._update(block, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, **law)

@@ -99,7 +99,7 @@ class MetropolisDraws:
             return {"scale": np.array([scale if log(rng.random()) < ratio else 1.0])}
 
         sums = {b: along(old, drawn[b], ratings.tau) for b, old in blocks.items()}
-        partials = [[{"sums": np.array([len(blocks[b]), *each])}] for b, each in sums.items()]
+        partials = {"sums": np.array([[len(blocks[b]), *each] for b, each in sums.items()])}
         precision, scale, *slope = ring.sum(partials, propose_scale, {"drawn": (4,)})["drawn"].tolist()
         line, scaled = Line(*slope), {}
         for b, old in blocks.items():
@@ -107,7 +107,8 @@ class MetropolisDraws:
             scaled[b][:, 0] = np.float32(scale) * (old + drawn[b][:, 0]) - old
         ratings.add(number, scaled)
         gained = np.array([0.0, 0.0, 0.0, 1.0])
-        partials = [[{"sums": along(old, scaled[b], ratings.tau) - gained * sums[b]}] for b, old in blocks.items()]
+        changes = [along(old, scaled[b], ratings.tau) - gained * sums[b] for b, old in blocks.items()]
+        partials = {"sums": np.array(changes)}
         accepted = float(ring.sum(partials, accept_scale, {"scale": (1,)})["scale"][0])
         parameters.set_precision(number, precision / accepted**2)
         return {b: each[:, 0] for b, each in (drawn if accepted == 1.0 else scaled).items()}

@@ -197,9 +197,9 @@ class Noise(Part):
 
     # ------------------------------------------------------------------ drawing it
 
-    def sums(self, row: ParameterBlock, column: ParameterBlock, context: DrawContext) -> Named | None:
+    def sums(self, context: DrawContext) -> Named | None:
         """See `Part.sums`."""
-        return {"squared_error": self.squared_error[row.index - self._first]} if self.precision is None else None
+        return {"squared_error": self.squared_error} if self.precision is None else None
 
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
@@ -233,7 +233,7 @@ class Noise(Part):
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
             return {"nu": np.array([draw_nu(sums["log_density"], context.stream.generator(Purpose.NU))])}
 
-        partials = [[{"log_density": nu_log_density(block, tau)}] for block in blocks]
+        partials = {"log_density": np.array([nu_log_density(block, tau) for block in blocks])}
         found = context.circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"]
         state.nu[factor] = np.full_like(state.nu[factor], found)
         draw_noise_scales(blocks, float(found[0]), tau, context.stream)

@@ -89,7 +89,7 @@ class NormalDraws:
             rng = stream.generator(Purpose.TIME_PRECISION, part=number)
             return dict(zip(("precision", "scale"), draw_precision(total["sums"], rng), strict=True))
 
-        partials = [[{"sums": draw.sums}] for draw in draws.values()]
+        partials = {"sums": np.array([draw.sums for draw in draws.values()])}
         drawn = self._effects.ring.sum(partials, finish, {"precision": (1,), "scale": (1,)})
         parameters.set_precision(number, drawn["precision"].item())
         change = {}

@@ -43,7 +43,7 @@ from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, 
 from dsgmcmc.model.parts.translation import EVERY, FIRST, translate
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.settings import setting
-from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.targets.state import Blocks, ParameterBlock
 from dsgmcmc.types import Factor, Float64, PriorName
 
 if TYPE_CHECKING:
@@ -238,15 +238,16 @@ class RowPriors(Part):
         mean, precision = ({factor: each[factor][0] for factor in Factor} for each in (state.mean, state.precision))
         translate(context, mean, precision, self.bias_mean, kappa)
 
-    def sums(self, row: ParameterBlock, column: ParameterBlock, context: DrawContext) -> Named | None:
+    def sums(self, context: DrawContext) -> Named | None:
         """See `Part.sums`: for every sub-chain total and products of `sums_of_rows`."""
         if self.prior == "fixed":
             return None
-        return {block.factor.name: self._sums(block, context.positions) for block in (row, column)}
+        return {rows.factor.name: self._sums(rows, context.positions) for rows in context.circulation.together()}
 
-    def _sums(self, block: ParameterBlock, positions: tuple[str, ...]) -> Float64:
-        found = [sums_of_rows(block, position, self.prior == "normal-wishart") for position in positions]
-        return np.array([np.concatenate((total, products.ravel())) for total, products in found])
+    def _sums(self, rows: Blocks, positions: tuple[str, ...]) -> Float64:
+        found = [sums_of_rows(rows, position, self.prior == "normal-wishart") for position in positions]
+        flat = [np.concatenate((total, products.reshape(len(total), -1)), axis=1) for total, products in found]
+        return np.stack(flat, axis=1)
 
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator

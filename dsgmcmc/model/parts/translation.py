@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.kernels.products import gram
+from dsgmcmc.kernels.products import exchange, gram
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.targets.state import ParameterBlock
@@ -26,8 +25,6 @@ from dsgmcmc.types import Factor, Float64, Purpose
 
 #: Turns between moves, and the first. Earlier ones only keep biases, which are the first to be found, from settling.
 EVERY, FIRST = 5, 50
-
-MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("step", "across"), row_sums=("exchanged",))
 
 
 def sums(block: ParameterBlock, position: str, bias_mean: float) -> Float64:
@@ -113,19 +110,15 @@ def translate(
         drawn = draw(mean, precision, by_factor, counts, kappa, rng)
         return {factor.name: step for factor, step in drawn.items()}
 
-    partials = [
-        [{block.factor.name: sums(block, context.position, bias_mean) for block in pair}]
-        for pair in circulation.pairs()
-    ]
+    partials = {
+        rows.factor.name: np.array([sums(block, context.position, bias_mean) for block in rows.blocks])
+        for rows in circulation.together()
+    }
     steps = circulation.ring.sum(partials, finish, {factor.name: (k,) for factor in Factor})
     offset = float(steps[Factor.W.name] @ steps[Factor.H.name])
-    for block in circulation.blocks():
-        own, other = (
-            np.append(steps[f.name], 0.0).astype(block.dtype) for f in (block.factor, Factor(1 - block.factor))
-        )
-        exchanged = block.update(MOVE, theta=context.position, step=own, across=other)["exchanged"]
-        if block.factor == Factor.W:  # H has moved before W
-            exchanged -= offset
-        block[context.position][:, -1] -= exchanged.astype(block.dtype)
+    for rows in circulation.together():
+        own, other = (steps[factor.name].astype(np.float32) for factor in (rows.factor, Factor(1 - rows.factor)))
+        for block in rows.blocks:  # H has moved before W
+            exchange(block[context.position], own, other, offset if rows.factor == Factor.W else 0.0)
     for factor in Factor:
         mean[factor][:k] += steps[factor.name]

@@ -29,7 +29,6 @@ then those of its coordinates (`dsgmcmc.samplers.metrics`), and the first two of
 
 from __future__ import annotations
 
-from functools import partial
 from math import sqrt
 from typing import Any, ClassVar, Literal
 
@@ -111,6 +110,6 @@ class BAOAB(Underdamped[BAOABConfig]):
         """One sweep: the full gradient, then one update of everything. Collective."""
         self.metric.refresh(target, iteration, self.config.refresh)
         h, c = sqrt(2 * self.step_size(target, iteration)), self.config.friction
-        for block in self.gradient(target, "theta", before=partial(self.end_step, target, h)):
-            update = self.update_of(block, self.halves(target))
-            self.metric.update(target, block, update, h, damp=c, spread=sqrt(1 - c * c))
+        halves = self.halves(target)
+        for rows in self.gradient(target, "theta", before=self.end_step(target, h)):
+            self.metric.update(target, rows, self.update_of(rows, halves), h, damp=c, spread=sqrt(1 - c * c))

@@ -82,5 +82,5 @@ class PSGLD(Sampler[PSGLDConfig, Target]):
         if config.adapt == "burn-in" and iteration >= self.burn_in > 0:
             alpha = 1.0
         lambda_ = config.lambda_n / n
-        for block in self.gradient(target, "theta", prior=False):
-            block.update(UPDATE, per_n=1 / n, alpha=alpha, lambda_=lambda_, eps=eps, noise=sqrt(2 * eps))
+        for rows in self.gradient(target, "theta", prior=False):
+            rows.update(UPDATE, per_n=1 / n, alpha=alpha, lambda_=lambda_, eps=eps, noise=sqrt(2 * eps))

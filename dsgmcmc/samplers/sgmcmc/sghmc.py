@@ -33,7 +33,6 @@ about 1. Left out: Metropolis correction, and an estimate of V where the metric 
 
 from __future__ import annotations
 
-from functools import partial
 from math import exp, inf, sqrt
 from typing import Any, ClassVar, Literal
 
@@ -170,12 +169,11 @@ class SGHMC(Underdamped[SGHMCConfig]):
         self.metric.refresh(target, iteration, config.metric_every * target.sweep_length)
         h = sqrt(2 * self.step_size(target, iteration))
         friction = self._friction(h, target.sweep_length)
-        for block in self.gradient(target, "theta", before=partial(self.end_step, target, h)):
-            fresh = config.refresh > 0 and iteration % config.refresh == 0
+        fresh, halves = config.refresh > 0 and iteration % config.refresh == 0, self.halves(target)
+        for rows in self.gradient(target, "theta", before=self.end_step(target, h)):
             if fresh:
-                block.update(NORMAL, Purpose.MOMENTUM, theta="r", sd=1.0)
-            update = self.update_of(block, fresh or self.halves(target))
-            self.metric.update(target, block, update, h, **friction)
+                rows.update(NORMAL, Purpose.MOMENTUM, theta="r", sd=1.0)
+            self.metric.update(target, rows, self.update_of(rows, fresh or halves), h, **friction)
 
     def _friction(self, h: float, sweep_length: int) -> dict[str, Any]:
         """Numbers of an update."""

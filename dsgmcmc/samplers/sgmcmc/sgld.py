@@ -53,5 +53,5 @@ class SGLD(Sampler[SGLDConfig, Target]):
     def step(self, target: Target, iteration: int) -> None:
         """One step on every row. Collective."""
         eps = self.step_size(target, iteration) / target.curvature_bound
-        for block in self.gradient(target, "theta"):
-            block.update(UPDATE, eps=eps, noise=sqrt(2 * eps))
+        for rows in self.gradient(target, "theta"):
+            rows.update(UPDATE, eps=eps, noise=sqrt(2 * eps))

@@ -155,7 +155,7 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
         if self.config.thermostat == "scalar":
             self._step_of_all(target, h)
             return
-        for block in self.gradient(target, "theta"):
+        for block in self.gradient.by_block(target, "theta"):
             if self.config.thermostat == "element":
                 self.metric.update(target, block, self.elementwise, h, time=h, diffusion=self.config.diffusion)
             else:

@@ -109,5 +109,5 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
         """One update of every row. Collective."""
         self.metric.refresh(target, iteration, self.config.metric_every * target.sweep_length)
         h, parts = sqrt(2 * self.step_size(target, iteration)), float(target.sweep_length - 1)
-        for block in self.gradient(target, "theta"):
-            self.metric.update(target, block, self.update, h, parts=parts)
+        for rows in self.gradient(target, "theta"):
+            self.metric.update(target, rows, self.update, h, parts=parts)

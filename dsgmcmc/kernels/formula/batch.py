@@ -1,0 +1,108 @@
+"""The blocks that one call of a formula goes over, and the table by which the compiled function finds their arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import is_not
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.types import Array, Int64
+
+
+class Table(NamedTuple):
+    """Where the arrays of a batch lie.
+
+    Attributes
+    ----------
+    numbers : (blocks, 3 + arrays of a block) int64
+        Of every block its rows, the number of the first of them, the rows of the blocks before; then the addresses.
+    rows, width : int
+        Rows of all blocks, and columns D of their fields.
+    dtype : dtype
+    arrays : list of array
+        Those at the addresses.
+    owner : object
+        For what it was made.
+    """
+
+    numbers: Int64
+    rows: int
+    width: int
+    dtype: np.dtype[np.generic]
+    arrays: list[Array]
+    owner: object
+
+
+class Batch:
+    """Blocks of rows that one call of a formula goes over, one after the other.
+
+    Parameters
+    ----------
+    blocks : sequence of mapping of str to array
+        The arrays of each block, the same names in all. They may be replaced between two calls.
+    starts : sequence of int, optional
+        Number of the first row of each block, from which its noise is numbered; 0 if not given.
+    """
+
+    def __init__(self, blocks: Sequence[Mapping[str, Array]], starts: Sequence[int] = (0,)) -> None:
+        self.blocks, self._starts = blocks, starts
+        self._tables: dict[int, Table] = {}
+
+    def table(self, owner: object, fields: Mapping[str, str], rows: Sequence[str], shifts: Sequence[Array]) -> Table:
+        """Where the arrays lie; made anew only where one of them has been replaced.
+
+        Parameters
+        ----------
+        owner : object
+            Stands for `fields` and `rows`, which are the same whenever it is.
+        fields : mapping of str to str
+            By the names that messages have, names of (n, D) arrays; the first gives D and the dtype.
+        rows : sequence of str
+            Names of (n, 1) arrays.
+        shifts : sequence of (n, D) array
+            One more array of each block, or none.
+
+        Raises
+        ------
+        ValueError
+            An array has the wrong shape, dtype or order.
+        """
+        names = [*fields.values(), *rows]
+        arrays = [block[name] for block in self.blocks for name in names]
+        arrays += shifts
+        found = self._tables.get(id(owner))
+        if found is None or len(arrays) != len(found.arrays) or any(map(is_not, arrays, found.arrays)):
+            found = self._tables[id(owner)] = self._located(owner, fields, rows, shifts, arrays)
+        return found
+
+    def _located(
+        self,
+        owner: object,
+        fields: Mapping[str, str],
+        rows: Sequence[str],
+        shifts: Sequence[Array],
+        arrays: list[Array],
+    ) -> Table:
+        first = self.blocks[0][next(iter(fields.values()))]
+        numbers, before = [], 0
+        for place, (block, start) in enumerate(zip(self.blocks, self._starts, strict=True)):
+            theirs = {name: block[array] for name, array in fields.items()}
+            shape = (next(iter(theirs.values())).shape[0], *first.shape[1:])
+            for name, array in theirs.items():
+                if array.shape != shape or len(shape) != 2:
+                    raise ValueError(f"field {name!r} has shape {array.shape}, the first one {shape}")
+            of_rows = [block[name] for name in rows]
+            for name, array in zip(rows, of_rows, strict=True):
+                if array.shape != (shape[0], 1):
+                    raise ValueError(f"{name!r} has shape {array.shape} where {(shape[0], 1)} is needed")
+            shift = shifts[place : place + 1]
+            if shift and shift[0].shape != shape:
+                raise ValueError(f"the prior's shift has shape {shift[0].shape} where {shape} is needed")
+            addressed = [*theirs.values(), *of_rows, *shift]
+            if not all(array.flags.c_contiguous and array.dtype == first.dtype for array in addressed):
+                raise ValueError(f"arrays must be C-contiguous and {first.dtype} like the first field")
+            numbers.append([shape[0], start, before, *(array.ctypes.data for array in addressed)])
+            before += shape[0]
+        return Table(np.array(numbers, np.int64), before, first.shape[1], first.dtype, arrays, owner)
