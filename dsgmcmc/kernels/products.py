@@ -67,6 +67,11 @@ def gram(values, weights, ones, out):
                 for i in range(64):
                     total += weighted[i] * chunk[l, i]
                 out[k, l] += float64(total)
+            if out.shape[0] > D:
+                total = {dtype}(0)
+                for i in range(64):
+                    total += weighted[i]
+                out[D, k] += float64(total)
     for k in range(D):
         for l in range(k):
             out[l, k] = out[k, l]
@@ -114,7 +119,7 @@ def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> 
     _kernel("rotate", values.dtype.name)(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
 
 
-def gram(values: Array, weights: Array, ones: bool) -> Float64:
+def gram(values: Array, weights: Array, ones: bool = False, totals: bool = False) -> Float64:
     """Sum over the rows of weight times the outer product of a row with itself, (D, D).
 
     Parameters
@@ -125,8 +130,11 @@ def gram(values: Array, weights: Array, ones: bool) -> Float64:
         Of the same type.
     ones : bool
         Whether 1 stands for the last column.
+    totals : bool
+        Whether a row D of the result has the sum of weight times row.
     """
-    out = np.zeros((values.shape[1],) * 2)
+    D = values.shape[1]
+    out = np.zeros((D + totals, D))
     _kernel("gram", values.dtype.name)(values, weights, ones, out)
     return out
 

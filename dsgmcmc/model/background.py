@@ -28,7 +28,7 @@ def _partials(circulation: Circulation, position: str) -> Named:
     """Gram matrices of this process's blocks."""
 
     def of(block: ParameterBlock) -> Float64:
-        return gram(block[position], np.ones_like(block[position][:, 0]), False)
+        return gram(block[position], np.ones_like(block[position][:, 0]))
 
     return {rows.factor.name: np.array([of(block) for block in rows.blocks]) for rows in circulation.together()}
 

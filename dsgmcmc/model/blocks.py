@@ -56,7 +56,7 @@ class RatingsBlock:
         """The ratings, (nnz,) float32; looked up whenever they are asked for."""
         return self.stored if self.table is None else self.table[self.stored]
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[Array, ...]:
         """What kernels take: see `dsgmcmc.kernels.stored.kernel_arguments`; then `offsets` where there are some."""
         given = kernel_arguments(self.indptr, self.indices, self.stored, self.table)

@@ -55,7 +55,8 @@ def fisher_information(
     """
     n, squares = likelihood.counts(circulation)
     c = _mean_squares(circulation, position, n, biases)
-    common = {block.factor: prior(block).precision.astype(np.float64) for block in circulation.blocks()}
+    first = [rows.blocks[0] for rows in circulation.together()]
+    common = {block.factor: prior(block).precision.astype(np.float64) for block in first}
     curvature = dict.fromkeys(common, 1.0)
     if likelihood.background is not None:
         common, curvature = common_precision(circulation, position, common, tau * likelihood.background)
@@ -64,14 +65,14 @@ def fisher_information(
         return Information(c, lambda_, tau, n, squares, None, common)
     if scratch:
         _align(circulation, likelihood, position, n if biases else {}, scratch)
-    bounds = {}
-    for block in circulation.blocks():
-        metric = {"c": c[block.factor].astype(np.float32), "lambda_": lambda_[block.factor].astype(np.float32)}
-        bounds[block] = curvature_bound(block, n[block], squares[block], tau=tau, **metric)
+    bounds: dict[ParameterBlock, Float64] = {}
+    for rows in circulation.together():
+        metric = {"c": c[rows.factor].astype(np.float32), "lambda_": lambda_[rows.factor].astype(np.float32)}
+        weights, of_squares = (np.concatenate([sums[block] for block in rows.blocks]) for sums in (n, squares))
+        found = curvature_bound(rows, weights, of_squares, tau=tau, **metric)
         if scratch:
-            own = alignment(block[scratch], n[block], tau=tau, **metric)
-            bounds[block] = np.maximum(bounds[block], own / 2)
-        bounds[block] += curvature[block.factor] - 1
+            found = np.maximum(found, alignment(rows, scratch, weights, tau=tau, **metric) / 2)
+        bounds.update(rows.by_block(found + (curvature[rows.factor] - 1)))
     return Information(c, lambda_, tau, n, squares, bounds, common)
 
 

@@ -237,7 +237,7 @@ class Kronecker(Fisher):
             if bound:
                 of_row = (information.n[block], information.squares[block])
                 l_i = curvature_bound(block, *of_row, tau=information.tau, **columns)
-                own = own_curvature(block["g"], *of_row, tau=information.tau, **columns)
+                own = own_curvature(block, "g", *of_row, tau=information.tau, **columns)
                 block.row("h")[:] = 1 / np.sqrt(np.maximum(l_i, own))
             if MOMENTUM in block.arrays:
                 add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.targets.state import Rows
 from dsgmcmc.types import Array, Float64
 
 SHARE = Formula(
@@ -42,7 +42,7 @@ ALONG = Formula(
 )
 
 
-def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: Any) -> Float64:
+def curvature_bound(rows: Rows, n: Array, squares: Array, **metric: Any) -> Float64:
     """Bound l_i on the curvature due to the interaction of the rows of two factors, in the metric P.
 
     With P_ik = tau n_i c_k + lambda_k, p_k = tau n_i c_k / P_ik and t = sum p_k
@@ -50,25 +50,24 @@ def curvature_bound(block: ParameterBlock, n: Array, squares: Array, **metric: A
 
     Parameters
     ----------
-    block : ParameterBlock
-        The rows.
+    rows : Rows
     n, squares : (n,) array
         Sums over a row's data of their weights, and of the squared weights.
     **metric
-        ``tau``, and ``c`` and ``lambda_`` (D,) in the block's dtype.
+        ``tau``, and ``c`` and ``lambda_`` (D,) in the rows' dtype.
 
     Returns
     -------
     (n,) float64
     """
-    shares = block.update(SHARE, **metric, n=n)
+    shares = rows.update(SHARE, **metric, n=n)
     effective = np.maximum(n * n / np.maximum(squares, 1e-30), 1e-30)
     per_datum = np.where(n > 0, shares["p"] / effective, 0.0)
     bound: Float64 = 1 + per_datum + 2 * np.sqrt(shares["largest"] * per_datum)
     return bound
 
 
-def own_curvature(own: Array, n: Array, squares: Array, tau: float, c: Array, lambda_: Array) -> Float64:
+def own_curvature(rows: Rows, own: str, n: Array, squares: Array, **metric: Any) -> Float64:
     """The bound l_i for a row whose own data have other mean squares than c, that of all data, in the metric P.
 
     With p_k = tau s_ik / P_ik it is max(p) + t / n_i + 2 sqrt(max(p) t / n_i), t = sum p_k, and n_i as in
@@ -76,40 +75,40 @@ def own_curvature(own: Array, n: Array, squares: Array, tau: float, c: Array, la
 
     Parameters
     ----------
-    own : (n, D) array
-        s: weighted sums over a row's data of the squares of what multiplies it.
-    n, squares, tau, c, lambda_
+    rows : Rows
+    own : str
+        Field with s: weighted sums over a row's data of the squares of what multiplies it.
+    n, squares, **metric
         As in `curvature_bound`.
 
     Returns
     -------
     (n,) float64
     """
-    given = {"tau": tau, "c": c, "lambda_": lambda_, "n": n.astype(own.dtype)}
-    shares = OWN.apply({"own": own}, given)
+    shares = rows.update(OWN, **metric, n=n, own=own)
     per_datum = shares["p"] * squares / np.maximum(n * n, 1e-30)
     bound: Float64 = shares["largest"] + per_datum + 2 * np.sqrt(shares["largest"] * per_datum)
     return bound
 
 
-def alignment(aligned: Array, n: Array, tau: float, c: Array, lambda_: Array) -> Float64:
+def alignment(rows: Rows, aligned: str, n: Array, tau: float, **metric: Any) -> Float64:
     """Curvature of every row's energy along the mean of what multiplies it, in the metric P.
 
     If the rows that a row has data with are similar, this is far above 1, and close to the largest curvature.
 
     Parameters
     ----------
-    aligned : (n, D) array
-        Weighted sums over a row's data of what multiplies it.
+    rows : Rows
+    aligned : str
+        Field with weighted sums over a row's data of what multiplies it.
     n : (n,) array
         Sums over a row's data of their weights.
-    tau, c, lambda_ : float, (D,) array, (D,) array
-        The metric.
+    tau, **metric
+        As in `curvature_bound`.
 
     Returns
     -------
     (n,) float64
     """
-    given = {"tau": tau, "c": c, "lambda_": lambda_, "n": n.astype(aligned.dtype)}
-    along: Float64 = ALONG.apply({"aligned": aligned}, given)["share"] / np.maximum(tau * n, 1e-30)
-    return 1 + along
+    shares: Float64 = rows.update(ALONG, tau=tau, **metric, n=n, aligned=aligned)["share"]
+    return 1 + shares / np.maximum(tau * n, 1e-30)

@@ -7,7 +7,7 @@ without depending on the sampler.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -199,6 +199,11 @@ class ParameterBlock:
     gradient: Gradient | None = None
     conditional: Conditional | None = None
 
+    @functools.cached_property
+    def n_data(self) -> Array:
+        """`counts` in the type of the arrays, not to be changed."""
+        return self.counts.astype(self.dtype)
+
     def row(self, name: str) -> Array:
         """Field `name` of width 1 as a (n,) view."""
         return self.arrays[name].reshape(-1)
@@ -234,11 +239,11 @@ class ParameterBlock:
         dict
             The formula's sums, float64.
         """
-        return formula.of_one(self._alone.update(formula, purpose, width, **given))
+        return formula.of_one(_updated([self], self._batch, formula, purpose, width, given))
 
     @functools.cached_property
-    def _alone(self) -> Blocks:
-        return Blocks([self])
+    def _batch(self) -> Batch:
+        return Batch([self.arrays], [self.start])
 
     @property
     def blocks(self) -> Sequence[ParameterBlock]:
@@ -280,6 +285,11 @@ class Blocks:
         self.clip_kicks, self.frozen = first.clip_kicks, first.frozen
         self._batch = Batch([block.arrays for block in blocks], [block.start for block in blocks])
 
+    def by_block(self, vector: Array) -> Iterator[tuple[ParameterBlock, Array]]:
+        """Blocks, each with its part of a vector of all rows."""
+        ends = np.cumsum([len(block.counts) for block in self.blocks])
+        return zip(self.blocks, np.split(vector, ends[:-1]), strict=True)
+
     @property
     def gradient(self) -> Gradient | None:
         """Meaning of `grad` in formulas."""
@@ -302,23 +312,36 @@ class Blocks:
         dict
             The formula's sums, float64: one, or one (D,), for each block; those of rows for all of them.
         """
-        first, timers = self._first, self._first.timers
-        begin = timers.enter()
-        result = formula.apply_to(
-            self._batch,
-            given,
-            noise=first.stream.key(purpose, self.factor, 0),
-            prior=self._priors,
-            gradient=first.gradient,
-            stride=max(self.dimension, width),
-        )
-        timers.leave("update", begin)
-        return result
+        return _updated(self.blocks, self._batch, formula, purpose, width, given)
 
-    def _priors(self) -> list[RowPrior]:
-        """Their priors: one for all, but where these are shifted."""
-        prior = self._first.prior(self._first)
-        return [prior] if prior.shift is None else [block.prior(block) for block in self.blocks]
+
+def _updated(
+    blocks: Sequence[ParameterBlock],
+    batch: Batch,
+    formula: Formula,
+    purpose: Purpose,
+    width: int,
+    given: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Apply a formula to all blocks of a batch, and return its totals."""
+    first = blocks[0]
+
+    def priors() -> list[RowPrior]:
+        """One for all, but where they are shifted."""
+        prior = first.prior(first)
+        return [prior] if prior.shift is None else [block.prior(block) for block in blocks]
+
+    begin = first.timers.enter()
+    result = formula.apply_to(
+        batch,
+        given,
+        noise=first.stream.key(purpose, first.factor, 0),
+        prior=priors,
+        gradient=first.gradient,
+        stride=max(first.dimension, width),
+    )
+    first.timers.leave("update", begin)
+    return result
 
 
 @functools.cache

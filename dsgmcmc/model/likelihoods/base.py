@@ -306,7 +306,7 @@ class Law(Part):
 
         If all weights are 1, both are the number of ratings, (n,) float32.
         """
-        n = {block: block.counts.astype(block.dtype) for block in circulation.blocks()}
+        n = {block: block.n_data for block in circulation.blocks()}
         return n, n
 
     @staticmethod

@@ -87,7 +87,7 @@ def move_scales(blocks: Iterable[ParameterBlock], link: Link, state: ScalePrecis
             block.update(
                 MOVE,
                 Purpose.NOISE_SCALE,
-                n=block.counts.astype(block.dtype),
+                n=block.n_data,
                 h=sqrt(2 * EPS / CURVATURE),
                 information=INFORMATION[link],
                 precision=float(state.precision[block.factor][0]),

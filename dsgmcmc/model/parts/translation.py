@@ -34,12 +34,11 @@ def sums(block: ParameterBlock, position: str, bias_mean: float) -> Float64:
     -------
     (D + 1, D) float64
     """
-    rows = block[position].copy()
-    rows[:, -1] -= bias_mean
-    if SHIFT.name in block.arrays:
-        rows[:, -1] -= block[SHIFT.name][:, -1]
-    products = gram(rows, np.ones(len(rows), rows.dtype), ones=False)
-    return np.concatenate([products, rows.sum(axis=0, dtype=np.float64)[None]])
+    rows, shift = block[position], block.arrays.get(SHIFT.name)
+    if bias_mean or shift is not None:
+        rows = rows.copy()
+        rows[:, -1] -= bias_mean + (0.0 if shift is None else shift[:, -1])
+    return gram(rows, np.ones(len(rows), rows.dtype), totals=True)
 
 
 def draw(
