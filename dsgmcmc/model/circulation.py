@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from dsgmcmc.kernels.pattern import spread_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.cell import RatingsCell
@@ -105,7 +107,9 @@ class Circulation:
             self._at(after)
             self.factors.arrange(arrived, after)
 
-    def tour(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[RatingsCell]:
+    def tour(
+        self, names: Sequence[str], returning: Sequence[str] = (), sums: Sequence[str] = ()
+    ) -> Iterator[RatingsCell]:
         """Pair every row block with all column blocks, at a frozen state. Collective.
 
         Every row block meets them in the same order on any number of processes, so that sums have the same bits.
@@ -116,9 +120,14 @@ class Circulation:
             Arrays of the column blocks that are needed.
         returning : sequence of str
             Those of them that change, and are sent back to where their blocks rest.
+        sums : sequence of str
+            Those of the latter that begin at zero, of all blocks.
         """
-        factors = self.factors
-        if self.ring.size == 1:
+        factors, alone = self.factors, self.ring.size == 1
+        for block in self.blocks() if alone else factors.rows.values():
+            for name in sums:
+                block[name].fill(0.0)
+        if alone:
             for step in range(self.grid):
                 for b in self.ring.blocks:
                     yield self._cell(b, factors.columns[column_of(b, step, self.grid)])
@@ -127,7 +136,7 @@ class Circulation:
         layout, shared = copies.layout, copies.shared
         if shared:
             shared.claim()
-        buffers = self._brought_home(layout, shared)
+        buffers = self._brought_home(copies, sums)
         if copies.tour:
             for b, c in copies.tour(bool(returning)):
                 yield self._cell(b, copies.blocks[c])
@@ -135,11 +144,11 @@ class Circulation:
             for b, c, buffer in self.ring.tour(buffers, partial(factors.length, width=layout.width), bool(returning)):
                 yield self._cell(b, factors.column(c, layout, buffer))
         if returning:
-            self._take_back(layout, buffers, returning, shared)
+            self._take_back(copies, buffers, returning)
 
     def spread(self, sent: str, got: str) -> None:
-        """Add to `got` of every row `sent` of all rows that it has ratings with, for both factors. Collective."""
-        for cell in self.tour((sent, got), returning=(got,)):
+        """Set `got` of all rows to the sum of `sent` over the rows that they have ratings with. Collective."""
+        for cell in self.tour((sent, got), returning=(got,), sums=(got,)):
             begin = self.ring.phases.enter()
             arrays = (cell.row[sent], cell.column[sent], cell.row[got], cell.column[got])
             spread_kernel(cell.row[sent].shape[1])(*cell.ratings.pattern, *arrays)
@@ -154,11 +163,11 @@ class Circulation:
         if self.part == 0 or self.ring.size == 1:
             yield from self.factors.columns.values()
             return
-        layout = self._layout(names)
-        buffers = self._brought_home(layout)
-        yield from (self.factors.column(c, layout, buffer) for c, buffer in buffers.items())
+        copies = _Copies(self._layout(names))
+        buffers = self._brought_home(copies)
+        yield from (self.factors.column(c, copies.layout, buffer) for c, buffer in buffers.items())
         if returning:
-            self._take_back(layout, buffers, returning)
+            self._take_back(copies, buffers, returning)
 
     def _layout(self, names: Sequence[str]) -> BlockLayout:
         """Layout of copies of these arrays of a column block."""
@@ -182,38 +191,48 @@ class Circulation:
         blocks = {c: self.factors.column(c, layout, shared.buffer(c, length(c))) for c in range(self.grid)}
         return _Copies(layout, shared, self.ring.shared_tour(shared, length), blocks)
 
-    def _brought_home(self, layout: BlockLayout, shared: SharedColumnBuffers | None = None) -> dict[int, Float32]:
-        """Copies of arrays of the column blocks whose home this is, wherever they rest. Collective."""
-        return self._moved(self.factors.copies(layout, shared), layout, self.part, 0, shared)
+    def _brought_home(self, copies: _Copies, sums: Sequence[str] = ()) -> dict[int, Float32]:
+        """Copies of arrays of the column blocks whose home this is, wherever they rest; `sums` are zero. Collective."""
+        buffers = {}
+        for c, block in self.factors.columns.items():
+            copy = self._copy(copies, c)
+            for name in copies.layout.names:
+                if name in sums:
+                    copy[name].fill(0.0)
+                else:
+                    copy[name][:] = block[name]
+            buffers[c] = copy.buffer
+        return self._moved(buffers, copies, self.part, 0)
 
-    def _take_back(
-        self,
-        layout: BlockLayout,
-        buffers: dict[int, Float32],
-        names: Sequence[str],
-        shared: SharedColumnBuffers | None = None,
-    ) -> None:
+    def _take_back(self, copies: _Copies, buffers: dict[int, Float32], names: Sequence[str]) -> None:
         """Copy fields from the copies at home back to the column blocks, wherever they rest. Collective."""
-        for c, buffer in self._moved(buffers, layout, 0, self.part, shared).items():
-            block = self.factors.columns[c]
-            arrays = layout.views(buffer, len(block.counts))
+        for c, buffer in self._moved(buffers, copies, 0, self.part).items():
+            block, copy = self.factors.columns[c], self._copy(copies, c, buffer)
             for name in names:
-                block[name][:] = arrays[name]
-        if shared:
-            shared.release()
+                block[name][:] = copy[name]
+        if copies.shared:
+            copies.shared.release()
+
+    def _copy(self, copies: _Copies, c: int, buffer: Float32 | None = None) -> ParameterBlock:
+        """Copy of a column block, which in shared memory is there."""
+        if copies.blocks:
+            return copies.blocks[c]
+        if buffer is None:
+            buffer = np.empty(self.factors.length(c, copies.layout.width), np.float32)
+        return self.factors.column(c, copies.layout, buffer)
 
     def _moved(
         self,
         buffers: dict[int, Float32],
-        layout: BlockLayout,
+        copies: _Copies,
         part: int,
         after: int,
-        shared: SharedColumnBuffers | None = None,
     ) -> dict[int, Float32]:
         """Move copies from where `part` has the column blocks to where `after` has them. Collective."""
         if part == after:
             return buffers
-        going = self.ring.move(buffers, part, after, partial(self.factors.length, width=layout.width), shared)
+        length = partial(self.factors.length, width=copies.layout.width)
+        going = self.ring.move(buffers, part, after, length, copies.shared)
         for c in buffers:
             going.depart(c)
         return going.finish()

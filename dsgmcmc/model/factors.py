@@ -13,7 +13,7 @@ from dsgmcmc.targets.state import BlockLayout, Blocks, ParameterBlock
 from dsgmcmc.types import Factor, Float32
 
 if TYPE_CHECKING:
-    from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers  # which loads MPI
+    pass  # which loads MPI
 
 #: Makes a `ParameterBlock` from its factor, index, start, counts and arrays.
 MakeBlock = Callable[..., ParameterBlock]
@@ -79,14 +79,6 @@ class LocalFactors:
                 block.arrays[name] = spare[: len(block.counts)]
             columns[c] = block
         self.columns, self._together = columns, None
-
-    def copies(self, layout: BlockLayout, shared: SharedColumnBuffers | None = None) -> dict[int, Float32]:
-        """Copy some arrays of the column blocks that rest here, to be sent in their place; `shared` must be claimed."""
-        buffers = {}
-        for c, block in self.columns.items():
-            out = shared.buffer(c, self.length(c, layout.width)) if shared else None
-            buffers[c] = np.concatenate([block[name].ravel() for name in layout.names], out=out)
-        return buffers
 
     def column(self, index: int, layout: BlockLayout, buffer: Float32) -> ParameterBlock:
         """Column block `index`, with the fields of `layout` in this buffer."""

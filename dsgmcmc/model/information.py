@@ -114,7 +114,6 @@ def own_squares(
             sent[:, -1] = 1.0
         add_rotated(sent, sent, of_other[block.factor], keep=0.0)
         block.arrays[SENT] = sent * sent * likelihood.noise_scale(block)[:, None]
-        block[out].fill(0.0)
     circulation.spread(SENT, out)
     for block in circulation.blocks():
         del block.arrays[SENT]
@@ -148,10 +147,8 @@ def _align(
     """
     blocks = list(circulation.blocks())
     scaled = likelihood.noise_varies
-    for block in blocks:
-        block[out].fill(0.0)
-        if scaled:
-            block.arrays[SENT] = block[position] * likelihood.noise_scale(block)[:, None]
+    for block in blocks if scaled else ():
+        block.arrays[SENT] = block[position] * likelihood.noise_scale(block)[:, None]
     circulation.spread(SENT if scaled else position, out)
     for block in blocks:
         if block.arrays.pop(SENT, None) is not None:

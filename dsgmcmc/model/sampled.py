@@ -87,8 +87,10 @@ class SampledFactors:
         sweeps, later = divmod(iteration, self.sweep_length)
         for part in self.model.parts:
             part.begin(self.blocks(), not later)
-            if not later:
-                part.move(self._context(self.model.turn(sweeps)))
+        if not later:
+            context = self._context(self.model.turn(sweeps))
+            for part in self.model.parts:
+                part.move(context)
 
     @property
     def noise_precision(self) -> float:
@@ -118,10 +120,8 @@ class SampledFactors:
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
         """See `Target.full_gradient`."""
-        for block in self.blocks():
-            block[out].fill(0.0)
         kept = self.likelihood.fields
-        for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept)):
+        for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept), sums=(out,)):
             self.add_gradient(cell, position, out, 1.0, float(errors))
         if self.likelihood.background is not None:
             background.add_gradient(self.circulation, self.likelihood.background, position, out)

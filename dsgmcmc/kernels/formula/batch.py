@@ -11,6 +11,24 @@ import numpy as np
 from dsgmcmc.types import Array, Int64
 
 
+class Wanted(NamedTuple):
+    """Arrays of each block that a formula goes over.
+
+    Attributes
+    ----------
+    fields : dict of str to str
+        By the names that the formula has for them, names of (n, D) arrays; the first gives D and the dtype.
+    rows : tuple of str
+        Names of (n, 1) arrays.
+    names : tuple of str
+        All of these names.
+    """
+
+    fields: dict[str, str]
+    rows: tuple[str, ...]
+    names: tuple[str, ...]
+
+
 class Table(NamedTuple):
     """Where the arrays of a batch lie.
 
@@ -23,8 +41,7 @@ class Table(NamedTuple):
     dtype : dtype
     arrays : list of array
         Those at the addresses.
-    owner : object
-        For what it was made.
+    wanted : Wanted
     """
 
     numbers: Int64
@@ -32,7 +49,7 @@ class Table(NamedTuple):
     width: int
     dtype: np.dtype[np.generic]
     arrays: list[Array]
-    owner: object
+    wanted: Wanted
 
 
 class Batch:
@@ -50,17 +67,13 @@ class Batch:
         self.blocks, self._starts = blocks, starts
         self._tables: dict[int, Table] = {}
 
-    def table(self, owner: object, fields: Mapping[str, str], rows: Sequence[str], shifts: Sequence[Array]) -> Table:
+    def table(self, wanted: Wanted, shifts: Sequence[Array]) -> Table:
         """Where the arrays lie; made anew only where one of them has been replaced.
 
         Parameters
         ----------
-        owner : object
-            Stands for `fields` and `rows`, which are the same whenever it is.
-        fields : mapping of str to str
-            By the names that messages have, names of (n, D) arrays; the first gives D and the dtype.
-        rows : sequence of str
-            Names of (n, 1) arrays.
+        wanted : Wanted
+            Names of the arrays.
         shifts : sequence of (n, D) array
             One more array of each block, or none.
 
@@ -69,22 +82,15 @@ class Batch:
         ValueError
             An array has the wrong shape, dtype or order.
         """
-        names = [*fields.values(), *rows]
-        arrays = [block[name] for block in self.blocks for name in names]
+        arrays = [block[name] for block in self.blocks for name in wanted.names]
         arrays += shifts
-        found = self._tables.get(id(owner))
+        found = self._tables.get(id(wanted))
         if found is None or len(arrays) != len(found.arrays) or any(map(is_not, arrays, found.arrays)):
-            found = self._tables[id(owner)] = self._located(owner, fields, rows, shifts, arrays)
+            found = self._tables[id(wanted)] = self._located(wanted, shifts, arrays)
         return found
 
-    def _located(
-        self,
-        owner: object,
-        fields: Mapping[str, str],
-        rows: Sequence[str],
-        shifts: Sequence[Array],
-        arrays: list[Array],
-    ) -> Table:
+    def _located(self, wanted: Wanted, shifts: Sequence[Array], arrays: list[Array]) -> Table:
+        fields, rows, _ = wanted
         first = self.blocks[0][next(iter(fields.values()))]
         numbers, before = [], 0
         for place, (block, start) in enumerate(zip(self.blocks, self._starts, strict=True)):
@@ -105,4 +111,4 @@ class Batch:
                 raise ValueError(f"arrays must be C-contiguous and {first.dtype} like the first field")
             numbers.append([shape[0], start, before, *(array.ctypes.data for array in addressed)])
             before += shape[0]
-        return Table(np.array(numbers, np.int64), before, first.shape[1], first.dtype, arrays, owner)
+        return Table(np.array(numbers, np.int64), before, first.shape[1], first.dtype, arrays, wanted)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.formula.batch import Batch, Table
+from dsgmcmc.kernels.formula.batch import Batch, Table, Wanted
 from dsgmcmc.kernels.formula.codegen import ArgumentLayout, PriorKind, formula_source
 from dsgmcmc.kernels.formula.parser import Assignments, parse
 from dsgmcmc.kernels.philox import NoiseKey, noise_words
@@ -66,9 +66,10 @@ class _Roles(NamedTuple):
     """What the names of a formula are, for one set of arrays and numbers."""
 
     body: Assignments
-    fields: dict[str, str]  # from the name in the formula to the name of the array
-    row_fields: dict[str, str]  # likewise
+    arrays: Wanted
     scalars: tuple[str, ...]
+    rows: tuple[str, ...]  # row vectors of which each block has its own
+    vectors: tuple[str, ...]  # those of all blocks together
     reads_prior: bool
     reads_noise: bool
     kernels: dict[tuple[str, PriorKind | None], Any]  # by the arrays' dtype and what the prior has
@@ -217,15 +218,11 @@ class Formula:
             given = _with_numbers(given, gradient.numbers)
         roles = self._resolved(batch.blocks[0], given, gradient)
         priors, shifts = _priors(roles, prior)
-        table = batch.table(roles, roles.fields, [*roles.row_fields.values()], shifts)
+        table = batch.table(roles.arrays, shifts)
         arguments: list[Any] = [table.numbers, table.width]
-        for name in self.columns:
-            arguments.append(_vector(name, given, table.width))
-        for name in self.rows:
-            if name not in roles.row_fields:
-                arguments.append(_vector(name, given, table.rows))
-        for name in roles.scalars:
-            arguments.append(given[name])
+        arguments += [_vector(name, given, table.width) for name in self.columns]
+        arguments += [_vector(name, given, table.rows) for name in roles.vectors]
+        arguments += [given[name] for name in roles.scalars]
         kind = None
         if priors:
             kind, found = _checked(priors[0], table.width, bool(shifts))
@@ -293,8 +290,11 @@ class Formula:
             raise ValueError(f"the prior's gradient is taken at field {PRIOR_AT!r}, which there is not")
         if not fields:  # the first one gives the shape
             fields = {name: name for name in list(arrays)[:1]}
-        row_fields = {name: aliases[name] for name in self.rows if name in aliases}
-        return _Roles(body, fields, row_fields, scalars, "grad_prior" in body.read, "z" in body.read, {})
+        rows = tuple(name for name in self.rows if name in aliases)
+        own = tuple(aliases[name] for name in rows)
+        wanted = Wanted(fields, own, (*fields.values(), *own))
+        together = tuple(name for name in self.rows if name not in aliases)
+        return _Roles(body, wanted, scalars, rows, together, "grad_prior" in body.read, "z" in body.read, {})
 
     def _kernel(self, roles: _Roles, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
         """Return the compiled function for one dtype and kind of prior, compiling it where needed."""
@@ -304,11 +304,11 @@ class Formula:
                 raise ValueError(f"fields are {dtype}; float32 or float64 is needed")
             layout = ArgumentLayout(
                 body=roles.body,
-                fields=tuple(roles.fields),
+                fields=tuple(roles.arrays.fields),
                 scalars=roles.scalars,
                 columns=self.columns,
-                rows=tuple(name for name in self.rows if name not in roles.row_fields),
-                row_fields=tuple(roles.row_fields),
+                rows=roles.vectors,
+                row_fields=roles.rows,
                 sums=self.sums,
                 column_sums=self.column_sums,
                 row_sums=self.row_sums,

@@ -287,8 +287,8 @@ class _Draw:
         for block, factor in self._rows():
             self._update(block, factor, RESIDUAL, Purpose.IMPLICIT_FIT)
             block.row(WEIGHT)[:] = (block.counts > 0) / np.maximum(block.counts, 1)
-        self._spread(WEIGHT, DIAGONAL)
-        self._spread(SEND, GOT)
+        self.circulation.spread(WEIGHT, DIAGONAL)
+        self.circulation.spread(SEND, GOT)
         first = rp = self._sum(BEGIN)
         for _ in range(MOST_STEPS):
             self._through_rows()
@@ -304,10 +304,10 @@ class _Draw:
         """Set ``got`` of the coefficients to X^T X p. Collective."""
         for block, _ in self._coefficients():
             block[SEND][:] = block[SCRATCH["p"]]
-        self._spread(SEND, GOT)
+        self.circulation.spread(SEND, GOT)
         for block, factor in self._rows():
             self._update(block, factor, THROUGH_ROWS, Purpose.IMPLICIT)
-        self._spread(SEND, GOT)
+        self.circulation.spread(SEND, GOT)
 
     def _sum(self, formula: Formula, **columns: dict[Factor, Float64]) -> dict[Factor, Float64]:
         """Apply a formula to all coefficients, and return the sum that it makes, by system. Collective."""
@@ -325,12 +325,6 @@ class _Draw:
         )
         return {factor: sums[factor.name] for factor in self.factors}
 
-    def _spread(self, sent: str, got: str) -> None:
-        """Set `got` of every row to the sum of `sent` over those that it has ratings with. Collective."""
-        for block in self.circulation.blocks():
-            block[got].fill(0.0)
-        self.circulation.spread(sent, got)
-
     # ------------------------------------------------------------------ what follows from y
 
     def _move(self) -> None:
@@ -339,7 +333,7 @@ class _Draw:
             block: self._update(block, factor, CHANGE, Purpose.IMPLICIT)["square"]
             for block, factor in self._coefficients()
         }
-        self._spread(SEND, GOT)
+        self.circulation.spread(SEND, GOT)
         shifts = {block: self._update(block, factor, MOVE, Purpose.IMPLICIT) for block, factor in self._rows()}
         partials: list[dict[str, Float64]] = []
         for pair in self.circulation.pairs():

@@ -231,8 +231,9 @@ class RowPriors(Part):
 
     def move(self, context: DrawContext) -> None:
         """See `Part.move`: means against biases."""
-        frozen = any(block.frozen for block in context.circulation.blocks())
-        if not self._exchanges or frozen or not context.is_turn(EVERY, FIRST):
+        if not self._exchanges or not context.is_turn(EVERY, FIRST):
+            return
+        if any(rows.frozen for rows in context.circulation.together()):
             return
         state, kappa = self.parameters, WISHART_BETA if self.prior == "normal-wishart" else 1.0
         mean, precision = ({factor: each[factor][0] for factor in Factor} for each in (state.mean, state.precision))

@@ -57,7 +57,7 @@ def gradients(target: Target, sampler: Sampler[Any, Any]) -> list[np.ndarray]:
     for iteration in range(target.sweep_length):
         target.begin(iteration)
         taken = {}
-        for block in sampler.gradient(target, "theta"):
+        for block in sampler.gradient.by_block(target, "theta"):
             block.update(TAKEN, out="g")
             taken[block.factor, block.index] = block["g"].ravel().copy()
         found.append(np.concatenate([taken[place] for place in sorted(taken)]))
