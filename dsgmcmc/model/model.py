@@ -119,22 +119,25 @@ class FactorModel:
         if not drawn:
             return
 
+        replicated = [each for part in drawn for each in part.replicated]
+
         def arrays() -> dict[str, Float64]:
-            return {name: array for part in drawn for each in part.replicated for name, array in each.arrays().items()}
+            return {name: array for each in replicated for name, array in each.arrays().items()}
 
         def take(arrays: dict[str, Float64]) -> None:
-            for each in (each for part in drawn for each in part.replicated):
+            for each in replicated:
                 each.take(arrays)
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
-            take({name: array.copy() for name, array in arrays().items()})
+            take({name: array.copy() for name, array in before.items()})
             rng = context.stream.generator(Purpose.HYPERPARAMETERS)
             for subchain in range(len(context.positions)):
                 for part in drawn:
                     part.draw_shared(subchain, sums, context, rng)
             return arrays()
 
-        take(context.circulation.ring.sum(partials, draw, shapes_of(arrays())))
+        before = arrays()
+        take(context.circulation.ring.sum(partials, draw, shapes_of(before)))
 
     # ------------------------------------------------------------------ what belongs to a draw
 

@@ -115,7 +115,8 @@ class Slice(NamedTuple):
         return self.end - self.begin
 
 
-def slices_of(width: int, addends: int, size: int) -> list[Slice]:
+@lru_cache(maxsize=1024)
+def slices_of(width: int, addends: int, size: int) -> tuple[Slice, ...]:
     """Cut a sum over blocks into slices, each of which one process adds; the first is the root's.
 
     One process takes in `size` messages with addends * width numbers. With n slices it takes in those of one slice, and
@@ -134,7 +135,7 @@ def slices_of(width: int, addends: int, size: int) -> list[Slice]:
     number = isqrt(addends * width // (2 * A_MESSAGE))
     number = max(1, min(number, size, width // 2))  # a single column NumPy adds in another order
     edges = pairwise(s * width // number for s in range(number + 1))
-    return [Slice(s * size // number, *ends) for s, ends in enumerate(edges)]
+    return tuple(Slice(s * size // number, *ends) for s, ends in enumerate(edges))
 
 
 def chain_group(rank: int, size: int, chains: int) -> tuple[int, int]:

@@ -332,6 +332,8 @@ class _Leg(NamedTuple):
         Row block and column block, the message by which the column block has come, and that by which it leaves.
     receives, sends : list of request
         Messages of this step.
+    filled : list of request
+        Those of them that are not empty.
     arriving : list of int
         Bytes of the blocks that are received.
     """
@@ -339,6 +341,7 @@ class _Leg(NamedTuple):
     pairs: list[tuple[int, int, MPI.Prequest | None, MPI.Prequest | None]]
     receives: list[MPI.Prequest]
     sends: list[MPI.Prequest]
+    filled: list[MPI.Prequest]
     arriving: list[int]
 
 
@@ -373,7 +376,9 @@ class SharedTour:
         here = [(b, column_of(b, step, ring.grid)) for b in way.order]
         pairs = [(b, c, came.get(c), going.get(c)) for b, c in here]
         arriving = [4 * self._length(c) for c in coming]
-        self._legs.append(_Leg(pairs, [*coming.values()], [*going.values()], arriving))
+        ways = ((way.arriving, coming), (way.departing, going))
+        filled = [made[c] for peers, made in ways for c, p in peers.items() if p not in self._shared.peers]
+        self._legs.append(_Leg(pairs, [*coming.values()], [*going.values()], filled, arriving))
         return coming
 
     def _sent(self, c: int, peer: int) -> Float32:
@@ -401,7 +406,8 @@ class SharedTour:
                 yield b, c
                 if travel and goes:
                     goes.Start()
-                MPI.Request.Testall(leg.receives)  # lets the library make progress while we compute
+                if leg.filled:
+                    MPI.Request.Testall(leg.filled)  # lets the library make progress while we compute
             if travel:
                 self._wait(leg.sends)
                 self._ring.count(leg.arriving)

@@ -247,8 +247,8 @@ class RowPriors(Part):
 
     def _sums(self, rows: Blocks, positions: tuple[str, ...]) -> Float64:
         found = [sums_of_rows(rows, position, self.prior == "normal-wishart") for position in positions]
-        flat = [np.concatenate((total, products.reshape(len(total), -1)), axis=1) for total, products in found]
-        return np.stack(flat, axis=1)
+        flat = [each.reshape(len(each), -1) for both in found for each in both]
+        return np.concatenate(flat, axis=1).reshape(len(rows.blocks), len(positions), -1)
 
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
