@@ -120,7 +120,9 @@ def ring(comm: Comm, sizes: Sequence[int], repeats: int = 50) -> list[Line]:
         partial, shared = np.zeros((1, max(size // 8, 1))), here.shared_buffers([count] * here.grid)
 
         def exchange(block: Any = block, count: int = count, shared: SharedColumnBuffers | None = None) -> None:
-            going = here.move(block, 0, 1 % here.grid, lambda _: count, shared)
+            arriving = shared.buffer if shared else lambda _, n: np.empty(n, np.float32)
+            peers = shared.peers if shared else ()
+            going = here.move(block, 0, 1 % here.grid, lambda c: arriving(c, count), peers)
             going.depart(here.rank)
             going.finish()
 

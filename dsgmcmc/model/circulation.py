@@ -96,7 +96,7 @@ class Circulation:
         if send:
             after = self._part_of(iteration + 1)
             buffers = {c: column.buffer for c, column in columns.items()}
-            going = self.ring.move(buffers, self.part, after, self.factors.length)
+            going = self.ring.move(buffers, self.part, after, self.factors.buffer)
         for b in going.order if going else self.ring.blocks:
             c = column_of(b, self.part, self.grid)
             yield self._cell(b, columns[c])
@@ -231,8 +231,12 @@ class Circulation:
         """Move copies from where `part` has the column blocks to where `after` has them. Collective."""
         if part == after:
             return buffers
-        length = partial(self.factors.length, width=copies.layout.width)
-        going = self.ring.move(buffers, part, after, length, copies.shared)
+        shared, length = copies.shared, partial(self.factors.length, width=copies.layout.width)
+
+        def buffer(c: int) -> Float32:
+            return shared.buffer(c, length(c)) if shared else np.empty(length(c), np.float32)
+
+        going = self.ring.move(buffers, part, after, buffer, shared.peers if shared else ())
         for c in buffers:
             going.depart(c)
         return going.finish()

@@ -15,6 +15,9 @@ from dsgmcmc.types import Factor, Float32
 if TYPE_CHECKING:
     pass  # which loads MPI
 
+#: Bytes of all column blocks up to which those that have left keep their memory: to use it again takes less time.
+KEPT = 1 << 26
+
 #: Makes a `ParameterBlock` from its factor, index, start, counts and arrays.
 MakeBlock = Callable[..., ParameterBlock]
 
@@ -33,7 +36,7 @@ class LocalFactors:
     layout : BlockLayout
         Fields that are sent with a block.
     scratch : tuple of str
-        (n, D) arrays that are not sent; a column block uses those of the row block that it is paired with.
+        (n, D) arrays that are not sent.
     dimension : int
         Columns D of a factor.
     """
@@ -50,8 +53,11 @@ class LocalFactors:
         self._make, self._ratings, self._row_blocks = make, ratings, row_blocks
         self.layout, self._scratch_names, self._dimension = layout, scratch, dimension
         self._grid = len(ratings.row_bounds) - 1
-        largest = int(np.diff(ratings.column_bounds).max())
-        self._spare = {b: {name: np.zeros((largest, dimension), np.float32) for name in scratch} for b in row_blocks}
+        numbers = int(ratings.column_bounds[-1]) * (layout.width + dimension * len(scratch))
+        self._keeps = 4 * numbers <= KEPT
+        self._left: dict[int, ParameterBlock] = {}  # that are kept
+        self._scratch: dict[int, dict[str, Float32]] = {}  # by column block
+        self._spare: list[dict[str, Float32]] = []  # of blocks that have left
         self.rows = {b: self._row(b) for b in row_blocks}
         self.columns: dict[int, ParameterBlock] = {}
         self._together: tuple[Blocks, Blocks] | None = None
@@ -64,21 +70,40 @@ class LocalFactors:
     def place(self, part: int) -> None:
         """Allocate the column blocks that rest here during `part`, filled with zeros."""
         here = [column_of(b, part, self._grid) for b in self._row_blocks]
-        self.columns = {}
+        self.columns, self._left, self._scratch, self._spare = {}, {}, {}, []
         self.arrange({c: np.zeros(self.length(c), np.float32) for c in here}, part)
+
+    def buffer(self, column_block: int) -> Float32:
+        """Memory for a column block that arrives: that which it had when it was here last, if it was kept."""
+        left = self._left.get(column_block)
+        return np.empty(self.length(column_block), np.float32) if left is None else left.buffer
 
     def arrange(self, buffers: dict[int, Float32], part: int) -> None:
         """Make blocks of the column buffers that are here for `part`."""
-        columns = {}
-        for b in self._row_blocks:
-            c = column_of(b, part, self._grid)
-            block = self.columns.get(c)
-            if block is None or block.buffer is not buffers[c]:
-                block = self.column(c, self.layout, buffers[c])
-            for name, spare in self._spare[b].items():
-                block.arrays[name] = spare[: len(block.counts)]
-            columns[c] = block
-        self.columns, self._together = columns, None
+        here = [column_of(b, part, self._grid) for b in self._row_blocks]
+        for c in self.columns.keys() - here:
+            if self._keeps:
+                self._left[c] = self.columns[c]
+            else:
+                self._spare.append(self._scratch.pop(c))
+        known = self._left | self.columns
+        self.columns = {c: self._resting(c, buffers[c], known.get(c)) for c in here}
+        self._together = None
+
+    def _resting(self, index: int, buffer: Float32, known: ParameterBlock | None) -> ParameterBlock:
+        """Column block that rests here, with scratch: a known one, if this is its buffer."""
+        if known is not None and known.buffer is buffer:
+            return known
+        block = self.column(index, self.layout, buffer)
+        rows = len(block.counts)
+        room = rows if self._keeps else int(np.diff(self._ratings.column_bounds).max())
+        if index not in self._scratch and self._spare:
+            self._scratch[index] = self._spare.pop()
+        elif index not in self._scratch:
+            shape = room, self._dimension
+            self._scratch[index] = {name: np.zeros(shape, np.float32) for name in self._scratch_names}
+        block.arrays |= {name: whole[:rows] for name, whole in self._scratch[index].items()}
+        return block
 
     def column(self, index: int, layout: BlockLayout, buffer: Float32) -> ParameterBlock:
         """Column block `index`, with the fields of `layout` in this buffer."""

@@ -12,7 +12,7 @@ root computes what follows from a sum. So no sum depends on the number of proces
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -68,8 +68,8 @@ class Ring:
         columns: dict[int, Float32],
         part: int,
         after: int,
-        length: Callable[[int], int],
-        shared: SharedColumnBuffers | None = None,
+        buffer: Callable[[int], Float32],
+        peers: Collection[int] = (),
     ) -> Move:
         """Begin to move column blocks from where `part` has them to where `after` needs them.
 
@@ -79,12 +79,12 @@ class Ring:
             Buffers of the column blocks that are here during `part`, by column block.
         part, after : int
             The part at which the blocks are now, and the next one.
-        length : callable
-            Number of float32 in the buffer of a column block.
-        shared : SharedColumnBuffers, optional
-            The shared memory that `columns` are buffers of, if they are.
+        buffer : callable
+            Gives the buffer for a column block that arrives.
+        peers : collection of int, optional
+            Processes with which blocks are handed over in shared memory (`SharedColumnBuffers.peers`).
         """
-        return Move(self, columns, part, after, length, shared)
+        return Move(self, columns, part, after, buffer, peers)
 
     def tour(
         self,
@@ -112,11 +112,15 @@ class Ring:
         row_block, column_block : int
         buffer : (length,) float32
         """
+
+        def new(c: int) -> Float32:
+            return np.empty(length(c), np.float32)
+
         here = dict(home)
         home.clear()
         for step in range(self.grid):
             last = step + 1 == self.grid
-            going = None if last and not come_home else self.move(here, step, (step + 1) % self.grid, length)
+            going = None if last and not come_home else self.move(here, step, (step + 1) % self.grid, new)
             for b in going.order if going else self.blocks:
                 c = column_of(b, step, self.grid)
                 yield b, c, here[c]
@@ -274,11 +278,10 @@ class Move:
         columns: dict[int, Float32],
         part: int,
         after: int,
-        length: Callable[[int], int],
-        shared: SharedColumnBuffers | None,
+        buffer: Callable[[int], Float32],
+        peers: Collection[int],
     ) -> None:
-        self._ring, self._columns = ring, columns
-        self._peers = shared.peers if shared else frozenset()
+        self._ring, self._columns, self._peers = ring, columns, peers
         self._route = way = route(ring.rank, ring.size, ring.grid, part, after)
         self._arriving: dict[int, Float32] = {}
         self._receives: list[MPI.Request] = []
@@ -288,8 +291,7 @@ class Move:
         if way.arriving:
             begin = ring.phases.enter()
             for c, source in way.arriving.items():  # receives are posted before anything is sent
-                n = length(c)
-                self._arriving[c] = shared.buffer(c, n) if shared else np.empty(n, np.float32)
+                self._arriving[c] = buffer(c)
                 sent = NOTHING if source in self._peers else self._arriving[c]
                 self._receives.append(ring.comm.Irecv(sent, source=source, tag=c))
             ring.phases.leave("exchange", begin)

@@ -34,7 +34,7 @@ def test_blocks_move_between_any_two_parts(comm: MPI.Comm, together, grid: int) 
     for part in range(grid):
         for after in range(grid):
             columns = {c: block(c) for c in here(ring, part)}
-            move = ring.move(columns, part, after, length)
+            move = ring.move(columns, part, after, lambda c: np.empty(length(c), np.float32))
             order = list(move.order)
             for b in order:
                 move.depart(column_of(b, part, grid))

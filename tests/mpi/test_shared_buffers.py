@@ -80,7 +80,7 @@ def test_blocks_in_shared_memory_move_between_any_two_parts(comm: MPI.Comm, toge
             for c in [(b + part) % GRID for b in ring.blocks]:
                 columns[c] = shared.buffer(c, length(c))
                 columns[c][:] = c + 10 * part
-            going = ring.move(columns, part, after, length, shared)
+            going = ring.move(columns, part, after, lambda c: shared.buffer(c, length(c)), shared.peers)
             for b in going.order:
                 going.depart((b + part) % GRID)
             arrived = going.finish()

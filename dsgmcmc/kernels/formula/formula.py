@@ -176,7 +176,7 @@ class Formula:
 
     def of_one(self, totals: dict[str, Any]) -> dict[str, Any]:
         """What `apply` returns, from what `apply_to` returns for one block."""
-        return {name: total if name in self._of_rows else total[0] for name, total in totals.items()}
+        return totals and {name: total if name in self._of_rows else total[0] for name, total in totals.items()}
 
     def apply_to(
         self,
