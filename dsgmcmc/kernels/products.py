@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.types import Array, Float32, Float64
+from dsgmcmc.types import Array, Float64
 
 _ROTATE = """
 {decorator}
@@ -67,41 +67,14 @@ def gram(values, weights, ones, out):
                 for i in range(64):
                     total += weighted[i] * chunk[l, i]
                 out[k, l] += float64(total)
-            if out.shape[0] > D:
-                total = {dtype}(0)
-                for i in range(64):
-                    total += weighted[i]
-                out[D, k] += float64(total)
     for k in range(D):
         for l in range(k):
             out[l, k] = out[k, l]
+    if out.shape[0] > D:
+        for i in range(n):
+            for k in range(D):
+                out[D, k] += float64(weights[i] * values[i, k])
 """
-
-
-_EXCHANGE = """
-{decorator}
-def exchange(theta, step, across, offset):
-    last = uint64(step.shape[0])
-    for i in range(theta.shape[0]):
-        taken = -offset
-        for k in range(last):
-            theta[i, k] += step[k]
-            taken += float64(across[k] * theta[i, k])
-        theta[i, last] -= float32(taken)
-"""
-
-
-def exchange(theta: Float32, step: Float32, across: Float32, offset: float) -> None:
-    """Add `step` to all but the last column of rows, and take their products with `across` from the last.
-
-    Parameters
-    ----------
-    theta : (n, K + 1) float32
-    step, across : (K,) float32
-    offset : float
-        Taken from the products.
-    """
-    _exchange()(theta, step, across, offset)
 
 
 def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> None:
@@ -137,13 +110,6 @@ def gram(values: Array, weights: Array, ones: bool = False, totals: bool = False
     out = np.zeros((D + totals, D))
     _kernel("gram", values.dtype.name)(values, weights, ones, out)
     return out
-
-
-@functools.cache
-def _exchange() -> Callable[..., None]:
-    code = _EXCHANGE.format(decorator=jit.decorator("void(float32[:, ::1], float32[::1], float32[::1], float64)"))
-    kernel: Callable[..., None] = jit.compile_source("exchange", code).exchange
-    return kernel
 
 
 @functools.cache

@@ -15,6 +15,8 @@ from mpi4py import MPI
 from support import digest, metrics, sample
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.model import factors
+from dsgmcmc.parallel import ring
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.storage.series import steps
@@ -100,6 +102,18 @@ def test_gradients_that_are_not_the_default(
     if noise != "shared" and GRADIENTS[gradient].fixed_likelihood:
         pytest.skip("refused")
     settings = settings_of(sampler, gradient, noise=noise)
+    compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("sampler", ["baoab", "hamcmc", "sgnht"])
+def test_blocks_that_are_large(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
+) -> None:
+    """They travel as messages, and a process keeps no memory for those that have left."""
+    monkeypatch.setattr(ring, "LARGEST", 0)
+    monkeypatch.setattr(factors, "KEPT", 0)
+    settings = settings_of(sampler, schedule="random" if sampler in INDEPENDENT else "shuffled", noise="both")
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 

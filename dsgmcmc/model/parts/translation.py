@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsgmcmc.kernels.products import exchange, gram
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.products import gram
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.targets.state import ParameterBlock
@@ -25,6 +26,8 @@ from dsgmcmc.types import Factor, Float64, Purpose
 
 #: Turns between moves, and the first. Earlier ones only keep biases, which are the first to be found, from settling.
 EVERY, FIRST = 5, 50
+
+MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("step", "across"), row_sums=("exchanged",))
 
 
 def sums(block: ParameterBlock, position: str, bias_mean: float) -> Float64:
@@ -116,8 +119,11 @@ def translate(
     steps = circulation.ring.sum(partials, finish, {factor.name: (k,) for factor in Factor})
     offset = float(steps[Factor.W.name] @ steps[Factor.H.name])
     for rows in circulation.together():
-        own, other = (steps[factor.name].astype(np.float32) for factor in (rows.factor, Factor(1 - rows.factor)))
-        for block in rows.blocks:  # H has moved before W
-            exchange(block[context.position], own, other, offset if rows.factor == Factor.W else 0.0)
+        own, other = (np.append(steps[f.name], 0.0).astype(rows.dtype) for f in (rows.factor, Factor(1 - rows.factor)))
+        exchanged = rows.update(MOVE, theta=context.position, step=own, across=other)["exchanged"]
+        if rows.factor == Factor.W:  # H has moved before W
+            exchanged -= offset
+        for block, taken in rows.by_block(exchanged):
+            block[context.position][:, -1] -= taken.astype(block.dtype)
     for factor in Factor:
         mean[factor][:k] += steps[factor.name]

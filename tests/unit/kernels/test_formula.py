@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
+from dsgmcmc.kernels.formula import Batch, Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey, normals
 
 KEY = NoiseKey(first=37, seed=3, chain=1, purpose=2, iteration=9, factor=1)
@@ -145,6 +145,63 @@ def test_noise_is_that_of_the_generator():
     part = np.empty((n - 100, D), np.float32)
     formula.apply({"x": part}, noise=KEY._replace(first=KEY.first + 100 * D))
     assert np.array_equal(part, x[100:])
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("by_row", [False, True])
+def test_a_block_has_the_same_bits_alone_and_among_others(dense, by_row):
+    """Protects the invariant: how many blocks of a factor a process holds, and updates in one call, changes nothing."""
+    D, lengths, starts = 33, (150, 0, 7, 64), (10, 160, 160, 167)
+    each = [inputs(n, D, dense=dense, by_row=by_row) for n in lengths]
+    given, prior = each[0][1]["given"], each[0][1]["prior"]()
+    priors = [prior._replace(shift=own["prior"]().shift) for _, own in each]
+    vectors = [own["given"]["by_row"] for _, own in each]
+    alone = []
+    for (fields, _), start, own, vector in zip(each, starts, priors, vectors, strict=True):
+        block = {name: array.copy() for name, array in fields.items()}
+        key = KEY._replace(first=KEY.first + start * D)
+        totals = EVERYTHING.apply(block, given | {"by_row": vector}, noise=key, prior=lambda own=own: own)
+        alone.append((block, totals))
+    together = [dict(fields) for fields, _ in each]
+    totals = EVERYTHING.apply_to(
+        Batch(together, starts),
+        given | {"by_row": np.concatenate(vectors)},
+        noise=KEY,
+        prior=lambda: priors if by_row else priors[:1],
+        stride=D,
+    )
+    for block, (expected, _) in zip(together, alone, strict=True):
+        assert all(np.array_equal(block[name], array) for name, array in expected.items())
+    for name in ("size", "v", "low"):
+        assert np.array_equal(totals[name], [expected[name] for _, expected in alone])
+    for name in ("theta", "high"):
+        assert np.array_equal(totals[name], np.concatenate([expected[name] for _, expected in alone]))
+
+
+def test_row_vectors_may_be_fields_of_width_1():
+    """Protects vectors that travel with a block: they are read where they lie, and nobody copies them."""
+    formula = Formula("x = x + by_row", rows=("by_row",))
+    blocks = [{"x": np.zeros((n, 3)), "own": np.arange(n, dtype=float)[:, None]} for n in (2, 4)]
+    formula.apply_to(Batch(blocks, (0, 2)), {"by_row": "own"})
+    for block in blocks:
+        assert np.array_equal(block["x"], np.repeat(block["own"], 3, axis=1))
+    with pytest.raises(ValueError, match="'x' has shape"):
+        formula.apply_to(Batch(blocks, (0, 2)), {"by_row": "x"})
+
+
+def test_arrays_may_be_replaced_between_calls():
+    """Protects memory: the addresses of an array that is gone must not be used again."""
+    formula, blocks = Formula("x = x + 1"), [{"x": np.zeros((2, 3))}, {"x": np.zeros((4, 3))}]
+    batch = Batch(blocks, (0, 2))
+    formula.apply_to(batch)
+    before, blocks[1]["x"] = blocks[1]["x"], np.full((5, 3), 7.0)
+    formula.apply_to(batch)
+    assert (before == 1).all()
+    assert (blocks[0]["x"] == 2).all()
+    assert (blocks[1]["x"] == 8).all()
+    blocks[0]["x"] = np.zeros((2, 4))
+    with pytest.raises(ValueError, match="shape"):
+        formula.apply_to(batch)
 
 
 @pytest.mark.parametrize("dense", [False, True])

@@ -15,7 +15,7 @@ from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.hamcmc import PairProducts
-from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, Replicated, StateField
+from dsgmcmc.targets.state import BlockLayout, Blocks, ParameterBlock, RandomStream, Replicated, StateField
 from dsgmcmc.types import Factor, Purpose
 
 D = 3
@@ -162,6 +162,39 @@ def test_noise_belongs_to_the_row_and_not_to_the_block() -> None:
                 block.update(noise, purpose)
                 seen.add(block["theta"].tobytes())
     assert len(seen) == 8
+
+
+def test_blocks_are_updated_together_as_each_alone() -> None:
+    """With their own noise and gradients; totals come by block, vectors of all rows are cut where blocks end."""
+    formula = Formula("theta = theta + n * z - grad\nsquare = theta * theta", rows=("n",), sums=("square",))
+    stream, places = RandomStream(5, 2, iteration=9), ((4, 3), (7, 5))
+    each = [[block_of(start, rows, stream) for start, rows in places] for _ in range(2)]
+    for block in (*each[0], *each[1]):
+        block["g"][:], block["n"][:, 0] = block.start, np.arange(len(block.counts))
+        block.gradient = Gradient("g + grad_prior", "g")
+    alone = [block.update(formula, n="n")["square"] for block in each[0]]
+    together = Blocks(each[1])
+    assert together.update(formula, n="n")["square"].tolist() == alone
+    assert all((a["theta"] == b["theta"]).all() for a, b in zip(*each, strict=True))
+    parts = dict(together.by_block(np.arange(8.0)))
+    assert [parts[block].tolist() for block in each[1]] == [[0, 1, 2], [3, 4, 5, 6, 7]]
+    together.gradient = Gradient("g")
+    assert [block.gradient for block in each[1]] == [together.gradient] * 2 == [Gradient("g")] * 2
+
+
+def test_generators_are_those_of_their_iteration_and_purpose() -> None:
+    """Whatever was drawn before: a generator that is set again gives what a new one gives."""
+    stream = RandomStream(2**63 + 5, 3)
+    for stream.iteration in (0, 1, 2**40):
+        for part in (0, 3):
+            fresh = np.random.Philox(
+                key=[stream.seed, Purpose.HYPERPARAMETERS], counter=[0, part, stream.iteration, stream.chain]
+            )
+            expected, found = np.random.Generator(fresh), stream.generator(Purpose.HYPERPARAMETERS, part)
+            other = stream.generator(Purpose.NU).random()
+            assert found.standard_normal(3).tolist() == expected.standard_normal(3).tolist()
+            assert found.integers(0, 7, 3, np.uint32).tolist() == expected.integers(0, 7, 3, np.uint32).tolist()
+            assert found.standard_gamma(2.5) == expected.standard_gamma(2.5) != other
 
 
 def test_an_update_has_the_prior_and_the_gradient_of_its_block() -> None:
