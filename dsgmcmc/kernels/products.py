@@ -70,10 +70,6 @@ def gram(values, weights, ones, out):
     for k in range(D):
         for l in range(k):
             out[l, k] = out[k, l]
-    if out.shape[0] > D:
-        for i in range(n):
-            for k in range(D):
-                out[D, k] += float64(weights[i] * values[i, k])
 """
 
 
@@ -92,7 +88,7 @@ def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> 
     _kernel("rotate", values.dtype.name)(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
 
 
-def gram(values: Array, weights: Array, ones: bool = False, totals: bool = False) -> Float64:
+def gram(values: Array, weights: Array, ones: bool = False) -> Float64:
     """Sum over the rows of weight times the outer product of a row with itself, (D, D).
 
     Parameters
@@ -103,11 +99,8 @@ def gram(values: Array, weights: Array, ones: bool = False, totals: bool = False
         Of the same type.
     ones : bool
         Whether 1 stands for the last column.
-    totals : bool
-        Whether a row D of the result has the sum of weight times row.
     """
-    D = values.shape[1]
-    out = np.zeros((D + totals, D))
+    out = np.zeros((values.shape[1],) * 2)
     _kernel("gram", values.dtype.name)(values, weights, ones, out)
     return out
 

@@ -41,7 +41,8 @@ def sums(block: ParameterBlock, position: str, bias_mean: float) -> Float64:
     if bias_mean or shift is not None:
         rows = rows.copy()
         rows[:, -1] -= bias_mean + (0.0 if shift is None else shift[:, -1])
-    return gram(rows, np.ones(len(rows), rows.dtype), totals=True)
+    products = gram(rows, np.ones(len(rows), rows.dtype))
+    return np.concatenate([products, rows.sum(axis=0, dtype=np.float64)[None]])
 
 
 def draw(

@@ -33,12 +33,3 @@ def test_outer_products_of_rows(ones: bool) -> None:
     if ones:
         rows[:, -1] = 1.0
     np.testing.assert_allclose(gram(values, weights, ones), (rows.T * weights) @ rows, rtol=1e-5, atol=1e-5)
-
-
-def test_totals_of_rows() -> None:
-    """Beside the outer products, for moves of whole factors; row by row in double precision."""
-    rng = np.random.default_rng(2)
-    values, weights = rng.standard_normal((131, 4)).astype(np.float32), rng.random(131).astype(np.float32)
-    found = gram(values, weights, totals=True)
-    np.testing.assert_array_equal(found[:4], gram(values, weights))
-    np.testing.assert_allclose(found[4], (weights[:, None] * values).sum(axis=0, dtype=float), rtol=1e-13)
