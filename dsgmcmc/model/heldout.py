@@ -148,9 +148,15 @@ class HeldOutRows:
         self.noise, self.mean_noise = (np.ones(q if likelihood.noise_varies else 1, np.float32) for _ in range(2))
         self.probability, self.mean_probability = (np.zeros((q, likelihood.n_levels), np.float32) for _ in range(2))
         self.accumulators = ("mean", "m2", "mean_noise", "mean_probability")[: 4 if likelihood.n_levels else 3]
+        self._watch()
         self.followed = np.unique(np.linspace(0, q - 1, min(q, follow)).astype(np.int64))
         self.followed_predictions: list[Float32] = []
         self.log_likelihoods: list[float] = []
+
+    def _watch(self) -> None:
+        """Make what counts the predictions as columns of one number."""
+        self._columns = [each.reshape(-1, 1) for each in (self.prediction, self.mean, self.m2)]
+        self._moments = RunningMoments(*self._columns[1:])
 
     def predict(self, kernel: Any, position: str, cell: RatingsCell, tau: float, shift: Float32 | None = None) -> None:
         """Predict the ratings in a column block, and the variance of their noise; `shift` is added to predictors."""
@@ -169,8 +175,7 @@ class HeldOutRows:
 
     def count(self, draw: DrawInfo) -> None:
         """Include the last recorded state in the averages, as a draw."""
-        moments = RunningMoments(*(each.reshape(-1, 1) for each in (self.mean, self.m2)))
-        moments.count(self.prediction.reshape(-1, 1), draw)
+        self._moments.count(self._columns[0], draw)
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
         if self.likelihood.n_levels:
             self.mean_probability += draw.share * (self.probability - self.mean_probability)
@@ -210,6 +215,7 @@ class HeldOutRows:
         """Load the accumulators and traces from a snapshot."""
         for name in self.accumulators:
             setattr(self, name, snapshot.read(self._key(name)))
+        self._watch()
         self.followed_predictions = list(snapshot.read(Key("trace", "W", self.block, "prediction")))
         self.log_likelihoods = snapshot.read(Key("trace", "W", self.block, "log_likelihood")).tolist()
 

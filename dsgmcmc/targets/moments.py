@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formula import Batch, Formula
 from dsgmcmc.targets.base import DrawInfo
 from dsgmcmc.types import Array
 
@@ -27,6 +27,10 @@ class RunningMoments:
     mean: Array
     m2: Array
 
+    def __post_init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+        self._batch = Batch([self._arrays])
+
     @classmethod
     def zeros(cls, rows: int, width: int, dtype: npt.DTypeLike) -> RunningMoments:
         """Of no draws."""
@@ -34,5 +38,5 @@ class RunningMoments:
 
     def count(self, x: Array, draw: DrawInfo) -> None:
         """Add a draw."""
-        arrays = {"x": x, "mean": self.mean, "m2": self.m2}
-        _COUNT.apply(arrays, {"share": draw.share, "weight": draw.weight})
+        self._arrays |= {"x": x, "mean": self.mean, "m2": self.m2}
+        _COUNT.apply_to(self._batch, {"share": draw.share, "weight": draw.weight})
