@@ -86,24 +86,25 @@ class LocalFactors:
                 self._left[c] = self.columns[c]
             else:
                 self._spare.append(self._scratch.pop(c))
-        known = self._left | self.columns
-        self.columns = {c: self._resting(c, buffers[c], known.get(c)) for c in here}
+        self.columns = {c: self._resting(c, buffers[c]) for c in here}
         self._together = None
 
-    def _resting(self, index: int, buffer: Float32, known: ParameterBlock | None) -> ParameterBlock:
-        """Column block that rests here, with scratch: a known one, if this is its buffer."""
+    def _resting(self, index: int, buffer: Float32) -> ParameterBlock:
+        """Column block that rests here, with scratch; the one that was made before, if this is its buffer."""
+        known = self.columns.get(index) or self._left.get(index)
         if known is not None and known.buffer is buffer:
             return known
         block = self.column(index, self.layout, buffer)
         rows = len(block.counts)
-        room = rows if self._keeps else int(np.diff(self._ratings.column_bounds).max())
-        if index not in self._scratch and self._spare:
-            self._scratch[index] = self._spare.pop()
-        elif index not in self._scratch:
-            shape = room, self._dimension
-            self._scratch[index] = {name: np.zeros(shape, np.float32) for name in self._scratch_names}
+        if index not in self._scratch:
+            self._scratch[index] = self._spare.pop() if self._spare else self._new_scratch(rows)
         block.arrays |= {name: whole[:rows] for name, whole in self._scratch[index].items()}
         return block
+
+    def _new_scratch(self, rows: int) -> dict[str, Float32]:
+        """Scratch for a column block of so many rows, or, if others will use it, for the largest."""
+        room = rows if self._keeps else int(np.diff(self._ratings.column_bounds).max())
+        return {name: np.zeros((room, self._dimension), np.float32) for name in self._scratch_names}
 
     def column(self, index: int, layout: BlockLayout, buffer: Float32) -> ParameterBlock:
         """Column block `index`, with the fields of `layout` in this buffer."""

@@ -127,7 +127,7 @@ class Target(Protocol):
         """All blocks of parameters that are on this process at present."""
 
     def together(self) -> Iterator[Rows]:
-        """The same rows by as many as may be updated in one call: blocks of one factor."""
+        """All rows that are on this process at present, by as many as are updated in one call: those of a factor."""
 
     def visit(self, send: bool = False) -> Iterator[Cell]:
         """Cells of this iteration's part; `send` sends blocks on to where the next part needs them. Collective."""

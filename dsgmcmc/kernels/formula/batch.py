@@ -107,8 +107,8 @@ class Batch:
             if shift and shift[0].shape != shape:
                 raise ValueError(f"the prior's shift has shape {shift[0].shape} where {shape} is needed")
             addressed = [*theirs.values(), *of_rows, *shift]
-            if not all(array.flags.c_contiguous and array.dtype == first.dtype for array in addressed):
-                raise ValueError(f"arrays must be C-contiguous and {first.dtype} like the first field")
+            if not all(array.flags.carray and array.dtype == first.dtype for array in addressed):
+                raise ValueError(f"arrays must be C-contiguous, writable and {first.dtype} like the first field")
             numbers.append([shape[0], start, before, *(array.ctypes.data for array in addressed)])
             before += shape[0]
         return Table(np.array(numbers, np.int64), before, first.shape[1], first.dtype, arrays, wanted)

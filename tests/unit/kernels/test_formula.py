@@ -403,6 +403,7 @@ def test_refuses_a_gradient_that_was_not_taken():
         {"fields": {"g": np.zeros((5, 3), np.float64)}},
         {"fields": {"g": np.zeros((3, 5), np.float32).T}},
         {"fields": {"g": np.zeros(15, np.float32)}},
+        {"fields": {"g": np.frombuffer(bytes(60), np.float32).reshape(5, 3)}},
         {"given": {"by_column": np.zeros(5, np.float32)}},
         {"given": {"by_row": np.zeros(3, np.float32)}},
         {"given": {"by_row": None}},
