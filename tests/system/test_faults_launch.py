@@ -127,7 +127,7 @@ ring = Ring(MPI.COMM_WORLD, 2)
 n, mine = 600_000_000, ring.rank
 block = np.zeros(n, np.float32)
 block[[0, n // 2, -1]] = 1 + mine, 2 + mine, 3 + mine
-move = ring.move({mine: block}, 0, 1, lambda c: n)
+move = ring.move({mine: block}, 0, 1, lambda c: np.empty(n, np.float32))
 move.depart(mine)
 (there,) = move.finish().items()
 other = 1 - mine
