@@ -4,6 +4,7 @@ P is about the precision of a row's posterior; in the coordinates in which it is
 at one pace, and one step size serves all data. A metric completes a sampler's formulas. In these there are
 
     step    h_i P^-1/2, the step h of the sampler, made smaller where a row's energy is more curved than P says
+    h_i     the step of a row, where the metric has one for each
     p       p_ik, the share of the data in P
 
 On a factorisation nothing is left out where P depends on the state: that of a row of W is made from H, n_i, tau and
@@ -139,9 +140,10 @@ class Fisher(Metric):
     #: n_i, and 1 / sqrt(l_i).
     fields: ClassVar[tuple[StateField, ...]] = (StateField("n", 1), StateField("h", 1))
     source: ClassVar[str] = """\
+h_i = size * h
 information = metric_tau * n * c
 precision = information + lambda_
-step = size * h / sqrt(precision)
+step = h_i / sqrt(precision)
 p = information / precision
 """
     columns: ClassVar[tuple[str, ...]] = ("c", "lambda_")

@@ -63,6 +63,9 @@ class Products:
     def blocks(self) -> Iterator[ParameterBlock]:
         yield from (self.w, self.h)
 
+    def together(self) -> Iterator[ParameterBlock]:
+        yield from self.blocks()
+
     def full_gradient(self, position: str, out: str) -> None:
         w, h = self.w[position], self.h[position]
         self.w[out][:], self.h[out][:] = -(self.x - w * h) * h, -(self.x - w * h) * w

@@ -57,11 +57,11 @@ UPDATES = {"baoa": BAOA, "published": PUBLISHED}
 FRICTION = {
     "baoa": """\
 damp = exp(-fade * share)
-spread = sqrt(maximum(1 - damp * damp - 0.25 * parts * h * h * p * (1 + damp) * (1 + damp), 0))
+spread = sqrt(maximum(1 - damp * damp - 0.25 * parts * h_i * h_i * p * (1 + damp) * (1 + damp), 0))
 """,
     "published": """\
 damp = 1 - fade * share
-spread = sqrt(maximum(2 * fade * share - parts * h * h * p, 0))
+spread = sqrt(maximum(2 * fade * share - parts * h_i * h_i * p, 0))
 """,
 }
 

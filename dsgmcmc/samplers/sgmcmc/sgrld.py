@@ -37,7 +37,7 @@ from dsgmcmc.types import Float64
 #: With the metric's step = h_i P^-1/2, h_i^2 = 2 eps_i.
 UPDATE = "theta = theta - 0.5 * step * step * grad + step * z\n"
 CORRECTED = """\
-spread = sqrt(maximum(1 - 0.25 * parts * h * h * p, 0))
+spread = sqrt(maximum(1 - 0.25 * parts * h_i * h_i * p, 0))
 theta = theta - 0.5 * step * step * grad + step * spread * z
 """
 
