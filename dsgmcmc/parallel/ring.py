@@ -12,6 +12,7 @@ root computes what follows from a sum. So no sum depends on the number of proces
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -368,6 +369,7 @@ class SharedTour:
         came: dict[int, MPI.Prequest] = {}
         for step in range(ring.grid):
             came = self._add_leg(step, came)
+        atexit.register(_free, [message for leg in self._legs for message in (*leg.receives, *leg.sends)])
 
     def _add_leg(self, step: int, came: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
         """Add a step, before which blocks came by these messages; those by which others come during it."""
@@ -423,3 +425,9 @@ class SharedTour:
         fault("exchange")
         MPI.Request.Waitall(requests)
         self._ring.phases.leave("exchange", begin)
+
+
+def _free(messages: list[MPI.Prequest]) -> None:
+    """Give messages back before MPI ends, which may complain of them otherwise."""
+    for message in messages:
+        message.Free()
