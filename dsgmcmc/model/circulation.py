@@ -135,7 +135,8 @@ class Circulation:
         copies = self._copies_of(tuple(names))
         layout, shared = copies.layout, copies.shared
         if shared:
-            shared.claim()
+            with self.ring.phases("exchange"):
+                shared.claim()
         buffers = self._brought_home(copies, sums)
         if copies.tour:
             for b, c in copies.tour(bool(returning)):

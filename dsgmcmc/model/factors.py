@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +10,6 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.targets.state import BlockLayout, Blocks, ParameterBlock
 from dsgmcmc.types import Factor, Float32
-
-if TYPE_CHECKING:
-    pass  # which loads MPI
 
 #: Bytes of all column blocks up to which those that have left keep their memory: to use it again takes less time.
 KEPT = 1 << 26

@@ -214,7 +214,7 @@ class VectorTarget(Generic[D]):
         """See `Target.information`: the curvature that the density gives; there is no other factor to bound."""
         block = self.block
         precision = block.prior(block).precision
-        n = block.counts.astype(block.dtype)
+        n = block.n_data
         c = {Factor.W: self.curvature / self.n_data}
         lambda_ = {Factor.W: np.diag(precision).copy() if precision.ndim == 2 else precision}
         alone, l_i = {block: np.zeros(len(n))}, {block: np.ones(len(n))}

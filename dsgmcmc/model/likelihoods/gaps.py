@@ -158,7 +158,7 @@ def move_gaps(
         MOVE,
         Purpose.GAP,
         len(information),
-        n=block.counts.astype(block.dtype),
+        n=block.n_data,
         half=sqrt(2 * EPS / CURVATURE) / 2,
         most=MOST_KICK,
         information=information.astype(block.dtype),
