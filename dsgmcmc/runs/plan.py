@@ -17,6 +17,7 @@ from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.kernels.stored import index_type
+from dsgmcmc.model.factors import KEPT
 from dsgmcmc.model.parts.design import gram_width
 from dsgmcmc.model.parts.effects import levels_of
 from dsgmcmc.model.parts.features import featured_factors
@@ -81,7 +82,11 @@ class Costs:
         heteroscedastic = config.noise != "shared"
         quantities = config.quantities_for(ratings)
         width, drawn = _width(config, quantities), quantities.drawn_numbers({Factor.W: rows, Factor.H: columns})
-        state = (rows + columns) * (width + d * len(config.make_sampler().working)) * 4
+        sampler = config.make_sampler()
+        row = (width + d * len(sampler.working)) * 4
+        state = share * (rows + columns) * row
+        if sampler.gradient.by_parts and columns * row <= KEPT:
+            state += (1 - share) * columns * row  # of column blocks that have left
         moments = drawn * MOMENTS * 4
         levels = config.law.levels_of(ratings)
         noises = TEST_NOISE_BYTES * int(heteroscedastic)
@@ -100,7 +105,7 @@ class Costs:
         draws = min(max(2 * config.save_draws - 1, 0), made) * one_draw
         memory = (
             int(share * (held + index)) + everywhere,
-            int(open_chains * share * state),
+            int(open_chains * state),
             int(open_chains * share * (moments + ratings.nnz_test * (TEST_BYTES + 2 * noises))),
             int(share * (checkpoint + open_chains * draws)),
             _sweeping(config, ratings, share),
