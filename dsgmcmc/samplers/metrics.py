@@ -158,17 +158,17 @@ p = information / precision
         """See `Metric.take_from`."""
         information = target.information(position, bound)
         self.c, self.lambda_, self.tau = information.c, dict(information.lambda_), np.array([information.tau])
+        current = target.metric_uses_current_hyperparameters
+        for rows in target.together() if current else ():
+            first = rows.blocks[0]
+            self.lambda_[rows.factor] = information.lambda_[rows.factor] - _diagonal(first.prior(first))
         for block in target.blocks():
             block.row("n")[:] = information.n[block]
-            h_i = None if information.bound is None else 1 / np.sqrt(information.bound[block])
-            if target.metric_uses_current_hyperparameters:
-                self.lambda_[block.factor] = information.lambda_[block.factor] - _diagonal(block.prior(block))
-                if (own := target.own_scale(block)) is not None:
-                    block.row("n")[:] /= own
-                if settled and h_i is not None:
-                    h_i = np.minimum(h_i, block.row("h"))
-            if h_i is not None:
-                block.row("h")[:] = h_i
+            if current and (own := target.own_scale(block)) is not None:
+                block.row("n")[:] /= own
+            if information.bound is not None:
+                h_i = 1 / np.sqrt(information.bound[block])
+                block.row("h")[:] = np.minimum(h_i, block.row("h")) if current and settled else h_i
 
     def now(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
         """Tau, lambda (D,) and n of an update: a vector of all rows, or the field that has it."""

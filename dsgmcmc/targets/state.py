@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -287,8 +288,12 @@ class Blocks:
 
     def by_block(self, vector: Array) -> Iterator[tuple[ParameterBlock, Array]]:
         """Blocks, each with its part of a vector of all rows."""
-        ends = np.cumsum([len(block.counts) for block in self.blocks])
-        return zip(self.blocks, np.split(vector, ends[:-1]), strict=True)
+        return zip(self.blocks, [vector[begin:end] for begin, end in self._places], strict=True)
+
+    @functools.cached_property
+    def _places(self) -> list[tuple[int, int]]:
+        """First and last + 1 row of every block among all rows."""
+        return list(pairwise(accumulate((len(block.counts) for block in self.blocks), initial=0)))
 
     @property
     def gradient(self) -> Gradient | None:

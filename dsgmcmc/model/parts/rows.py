@@ -215,7 +215,8 @@ class RowPriors(Part):
 
     def of_block(self, block: ParameterBlock, subchain: int) -> RowPrior:
         """Prior of a block's rows, in their dtype."""
-        mean, precision = (each[block.factor][subchain] for each in (self.parameters.mean, self.parameters.precision))
+        factor, now = block.factor, self.parameters
+        mean, precision = now.mean[factor][subchain], now.precision[factor][subchain]
         return RowPrior(mean.astype(np.float32), precision.astype(np.float32), block.arrays.get(SHIFT.name))
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:

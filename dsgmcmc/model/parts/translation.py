@@ -19,9 +19,10 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.products import gram
+from dsgmcmc.model.conjugate import SUMS
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.quantity import SHIFT
-from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.targets.state import Blocks
 from dsgmcmc.types import Factor, Float64, Purpose
 
 #: Turns between moves, and the first. Earlier ones only keep biases, which are the first to be found, from settling.
@@ -30,19 +31,23 @@ EVERY, FIRST = 5, 50
 MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("step", "across"), row_sums=("exchanged",))
 
 
-def sums(block: ParameterBlock, position: str, bias_mean: float) -> Float64:
-    """Sums over a block's rows of W_i W_i^T, r_i W_i and W_i: the outer products of (W_i, r_i), and their sum.
+def sums(rows: Blocks, position: str, bias_mean: float) -> Float64:
+    """Sums over each block's rows of W_i W_i^T, r_i W_i and W_i: the outer products of (W_i, r_i), and their sum.
 
     Returns
     -------
-    (D + 1, D) float64
+    (blocks, D + 1, D) float64
     """
-    rows, shift = block[position], block.arrays.get(SHIFT.name)
-    if bias_mean or shift is not None:
-        rows = rows.copy()
-        rows[:, -1] -= bias_mean + (0.0 if shift is None else shift[:, -1])
-    products = gram(rows, np.ones(len(rows), rows.dtype))
-    return np.concatenate([products, rows.sum(axis=0, dtype=np.float64)[None]])
+    totals, products = rows.update(SUMS[False], theta=position)["total"], []
+    for block, total in zip(rows.blocks, totals, strict=True):
+        theta, shift = block[position], block.arrays.get(SHIFT.name)
+        if bias_mean or shift is not None:
+            means = np.full(len(theta), bias_mean) + (0.0 if shift is None else shift[:, -1])
+            theta = theta.copy()
+            theta[:, -1] -= means
+            total[-1] -= means.sum()
+        products.append(gram(theta, np.ones(len(theta), theta.dtype)))
+    return np.concatenate([np.array(products), totals[:, None]], axis=1)
 
 
 def draw(
@@ -113,10 +118,7 @@ def translate(
         drawn = draw(mean, precision, by_factor, counts, kappa, rng)
         return {factor.name: step for factor, step in drawn.items()}
 
-    partials = {
-        rows.factor.name: np.array([sums(block, context.position, bias_mean) for block in rows.blocks])
-        for rows in circulation.together()
-    }
+    partials = {rows.factor.name: sums(rows, context.position, bias_mean) for rows in circulation.together()}
     steps = circulation.ring.sum(partials, finish, {factor.name: (k,) for factor in Factor})
     offset = float(steps[Factor.W.name] @ steps[Factor.H.name])
     for rows in circulation.together():
