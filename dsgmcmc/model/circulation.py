@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -87,11 +87,6 @@ class Circulation:
         """The row blocks of this process, then the column blocks that rest with them, in the order of `pairs`."""
         yield from self.factors.together()
 
-    @cached_property
-    def _pairs_of_tour(self) -> list[tuple[int, int]]:
-        """Row and column blocks in the order in which they meet on a tour where one process has all of them."""
-        return [(b, column_of(b, step, self.grid)) for step in range(self.grid) for b in self.ring.blocks]
-
     # ------------------------------------------------------------------ travelling
 
     def visit(self, iteration: int, send: bool) -> Iterator[RatingsCell]:
@@ -133,8 +128,9 @@ class Circulation:
             for name in sums:
                 block[name].fill(0.0)
         if alone:
-            for b, c in self._pairs_of_tour:
-                yield self._cell(b, factors.columns[c])
+            for step in range(self.grid):
+                for b in self.ring.blocks:
+                    yield self._cell(b, factors.columns[column_of(b, step, self.grid)])
             return
         copies = self._copies_of(tuple(names))
         layout, shared = copies.layout, copies.shared
