@@ -35,6 +35,13 @@ class LocalFactors:
         (n, D) arrays that are not sent.
     dimension : int
         Columns D of a factor.
+
+    Attributes
+    ----------
+    rows, columns : dict of int to ParameterBlock
+        Those that are here, by their number.
+    left : dict of int to ParameterBlock
+        Column blocks that have left, whose memory is kept.
     """
 
     def __init__(
@@ -51,7 +58,7 @@ class LocalFactors:
         self._grid = len(ratings.row_bounds) - 1
         numbers = int(ratings.column_bounds[-1]) * (layout.width + dimension * len(scratch))
         self._keeps = 4 * numbers <= KEPT
-        self._left: dict[int, ParameterBlock] = {}  # that are kept
+        self.left: dict[int, ParameterBlock] = {}
         self._scratch: dict[int, dict[str, Float32]] = {}  # by column block
         self._spare: list[dict[str, Float32]] = []  # of blocks that have left
         self.rows = {b: self._row(b) for b in row_blocks}
@@ -66,12 +73,12 @@ class LocalFactors:
     def place(self, part: int) -> None:
         """Allocate the column blocks that rest here during `part`, filled with zeros."""
         here = [column_of(b, part, self._grid) for b in self._row_blocks]
-        self.columns, self._left, self._scratch, self._spare = {}, {}, {}, []
+        self.columns, self.left, self._scratch, self._spare = {}, {}, {}, []
         self.arrange({c: np.zeros(self.length(c), np.float32) for c in here}, part)
 
     def buffer(self, column_block: int) -> Float32:
         """Memory for a column block that arrives: that which it had when it was here last, if it was kept."""
-        left = self._left.get(column_block)
+        left = self.left.get(column_block)
         return np.empty(self.length(column_block), np.float32) if left is None else left.buffer
 
     def arrange(self, buffers: dict[int, Float32], part: int) -> None:
@@ -79,7 +86,7 @@ class LocalFactors:
         here = [column_of(b, part, self._grid) for b in self._row_blocks]
         for c in self.columns.keys() - here:
             if self._keeps:
-                self._left[c] = self.columns[c]
+                self.left[c] = self.columns[c]
             else:
                 self._spare.append(self._scratch.pop(c))
         self.columns = {c: self._resting(c, buffers[c]) for c in here}
@@ -87,7 +94,7 @@ class LocalFactors:
 
     def _resting(self, index: int, buffer: Float32) -> ParameterBlock:
         """Column block that rests here, with scratch; the one that was made before, if this is its buffer."""
-        known = self.columns.get(index) or self._left.get(index)
+        known = self.columns.get(index) or self.left.pop(index, None)
         if known is not None and known.buffer is buffer:
             return known
         block = self.column(index, self.layout, buffer)

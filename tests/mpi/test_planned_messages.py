@@ -74,7 +74,8 @@ def test_messages_and_memory_are_what_the_plan_says(comm: MPI.Comm, together, sa
         for block in chain.target.ratings.train.values()
         for array in (block.indptr, block.indices, block.stored)
     )
-    state = sum(block.buffer.nbytes + block["g"].nbytes for block in chain.target.blocks())
+    blocks = [*chain.target.blocks(), *chain.target.circulation.factors.left.values()]
+    state = sum(block.buffer.nbytes + block["g"].nbytes for block in blocks)
     held, state = comm.allreduce(held, op=max), comm.allreduce(state, op=max)
     costs = Costs.of(config, ratings, comm.size)
     with together():
