@@ -18,6 +18,11 @@ KEPT = 1 << 26
 MakeBlock = Callable[..., ParameterBlock]
 
 
+def keeps_what_left(columns: int, width: int) -> bool:
+    """Whether column blocks that have left keep their memory: of so many columns, and so many float32 for each."""
+    return 4 * columns * width <= KEPT
+
+
 class LocalFactors:
     """The row blocks of a process, and the column blocks paired with them.
 
@@ -56,8 +61,7 @@ class LocalFactors:
         self._make, self._ratings, self._row_blocks = make, ratings, row_blocks
         self.layout, self._scratch_names, self._dimension = layout, scratch, dimension
         self._grid = len(ratings.row_bounds) - 1
-        numbers = int(ratings.column_bounds[-1]) * (layout.width + dimension * len(scratch))
-        self._keeps = 4 * numbers <= KEPT
+        self._keeps = keeps_what_left(int(ratings.column_bounds[-1]), layout.width + dimension * len(scratch))
         self.left: dict[int, ParameterBlock] = {}
         self._scratch: dict[int, dict[str, Float32]] = {}  # by column block
         self._spare: list[dict[str, Float32]] = []  # of blocks that have left

@@ -17,7 +17,7 @@ from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.kernels.stored import index_type
-from dsgmcmc.model.factors import KEPT
+from dsgmcmc.model.factors import keeps_what_left
 from dsgmcmc.model.parts.design import gram_width
 from dsgmcmc.model.parts.effects import levels_of
 from dsgmcmc.model.parts.features import featured_factors
@@ -83,10 +83,10 @@ class Costs:
         quantities = config.quantities_for(ratings)
         width, drawn = _width(config, quantities), quantities.drawn_numbers({Factor.W: rows, Factor.H: columns})
         sampler = config.make_sampler()
-        row = (width + d * len(sampler.working)) * 4
-        state = share * (rows + columns) * row
-        if sampler.gradient.by_parts and columns * row <= KEPT:
-            state += (1 - share) * columns * row  # of column blocks that have left
+        numbers = width + d * len(sampler.working)
+        state = share * (rows + columns) * numbers * 4
+        if sampler.gradient.by_parts and keeps_what_left(columns, numbers):
+            state += (1 - share) * columns * numbers * 4
         moments = drawn * MOMENTS * 4
         levels = config.law.levels_of(ratings)
         noises = TEST_NOISE_BYTES * int(heteroscedastic)

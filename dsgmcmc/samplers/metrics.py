@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
+from dsgmcmc.kernels.formula import Formula, Gradient
 from dsgmcmc.kernels.products import add_rotated
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.information import curvature_bound, own_curvature
@@ -160,8 +160,7 @@ p = information / precision
         self.c, self.lambda_, self.tau = information.c, dict(information.lambda_), np.array([information.tau])
         current = target.metric_uses_current_hyperparameters
         for rows in target.together() if current else ():
-            first = rows.blocks[0]
-            self.lambda_[rows.factor] = information.lambda_[rows.factor] - _diagonal(first.prior(first))
+            self.lambda_[rows.factor] = information.lambda_[rows.factor] - _diagonal(rows)
         for block in target.blocks():
             block.row("n")[:] = information.n[block]
             if current and (own := target.own_scale(block)) is not None:
@@ -177,12 +176,7 @@ p = information / precision
             return tau, lambda_, "n"
         own = [target.own_scale(block) for block in rows.blocks]
         scaled = [block.row("n") * scale for block, scale in zip(rows.blocks, own, strict=True) if scale is not None]
-        first = rows.blocks[0]
-        return (
-            target.noise_precision,
-            lambda_ + _diagonal(first.prior(first)),
-            np.concatenate(scaled) if scaled else "n",
-        )
+        return target.noise_precision, lambda_ + _diagonal(rows), np.concatenate(scaled) if scaled else "n"
 
     def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """See `Metric.of`."""
@@ -284,9 +278,11 @@ class Kronecker(Fisher):
             rows.gradient = TURNED
 
 
-def _diagonal(prior: RowPrior) -> Array:
-    """Diagonal of the precision of a prior, (D,)."""
-    return np.diag(prior.precision) if prior.precision.ndim == 2 else prior.precision
+def _diagonal(rows: Rows) -> Array:
+    """Diagonal of the precision of the prior of rows, which is that of each of their blocks, (D,)."""
+    first = rows.blocks[0]
+    precision = first.prior(first).precision
+    return np.diag(precision) if precision.ndim == 2 else precision
 
 
 METRICS: dict[str, type[Metric]] = {"identity": Identity, "fisher": Fisher, "kronecker": Kronecker}
