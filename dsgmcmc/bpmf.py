@@ -52,7 +52,7 @@ class BPMF(FittedModel, Estimator):
     Parameters
     ----------
     rank : int or "auto"
-        Number K of latent dimensions.
+        Number K of latent dimensions; 0: biases only.
     sampler : str, optional
         Sampler; its own settings are sampler.NAME: see `options`.
     iterations : int or str, optional
@@ -60,7 +60,7 @@ class BPMF(FittedModel, Estimator):
     burn_in : int or str, optional
         Iterations before the first draw.
     until : str, optional
-        Stop once 95 % of the monitored predictions have reached this R-hat or effective sample size. They are
+        Stop once 90 % of the monitored predictions have reached this R-hat or effective sample size. They are
         predictions of held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
     chains : int
         Number of independent chains.
@@ -90,7 +90,8 @@ class BPMF(FittedModel, Estimator):
     duplicates : {"error", "first", "last", "mean"}
         If `fit` gets several ratings of a pair: raise an error, or which of them counts.
     columns : str, optional
-        For `fit` with a file whose columns are not recognised: ``"user=buyer,item=sku,rating=stars"``.
+        Columns of a file or data frame that have other names than user, item, rating, timestamp and their usual
+        synonyms: ``"user=buyer,item=sku"``.
     clip : bool
         Clip predictions to the range of the training ratings; default True (``predict`` has --clip).
     unknown : {"prior", "refuse"}
@@ -170,7 +171,8 @@ class BPMF(FittedModel, Estimator):
         X : ratings, one of
             - a path: a ratings file made by ``dsgmcmc prepare``, or any file that it reads;
             - a SciPy sparse matrix, users x items, whose stored values are the ratings and whose indices are the names;
-            - a data frame or array (n, 3): user, item, rating; of a data frame, columns called so are found;
+            - an array (n, 3): user, item, rating; or a data frame whose columns are called so, in any order, or are
+              named by `columns`;
             - with `time_levels` a data frame or array (n, 4), with the timestamp in seconds, or a path;
             - with `y`, an array or data frame (n, 2): user, item.
         y : (n,) float, optional
@@ -214,16 +216,22 @@ class BPMF(FittedModel, Estimator):
                 show = line or bool(self.verbose)
                 sample_apart(data, out, settings, self.warm_start, jobs, show, own, begin, command, self.model)
             else:
-                from dsgmcmc.runs.compare.auto import with_best_model
+                from dsgmcmc.runs.compare.auto import sample_recommended, with_best_model
                 from dsgmcmc.runs.job import Job  # it needs the compiler, which whoever reads a model does not
                 from dsgmcmc.runs.sources.ratings import RatingsSource
 
                 policy = Policy(log_level="warning" if line else "info")
                 quiet = not (line or self.verbose)
                 source, layers, auto = RatingsSource(data, start=begin), Layers(settings), self.model is not None
+
+                def run(layers: Layers) -> None:
+                    Job(comm, source, out, layers, self.warm_start or auto, policy, command, quiet).run_inside()
+
                 if auto:
                     layers = with_best_model(comm, source, out, layers, self.warm_start, policy, quiet=quiet)
-                Job(comm, source, out, layers, self.warm_start or auto, policy, command, quiet).run_inside()
+                    sample_recommended(run, comm, source, out, layers, policy)
+                else:
+                    run(layers)
         except KeyboardInterrupt as error:
             error.add_note("The chains are kept as far as they came: `fit` with warm_start=True goes on.")
             raise
@@ -275,7 +283,9 @@ class BPMF(FittedModel, Estimator):
                 described = {
                     kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
                 }
-                timed = self.time_levels != "no" or ((compared or self.model == "auto") and has_times(X, y))
+                timed = self.time_levels != "no" or (
+                    (compared or self.model == "auto") and has_times(X, y, self.columns)
+                )
                 settled = (seed, described, timed, columns_of(self.context), self.duplicates, self.columns)
                 data = prepare_data(X, y, beside, self.test_fraction, *settled)
             return str(data.resolve())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -61,12 +62,26 @@ def what_it_must_be(detail: Mapping[str, Any]) -> str:
     return expected.format(**detail.get("ctx", {})) if expected else found
 
 
-class InputError(Exception):
+class InputError(ValueError):
     """Something that the user gave is wrong: a file, an option, a launch.
 
     The message says what was found, where, and what to do; the command line prints it without a
     traceback and exits with status 2.
     """
+
+
+class NotFittedError(InputError, AttributeError):
+    """A model was used before it was fitted; scikit-learn's error of this name has the same bases."""
+
+
+def not_fitted(message: str) -> Exception:
+    """Make the error of a model that was used before it was fitted.
+
+    It is scikit-learn's `NotFittedError` if the program has imported it: only then can the program catch it.
+    """
+    of_sklearn = sys.modules.get("sklearn.exceptions")
+    kind: type[Exception] = NotFittedError if of_sklearn is None else of_sklearn.NotFittedError
+    return kind(message)
 
 
 class AgreedError(InputError):

@@ -48,6 +48,7 @@ class Purpose(IntEnum):
     GAP = 9
     TIME_ACCEPTED = 10
     OWN = 11  # of parts of your own
+    DIRECTION = 12
     METROPOLIS = 0x4D
     HYPERPARAMETERS = 0x147
     SUBSAMPLE = 0x5AB5
@@ -123,9 +124,6 @@ class Comm(Protocol):
 
     def Recv(self, buf: Array, source: int) -> None:
         """Receive into an array."""
-
-    def Sendrecv(self, sendbuf: Array, dest: int, *, recvbuf: Array, source: int) -> None:
-        """Send one array and receive another."""
 
     def Isend(self, buf: Array, dest: int, tag: int = 0) -> Any:
         """Begin to send an array; returns a request."""

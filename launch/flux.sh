@@ -1,5 +1,7 @@
 #!/bin/bash
 # Samples with dsgmcmc as a job of Flux: flux batch THIS_FILE
+# Copy it and edit the lines that begin with flux: (--queue and --bank may be added), the same numbers after flux run,
+# where dsgmcmc comes from, and what is sampled.
 #
 # Before the time limit Flux signals the processes; the run writes a checkpoint and ends with status 75, and this script
 # submits itself again. Not to: automatic=no below. The log of all these jobs is dsgmcmc.log in the folder of the

@@ -1,5 +1,7 @@
 #!/bin/bash
 # Samples with dsgmcmc as a job of LSF: bsub < THIS_FILE
+# Copy it and edit the #BSUB lines (-q QUEUE, -P PROJECT and -R "rusage[mem=32GB]" may be added), where dsgmcmc comes
+# from, and what is sampled.
 #
 # Before the time limit LSF signals the job; the run writes a checkpoint and ends with status 75, and LSF requeues the job
 # under its number. Also at any other time: bkill -s USR1 JOB

@@ -1,5 +1,8 @@
 #!/bin/bash
 # Samples with dsgmcmc as a job of PBS Professional or OpenPBS: qsub THIS_FILE
+# Copy it and edit the #PBS lines (-q QUEUE, -A ACCOUNT and, after mpiprocs=4, :mem=32gb may be added), where dsgmcmc
+# comes from, and what is sampled. -V copies the environment of the submission: delete it if modules or an environment
+# are named below.
 #
 # Before the time limit the run writes a checkpoint and ends with status 75, and this script submits itself again.
 # Not to: automatic=no below. The log of all these jobs is dsgmcmc.log in the folder of the submission.
@@ -33,16 +36,17 @@ data=ratings.h5
 run=run
 options=(--resume) # of dsgmcmc sample
 automatic=yes # yes: the job goes on by itself after its time limit; no: the command that does is printed
+warning=120 # seconds before the time limit at which the run is stopped: more than writing a checkpoint takes
 
 job_id=$PBS_JOBID
 # Intel MPI's mpirun is a shell script that passes no signal on, but its mpiexec.hydra does; MPICH has it, too
 mpirun=$(command -v mpirun || echo mpirun)
 [ ! -x "${mpirun%/*}/mpiexec.hydra" ] || mpirun=${mpirun%/*}/mpiexec.hydra
 launcher=("$mpirun" --hostfile "$PBS_NODEFILE" -n "$(wc -l <"$PBS_NODEFILE")" --bind-to core)
-# the signal that PBS does not send, 120 s before the limit
+# the signal that PBS does not send
 limit=$(qstat -f "$PBS_JOBID" | sed -n 's/^ *Resource_List.walltime = //p')
 if IFS=: read -r hours minutes seconds <<<"$limit" && [ -n "$seconds" ]; then
-  left=$((10#$hours * 3600 + 10#$minutes * 60 + 10#$seconds - 120 - SECONDS))
+  left=$((10#$hours * 3600 + 10#$minutes * 60 + 10#$seconds - warning - SECONDS))
   launcher=(timeout --foreground --preserve-status --signal=USR1 "$((left > 0 ? left : 1))" "${launcher[@]}")
 else
   echo "== qstat -f $PBS_JOBID tells no walltime: nothing asks the run to stop in time"

@@ -265,6 +265,19 @@ def sample(
         return Job(comm, RatingsSource(data, start=start), out, Layers(settings), resume).run()
 
 
+def diverging(comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, **settings: Any) -> int:
+    """Sample, or go on, with steps that diverge after burn-in and that nobody has named; the status. Collective.
+
+    They are ten times as large as steps may be whatever the curvature, so they diverge with any bound on it; a quarter
+    of them does, too.
+    """
+    usual = {"rank": 3, "grid": 5, "burn_in": 20, "thin": 5, "evaluate_every": 10, "save_draws": 3}
+    sampler = {"step_size": 10.0, "burn_in_step_size": 0.35}
+    layers = Layers({**usual, "iterations": iterations, **settings}, below={"sampler": sampler})
+    with handlers_as_before():
+        return Job(comm, RatingsSource(data), out, layers, True).run()
+
+
 @contextmanager
 def handlers_as_before() -> Iterator[None]:
     """Context in which handlers of signals may be changed."""

@@ -13,14 +13,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from dsgmcmc._version import __version__
-from dsgmcmc.cli.cluster.bench import bench
-from dsgmcmc.cli.cluster.doctor import doctor
-from dsgmcmc.cli.cluster.launch_script import launch_script
-from dsgmcmc.cli.cluster.plan import plan
 from dsgmcmc.cli.compare import compare
 from dsgmcmc.cli.data.fetch import fetch
 from dsgmcmc.cli.data.prepare import prepare
 from dsgmcmc.cli.data.synthetic import synthetic
+from dsgmcmc.cli.doctor import doctor
 from dsgmcmc.cli.info import info
 from dsgmcmc.cli.posterior.evaluate import evaluate
 from dsgmcmc.cli.posterior.export import export
@@ -118,15 +115,12 @@ app.command(short_help="Write one HTML page about sampling and predictions.")(re
 app.command(short_help="Describe a run and its quality, or a file.")(info)
 app.command(short_help="Check every checksum, print the digest.")(verify)
 app.command(short_help="Check that this machine can sample.")(doctor)
-app.command(short_help="Estimate time, memory and traffic of a run.")(plan)
-app.command(short_help="Write a job script for Slurm, PBS, LSF or Flux.")(launch_script)
-app.add_typer(bench, name="bench", short_help="Measure kernels, noise, the ring, and how a cluster scales.")
 
 
 def _asked_for(words: list[str]) -> typer.Typer:
     """The program with the command alone that the first word names, if it names one: to make all takes longer."""
     one = copy(app)
-    commands = {getattr(each.callback, "__name__", "").replace("_", "-"): each for each in app.registered_commands}
+    commands = {getattr(each.callback, "__name__", ""): each for each in app.registered_commands}
     named = [commands[word] for word in words[:1] if word in commands]
     one.registered_commands = named or app.registered_commands
     return one

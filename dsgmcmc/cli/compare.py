@@ -45,6 +45,9 @@ def compare(
     assign: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of all models, e.g. seed=1.")
     ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the ratings that are held out, and of the chains.  [default: 0]")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.toml.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -58,7 +61,7 @@ def compare(
     Examples:
       dsgmcmc compare ml-1m.h5
       dsgmcmc compare ml-1m.h5 --metric rmse --out by-rmse.toml
-      dsgmcmc compare ml-1m.h5 --set rank=16 --set seed=1 --json
+      dsgmcmc compare ml-1m.h5 --set rank=16 --seed 1 --json
       dsgmcmc sample ml-1m.h5 --out run --config best.toml
     """
     comm = launch.processes()
@@ -79,7 +82,8 @@ def compare(
 
     def work() -> int:
         agree(comm, refuse)
-        layers, folder = Layers({}, config, assign or ()), out.with_name(f"{out.name}.compare")
+        options = {} if seed is None else {"seed": seed}
+        layers, folder = Layers(options, config, assign or ()), out.with_name(f"{out.name}.compare")
         chosen: Any = None if metric is None else metric.value
         try:
             comparison = Comparing(

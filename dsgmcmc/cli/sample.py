@@ -101,7 +101,7 @@ def sample(
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.parallel.mpirun import COMMAND
     from dsgmcmc.parallel.signals import installed
-    from dsgmcmc.runs.compare.auto import with_best_model
+    from dsgmcmc.runs.compare.auto import sample_recommended, with_best_model
     from dsgmcmc.runs.compare.compare import Stopped
     from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.sources.ratings import RatingsSource
@@ -119,8 +119,12 @@ def sample(
             except Stopped as stopped:
                 return stopped.status
         line = command or shlex.join(["dsgmcmc", *sys.argv[1:]])
-        job = Job(comm, source, out, layers, resume or chosen, policy, line)
-        return job.describe() if dry_run else job.run(signals)
+
+        def run(layers: Layers) -> int:
+            job = Job(comm, source, out, layers, resume or chosen, policy, line)
+            return job.describe() if dry_run else job.run(signals)
+
+        return sample_recommended(run, comm, source, out, layers, policy) if chosen else run(layers)
 
     with in_python() if command else nullcontext():
         launch.run_parallel(comm, work)

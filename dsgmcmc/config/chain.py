@@ -74,7 +74,7 @@ class ChainConfig(BaseModel):
         metavar="LENGTH",
     )
     until: str | None = setting(
-        "Stop once 95 % of the monitored predictions have reached this R-hat or effective sample size.",
+        "Stop once 90 % of the monitored predictions have reached this R-hat or effective sample size.",
         None,
         shown="ess=100 per chain; none with --iterations",
         metavar="rhat=R,ess=N",
@@ -89,7 +89,7 @@ class ChainConfig(BaseModel):
     checkpoint_every: int | str = setting(
         "Time or iterations between checkpoints; e.g. 10min or 1000.", "10min", metavar="LENGTH"
     )
-    keep_checkpoints: int = setting("Number of checkpoints to keep.", 2, ge=2)
+    keep_checkpoints: int = setting("Number of checkpoints to keep, besides that of the end of burn-in.", 2, ge=2)
     save_draws: int = setting("Least number of draws to keep.", 50, ge=0)
 
     @field_validator("iterations", "burn_in", "thin", "evaluate_every")
@@ -245,9 +245,9 @@ class ResolvedChain(ChainConfig):
         """Limits of the accuracy at which chains end, by measure; empty if only iterations count."""
         return parse_accuracy(self.until) if self.until else {}
 
-    def make_sampler(self, step_scale: float = 1.0) -> Sampler[Any, Any]:
-        """Make the sampler, with the configured step sizes times `step_scale`."""
-        return self.sampler.kind(self.sampler.config.scaled(step_scale), self.burn_in)
+    def make_sampler(self) -> Sampler[Any, Any]:
+        """Make the sampler."""
+        return self.sampler.make(self.burn_in)
 
     def checkpoint_interval(self) -> tuple[int | None, float | None]:
         """Iterations, or seconds, between checkpoints."""

@@ -13,7 +13,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named, setting
 
 OnCheckpointError = Literal["stop", "continue"]
-OnDivergence = Literal["stop", "halve"]
+OnDivergence = Literal["recover", "stop"]
 LogLevel = Literal["debug", "info", "warning"]
 
 
@@ -35,8 +35,9 @@ class Policy:
         OnCheckpointError, setting("If a checkpoint cannot be written: stop, or continue without it.")
     ] = "stop"
     on_divergence: Annotated[
-        OnDivergence, setting("If a chain diverges: stop, or go back to its last checkpoint and halve the step.")
-    ] = "stop"
+        OnDivergence,
+        setting("If a chain diverges: begin it again with a smaller step, then with a safer sampler, or stop."),
+    ] = "recover"
     override: Annotated[bool, setting("With --resume: allow --thin and --evaluate-every to change from here on.")] = (
         False
     )

@@ -45,6 +45,10 @@ class Layers(NamedTuple):
     below: Mapping[str, Any] = MappingProxyType({})
     above: Mapping[str, Any] = MappingProxyType({})
 
+    def of_sampler(self) -> set[str]:
+        """Names of the sampler's settings that the user gave; with ``name`` if the sampler itself is among them."""
+        return {name for layer in self.read()[1:-1] if layer.get("sampler") for name in section_of(layer["sampler"])}
+
     def read(self) -> list[Mapping[str, Any]]:
         """Settings of every layer; later ones take precedence.
 

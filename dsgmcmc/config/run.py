@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from dsgmcmc.config.accuracy import ESS_PER_CHAIN, format_accuracy
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
@@ -19,7 +19,7 @@ from dsgmcmc.model.quantity import Quantities, sizes_of
 from dsgmcmc.settings import named, setting
 from dsgmcmc.types import Factor
 
-Rank = Annotated[int, Field(ge=1, le=512)]
+Rank = Annotated[int, Field(ge=0, le=512)]
 
 #: The largest rank that is chosen automatically.
 MAX_AUTOMATIC_RANK = 32
@@ -36,10 +36,14 @@ class FactorConfig(BaseModel):
     of_densities: ClassVar[bool] = False
 
     rank: Rank | Literal["auto"] = setting(
-        "Number K of latent dimensions.", "auto", shown="auto, by the number of ratings", metavar="K|auto", short="-K"
+        "Number K of latent dimensions; 0: biases only.",
+        "auto",
+        shown="auto, by the number of ratings",
+        metavar="K|auto",
+        short="-K",
     )
     likelihood: str = setting(
-        "Distribution of a rating; poisson: for counts, all-cells: for clicks.",
+        "Distribution of a rating; student-t: heavy tails, negative-binomial: counts, all-cells: clicks.",
         "gaussian",
         metavar="|".join(LIKELIHOODS),
     )
@@ -54,6 +58,16 @@ class FactorConfig(BaseModel):
         value = SYNONYMS.get(value, value)
         if value not in LIKELIHOODS:
             raise ValueError(f"is not known; choose one of {', '.join([*LIKELIHOODS, *SYNONYMS])}")
+        return value
+
+    @field_validator("biases")
+    @classmethod
+    def _something_is_left(cls, value: bool, info: ValidationInfo) -> bool:
+        if not value and info.data.get("rank") == 0:
+            raise ValueError(
+                f"are all that a model with {named('rank')} 0 has: leave out {named('no_biases')}, or take "
+                f"{named('rank')} 1 or more, which the all-cells likelihood needs"
+            )
         return value
 
     @property
@@ -102,7 +116,9 @@ class RunConfig(ModelConfig, ChainConfig):
                 f"{named('sampler')} {self.sampler.name} needs normal conditionals, which rows do not have with the "
                 f"{self.likelihood} likelihood: choose a sampler that uses gradients, such as {DEFAULT_SAMPLER}"
             )
-        if estimator.fixed_likelihood and (self.noise != "shared" or not self.law.has_noise):
+        if estimator.fixed_likelihood and (
+            self.noise != "shared" or not self.law.has_noise or self.law.has_parameters()
+        ):
             raise InputError(
                 f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, which noise "
                 "scales or thresholds would change: leave out noise and likelihood, or take another gradient"
@@ -118,6 +134,15 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
     def dimension(self) -> int:
         """Columns D of a factor."""
         return self.rank + int(self.biases)
+
+    @property
+    def biases_only(self) -> bool:
+        """Whether the model is the baseline itself: Gaussian biases and one noise for all, and no part that adds to it.
+
+        Features are not asked for: they count only where there are some.
+        """
+        added = (self.implicit_features, self.time_levels, self.context)
+        return not self.rank and (self.likelihood, self.noise, *added) == ("gaussian", "shared", "no", "no", "no")
 
     @property
     def interleaved(self) -> bool:

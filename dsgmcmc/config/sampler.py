@@ -84,6 +84,10 @@ class SamplerSection(BaseModel):
         assert kind is not None
         return kind
 
+    def make(self, burn_in: int) -> Sampler[Any, Any]:
+        """Make the sampler, for so many iterations of burn-in."""
+        return self.kind(self.config, burn_in)
+
     @model_serializer
     def _flat(self) -> dict[str, Any]:
         return {"name": self.name, **self.config.model_dump()}

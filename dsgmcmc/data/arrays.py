@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.frames import context_of
-from dsgmcmc.data.ingest.columns import find_column
+from dsgmcmc.data.ingest.columns import find_column, locate, parse_columns, require
 from dsgmcmc.data.ingest.context import PERIODS
 from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.ingest.prepare import prepare_ratings
@@ -42,7 +42,7 @@ class Triples:
             db.execute(f"COPY (SELECT * FROM triples) TO {literal(str(path))} (FORMAT parquet)")
 
 
-def read_triples(X: Any, y: Any = None, timed: bool = False) -> Triples:
+def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None = None) -> Triples:
     """Read ratings.
 
     Raises InputError if it is anything else, or a value is missing or not finite.
@@ -53,9 +53,12 @@ def read_triples(X: Any, y: Any = None, timed: bool = False) -> Triples:
     y : (n,) array, optional
     timed : bool
         Whether there is one more column, with times in seconds.
+    columns : str, optional
+        Columns of a data frame, as `BPMF` is told.
     """
+    named = parse_columns(columns)
     if timed:
-        return _read_timed(X, y)
+        return _read_timed(X, y, named)
     import scipy.sparse  # takes its time to import
 
     if scipy.sparse.issparse(X):
@@ -64,32 +67,32 @@ def read_triples(X: Any, y: Any = None, timed: bool = False) -> Triples:
         matrix = X.tocoo()
         users, items, ratings = matrix.row.astype(np.int64), matrix.col.astype(np.int64), matrix.data
     elif y is not None:
-        users, items = read_pairs(X)
+        users, items = _columns(X, ("user", "item"), named)
         ratings = np.asarray(y)
     else:
-        users, items, ratings = _columns(X, ("user", "item", "rating"))
+        users, items, ratings = _columns(X, ("user", "item", "rating"), named)
     return _checked(users, items, ratings)
 
 
-def has_times(X: Any, y: Any) -> bool:
+def has_times(X: Any, y: Any, columns: str | None = None) -> bool:
     """Whether what `BPMF.fit` is given has a column of timestamps; of files that is not known."""
     names = getattr(X, "columns", None)
     if names is not None:
-        return find_column([str(name) for name in names], "timestamp") is not None
+        return "timestamp" in parse_columns(columns) or find_column(names, "timestamp") is not None
     return isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == (4 if y is None else 3)
 
 
-def _read_timed(X: Any, y: Any) -> Triples:
+def _read_timed(X: Any, y: Any, named: Mapping[str, str]) -> Triples:
     """Read ratings with their times."""
     import scipy.sparse  # takes its time to import
 
     if scipy.sparse.issparse(X):
         raise InputError("time levels need timestamps, which a sparse matrix does not have: give a data frame or array")
     if y is not None:
-        users, items, times = _columns(X, ("user", "item", "timestamp"))
+        users, items, times = _columns(X, ("user", "item", "timestamp"), named)
         ratings = np.asarray(y)
     else:
-        users, items, ratings, times = _columns(X, ("user", "item", "rating", "timestamp"))
+        users, items, ratings, times = _columns(X, ("user", "item", "rating", "timestamp"), named)
     if times.dtype.kind == "M":
         times = np.where(np.isnat(times), np.nan, times.astype("datetime64[us]").astype(np.float64) / 1e6)
     try:
@@ -123,25 +126,35 @@ def _refuse(bad: Mask, what: str) -> None:
         raise InputError(f"{number} missing, NaN or infinite: {shown} (the first is row 0)")
 
 
-def read_pairs(X: Any) -> tuple[Array, Array]:
+def read_pairs(X: Any, columns: str | None = None) -> tuple[Array, Array]:
     """Read users and items, (n,) each, of an (n, 2) array or a data frame.
 
-    Raises InputError if it is neither, or a name is missing.
+    `columns` are as `BPMF` is told; those that the data frame does not have are looked for by their usual names, which
+    recommendations have. Raises InputError if it is neither, or a name is missing.
     """
-    users, items = _columns(X, ("user", "item"))
+    labels = {str(label) for label in getattr(X, "columns", ())}
+    named = {role: name for role, name in parse_columns(columns).items() if name in labels}
+    users, items = _columns(X, ("user", "item"), named)
     return users, items
 
 
-def _columns(X: Any, roles: tuple[str, ...]) -> list[Array]:
-    names = getattr(X, "columns", None)
-    if names is not None:
-        labels = [str(name) for name in names]
-        places = [find_column(labels, role) for role in roles]
-        if None in places:
-            if len(labels) < len(roles):
-                raise InputError(f"expected columns {', '.join(roles)}; the data frame has {', '.join(labels)}")
-            places = list(range(len(roles)))
-        columns = [np.asarray(X[names[k]]) for k in places if k is not None]
+def _places(labels: Sequence[Any], roles: tuple[str, ...], named: Mapping[str, str]) -> list[int]:
+    """Positions of roles among the columns of a data frame; those that are only numbered are as of an array."""
+    given = {role: name for role, name in named.items() if role in roles}
+    numbered = not given and all(isinstance(label, int | np.integer) for label in labels)
+    if numbered and len(labels) != len(roles):
+        raise InputError(f"expected a column for each of {', '.join(roles)}; the data frame has {len(labels)} columns")
+    names = None if numbered else [str(label) for label in labels]
+    places = locate("the data frame", names, len(labels), given, roles)
+    advice = f'rename them, or give BPMF(columns="{",".join(f"{role}=NAME" for role in roles)}")'
+    require("the data frame", names, len(labels), places, roles, advice)
+    return [places[role] for role in roles]
+
+
+def _columns(X: Any, roles: tuple[str, ...], named: Mapping[str, str]) -> list[Array]:
+    labels = getattr(X, "columns", None)
+    if labels is not None:
+        columns = [np.asarray(X[labels[k]]) for k in _places(labels, roles, named)]
     else:
         try:
             array = X if isinstance(X, np.ndarray) else np.array(X, dtype=None if len(X) and not _mixed(X) else object)
@@ -206,8 +219,8 @@ def prepare_data(
             return Path(X)
         prepare_ratings([str(X)], path, columns=columns, **options)
         return path
-    if columns is not None:
-        raise InputError(f"columns={columns!r} is only for files: name the columns of a data frame user, item, rating")
+    if columns is not None and not hasattr(X, "columns"):
+        raise InputError(f"columns={columns!r} is for files and data frames; columns of arrays are user, item, rating")
     of_frame = context_of(X, context)
     made = [name for name in context if name not in of_frame]
     if unknown := [name for name in made if name not in PERIODS]:
@@ -215,7 +228,7 @@ def prepare_data(
             f"context needs a data frame with a column {unknown[0]!r}; of timestamps come {', '.join(PERIODS)}"
         )
     timed = timed or bool(made)
-    triples = replace(read_triples(X, y, timed), context=of_frame)
+    triples = replace(read_triples(X, y, timed, columns), context=of_frame)
     source = path.with_suffix(".parquet")
     triples.write(source)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.ingest.columnar import columnar_format, open_columns
-from dsgmcmc.data.ingest.columns import find_column, position_of
+from dsgmcmc.data.ingest.columns import find_column, locate, parse_columns, require
 from dsgmcmc.data.ingest.load import read_csv, scalar
 from dsgmcmc.data.ingest.packed import packed_how, readable
 from dsgmcmc.data.ingest.sources import decode_head, detect_delimiter, split_line, whole_lines
@@ -80,21 +79,16 @@ class PairColumns:
 
 
 def parse_pair_columns(text: str | None, option: str = "--columns") -> PairColumns:
-    """Parse ``user=U,item=I``, the value of an option; U and I are names in the header, or positions from 1."""
-    if text is None:
-        return PairColumns(option=option)
-    pairs = dict(re.findall(r"\s*(\w+)\s*=\s*([^,]+?)\s*(?:,|$)", text))
-    if set(pairs) != {"user", "item"}:
-        raise InputError(f"{option} {text}: expected user=NAME,item=NAME")
-    return PairColumns(pairs["user"], pairs["item"], option)
+    """Parse the value of an option; see `dsgmcmc.data.ingest.columns.parse_columns`."""
+    return PairColumns(option=option, **parse_columns(text, ROLES, option))
 
 
 def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
     """Read a file of pairs, CSV (or any delimited text), Excel, Parquet or Feather, into the table ``pairs``.
 
-    By default a header tells which columns are user and item, by the names that ``prepare`` knows, too; a file without
-    such a header has them as its first two columns. Raises InputError if it is not there, empty, or not such a file, or
-    has lines with a wrong number of columns.
+    By default a header tells which columns are user and item, by the names that ``prepare`` knows, too; a file with
+    neither name in its first line has them as its first two columns. Raises InputError if it is not there, empty, or
+    not such a file, or has lines with a wrong number of columns.
     """
     if not path.is_file():
         raise InputError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
@@ -121,7 +115,9 @@ def _load_text(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) 
     first = [field.strip() for field in split_line(lines[0], delimiter)]
     if len(first) < 2:
         raise InputError(f"{path} has one column: expected a user and an item in every line")
-    header = {columns.user, columns.item} <= set(first) or None not in [find_column(first, role) for role in ROLES]
+    given = {columns.user, columns.item} - {None}
+    usual = [find_column(first, role) is not None for role in ROLES]
+    header = all(usual) or (given <= set(first) if given else any(usual))
     names = first if header else ["user", "item", *(f"column{k}" for k in range(3, len(first) + 1))]
     user, item = _assign(path, names, columns)
     if len({name.lower() for name in names}) < len(names):
@@ -140,20 +136,10 @@ def _load_text(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) 
 
 
 def _assign(path: Path, names: list[str], columns: PairColumns) -> tuple[int, int]:
-    places: list[int | None] = []
-    wanted = (columns.user, columns.item)
-    for role, name in zip(ROLES, wanted, strict=True):
-        places.append(find_column(names, role) if name is None else position_of(name, names, len(names)))
-        if name is not None and places[-1] is None:
-            have = ", ".join(names)
-            raise InputError(f"{path} has columns {have}, and no {name!r} that {columns.option} names as {role}")
-    user, item = places
-    if user is None or item is None or user == item:
-        raise InputError(
-            f"{path}: cannot tell which of its columns are user and item ({', '.join(names)}); name them with "
-            f"{columns.option} user=NAME,item=NAME"
-        )
-    return user, item
+    given = {role: name for role in ROLES if (name := getattr(columns, role)) is not None}
+    places = locate(path, names, len(names), given, ROLES)
+    require(path, names, len(names), places, ROLES, f"name them with {columns.option} user=NAME,item=NAME")
+    return places["user"], places["item"]
 
 
 def chunk_count(pairs: int) -> int:

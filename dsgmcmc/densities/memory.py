@@ -12,7 +12,7 @@ from dsgmcmc.densities.draws import MemoryDraws
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.targets.density import Density
 from dsgmcmc.densities.targets.vector import VectorTarget, VectorTrace
-from dsgmcmc.diagnostics.accuracy import Look, accuracy, met
+from dsgmcmc.diagnostics.accuracy import Look, accuracy, reached
 from dsgmcmc.diagnostics.mixing import equal_weights
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.runs.until import next_look
@@ -78,7 +78,7 @@ class MemoryChain:
         self.draws.append((self.made, weight))
 
     def _check(self, position: str) -> None:
-        found = self.target.find_divergence(position)
+        found = self.target.find_divergence(position) or self.sampler.find_divergence()
         if found:
             raise DivergenceError(
                 f"chain {self.number} diverged by iteration {self.made}: {found}. Use a smaller step_size of the "
@@ -129,14 +129,13 @@ def _iterate(chains: list[MemoryChain], config: ResolvedDensity) -> Look | None:
         goal = min(config.iterations, next_look(goal + 1, config.burn_in, config.sweep_length))
         for chain in chains:
             chain.advance(goal)
-        values = np.stack([chain.trace.followed()[0] for chain in chains])
+        values = np.stack([chain.trace.followed()[0].values for chain in chains])
         weights = np.array([[weight for _, weight in chain.draws] for chain in chains])
         found: dict[str, float] = {}
         if equal_weights(weights):
             found = accuracy(values, len(chains[0].sampler.positions), list(config.wanted))
-        reached = bool(found) and all(met(name, found[name], limit) for name, limit in config.wanted.items())
-        look = Look(str(config.until), goal, found, reached, config.iterations)
-        if reached:
+        look = Look(str(config.until), goal, found, reached(config.wanted, found), config.iterations)
+        if look.reached:
             return look
     for chain in chains:
         chain.advance(config.iterations)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from math import sqrt
 from pathlib import Path
@@ -39,6 +39,7 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.posterior.heldout import posteriors
 from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.recovery import Fallback
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import TOO_MUCH
@@ -152,6 +153,10 @@ class DensitySource:
         self, config: ResolvedDensity, timers: Phases, chain: int, sampler: Sampler[Any, Any]
     ) -> VectorTarget[Any]:
         return chain_target(self.density, sampler, config, chain, timers=timers, follow=config.follow)
+
+    def fallbacks(self, config: ResolvedDensity, given: Collection[str]) -> list[Fallback]:
+        """See `Source.fallbacks`: none; a density is sampled as it was asked for."""
+        return []
 
     def costs(self, config: ResolvedDensity, processes: int) -> dict[str, Any]:
         """See `Source.costs`."""

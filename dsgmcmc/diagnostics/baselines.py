@@ -1,55 +1,211 @@
-r"""RMSE of two simple baselines on the test ratings, which a model should beat.
+r"""Two baselines that a model should beat on the test ratings: the mean of the ratings, and biases only.
 
-- *mean only*: the mean mu of the training ratings for every pair;
-- *biases only*: mu + a_i + b_j with shrunken means, of the items first and then, from their residuals, of the users
+*Biases only* is the default model at rank 0, x_ij = mu + a_i + b_j + noise. With v the variance of the training ratings
+its priors are a_i ~ N(0, 1 / lambda_a), lambda_a ~ Gamma(4, rate 3 v / 8), the same for b_j, and tau ~ Gamma(1, rate v)
+for the precision of the noise. The posterior is approximated by independent normals, q(a_i) = N(m_i, s_i), where the
+bound on the evidence is maximal [Lim & Teh 2007, sections 2 and 3, here with the biases alone]:
 
-      b_j = sum_i (x_ij - mu) / (25 + n_j),    a_i = sum_j (x_ij - mu - b_j) / (10 + n_i)
+    s_i = 1 / (tau n_i + lambda_a),    m_i = s_i tau sum_j (x_ij - mu - m_j),
+    lambda_a = (4 + sum_i (1 - lambda_a s_i) / 2) / (3 v / 8 + sum_i m_i^2 / 2),
+    tau = (1 + N / 2) / (v + sum_ij [(x_ij - mu - m_i - m_j)^2 + s_i + s_j] / 2)
 
-  [Koren 2010, section 2.1]. A model with factors that does worse than this fits noise.
+and a rating is N(mu + m_i + m_j, 1 / tau + s_i + s_j). On MovieLens 100K and 1M its RMSE and log score are within
+0.0002 of those of a run with ``--rank 0``.
 
-[Koren 2010] Factor in the neighbors: scalable and accurate collaborative filtering, ACM TKDD 4(1).
+The equation of lambda_a has the solution of the usual update, (4 + I / 2) / (3 v / 8 + sum_i (m_i^2 + s_i) / 2). That
+takes hundreds of sweeps where ratings say little of the biases.
+
+A sweep reads the training ratings once, some rows at a time: the rows' means are found from the columns', and the sums
+for the columns' next means are taken in passing. Three to eight sweeps settle all precisions to 2 %, on sparse data up
+to thirty. One process sums all in the order of the file.
+
+[Lim & Teh 2007] Variational Bayesian approach to movie rating prediction, KDD Cup and Workshop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings, Split, row_slabs
+from dsgmcmc.diagnostics.paired import of_sums
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.predictive.base import SMALLEST, Predictive
+from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.types import Float64, Int32, Int64
 
-SHRINKAGE = {"item": 25.0, "user": 10.0}
+#: Shape of the prior of a precision of biases, and its rate over the variance of the ratings.
+SHAPE, RATE = 4.0, 0.375
+
+SETTLED = 0.02  # relative change of every precision in a sweep at which the fit ends
+MOST_SWEEPS = 50
 _SLAB = 2_000_000  # ratings read at a time
 
 
-def baselines(ratings: Ratings) -> dict[str, float] | None:
-    """Score the two baselines; reads the training ratings twice, in slabs.
+class BiasesOnly(NamedTuple):
+    """The fitted posterior of biases only.
 
-    Returns the RMSE on the test ratings of ``mean_only`` and ``biases_only``; None without test ratings.
+    Attributes
+    ----------
+    mean : float
+        Of the training ratings.
+    noise : float
+        Variance of the noise.
+    means, variances : tuple of (I,) and (J,) float64
+        Of the posteriors of the rows' and of the columns' biases.
     """
-    if not ratings.nnz_test:
-        return None
-    item, user = (0, 1) if ratings.transposed else (1, 0)  # which of row and column
-    counts = (np.diff(ratings.row_indptr), ratings.column_counts)
-    bias: tuple[Float64, Float64] = (np.zeros(ratings.n_rows), np.zeros(ratings.n_cols))
-    for side, kind in ((item, "item"), (user, "user")):
-        sums = np.zeros(len(counts[side]))
-        for rows, columns, values in _slabs(ratings, "train", ratings.row_indptr):
-            left = values - ratings.mean - bias[0][rows] - bias[1][columns]
-            sums += np.bincount((rows, columns)[side], left, minlength=len(sums))
-        bias[side][:] = sums / (SHRINKAGE[kind] + counts[side])
-    indptr = ratings.slab("test", 0, ratings.n_rows)[0]
+
+    mean: float
+    noise: float
+    means: tuple[Float64, Float64]
+    variances: tuple[Float64, Float64]
+
+    def predict(self, rows: Int64, columns: Int32) -> Float64:
+        """Expected ratings of pairs, (q,)."""
+        found: Float64 = self.mean + self.means[0][rows] + self.means[1][columns]
+        return found
+
+    def predictive(self, rows: Int64, columns: Int32, levels: Float64 | None = None) -> Predictive:
+        """Predictive distributions of the ratings of pairs, with these levels if they are known."""
+        variance = self.noise + self.variances[0][rows] + self.variances[1][columns]
+        return Gaussian.predictive_of_moments(self.predict(rows, columns), variance, None, levels)
+
+
+def fit_biases_only(ratings: Ratings) -> BiasesOnly:
+    """Fit biases only to the training ratings, which are read once a sweep, some rows at a time."""
+    n, counts = ratings.nnz, (np.diff(ratings.row_indptr), ratings.column_counts)
+    squares = sum(float(np.square(left).sum()) for _, _, left in _deviations(ratings, "train", ratings.row_indptr))
+    variance = squares / n or 1.0
+    means, tau, strengths = (np.zeros(ratings.n_rows), np.zeros(ratings.n_cols)), 2 / variance, [4 / variance] * 2
+    for _ in range(MOST_SWEEPS):
+        sums, squares = _sweep(ratings, means, tau, strengths[0])
+        variances = [1 / (tau * number + strength) for number, strength in zip(counts, strengths, strict=True)]
+        means[1][:] = tau * variances[1] * sums
+        squares += float(means[1] @ (counts[1] * means[1] - 2 * sums))
+        squares += sum(float(number @ spread) for number, spread in zip(counts, variances, strict=True))
+        before, tau = np.array([tau, *strengths]), (1 + n / 2) / (variance + squares / 2)
+        strengths = [
+            (SHAPE + (len(mean) - strength * spread.sum()) / 2) / (RATE * variance + float(mean @ mean) / 2)
+            for mean, spread, strength in zip(means, variances, strengths, strict=True)
+        ]
+        if np.all(np.abs(np.array([tau, *strengths]) / before - 1) < SETTLED):
+            break
+    return BiasesOnly(ratings.mean, 1 / tau, means, (variances[0], variances[1]))
+
+
+def _sweep(ratings: Ratings, means: tuple[Float64, Float64], tau: float, strength: float) -> tuple[Float64, float]:
+    """Set the rows' means in place, given the columns'.
+
+    Returns
+    -------
+    sums : (J,) float64
+        Of what the mean and the rows leave of each column's ratings.
+    squares : float
+        Sum of its squares.
+    """
+    sums, squares = np.zeros(ratings.n_cols), 0.0
+    for rows, columns, left in _deviations(ratings, "train", ratings.row_indptr):
+        span = slice(int(rows[0]), int(rows[-1]) + 1)
+        own = np.bincount(rows - span.start, left - means[1][columns])
+        means[0][span] = tau * own / (tau * np.diff(ratings.row_indptr[span.start : span.stop + 1]) + strength)
+        left -= means[0][rows]
+        sums += np.bincount(columns, left, minlength=len(sums))
+        squares += float(left @ left)
+    return sums, squares
+
+
+def baselines(ratings: Ratings, biases: BiasesOnly) -> dict[str, float]:
+    """RMSE of the two baselines on the test ratings, ``mean_only`` and ``biases_only``."""
     squares = np.zeros(2)
-    for rows, columns, values in _slabs(ratings, "test", indptr):
-        error = values - ratings.mean
-        squares += (error @ error, ((error - bias[0][rows] - bias[1][columns]) ** 2).sum())
+    for rows, columns, left in _deviations(ratings, "test", ratings.test_indptr):
+        squares += (left @ left, np.square(left + ratings.mean - biases.predict(rows, columns)).sum())
     mean_only, biases_only = np.sqrt(squares / ratings.nnz_test).tolist()
     return {"mean_only": mean_only, "biases_only": biases_only}
 
 
-def _slabs(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[tuple[Int64, Int32, Float64]]:
-    """Row, column and value of the ratings of a part, some rows at a time."""
+def _deviations(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[tuple[Int64, Int32, Float64]]:
+    """Row, column and value less the training mean of the ratings of a part, some rows at a time."""
     for start, stop in row_slabs(indptr, _SLAB):
         ends, columns, values = ratings.slab(part, start, stop)
-        yield np.repeat(np.arange(start, stop), np.diff(ends)), columns, values.astype(np.float64)
+        if len(columns):
+            yield np.repeat(np.arange(start, stop), np.diff(ends)), columns, values.astype(np.float64) - ratings.mean
+
+
+# ---------------------------------------------------------------------- against a model
+
+
+def advantage(
+    parts: Iterable[TestPredictions], law: type[Law], levels: Float64 | None, ratings: Ratings, biases: BiasesOnly
+) -> dict[str, Any] | None:
+    """How much better the predictions of a model are than those of biases only, of the same test ratings.
+
+    Parameters
+    ----------
+    parts : iterable of TestPredictions
+        Of the model, in the order of the file.
+    law : type of Law
+        Its likelihood.
+    levels : (R,) float64, optional
+        Of the ratings, if they have some.
+    ratings : Ratings
+        Whose test ratings they are.
+    biases : BiasesOnly
+        Fitted to the training ratings.
+
+    Returns
+    -------
+    dict or None
+        None if all are of one user, so that no error is known. ``measure`` is ``log_probability`` where ratings have
+        levels, else ``log_predictive_density``, and ``biases_only`` its mean for biases only. ``gain`` and
+        ``gain_error`` say how much more it is for the model, and the standard error of that by users
+        (`dsgmcmc.diagnostics.paired`); ``square`` and ``square_error`` how much less the mean squared error is.
+    """
+    users = ratings.n_cols if ratings.transposed else ratings.n_rows
+    sums, counts, total, start = np.zeros((2, users)), np.zeros(users, np.int64), 0.0, 0
+    for test in parts:
+        rows, columns = _pairs(ratings, start, start + len(test.rating))
+        start += len(test.rating)
+        model, simple = test.predictive(law, levels), biases.predictive(rows, columns, levels)
+        own, other = _log_scores(model, test.rating, model.whole), _log_scores(simple, test.rating, model.whole)
+        owners = columns if ratings.transposed else rows
+        squares = np.square(test.rating - simple.mean) - np.square(test.rating - test.mean)
+        for total_of_users, each in ((counts, 1), (sums[0], own - other), (sums[1], squares)):
+            np.add.at(total_of_users, owners, each)
+        total += float(other.sum())
+    if np.count_nonzero(counts) < 2:
+        return None
+    gain, square = (of_sums(each, counts) for each in sums)
+    return {
+        "measure": "log_probability" if _has_levels(model) else "log_predictive_density",
+        "biases_only": total / start,
+        "gain": gain.mean,
+        "gain_error": gain.error,
+        "square": square.mean,
+        "square_error": square.error,
+    }
+
+
+def _has_levels(predictive: Predictive) -> bool:
+    return predictive.levels is not None and len(predictive.levels) > 1
+
+
+def _log_scores(predictive: Predictive, x: Float64, whole: bool) -> Float64:
+    """Log probability of each rating's level, or log density; of whole numbers that of all that is rounded to them."""
+    if _has_levels(predictive):
+        return predictive.log_probability(x)
+    if whole and not predictive.whole:
+        return np.log(np.maximum(predictive.cdf(x + 0.5) - predictive.cdf(x - 0.5), SMALLEST))
+    return predictive.log_density(x)
+
+
+def _pairs(ratings: Ratings, start: int, stop: int) -> tuple[Int64, Int32]:
+    """Rows and columns of the test ratings from one place in the file to another."""
+    indptr = ratings.test_indptr
+    first, last = int(np.searchsorted(indptr, start, side="right")) - 1, int(np.searchsorted(indptr, stop))
+    columns = ratings.slab("test", first, last)[1]
+    rows = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
+    cut = slice(start - int(indptr[first]), stop - int(indptr[first]))
+    return rows[cut], columns[cut]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -49,7 +49,7 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    settings: dict[str, str]
+    settings: dict[str, str | int]
     sweeps: int
     criterion: float | None = None
     behind: float | None = None
@@ -77,6 +77,8 @@ class Comparison(BaseModel):
         Models that were not sampled, as their law had lost.
     best, recommended : str
         Names of models.
+    given_up : list of str
+        Models that were recommended before, and diverged when they were sampled whole.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -89,19 +91,32 @@ class Comparison(BaseModel):
     left_out: list[str]
     best: str
     recommended: str
+    given_up: list[str] = []
 
     def model(self, name: str) -> Model:
         """The model of a name."""
         return next(each for each in self.models if each.name == name)
 
     @property
-    def settings(self) -> dict[str, str]:
+    def settings(self) -> dict[str, str | int]:
         """Settings of the recommended model."""
         return self.model(self.recommended).settings
+
+    def without_recommended(self) -> Self | None:
+        """Recommend the best of the other models, in place of one that diverged; None if no other has a score."""
+        given_up = [*self.given_up, self.recommended]
+        others = [each for each in self.models if each.criterion is not None and each.name not in given_up]
+        if not others:
+            return None
+        smaller_is_better = self.metric == "rmse"
+        best = max(others, key=lambda each: (each.criterion or 0.0) * (-1 if smaller_is_better else 1))
+        return self.model_copy(update={"recommended": best.name, "given_up": given_up})
 
     def sentence(self) -> str:
         """The recommendation."""
         criterion = CRITERIA[self.metric]
+        if self.given_up:
+            return f"Take {self.recommended}: {' and '.join(self.given_up)} diverged when sampled whole."
         if self.recommended == self.best:
             return f"Take {self.recommended}: it has the best {criterion}."
         gap = self.model(self.recommended)
@@ -122,6 +137,8 @@ class Comparison(BaseModel):
                 return cls.model_validate(json.loads(unseal(file.read().decode(), path)))
         except ValidationError as error:
             raise InputError(f"{path} is damaged: {error.errors(include_input=False)[0]['msg']}") from error
+        except InputError:
+            raise
         except ValueError as error:
             raise InputError(f"{path} cannot be read: {error}") from error
 

@@ -93,7 +93,7 @@ def _plain_rhat(values: Float64) -> Float64:
     n = values.shape[1]
     within = values.var(axis=1, ddof=1).mean(axis=0)
     between = values.mean(axis=1).var(axis=0, ddof=1)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):  # what never moves within a chain
         return np.sqrt((n - 1) / n + between / within)  # type: ignore[no-any-return]
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.types import Float64, Int32
+from dsgmcmc.types import Float64, Int32, Int64
 
 
 class Estimate(NamedTuple):
@@ -34,13 +34,16 @@ class Estimate(NamedTuple):
 
 def difference(first: Float64, second: Float64, owners: Int32) -> Estimate:
     """Mean of `first` less `second`, (n,) scores each of the ratings of `owners`; of one user the error is infinite."""
-    each = first - second
-    mean = float(each.mean())
-    users = len(np.unique(owners))
+    return of_sums(np.asarray(np.bincount(owners, first - second), np.float64), np.bincount(owners))
+
+
+def of_sums(sums: Float64, counts: Int64) -> Estimate:
+    """As `difference`, of differences summed by user and of their numbers, (U,) each; a user may have none."""
+    n, users = int(counts.sum()), int(np.count_nonzero(counts))
+    mean = float(sums.sum()) / n
     if users < 2:
         return Estimate(mean, float("inf"))
-    sums = np.bincount(owners, each - mean)
-    return Estimate(mean, float(np.sqrt(users / (users - 1) * np.square(sums).sum())) / len(each))
+    return Estimate(mean, float(np.sqrt(users / (users - 1) * np.square(sums - mean * counts).sum())) / n)
 
 
 def monte_carlo_error(first: Float64, second: Float64, owners: Int32, share: float = 0.5) -> float:

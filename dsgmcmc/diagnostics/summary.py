@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -32,7 +32,14 @@ class Agreement(_Section):
     rhat_median: float
     rhat_worst: float
     pairs: Whole
-    apart: list[str] = Field([], max_length=1000)
+
+
+class Slowest(_Section):
+    """A shared parameter that mixes slowly."""
+
+    label: str
+    ess: float
+    rhat: float
 
 
 class Baselines(_Section):
@@ -40,6 +47,17 @@ class Baselines(_Section):
 
     mean_only: float
     biases_only: float
+
+
+class OverBiases(_Section):
+    """How much better a model is than biases only; see `dsgmcmc.diagnostics.baselines.advantage`."""
+
+    measure: Literal["log_probability", "log_predictive_density"]
+    biases_only: float
+    gain: float
+    gain_error: float
+    square: float
+    square_error: float
 
 
 class Ending(_Section):
@@ -71,6 +89,22 @@ class Straggler(_Section):
     others_seconds: float
 
 
+class Temperature(_Section):
+    """Temperature of a field; see `dsgmcmc.diagnostics.temperatures`."""
+
+    value: float
+    error: float
+
+
+class FellBack(_Section):
+    """A model, or a chain at an iteration, that has diverged, and what was sampled next."""
+
+    model: str = ""
+    chain: Whole = 0
+    iteration: Whole = 0
+    next: str
+
+
 class SummaryModel(_Section):
     """Entries of a summary."""
 
@@ -84,6 +118,7 @@ class SummaryModel(_Section):
     versions: dict[str, str] = {}
     phases: dict[str, PhaseTimes] = Field({}, max_length=16)
     straggler: Straggler | None = None
+    fell_back: list[FellBack] = Field([], max_length=1 << 20)
     until: Ending | None = None
     draws: Whole | None = None
     test_ratings: int = Field(1, ge=1, lt=1 << 63)
@@ -93,7 +128,10 @@ class SummaryModel(_Section):
     log_probability: float | None = None
     coverage: dict[Level, float] = {}
     baselines: Baselines | None = None
+    over_biases: OverBiases | None = None
     agreement: Agreement | None = None
+    temperatures: dict[str, Temperature] = Field({}, max_length=64)
+    slowest: dict[str, Slowest] = Field({}, max_length=3)
     energy: float | None = None
 
     @model_validator(mode="after")
@@ -114,7 +152,7 @@ def read_summary(path: Path) -> Summary:
         with open_plain(path, MAX_SUMMARY_BYTES) as file:
             text = file.read().decode()
         return SummaryModel.model_validate_json(unseal(text, path)).model_dump(exclude_unset=True)
-    except FileNotFoundError:
+    except (FileNotFoundError, InputError):
         raise
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]

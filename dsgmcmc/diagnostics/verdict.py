@@ -10,12 +10,15 @@ from math import inf, sqrt
 from typing import Any
 
 from dsgmcmc.diagnostics import accuracy
-from dsgmcmc.diagnostics.convergence import SPARED
+from dsgmcmc.diagnostics.advantage import LOG_SCORES, no_better
+from dsgmcmc.diagnostics.convergence import APART
+from dsgmcmc.diagnostics.temperatures import warm
 from dsgmcmc.terminal import plain
 
 COVERAGE_OFF = 0.02  # deviation of the coverage from 90 % that is warned of, if chance does not explain it
 
-NAMED = 3  # most quantities on which chains do not agree that are named
+#: What is said of each entry of `dsgmcmc.diagnostics.convergence.slowest`.
+SLOWEST = {"shared": "", "prior": "of the priors: ", "likelihood": ""}
 SAME = 1e-6  # RMSE of predicting the mean below which all ratings are the same
 
 LAST_JOBS = 9  # most later jobs that are shown
@@ -24,7 +27,12 @@ Summary = Mapping[str, Any]
 
 
 def result(summary: Summary) -> list[str]:
-    """Return the result of a run: RMSE and that of baselines, coverage, agreement of chains; for clicks, rankings."""
+    """Return the result of a run: its scores, agreement of chains, and the shared parameters that mix most slowly."""
+    return [*_scores(summary), *_mixing(summary)]
+
+
+def _scores(summary: Summary) -> list[str]:
+    """RMSE and that of baselines, coverage, agreement of chains; for clicks, rankings."""
     if summary.get("rankings"):
         return _of_clicks(summary["rankings"])
     if summary.get("rmse_mean") is None:
@@ -39,29 +47,41 @@ def result(summary: Summary) -> list[str]:
     )
     inside = ", ".join(f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items())
     noise = "" if summary.get("tau") is None else f", tau {summary['tau']:.4g}"
-    level = summary.get("log_probability")
     lines = [
         f"RMSE of the posterior mean {written(summary['rmse_mean'])}{beside}, "
         f"MAE {written(summary['mae_mean'])}{noise}",
-        *([] if level is None else [f"log probability of a rating's level {level:.4f}"]),
+        *_log_score(summary),
         f"ratings inside their predictive intervals: {inside}",
     ]
     chains = summary.get("agreement")
     if chains:
-        agree = chains["above"] <= SPARED
+        agree = chains["above"] <= APART
         lines.append(
             f"the chains {'agree' if agree else 'do not agree'}: R-hat of predictions {chains['rhat_median']:.3f} "
             f"(median), {chains['rhat_worst']:.3f} (worst of {chains['pairs']})"
         )
-        if agree and chains.get("apart"):
-            lines.append(_not_yet(chains["apart"]))
     return lines
 
 
-def _not_yet(labels: Sequence[str]) -> str:
-    """Say which numbers the chains do not agree on although they agree on predictions."""
-    shown = plain(", ".join(labels[:NAMED])) + (f" and {len(labels) - NAMED} more" if len(labels) > NAMED else "")
-    return f"not yet known well: {shown}; predictions hardly depend on these, so continue only if you need them"
+def _log_score(summary: Summary) -> list[str]:
+    """The log score that the model and biases only have; without the latter the log probability of the level."""
+    simple = summary.get("over_biases")
+    name = simple["measure"] if simple else "log_probability"
+    if summary.get(name) is None:
+        return []
+    beside = f" (biases only {simple['biases_only']:.4f})" if simple else ""
+    return [f"{LOG_SCORES[name]} {summary[name]:.4f}{beside}"]
+
+
+def _mixing(summary: Summary) -> list[str]:
+    """Return the line on the shared parameters that mix most slowly; none where that is unknown."""
+    found = summary.get("slowest") or {}
+    said = [
+        f"{text}{plain(found[kind]['label'])}, ESS {found[kind]['ess']:,.0f}, R-hat {found[kind]['rhat']:.2f}"
+        for kind, text in SLOWEST.items()
+        if kind in found
+    ]
+    return [f"slowest shared parameter: {'; '.join(said)}"] if said else []
 
 
 def in_units(rate: float) -> str:
@@ -126,29 +146,33 @@ def _command(job: Mapping[str, Any]) -> str:
     return plain(job["command"]) + (f"  (on {several} processes)" if several > 1 else "")
 
 
+def _fell_back(each: Mapping[str, Any]) -> str:
+    """Say what diverged, and what was sampled next."""
+    if "model" in each:
+        return f"the model {plain(each['model'])} diverged, and {plain(each['next'])} was sampled in its place"
+    return (
+        f"chain {each['chain']} diverged at iteration {each['iteration']:,}, and began again with {plain(each['next'])}"
+    )
+
+
 def doubts(summary: Summary) -> list[str]:
     """Return warnings, each with what to do about it."""
-    warnings = []
+    warnings = [_fell_back(each) for each in summary.get("fell_back", [])]
     if summary["reached"] and not _has_draws(summary) and min(summary["reached"]) >= summary["iterations"]:
         warnings.append("no draws, so nothing can be predicted: continue with --resume and more --iterations")
     rankings = summary.get("rankings") or {}
     if any(each["mean"] < each["popular"] for name, each in rankings.items() if name != "users"):
         warnings.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
+    warnings += warm(summary.get("temperatures", {}))
     if summary.get("rmse_mean") is None or _stopped(summary):  # a few draws say little
         return warnings
     simple = summary.get("baselines") or {}
     if simple.get("mean_only", inf) < SAME:
         said = "all ratings are the same, so errors and intervals say nothing: where it counts who has one, sample with"
         return [*warnings, f"{said} --likelihood all-cells"]
-    for name, what in (
-        ("mean_only", "predicting the mean"),
-        ("biases_only", "user and item biases alone"),
-    ):
-        if summary["rmse_mean"] > simple.get(name, inf):
-            smaller = "try a smaller --rank" if summary.get("rank", 2) > 1 else "there are too few ratings for factors"
-            worse = f"the RMSE is worse than that of {what} ({written(simple[name])}): the factors add noise"
-            warnings.append(f"{worse}; {smaller}")
-            break
+    if summary["rmse_mean"] > simple.get("mean_only", inf):
+        warnings.append(f"the RMSE is worse than that of predicting the mean ({written(simple['mean_only'])})")
+    warnings.extend(no_better(summary))
     inside = summary["coverage"]["0.9"]
     if abs(inside - 0.9) > max(COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 1_000_000))):
         what = "too wide" if inside > 0.9 else "too narrow"

@@ -24,7 +24,8 @@ from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula.parser import functions
 from dsgmcmc.kernels.gradient import score_expression
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.ordinal import DERIVATIVES, FUNCTIONS, LANES, OWNER, CutSide, Link
+from dsgmcmc.kernels.ordinal import DERIVATIVES, LANES, OWNER, CutSide, Link
+from dsgmcmc.kernels.shaped import FUNCTIONS
 from dsgmcmc.kernels.stored import COLUMN
 from dsgmcmc.types import Float32, Float64, Int32
 

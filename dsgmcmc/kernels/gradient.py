@@ -30,7 +30,7 @@ def gradient_kernel(
     Parameters
     ----------
     K : int
-        Rank, 1 to 512.
+        Rank, 0 to 512; 0 with biases alone.
     biases : bool
         The factors have one more column, the biases: D = K + 1, else D = K.
     weighted : bool
@@ -54,10 +54,8 @@ def gradient_kernel(
     Raises
     ------
     ValueError
-        K is outside 1 to 512, or the score is no such expression.
+        K is outside 0 to 512, or 0 without biases; or the score is no such expression.
     """
-    if not 1 <= K <= 512:
-        raise ValueError(f"rank K = {K} is outside 1 to 512")
     name = f"gradient_{K}{'_biases' if biases else ''}{'_weighted' if weighted else ''}{'_offset' if offset else ''}"
     source = functions("float32") + PASSES + _gradient(Record(K, biases), weighted, score_expression(score), offset)
     kernel: Callable[..., float] = jit.compile_source(name, source).gradient

@@ -129,7 +129,7 @@ def ordinal_kernel(
     Parameters
     ----------
     K : int
-        Rank, 1 to 512.
+        Rank, 0 to 512; 0 with biases alone.
     biases : bool
         The factors have one more column, the biases: D = K + 1, else D = K.
     link : {"logit", "probit"}
@@ -154,8 +154,6 @@ def ordinal_kernel(
         With thresholds of their own `tables` is (n, R + 1) float32, or (m, R + 1), their thresholds from -`END` to
         `END`, and `sums` is float64 of that shape: to it are added the derivatives of log p in these, times `scale`.
     """
-    if not 1 <= K <= 512:
-        raise ValueError(f"rank K = {K} is outside 1 to 512")
     if cut_by and not scaled:
         raise ValueError("thresholds of rows come with scales of rows")
     name = f"ordinal_{link}_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}"

@@ -28,3 +28,26 @@ def spread_kernel(D: int) -> Callable[..., None]:
     source = PASSES + "\n".join((jit.decorator(signature), header, *indented(lines))) + "\n"
     kernel: Callable[..., None] = jit.compile_source(f"spread_{D}", source).spread_along
     return kernel
+
+
+@functools.cache
+def product_kernel(D: int) -> Callable[..., None]:
+    """Compile the products of rows with the second moments of what their ratings are with, for rows of D numbers.
+
+    Returns
+    -------
+    f(indptr, indices, theta_w, theta_h, out_w, out_h)
+        For every rating (i, j) of the pattern, with e = theta_w[i] . theta_h[j], e theta_h[j] is added to `out_w[i]`,
+        and e theta_w[i] to `out_h[j]`: with y in the place of one factor, ``(sum_j h_j h_j^T) y_i`` is in `out_w`.
+    """
+    record = Record(D, biases=False)
+    row = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])", "base = begin"]
+    row += [*record.predictors(), *record.gradients(score="-errors[r - base]")]
+    most = ["most = 0", "for i in range(theta_w.shape[0]):", "    most = max(most, indptr[i + 1] - indptr[i])"]
+    errors = [*most, "errors = np.empty(most + 4, np.float32)"]
+    lines = ["wide_vectors()", *record.begin(), *errors, "for i in range(theta_w.shape[0]):", *indented(row)]
+    signature = f"void(int64[::1], uint16[::1], {', '.join(['float32[:, ::1]'] * 4)})"
+    header = "def products_along(indptr, indices, theta_w, theta_h, out_w, out_h):"
+    source = PASSES + "\n".join((jit.decorator(signature), header, *indented([*lines, *record.end()]))) + "\n"
+    kernel: Callable[..., None] = jit.compile_source(f"products_{D}", source).products_along
+    return kernel

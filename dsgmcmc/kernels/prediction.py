@@ -58,7 +58,7 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
     Parameters
     ----------
     K : int
-        Rank, 1 to 512.
+        Rank, 0 to 512; 0 with biases alone.
     biases : bool
         The factors have one more column, the biases.
 
@@ -71,10 +71,10 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
     Raises
     ------
     ValueError
-        K is outside 1 to 512.
+        K is outside 0 to 512, or 0 without biases.
     """
-    if not 1 <= K <= 512:
-        raise ValueError(f"rank K = {K} is outside 1 to 512")
+    if not 1 - biases <= K <= 512:
+        raise ValueError(f"rank K = {K} is outside {1 - biases} to 512")
     source = _PREDICT.format(
         decorator=jit.decorator("void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1])"),
         K=K,

@@ -11,9 +11,9 @@ end; a row's record serves while its ratings pass. Where the last vector has roo
 
     (W_i, a_i, 1) . (H_j, 1, b_j) = W_i . H_j + a_i + b_j
 
-and the gradients of the biases come out with the others'. Else biases of columns are pairs, value and gradient, behind
-all records. Vectors have 16 elements where the processor has such, and 8 at a rank's end; predictors are summed four
-ratings at a time (`dsgmcmc.kernels.vectors.sums_of`).
+and the gradients of the biases come out with the others'; of rank 0 that vector is all there is. Else biases of columns
+are pairs, value and gradient, behind all records. Vectors have 16 elements where the processor has such, and 8 at a
+rank's end; predictors are summed four ratings at a time (`dsgmcmc.kernels.vectors.sums_of`).
 
 Rows to come are called for ahead; columns' records, too, where they do not fit into the second-level cache. What is
 stored of a group's ratings (`dsgmcmc.kernels.stored`) is looked up before its passes.
@@ -63,13 +63,17 @@ class Record:
     Attributes
     ----------
     rank : int
-        K.
+        K, at most 512; 0 only with biases.
     biases : bool
         Rows have a bias, in column K of their D = K + 1.
     """
 
     rank: int
     biases: bool
+
+    def __post_init__(self) -> None:
+        if not 1 - self.biases <= self.rank <= 512:
+            raise ValueError(f"rank K = {self.rank} is outside {1 - self.biases} to 512")
 
     @property
     def dimension(self) -> int:
@@ -79,7 +83,7 @@ class Record:
     @property
     def inside(self) -> bool:
         """Whether the last vector has room for both biases."""
-        return self.biases and -(-(self.rank + 2) // 8) == -(-self.rank // 8)
+        return self.biases and -(-(self.rank + 2) // 8) == max(-(-self.rank // 8), 1)
 
     @cached_property
     def vectors(self) -> list[tuple[int, int]]:

@@ -121,6 +121,8 @@ class RatingBlocks:
     ----------
     scale : float
         What they are divided by; 1 if they are not, or are all alike.
+    extreme : float
+        Distance of the rating that is furthest from the centre, divided by `scale`.
     row_bounds, column_bounds : (B + 1,) int64
         Where the row and column blocks begin.
     row_counts : dict of int to (rows,) int64
@@ -160,6 +162,7 @@ class RatingBlocks:
         ring.agree(partial(self._read, ratings, ring), "reading ratings")
         self.part_sizes, self.part_peaks = self._count(ring)
         self.scale = self._standardise(ring) if standardise else 1.0
+        self.extreme = max(abs(ratings.minimum - centre), abs(ratings.maximum - centre)) / self.scale
         self._peak = int(max(np.diff(ratings.row_indptr).max(), self.column_counts.max()))
         trim_memory()
 

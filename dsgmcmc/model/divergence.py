@@ -1,20 +1,57 @@
-"""Detection of diverged chains."""
+"""Detection of diverged chains: rows that no data can call for, and parameters that are not finite or out of bounds."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+
+from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.conjugate import SUMS
+from dsgmcmc.model.model import FactorModel
 
-EXPLODED = 1e6  # mean square of a factor's elements; usual values are below 10
+#: Mean square of a row's elements from which on it has diverged, in units of what its prior expects, at least 1, times
+#: the square of the rating that is furthest from the centre, at least 1, too.
+EXPLODED = 1e4
+
+#: Largest finite parameter, in float32.
+LARGEST = float(np.finfo(np.float32).max)
+
+SQUARES = Formula("square = theta * theta", row_sums=("square",))
 
 
-def find_divergence(circulation: Circulation, position: str) -> str:
-    """Name the first block of a factor that is not finite or has exploded; empty if there is none. Collective."""
-    mine = ""
+def find_divergence(circulation: Circulation, model: FactorModel, position: str) -> str:
+    """Name the first row, or the first parameter, that shows that a chain has diverged; empty if there is none.
+
+    Collective.
+    """
+    mine = next(_of_rows(circulation, model, position), "")
+    return next(filter(None, circulation.ring.comm.allgather(mine)), "") or next(_of_shared(model), "")
+
+
+def _of_rows(circulation: Circulation, model: FactorModel, position: str) -> Iterator[str]:
+    """What is wrong with rows here."""
+    largest = EXPLODED * model.rows.expected_square * max(1.0, circulation.ratings.extreme**2)
+    fields = [quantity for quantity in model.quantities.of_rows if quantity.drawn]
     for rows in circulation.together():
-        squares = rows.update(SUMS[False], theta=position)["squares"].sum(axis=1)
-        for block, total in zip(rows.blocks, squares.tolist(), strict=True):
-            mean = total / block[position].size
-            if not mean < EXPLODED:
-                mine = mine or f"block {block.index} of {block.factor.name} has the mean square {mean:.3g}"
-    return next(filter(None, circulation.ring.comm.allgather(mine)), "")
+        squares = rows.update(SQUARES, theta=position)["square"] / rows.dimension
+        for block, mean in rows.by_block(squares):
+            worst = mean.max()  # NaN if one is
+            if not worst <= largest:
+                yield f"block {block.index} of {block.factor.name} has a row of mean square {worst:.3g}"
+            for quantity in fields:
+                found = np.abs(block[quantity.name]).max(initial=0.0) if quantity.name in block.arrays else 0.0
+                if not found <= min(quantity.most, LARGEST):
+                    yield f"block {block.index} of {block.factor.name} has a row whose {quantity.name} is {found:.3g}"
+
+
+def _of_shared(model: FactorModel) -> Iterator[str]:
+    """What is wrong with parameters that all rows share."""
+    for sampled in model.replicated:
+        for quantity, value in sampled.drawn():
+            numbers = np.diag(value) if quantity.positive and value.ndim == 2 else np.ravel(value)
+            sound = np.abs(numbers) <= min(quantity.most, LARGEST)  # of NaN false
+            if quantity.positive:
+                sound &= numbers > 0
+            if not sound.all():
+                yield f"{quantity.name} is {numbers[np.argmin(sound)]:.3g}"

@@ -23,7 +23,7 @@ from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.parts import Effects
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
-from dsgmcmc.targets.base import DrawInfo
+from dsgmcmc.targets.base import DrawInfo, Followed
 from dsgmcmc.targets.moments import RunningMoments
 from dsgmcmc.types import Float32, Float64
 
@@ -87,9 +87,9 @@ class HeldOut:
         now, mean = (scale * np.sqrt(errors / n)).tolist()
         return {"rmse": now, "rmse_mean": mean if self._has_draws else None, **tau}
 
-    def followed(self) -> dict[int, npt.NDArray[Any]]:
-        """See `Recorder.followed`: predictions, less the centre."""
-        return {b: rows.trace() for b, rows in self._rows.items()}
+    def followed(self) -> dict[int, Followed]:
+        """See `Recorder.followed`: predictions, less the centre, and the log likelihood."""
+        return {b: Followed(rows.trace(), np.array(rows.log_likelihoods)) for b, rows in self._rows.items()}
 
     def saved(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
         """See `Recorder.saved`."""
@@ -137,6 +137,8 @@ class HeldOutRows:
     mean, m2, mean_noise, mean_probability : float32
         Weighted mean and sum of squared deviations of the predictions over the draws; means of the noise variances and
         of the probabilities.
+    mean_shape : (m,) float32
+        Means of the likelihood's other parameters, if it has some (`Law.shape`).
     accumulators : tuple of str
         Names, here and on disk, of those of them that are used.
     """
@@ -147,7 +149,9 @@ class HeldOutRows:
         self.prediction, self.mean, self.m2 = (np.zeros(q, np.float32) for _ in range(3))
         self.noise, self.mean_noise = (np.ones(q if likelihood.noise_varies else 1, np.float32) for _ in range(2))
         self.probability, self.mean_probability = (np.zeros((q, likelihood.n_levels), np.float32) for _ in range(2))
+        self.mean_shape = np.zeros(len(likelihood.shape), np.float32)
         self.accumulators = ("mean", "m2", "mean_noise", "mean_probability")[: 4 if likelihood.n_levels else 3]
+        self.accumulators += ("mean_shape",) if likelihood.shape else ()
         self._watch()
         self.followed = np.unique(np.linspace(0, q - 1, min(q, follow)).astype(np.int64))
         self.followed_predictions: list[Float32] = []
@@ -179,6 +183,7 @@ class HeldOutRows:
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
         if self.likelihood.n_levels:
             self.mean_probability += draw.share * (self.probability - self.mean_probability)
+        self.mean_shape += np.float32(draw.share) * (np.array(self.likelihood.shape, np.float32) - self.mean_shape)
         self.followed_predictions.append(self.prediction[self.followed])
         state = State(self.prediction, self.noise, self.probability)
         self.log_likelihoods.append(self.likelihood.log_likelihood(self.rows.values, state))
@@ -229,6 +234,8 @@ class HeldOutRows:
         yield from self.traces(centre, scale)
         if self.likelihood.n_levels:
             yield self._key("probability"), self.mean_probability
+        if self.likelihood.shape:
+            yield self._key("shape"), np.broadcast_to(self.mean_shape, (len(self.mean), len(self.mean_shape)))
 
 
 def _rating(x: Float32, centre: float, scale: float) -> Float32:

@@ -7,18 +7,29 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula, RowPrior
-from dsgmcmc.kernels.products import add_rotated, gram
-from dsgmcmc.model.background import common_precision
+from dsgmcmc.kernels.pattern import product_kernel
+from dsgmcmc.kernels.products import gram
+from dsgmcmc.model.background import OTHER, common_precision
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.base import Information
-from dsgmcmc.targets.information import alignment, curvature_bound
+from dsgmcmc.targets.information import REACH, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float64
 
-SQUARES = Formula("square = n * theta * theta", rows=("n",), column_sums=("square",))
-SENT = "information.sent"
+SQUARES = Formula(
+    """
+squared = theta * theta
+square = n * squared
+size = unit * squared
+""",
+    columns=("unit",),
+    rows=("n",),
+    column_sums=("square",),
+    row_sums=("size",),
+)
+SENT, PRODUCT = "information.sent", "information.product"
 
 
 def fisher_information(
@@ -28,8 +39,8 @@ def fisher_information(
     position: str,
     tau: float,
     biases: bool,
-    scratch: str | None,
     bound: bool,
+    earlier: Mapping[Factor, Float64],
 ) -> Information:
     """Fisher information of every row at field `position`. Collective.
 
@@ -47,33 +58,29 @@ def fisher_information(
         Precision of the noise.
     biases : bool
         Whether the last column is the bias.
-    scratch : str, optional
-        An (n, D) array of the blocks to work in, if the bound on the curvature must also hold for rows whose ratings
-        are with similar rows.
     bound : bool
-        Whether to compute the bounds even if, with `scratch`, they cost another tour.
+        Whether to compute the bounds even if no row has grown.
+    earlier : dict of Factor to (D,) float64
+        `Information.c` of an earlier state, in whose units rows have their sizes; empty if there is none.
     """
     n, squares = likelihood.counts(circulation)
-    c = _mean_squares(circulation, position, n, biases)
+    c, sizes, grown = _mean_squares(circulation, position, n, biases, earlier)
     first = [rows.blocks[0] for rows in circulation.together()]
     common = {block.factor: prior(block).precision.astype(np.float64) for block in first}
     curvature = dict.fromkeys(common, 1.0)
     if likelihood.background is not None:
         common, curvature = common_precision(circulation, position, common, tau * likelihood.background)
     lambda_ = {factor: np.diag(each).copy() if each.ndim == 2 else each for factor, each in common.items()}
-    if scratch and not bound:
-        return Information(c, lambda_, tau, n, squares, None, common)
-    if scratch:
-        _align(circulation, likelihood, position, n if biases else {}, scratch)
+    found = Information(c, lambda_, tau, n, squares, None, common, sizes)
+    if not (bound or grown):
+        return found
     bounds: dict[ParameterBlock, Float64] = {}
     for rows in circulation.together():
         metric = {"c": c[rows.factor].astype(np.float32), "lambda_": lambda_[rows.factor].astype(np.float32)}
         weights, of_squares = (np.concatenate([sums[block] for block in rows.blocks]) for sums in (n, squares))
-        found = curvature_bound(rows, weights, of_squares, tau=tau, **metric)
-        if scratch:
-            found = np.maximum(found, alignment(rows, scratch, weights, tau=tau, **metric) / 2)
-        bounds.update(rows.by_block(found + (curvature[rows.factor] - 1)))
-    return Information(c, lambda_, tau, n, squares, bounds, common)
+        average = curvature_bound(rows, weights, of_squares, tau=tau, **metric)
+        bounds.update(rows.by_block(average + (curvature[rows.factor] - 1)))
+    return found._replace(bound=bounds)
 
 
 def second_moments(
@@ -98,60 +105,80 @@ def second_moments(
     return circulation.ring.sum(partials, means, result)
 
 
-def own_squares(
-    circulation: Circulation,
-    likelihood: Law,
-    position: str,
-    axes: Mapping[Factor, Float64],
-    biases: bool,
-    out: str,
-) -> None:
-    """See `dsgmcmc.targets.base.Target.own_squares`. Collective."""
-    of_other = {Factor.W: axes[Factor.H], Factor.H: axes[Factor.W]}
+def own_sums(circulation: Circulation, likelihood: Law, position: str, biases: bool, out: str) -> None:
+    """See `dsgmcmc.targets.base.Target.own_sums`. Collective."""
     for block in circulation.blocks():
-        sent = block[position].copy()
-        if biases:
-            sent[:, -1] = 1.0
-        add_rotated(sent, sent, of_other[block.factor], keep=0.0)
-        block.arrays[SENT] = sent * sent * likelihood.noise_scale(block)[:, None]
+        block.arrays[SENT] = _covariates(block, position, biases, likelihood.noise_scale(block))
     circulation.spread(SENT, out)
     for block in circulation.blocks():
         del block.arrays[SENT]
         block[out][:] *= likelihood.noise_scale(block)[:, None]
 
 
+def own_products(circulation: Circulation, likelihood: Law, position: str, biases: bool, field: str) -> None:
+    """See `dsgmcmc.targets.base.Target.own_products`. Collective."""
+    blocks = list(circulation.blocks())
+    for block in blocks:
+        block.arrays[SENT] = _covariates(block, position, biases, np.sqrt(likelihood.noise_scale(block)))
+        block.arrays[PRODUCT] = np.empty_like(block[SENT])
+    kernel = product_kernel(blocks[0].dimension)
+    for cell in circulation.tour((SENT, field, PRODUCT), returning=(PRODUCT,), sums=(PRODUCT,)):
+        begin = circulation.ring.phases.enter()
+        row, column = cell.row, cell.column
+        kernel(*cell.ratings.pattern, row[field], column[SENT], row[PRODUCT], np.empty_like(column[SENT]))
+        kernel(*cell.ratings.pattern, row[SENT], column[field], np.empty_like(row[SENT]), column[PRODUCT])
+        circulation.ring.phases.leave("gradient", begin)
+    for block in blocks:
+        del block.arrays[SENT]
+        np.multiply(block.arrays.pop(PRODUCT), likelihood.noise_scale(block)[:, None], out=block[field])
+
+
+def _covariates(block: ParameterBlock, position: str, biases: bool, scale: Array) -> Array:
+    """Return the vectors that a block's rows multiply the others by, times `scale` (n,) of each row, (n, D)."""
+    found = block[position].copy()
+    if biases:
+        found[:, -1] = 1.0
+    found *= scale[:, None]
+    return found
+
+
 def _mean_squares(
-    circulation: Circulation, position: str, n: dict[ParameterBlock, Array], biases: bool
-) -> dict[Factor, Float64]:
-    """Mean over all ratings of the square of what multiplies each column, (D,), by factor. Collective."""
-    partials = {}
+    circulation: Circulation,
+    position: str,
+    n: dict[ParameterBlock, Array],
+    biases: bool,
+    earlier: Mapping[Factor, Float64],
+) -> tuple[dict[Factor, Float64], dict[ParameterBlock, Float64], bool]:
+    """Mean squares of what multiplies each column, sizes of rows, and whether one is out of its reach. Collective.
+
+    Returns
+    -------
+    c : dict of Factor to (D,) float64
+        Means over all ratings.
+    sizes : dict of ParameterBlock to (n,) float64
+        Mean over the columns, but for the bias, of the squares of a row in units of `earlier`.
+    grown : bool
+        Whether the size of a row is above its field ``reach``.
+    """
+    partials: dict[str, Float64] = {}
+    sizes: dict[ParameterBlock, Float64] = {}
     for rows in circulation.together():
         name, counts = rows.factor.name, [n[block] for block in rows.blocks]
-        partials[name] = rows.update(SQUARES, theta=position, n=np.concatenate(counts))["square"]
+        unit = np.zeros(rows.dimension, rows.dtype)
+        if earlier:
+            unit[:] = 1 / (max(len(unit) - biases, 1) * np.maximum(earlier[OTHER[rows.factor]], 1e-30))
+            unit[len(unit) - biases :] = 0
+        sums = rows.update(SQUARES, theta=position, n=np.concatenate(counts), unit=unit)
+        sizes.update(rows.by_block(sums["size"]))
+        partials[name] = sums["square"]
         partials[f"{name}.n"] = np.array([[count.sum(dtype=np.float64)] for count in counts])
+        if earlier:
+            grown = [np.count_nonzero(sizes[block] > block.row(REACH)) for block in rows.blocks]
+            partials[f"{name}.grown"] = np.array(grown, np.float64)[:, None]
     both = circulation.ring.sum(partials)
     c = {}
-    for factor, other in ((Factor.W, Factor.H), (Factor.H, Factor.W)):
+    for factor, other in OTHER.items():
         c[factor] = both[other.name] / both[f"{other.name}.n"]
         if biases:
             c[factor][-1] = 1.0
-    return c
-
-
-def _align(
-    circulation: Circulation, likelihood: Law, position: str, biases: dict[ParameterBlock, Array], out: str
-) -> None:
-    """Set `out` to the weighted sums over every row's ratings of what multiplies the row. Collective.
-
-    `biases` has these sums for the biases, if there are any: the total weight of a row's ratings.
-    """
-    blocks = list(circulation.blocks())
-    scaled = likelihood.noise_varies
-    for block in blocks if scaled else ():
-        block.arrays[SENT] = block[position] * likelihood.noise_scale(block)[:, None]
-    circulation.spread(SENT if scaled else position, out)
-    for block in blocks:
-        if block.arrays.pop(SENT, None) is not None:
-            block[out][:] *= likelihood.noise_scale(block)[:, None]
-        if biases:
-            block[out][:, -1] = biases[block]
+    return c, sizes, any(both[f"{factor.name}.grown"][0] for factor in OTHER if earlier)

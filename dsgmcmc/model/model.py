@@ -52,6 +52,7 @@ class FactorModel:
         every: int = 1,
     ) -> None:
         self.likelihood, self.noise, self.rows = likelihood, noise, rows
+        likelihood.noise_parameters = noise.parameters
         self.parts: tuple[Part, ...] = (likelihood, noise, rows, *others)
         self.effects = next((part for part in others if isinstance(part, Effects)), None)
         self._means = [part for part in others if isinstance(part, PriorMean)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
+from math import inf, prod
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -51,6 +51,8 @@ class Quantity:
         Whether a warm start takes it from the earlier run.
     positive : bool
         Whether it, or its diagonal, is positive.
+    most : float
+        Largest absolute value that it may have: beyond it the chain has diverged.
     per_chain : bool
         Whether there is one for each interleaved sub-chain.
     diagnosed : str
@@ -79,6 +81,7 @@ class Quantity:
     traced: bool = True
     started: bool = False
     positive: bool = False
+    most: float = inf
     per_chain: bool = False
     diagnosed: str = ""
     as_sd: bool = False

@@ -14,13 +14,13 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.factors import LocalFactors
-from dsgmcmc.model.information import fisher_information, own_squares, second_moments
+from dsgmcmc.model.information import fisher_information, own_products, own_sums, second_moments
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.statistics import keep_errors, row_statistics
 from dsgmcmc.parallel.named import Named, Shapes, stacked
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.targets.base import Information
+from dsgmcmc.targets.base import NOTHING, Information, Momenta
 from dsgmcmc.targets.state import BlockLayout, Blocks, Conditional, Keeps, ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float64
 
@@ -71,7 +71,7 @@ class SampledFactors:
         self.curvature_bound += (self.likelihood.background or 0.0) * max(ratings.shape)
         of_rows = (quantity.field(self.quantities.sizes) for quantity in self.quantities.of_rows)
         self.layout = layout = BlockLayout((*sampler.kept, *of_rows), self.dimension)
-        common: Any = {"dimension": self.dimension, "clip_kicks": self.likelihood.clips_kicks}
+        common: Any = {"dimension": self.dimension}
         origins = {factor: model.rows.origin(factor).astype(np.float32) for factor in Factor}
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
@@ -178,10 +178,12 @@ class SampledFactors:
                 yield block
             block.conditional = None
 
-    def information(self, position: str, bound: bool = True) -> Information:
+    def information(
+        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NOTHING
+    ) -> Information:
         """See `Target.information`."""
         at = (self._prior, position, self.noise_precision, self.model.rows.biases)
-        return fisher_information(self.circulation, self.likelihood, *at, self.scratch, bound)
+        return fisher_information(self.circulation, self.likelihood, *at, bound, earlier)
 
     def second_moments(
         self,
@@ -193,9 +195,25 @@ class SampledFactors:
         """See `Target.second_moments`; of (H_j, 1) for the rows of W, and the other way round."""
         return second_moments(self.circulation, position, counts, self.model.rows.biases, finish, result)
 
-    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
-        """See `Target.own_squares`; of (H_j, 1) for the rows of W, and the other way round."""
-        own_squares(self.circulation, self.likelihood, position, axes, self.model.rows.biases, out)
+    def own_sums(self, position: str, out: str) -> None:
+        """See `Target.own_sums`; of (H_j, 1) for the rows of W, and the other way round."""
+        own_sums(self.circulation, self.likelihood, position, self.model.rows.biases, out)
+
+    def own_products(self, position: str, field: str) -> None:
+        """See `Target.own_products`; of (H_j, 1) for the rows of W, and the other way round."""
+        own_products(self.circulation, self.likelihood, position, self.model.rows.biases, field)
+
+    def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
+        """See `Target.momenta`: of factors, biases, and what the rows have of the likelihood."""
+        rank, whole = self.model.rows.rank, slice(None)
+        columns = {"factors": slice(0, rank), "biases": slice(rank, self.dimension)}
+        of_theta = {"rows": whole} if turned else columns
+        found: dict[str, Momenta] = {}
+        for rows in self.together():
+            places = {name: (field, chosen) for name, chosen in of_theta.items()}
+            places |= {name: (own, whole) for name, own in self.likelihood.momenta_of(rows.factor).items()}
+            found |= {f"{rows.factor.name}.{name}": Momenta(rows.factor, *place) for name, place in places.items()}
+        return found
 
     def sum(
         self, partials: Mapping[ParameterBlock, Named], finish: Callable[[dict[str, Float64]], Named], result: Shapes

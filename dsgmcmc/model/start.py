@@ -58,6 +58,8 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
             part.take({n: np.broadcast_to(small[n], arrays[n].shape).copy() for n in small.keys() & arrays.keys()})
         for block in target.blocks():
             target.likelihood.refresh_derived_fields(block)
+    except InputError:
+        raise
     except (ValueError, IndexError) as error:
         raise InputError(f"{start.path} does not have the shapes of the model: {error}") from error
 

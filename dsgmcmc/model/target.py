@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dsgmcmc.model.divergence import find_divergence
@@ -62,11 +62,13 @@ class FactorTarget(SampledFactors):
         """See `RunTarget.small`."""
         return {name: value for part in self.model.replicated for name, value in part.arrays().items()}
 
-    def load(self, snapshot: Snapshot) -> None:
+    def load(self, snapshot: Snapshot, but: Collection[str] | None = None) -> None:
         """See `RunTarget.load`."""
-        self.circulation.place(snapshot.manifest.iteration)
+        if but is None:
+            self.circulation.place(snapshot.manifest.iteration)
         for key, array in self.saved():
-            array[:] = snapshot.read(key)
+            if not but or key.field not in but:
+                array[:] = snapshot.read(key)
         small = {name: value.array() for name, value in snapshot.manifest.state.items()}
         for each in self.model.replicated:
             each.take(small)
@@ -84,7 +86,7 @@ class FactorTarget(SampledFactors):
 
     def find_divergence(self, position: str) -> str:
         """See `RunTarget.find_divergence`."""
-        return find_divergence(self.circulation, position)
+        return find_divergence(self.circulation, self.model, position)
 
     def recorders(self) -> Sequence[HeldOut]:
         """See `RunTarget.recorders`: predictions of the test ratings."""

@@ -46,5 +46,5 @@ class Alone:
     def _nobody(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("a single process has no other to exchange messages with")
 
-    send = recv = Send = Recv = Sendrecv = Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _nobody
+    send = recv = Send = Recv = Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _nobody
     Send_init = Recv_init = Split_type = _nobody

@@ -68,14 +68,8 @@ def memory_limit(root: Path = ROOT) -> int:
 
 
 def peak_memory() -> int:
-    """Most bytes of memory that this process has had, since it began or since `forget_peak_memory`."""
+    """Most bytes of memory that this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def forget_peak_memory() -> None:
-    """Begin a new peak where the system allows it (Linux 4.0)."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def seconds_since_start() -> float:

@@ -15,8 +15,8 @@ import numpy as np
 
 from dsgmcmc.types import Int64
 
-#: Numbers that a process receives and adds in the time that one more message takes: 1.4 microseconds, at .9 ns a number
-#: (the first table of `dsgmcmc/cluster/machine.toml`; networks between nodes differ little).
+#: Numbers that a process receives and adds in the time that one more message takes: 1.4 microseconds, and 0.9 ns a
+#: number, measured within a node; networks between nodes differ little.
 A_MESSAGE = 1600
 
 

@@ -153,9 +153,6 @@ class Ring:
         """Make what passes blocks in shared memory once round the ring, again and again."""
         return SharedTour(self, shared, length)
 
-    def count(self, arriving: Sequence[int]) -> None:
-        """Blocks of so many bytes arrive; for those that count them."""
-
     # ------------------------------------------------------------------ ordered sums
 
     def reduce(
@@ -296,7 +293,6 @@ class Move:
                 sent = NOTHING if source in self._peers else self._arriving[c]
                 self._receives.append(ring.comm.Irecv(sent, source=source, tag=c))
             ring.phases.leave("exchange", begin)
-        ring.count([buffer.nbytes for buffer in self._arriving.values()])
 
     def depart(self, column_block: int) -> None:
         """The work on this block is done: send it on its way if it must go."""
@@ -337,15 +333,12 @@ class _Leg(NamedTuple):
         Messages of this step.
     filled : list of request
         Those of them that are not empty.
-    arriving : list of int
-        Bytes of the blocks that are received.
     """
 
     pairs: list[tuple[int, int, MPI.Prequest | None, MPI.Prequest | None]]
     receives: list[MPI.Prequest]
     sends: list[MPI.Prequest]
     filled: list[MPI.Prequest]
-    arriving: list[int]
 
 
 class SharedTour:
@@ -379,10 +372,9 @@ class SharedTour:
         going = {c: comm.Send_init(self._sent(c, p), dest=p, tag=c) for c, p in way.departing.items()}
         here = [(b, column_of(b, step, ring.grid)) for b in way.order]
         pairs = [(b, c, came.get(c), going.get(c)) for b, c in here]
-        arriving = [4 * self._length(c) for c in coming]
         ways = ((way.arriving, coming), (way.departing, going))
         filled = [made[c] for peers, made in ways for c, p in peers.items() if p not in self._shared.peers]
-        self._legs.append(_Leg(pairs, [*coming.values()], [*going.values()], filled, arriving))
+        self._legs.append(_Leg(pairs, [*coming.values()], [*going.values()], filled))
         return coming
 
     def _sent(self, c: int, peer: int) -> Float32:
@@ -414,7 +406,6 @@ class SharedTour:
                     MPI.Request.Testall(leg.filled)  # lets the library make progress while we compute
             if travel:
                 self._wait(leg.sends)
-                self._ring.count(leg.arriving)
         if come_home:
             self._wait(last.receives)
 

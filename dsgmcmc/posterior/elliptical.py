@@ -6,8 +6,8 @@ L L^T, what is left of the density is w(u) N(u; 0, I), and an elliptical slice l
 2; Nishihara 2014, section 3]: no step, no tuning, nothing rejected. Where w is flat, that is where the law is all but
 normal, every slice is a new draw. `SLICES` of them are made from a draw of the normal law.
 
-Where rows of levels have scales of their own, or thresholds, with log s ~ N(0, 1 / lambda) and log gaps d ~ N(0, 1 /
-lambda_r) off those of all, these are moved by slices, too, in turns with theta. They mix more slowly: `TURNS` of both.
+Where rows have scales of their own, or thresholds, whose coordinates u ~ N(0, 1 / lambda) and d ~ N(0, 1 / lambda_r)
+are 0 for those of all, these are moved by slices, too, in turns with theta. They mix more slowly: `TURNS` of both.
 
 [Murray 2010] I. Murray, R. P. Adams, D. J. C. MacKay: Elliptical slice sampling, AISTATS.
 [Nishihara 2014] R. Nishihara, I. Murray, R. P. Adams: Parallel MCMC with generalized elliptical slice sampling, JMLR
@@ -25,6 +25,7 @@ import numpy as np
 
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaps import cuts_of
+from dsgmcmc.model.likelihoods.scales import log_scale
 from dsgmcmc.model.likelihoods.thresholds import coordinates_of
 from dsgmcmc.model.predictive.base import EFFECT_NODES
 from dsgmcmc.types import Array, Float64
@@ -56,24 +57,26 @@ class RatedRow(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Prior sds of a row's own ordinal parameters: of its log scale, (1,) or (0,), and log gaps, (R - 2,) or (0,).
+    """Prior sds of the coordinates of a row's own scale, (1,) or (0,), and of its gaps, (R - 2,) or (0,).
 
-    Both are deviations from the shared values. Below they are in units of these sds, so that their prior is N(0, I).
+    Both are 0 for the shared values; `bound` is that of |log s|. Below they are in units of these sds, so that their
+    prior is N(0, I).
     """
 
     scale: Float64
     gaps: Float64
+    bound: float
 
     @classmethod
-    def of(cls, scale_precision: float | None, gap_precision: Float64 | None) -> Spread:
+    def of(cls, law: type[Law], scale_precision: float | None, gap_precision: Float64 | None) -> Spread:
         """Make it from the precisions, None where rows have no such parameter."""
         scale = np.zeros(0) if scale_precision is None else np.array([scale_precision**-0.5])
-        return cls(scale, np.zeros(0) if gap_precision is None else gap_precision**-0.5)
+        return cls(scale, np.zeros(0) if gap_precision is None else gap_precision**-0.5, law.scale_bound)
 
     def at(self, z: Float64, thresholds: Array | None) -> tuple[float, Array | None]:
         """Scale and thresholds at z, given the thresholds of all."""
         n = len(self.scale)
-        scale = exp(float(self.scale[0] * z[0])) if n else 1.0
+        scale = exp(log_scale(self.scale * z[:n], self.bound)[0]) if n else 1.0
         if not len(self.gaps):
             return scale, thresholds
         assert thresholds is not None

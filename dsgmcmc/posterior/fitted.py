@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dsgmcmc.data.arrays import read_pairs
 from dsgmcmc.data.frames import Table, as_given, read_names
-from dsgmcmc.errors import InputError, anew
+from dsgmcmc.errors import InputError, anew, not_fitted
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.foldin import FoldIn
@@ -63,10 +63,13 @@ class FittedModel:
         Clip predictions to the range of the training ratings.
     unknown : {"prior", "refuse"}
         What to do about users and items that the run has not seen: predict them from the prior, or raise an error.
+    columns : str, optional
+        Columns of data frames that do not have their usual names.
     """
 
     clip: bool
     unknown: Literal["prior", "refuse"]
+    columns: str | None
 
     def _adopt(self, run: Run, data: str | PathLike[str] | None = None) -> Self:
         """Set the attributes of a fitted model from a run."""
@@ -110,7 +113,7 @@ class FittedModel:
 
     def _fitted(self) -> Run:
         if not hasattr(self, "run_"):
-            raise InputError("this BPMF is not fitted: call fit first, or BPMF.load a run")
+            raise not_fitted("this BPMF is not fitted: call fit first, or BPMF.load a run")
         return self.run_
 
     def _renew(self) -> None:
@@ -163,7 +166,7 @@ class FittedModel:
         run = self._fitted()
         if options not in self._predictors:
             self._predictors[options] = Predictor(run, options, self._newcomers)
-        predictor, given = self._predictors[options], dict(zip(KINDS, read_pairs(X), strict=True))
+        predictor, given = self._predictors[options], dict(zip(KINDS, read_pairs(X, self.columns), strict=True))
         rows = {kind: predictor.index_of(kind, names) for kind, names in given.items()}
         for kind, names in given.items() if self.unknown == "refuse" else ():
             run.vocabulary(kind).index_of(names[rows[kind] < 0], refuse=True)
@@ -193,7 +196,9 @@ class FittedModel:
         Raises
         ------
         InputError
-            If not fitted, or `unknown` is "refuse" and a name is unknown.
+            If `unknown` is "refuse" and a name is unknown.
+        NotFittedError
+            If nothing was fitted: scikit-learn's where the program has imported that, else `dsgmcmc.errors`'.
         """
         prediction = self._predict(X, PredictOptions(clip=self.clip))
         mean = prediction.mean.astype(np.float64)
@@ -273,7 +278,7 @@ class FittedModel:
 
     @renewing
     def _learn(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
-        told, notes = tell(self._fitted(), X, y, kind, features)
+        told, notes = tell(self._fitted(), X, y, kind, features, self.columns)
         return [*notes, *self._take_in(told if self._told is None else self._told.updated(told))]
 
     def _take_in(self, told: PendingRatings | None) -> list[str]:
@@ -372,6 +377,7 @@ class FittedRun(FittedModel, Run):
 
     clip = True
     unknown = "prior"
+    columns = None
 
     def __init__(self, path: str | PathLike[str], data: str | PathLike[str] | None = None) -> None:
         Run.__init__(self, path)

@@ -207,11 +207,12 @@ class FoldIn:
             if np.any(variance):
                 noise_precision = 1 / (1 / noise_precision + variance)
             return *_normal(config.law, row, noise_precision, background, self._shared(draw, "nu"), rng), None
-        cuts: Array | None = draw.thresholds
+        cuts: Array | None = config.law.shape_of(draw.shared) if draw.thresholds is None else draw.thresholds
         if draw.own_thresholds is not None and not self._own_cuts:
             cuts = draw.own_thresholds[rated]
-        sd = Spread.of(self._shared(draw, "scales"), draw.shared["thresholds.precision"] if self._own_cuts else None)
-        theta, scale, cuts = draw_row(config.law, row, own, cuts, sd, rng)
+        gaps = draw.shared["thresholds.precision"] if self._own_cuts else None
+        sd = Spread.of(config.law, self._shared(draw, "scales"), gaps)
+        theta, scale, cuts = draw_row(config.law, row, own * draw.tau, cuts, sd, rng)
         return theta, np.zeros((len(theta), len(theta))), 1 / scale, cuts
 
 

@@ -34,6 +34,8 @@ class TestPredictions:
         Posterior mean of the noise variance of each rating.
     probability : (q, R) float64 or None
         Probabilities of the levels, over the draws of all chains, if ratings are ordinal.
+    shape : (q, m) float64 or None
+        Means of the likelihood's other parameters over these draws, if it has some (`Law.shape`).
     """
 
     rating: Float64
@@ -41,10 +43,12 @@ class TestPredictions:
     variance: Float64
     noise_variance: Float64
     probability: Float64 | None = None
+    shape: Float64 | None = None
 
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
         """Predictive distributions under a likelihood, with these levels if they are known."""
-        return law.predictive_of_moments(self.mean, self.variance + self.noise_variance, self.probability, levels)
+        variance, more = self.variance + self.noise_variance, (self.noise_variance, self.shape)
+        return law.predictive_of_moments(self.mean, variance, self.probability, levels, *more)
 
 
 def posteriors(run: RunDirectory) -> list[Snapshot]:
@@ -111,4 +115,5 @@ def _pool(chains: Mapping[str, Sequence[Array]]) -> TestPredictions:
         variance=columns["variance"].mean(axis=0) + means.var(axis=0),
         noise_variance=columns["noise_variance"].mean(axis=0),
         probability=columns["probability"].mean(axis=0) if "probability" in columns else None,
+        shape=columns["shape"].mean(axis=0) if "shape" in columns else None,
     )

@@ -33,6 +33,8 @@ class Expected:
         Test ratings.
     levels : int
         Number of distinct training ratings R; 0 if they are too many to be levels.
+    shape : int
+        Number of the likelihood's parameters that predictions need besides mean and variance.
     quantities : Quantities
         All quantities of its model.
     """
@@ -41,13 +43,14 @@ class Expected:
     grid: int
     test: int
     levels: int
+    shape: int
     quantities: Quantities
 
     @classmethod
     def of(cls, config: ResolvedConfig, index: Index, levels: int) -> Expected:
         """Derive it from a run's configuration, its index and its number of levels."""
         rows, test = index.lengths()
-        return cls(rows, config.grid, test, levels, index.quantities(config, levels))
+        return cls(rows, config.grid, test, levels, len(config.law.starts), index.quantities(config, levels))
 
 
 class Blocks:
@@ -138,6 +141,8 @@ def _check_posterior(snapshot: Snapshot, expected: Expected, draws: int) -> None
         blocks.rows("test", "W", field, grid, expected.test)
     if "probability" in blocks.names("test", "W"):
         blocks.rows("test", "W", "probability", grid, expected.test, expected.levels)
+    if expected.shape:
+        blocks.rows("test", "W", "shape", grid, expected.test, expected.shape)
     for b in range(grid):
         (followed,) = blocks.shape(Key("trace", "W", b, "followed"), None, kind="i")
         blocks.shape(Key("trace", "W", b, "prediction"), draws, followed)

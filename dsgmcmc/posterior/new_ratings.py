@@ -66,7 +66,9 @@ class PendingRatings(NamedTuple):
         return PendingRatings(self.kind, names, others, values, described, context)
 
 
-def tell(run: SavedRun, X: Any, y: Any, kind: str, features: Any) -> tuple[PendingRatings, list[str]]:
+def tell(
+    run: SavedRun, X: Any, y: Any, kind: str, features: Any, columns: str | None = None
+) -> tuple[PendingRatings, list[str]]:
     """Read new ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.foldin`.
 
     Also returns notes about features that look wrong. Raises InputError if nothing is given, or it is wrong.
@@ -77,7 +79,7 @@ def tell(run: SavedRun, X: Any, y: Any, kind: str, features: Any) -> tuple[Pendi
         list[str](),
     )
     if X is not None:
-        given = read_triples(X, y)
+        given = read_triples(X, y, columns=columns)
         sides = (given.users, given.items) if kind == "user" else (given.items, given.users)
         told = PendingRatings(kind, *sides, given.ratings, context=run.context.of_frame(X, len(given.ratings)))
     elif features is None:

@@ -208,6 +208,7 @@ class Predictor:
         variance, spread = np.empty_like(eta), np.zeros_like(eta)
         effects = np.zeros_like(eta) if run.has_effects else None
         (whose, owner), thresholds = owners(run, users), []
+        shapes = []
         nobody = np.int32(-1)
         known = np.where(users < len(run.users), users, nobody), np.where(items < len(run.items), items, nobody)
         for number in range(len(run.draws)):
@@ -228,9 +229,12 @@ class Predictor:
                 added, effects[:, number] = draw.of_ratings(*known, given)
                 eta[:, number] += np.float32(added)
             thresholds.append(of_owners(draw, whose, self.newcomers, number))
+            shapes.append(self._law.shape_of(draw.shared))
+        shape = None if shapes[0] is None else np.array(shapes)[None]
         cuts = None if thresholds[0] is None else np.array(thresholds)
         effects = effects if effects is not None and effects.any() else None
-        return PredictorDraws(eta, variance, spread, run.draw_weights, cuts, None if cuts is None else owner, effects)
+        of = None if cuts is None else owner
+        return PredictorDraws(eta, variance, spread, run.draw_weights, cuts, of, effects, shape)
 
     def _rows(self, number: int, draw: Draw, kind: str, index: Int32) -> Rows:
         """Rows of one side at a draw: known, folded in, or unknown."""

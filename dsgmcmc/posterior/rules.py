@@ -154,7 +154,7 @@ class Scorer:
         """
         run, draw, shape = self.run, self.run.draw(number), predictors.shape
         whose, owner = owners(run, users)
-        thresholds = of_owners(draw, whose, self.newcomers, number)
+        thresholds, own = of_owners(draw, whose, self.newcomers, number), run.config.law.shape_of(draw.shared)
         variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau)
         effects = None
         if run.has_effects and np.any(unknown := self._added(number, users)[1]):
@@ -167,6 +167,7 @@ class Scorer:
             thresholds=None if thresholds is None else thresholds[None],
             owner=np.repeat(owner, shape[1]),
             effects=effects,
+            shape=None if own is None else own[None, None],
         )
         scores = np.empty(predictors.size, np.float32)
         for rows, some in draws.by_certainty():

@@ -41,10 +41,15 @@ class Run(SavedRun):
         probability = None
         if self.draw(0).thresholds is not None:
             probability = Predictor(self, PredictOptions(probabilities=True)).probabilities(*pairs).astype(np.float64)
+        shapes = [self.config.law.shape_of(self.draw(d).shared) for d in range(len(self.draws))]
+        shape = None
+        if shapes[0] is not None:
+            shape = np.tile(np.average(np.array(shapes), axis=0, weights=self.draw_weights), (len(rating), 1))
         return TestPredictions(
             rating=rating,
             mean=mean.mean.astype(np.float64),
             variance=variance,
             noise_variance=np.maximum(np.square(total.sd, dtype=np.float64) - variance, 0.0),
             probability=probability,
+            shape=shape,
         )

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.saved import SavedRun
+from dsgmcmc.settings import named
 from dsgmcmc.types import Float32, Float64
 
 
@@ -35,6 +36,11 @@ def similarities(run: SavedRun, kind: str, row: int) -> Float32:
     """
     run.need_draws()
     rank = run.config.rank
+    if not rank:
+        raise InputError(
+            f"{run.path} has biases only ({named('rank')} 0), and similarity is of factors: sample with "
+            f"{named('rank')} 1 or more"
+        )
     similarity = np.empty((len(run.draws), len(run.vocabulary(kind))), np.float32)
     for number in range(len(run.draws)):
         theta = run.draw(number).theta
@@ -72,7 +78,7 @@ def similar(
     Raises
     ------
     InputError
-        If the name is unknown, or the run has no draws.
+        If the name is unknown, or the run has no draws, or no factors.
     """
     vocabulary = run.vocabulary(kind)
     if np.ndim(name):

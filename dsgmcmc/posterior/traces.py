@@ -29,11 +29,15 @@ from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float64
 
+TEST_LOG_LIKELIHOOD = "test_log_likelihood"
+#: Scalars of the priors of rows.
+OF_PRIORS = ("user_bias_precision", "item_bias_precision", "mean_product", "variance_product")
+
 #: Labels of scalars that do not belong to a single quantity of the model.
 LABELS = {
     "user_bias_precision": "precision of the user biases",
     "item_bias_precision": "precision of the item biases",
-    "test_log_likelihood": "log likelihood of the test ratings",
+    TEST_LOG_LIKELIHOOD: "log likelihood of the test ratings",
     "mean_product": "product of the priors' means",
     "variance_product": "product of the priors' variances",
 }
@@ -61,7 +65,7 @@ def scalar_traces(run: SavedRun) -> dict[str, Float64]:
     traces |= _of_priors(run, take)
     index, _, scores = run.followed()
     if len(index):
-        traces["test_log_likelihood"] = np.stack([score[-length:] for score in scores])
+        traces[TEST_LOG_LIKELIHOOD] = np.stack([score[-length:] for score in scores])
     return {name: values for name, values in traces.items() if values.std() > 0}  # what is fixed has no diagnostics
 
 

@@ -1,13 +1,15 @@
 """One chain on one group of processes: iterate, record, checkpoint, stop.
 
 Which iterations are averaged, evaluated and saved follows from the iteration number alone; only the times of
-checkpoints may depend on the clock.
+checkpoints may depend on the clock. So a chain is found to have diverged only where it is looked at for a draw, for a
+line of metrics, or at the end of burn-in. Elsewhere a state that has diverged is not saved, and a chain does not end
+with it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -16,23 +18,26 @@ import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.job import Policy
-from dsgmcmc.errors import DivergenceError
+from dsgmcmc.errors import AgreedError, DivergenceError, InputError
+from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request
 from dsgmcmc.runs.checkpoint import Checkpoints
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
+from dsgmcmc.runs.recovery import Fallback
 from dsgmcmc.runs.resume import Resume
 from dsgmcmc.runs.state import ChainState
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.targets.base import RunTarget
-from dsgmcmc.types import Array, Float64
-
-SMALLEST_SCALE = 2.0**-10  # smaller steps do not help a chain that diverges
+from dsgmcmc.storage.series import step_name
+from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.targets.base import Followed, RunTarget
+from dsgmcmc.targets.state import again
+from dsgmcmc.types import Float64
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -47,7 +52,7 @@ class Chain:
     config : ResolvedChain
         Settings of the run.
     make_target : callable
-        Makes the target for a sampler, in its state before the first iteration.
+        Makes the target for a sampler, in its state before the first iteration, given the number of its random numbers.
     ring : Ring
         The processes of this chain.
     run : RunDirectory
@@ -64,12 +69,21 @@ class Chain:
         Facts that its snapshots record; see `dsgmcmc.storage.facts`.
     begin : callable, optional
         Moves the target from its usual initial state to another one.
+    fallbacks : sequence of Fallback, optional
+        Samplers with which it begins again where it diverges, in their order.
+
+    Attributes
+    ----------
+    iteration : int
+        Iterations since its start.
+    made : int
+        Iterations of this job, also those of samplers with which it diverged.
     """
 
     def __init__(
         self,
         config: ResolvedChain,
-        make_target: Callable[[Sampler[Any, Any]], RunTarget],
+        make_target: Callable[[int, Sampler[Any, Any]], RunTarget],
         ring: Ring,
         run: RunDirectory,
         chain: int,
@@ -78,6 +92,7 @@ class Chain:
         policy: Policy,
         made: Facts | None = None,
         begin: Callable[[Any], None] | None = None,
+        fallbacks: Sequence[Fallback] = (),
     ) -> None:
         self.config, self.ring, self.run_directory, self.chain = config, ring, run, chain
         self.control, self.policy = control, policy
@@ -86,20 +101,25 @@ class Chain:
         self._make_target = make_target
         self._hashes = {"config_hash": config.hash(), "data_hash": data_hash}
         self._made: Facts = made or {}
-        self._move_start = begin
-        self._earlier_hashes: Collection[str] = ()
+        self._move_start, self._fallbacks = begin, fallbacks
+        self.made = 0
         self.seconds_before = 0.0  # sampling time until `advance` was last called
         self._begin: float | None = None
+        self._looked = False  # whether the current state is known not to have diverged
         self._taken_up: Callable[[], None] | None = None  # records, at the next iteration, where it was resumed
-        self._make()
+        self._make(())
 
-    def _make(self) -> None:
-        """Make everything that changes while the chain runs, in its state before the first iteration."""
-        config = self.config
-        self.sampler = config.make_sampler()
-        self.target = self._make_target(self.sampler)
+    def _make(self, diverged: tuple[int, ...]) -> None:
+        """Make everything that changes while the chain runs, in its state before the first iteration.
+
+        `diverged` are the iterations at which the chain has diverged before.
+        """
+        config, times = self.config, len(diverged)
+        section = self._fallbacks[times - 1].sampler if times else config.sampler
+        self.sampler = section.make(config.burn_in)
+        self.target = self._make_target(again(self.chain, times), self.sampler)
         draws = DrawRecorder(self.target, self.ring.rank == 0, config.save_draws)
-        self.state = ChainState(self.target, self.sampler, draws, tuple(self.target.recorders()))
+        self.state = ChainState(self.target, self.sampler, draws, tuple(self.target.recorders()), diverged)
         go_on = self.policy.on_checkpoint_error == "continue"
         self.checkpoints = Checkpoints(
             self.ring,
@@ -111,13 +131,14 @@ class Chain:
             self.control,
             go_on,
             self._made,
+            self._refuge,
         )
         self.iteration = 0
 
-    def _scale_step(self, scale: float) -> None:
-        """Sample from here on with the configured step sizes times `scale`."""
-        self.state.step_scale = scale
-        self.sampler.config = self.config.make_sampler(scale).config
+    @property
+    def _refuge(self) -> int | None:
+        """Iteration of the checkpoint from which the chain begins again if it diverges; None for the start."""
+        return self.burn_in if self._fallbacks and self.burn_in else None
 
     # ------------------------------------------------------------------ the loop
 
@@ -139,7 +160,7 @@ class Chain:
         Raises
         ------
         DivergenceError
-            If the chain diverges, and ``on_divergence`` does not let it continue with smaller steps.
+            If the chain diverges, and ``on_divergence`` or its settings do not let it fall back to another sampler.
         WriteError
             If something cannot be written, and ``on_checkpoint_error`` does not let the chain continue without it.
         """
@@ -150,9 +171,10 @@ class Chain:
                     request = self._iterate_to(goal, report)
             except DivergenceError as error:
                 self.checkpoints.settle()  # a checkpoint being written is of an earlier, finite state
-                if self.policy.on_divergence != "halve" or self.state.step_scale <= SMALLEST_SCALE:
-                    raise
-                self._go_back(error)
+                if self.policy.on_divergence == "stop" or len(self.state.diverged) == len(self._fallbacks):
+                    remedy = f", or {named(self.sampler.remedy)}" if self.sampler.remedy else ""
+                    raise DivergenceError(f"{error}. Use a smaller {named('step_size')}{remedy}") from None
+                self._fall_back(error)
             else:
                 self.seconds_before, self._begin = self.seconds, None
                 return request
@@ -163,23 +185,23 @@ class Chain:
             self._taken_up = None
         request = Request.GO_ON
         every, _ = self.config.checkpoint_interval()
-        while self.iteration < goal and request < Request.STOP:
+        while request < Request.STOP and (self.iteration < goal or self._is_lost()):
             fault("iteration")
-            self._iterate(self._next_stop(goal, every or goal), report)
+            self._iterate(self._next_stop(goal, every), report)
             begin = self.ring.phases.enter()
             request, idle = self.control.ask(self.checkpoints.busy)
             self.ring.phases.leave("reduce", begin)
             if idle:
                 self.checkpoints.advance()
-            if request == Request.CHECKPOINT or (every and self.iteration % every == 0):
+            due = (every and self.iteration % every == 0) or self.iteration == self._refuge
+            if request == Request.CHECKPOINT or due:
                 self.save(last=request >= Request.STOP or self.iteration >= self.total)
         log.debug("chain %d: pausing at iteration %d (%s)", self.chain, self.iteration, request.name)
-        self._check_finite(self.sampler.position(self.iteration - 1))
         self.checkpoints.settle()
         return request
 
     def finish(self) -> None:
-        """Save the current state and the posterior, unless they are on disk already. Collective.
+        """Save the current state and the posterior, unless they are on disk or it has diverged. Collective.
 
         Raises
         ------
@@ -187,6 +209,8 @@ class Chain:
             If it cannot be written.
         """
         if self.iteration != self.checkpoints.newest:
+            if self._is_lost():
+                return
             self.checkpoints.save(self.iteration, self.seconds, last=True)
             self.checkpoints.settle()
         self.checkpoints.save_posterior(self.iteration, self.seconds)
@@ -196,17 +220,12 @@ class Chain:
         self.checkpoints.close()
 
     def save(self, last: bool = False) -> None:
-        """Begin to write a checkpoint and its draws. Collective.
+        """Begin to write a checkpoint and its draws, unless the state has diverged. Collective.
 
         With `last`, the state must not change before it is written, and the job fails if that fails.
-
-        Raises
-        ------
-        DivergenceError
-            If the state has diverged; earlier checkpoints are kept.
         """
-        self._check_finite(self.sampler.position(self.iteration - 1))
-        self.checkpoints.save(self.iteration, self.seconds, last)
+        if not self._is_lost():
+            self.checkpoints.save(self.iteration, self.seconds, last, wait=self.iteration == self._refuge)
 
     def resume(self, config_hashes: Collection[str] = ()) -> bool:
         """Go on from the newest complete checkpoint; False if there is none. Collective.
@@ -221,42 +240,56 @@ class Chain:
         InputError
             If there are checkpoints, but none can be read.
         """
-        self._earlier_hashes = config_hashes
         hashes = {self._hashes["config_hash"], *config_hashes}
         data_hash = self._hashes["data_hash"]
-        source = Resume(self.ring, self.state, self.run_directory, self.chain, data_hash, hashes)
+        source = Resume(self.ring, self._state_for, self.run_directory, self.chain, data_hash, hashes)
         manifest = source.newest()
         if manifest is None:
             return False
         self._taken_up = partial(source.note, manifest)
         self.iteration = self.checkpoints.newest = manifest.iteration
         self.seconds_before = float(manifest.about.get("seconds", 0.0))
-        if "chain.step_scale" in manifest.state:
-            self._scale_step(float(manifest.state["chain.step_scale"].array()))
         return True
 
-    def _go_back(self, error: DivergenceError) -> None:
-        """Go back to the last checkpoint, or to the start, with half the step. Collective."""
-        scale, diverged, seconds = self.state.step_scale / 2, self.iteration, self.seconds_before
-        self.checkpoints.close()
-        self._make()
-        if not self.resume(self._earlier_hashes):
-            self.start()
-        self.seconds_before = seconds
-        self._scale_step(scale)
-        if self.ring.rank == 0:
-            log.warning("%s. Going back to iteration %d with %g times the step", error, self.iteration, scale)
-            self.run_directory.note(
-                "step halved",
-                chain=self.chain,
-                iteration=self.iteration,
-                diverged_at=diverged,
-                step_scale=scale,
-                error=str(error),
-            )
+    def _state_for(self, diverged: tuple[int, ...]) -> ChainState:
+        """Return a state for a checkpoint of a chain that had diverged at these iterations. Collective."""
+        if len(diverged) > len(self._fallbacks):
+            raise AgreedError(f"chain {self.chain} has diverged {len(diverged)} times, and has fewer fallbacks")
+        if diverged != self.state.diverged:
+            self.checkpoints.close()
+            self._make(diverged)
+        return self.state
 
-    def followed(self) -> dict[int, Array]:
-        """What is followed of every draw, (draws, m) by block here; see `Recorder.followed`."""
+    def _fall_back(self, error: DivergenceError) -> None:
+        """Drop all draws, and begin again with the next sampler; see `dsgmcmc.runs.recovery`. Collective.
+
+        The new state is on disk before any other is removed. A job that is killed earlier resumes with the sampler
+        that diverged, makes the same iterations again, and falls back again.
+        """
+        at, diverged = self.iteration, (*self.state.diverged, self.iteration)
+        name, refuge = self._fallbacks[len(diverged) - 1].name, self._refuge if at > self.burn_in else None
+        self.checkpoints.close()
+        self._make(diverged)
+        self.start()
+        if refuge:
+            self._go_on_from(refuge, error)
+        self.checkpoints.begin_again(self.seconds)
+        if self.ring.rank == 0:
+            where = "the end of its burn-in" if refuge else "its start"
+            log.warning("%s. It begins again from %s with %s, and its draws are dropped", error, where, name)
+            facts = {"chain": self.chain, "iteration": at, "next": name, "from": refuge or 0}
+            self.run_directory.note("diverged", **facts, error=str(error))
+
+    def _go_on_from(self, iteration: int, error: DivergenceError) -> None:
+        """Take the model's state from a checkpoint of the sampler that has diverged. Collective."""
+        path = self.run_directory.series("checkpoints", self.chain) / step_name(iteration)
+        try:
+            agree(self.ring.comm, lambda: self.state.go_on_from(Snapshot(path)), f"reading {path}")
+        except InputError as damage:
+            raise DivergenceError(f"{error}; the state at the end of its burn-in cannot be read: {damage}") from error
+
+    def followed(self) -> dict[int, Followed]:
+        """What is followed of every draw, by block here; see `Recorder.followed`."""
         return {block: values for recorder in self.state.recorders for block, values in recorder.followed().items()}
 
     def draw_weights(self) -> Float64:
@@ -268,27 +301,33 @@ class Chain:
         """Wall seconds in which this chain was sampled, all inclusive."""
         return self.seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
 
-    def _next_stop(self, goal: int, saving: int) -> int:
+    def _next_stop(self, goal: int, saving: int | None) -> int:
         """Next iteration at which to evaluate or save the state, or to check for requests."""
         done = self.iteration
         if not done:
             return 1
         line, draw = self.every - done % self.every, self.thin - (done - self.burn_in) % self.thin
-        return min(goal, done + min(line, draw, saving - done % saving, self.target.at_once()))
+        ahead = [line, draw, self.target.at_once()]
+        ahead += [saving - done % saving] if saving else []
+        ahead += [goal - done] if goal > done else []
+        return done + min(ahead)
 
     def _iterate(self, done: int, report: Report) -> None:
         """Iterate until `done` iterations are made; record the state if it is a draw or due for metrics. Collective."""
         target, sampler, first, iteration = self.target, self.sampler, self.iteration, done - 1
         self.iteration = done
+        self.made += done - first
         sampler.advance(target, first, done - first)
         is_draw = done > self.burn_in and (done - self.burn_in) % self.thin == 0
         is_line = done % self.every == 0 or done == 1
-        if is_draw or is_line:
-            position, begin = sampler.position(iteration), self.ring.phases.enter()
-            self._check_finite(position)  # no draw of a diverged state is counted
-            draw = self.state.draws.next(done, sampler.weight(target, iteration)) if is_draw else None
-            for recorder in self.state.recorders:
-                recorder.record(position, draw)
+        self._looked = is_draw or is_line or done == self._refuge
+        if self._looked:
+            begin = self.ring.phases.enter()
+            self._check_finite()  # no draw of a diverged state is counted, and no chain begins again from it
+            if is_draw or is_line:
+                draw = self.state.draws.next(done, sampler.weight(target, iteration)) if is_draw else None
+                for recorder in self.state.recorders:
+                    recorder.record(sampler.position(iteration), draw)
             if is_line:
                 self._line(report)
             self.ring.phases.leave("evaluate", begin)
@@ -308,13 +347,20 @@ class Chain:
             self.run_directory.add_metrics(self.chain, line)
             report(line)
 
-    def _check_finite(self, position: str) -> None:
-        """Raise DivergenceError on all processes if any block of parameters is not finite or huge. Collective."""
-        divergence = self.target.find_divergence(position)
+    def _find_divergence(self) -> str:
+        """Say what shows that the chain has diverged; empty if nothing does. Collective."""
+        position = self.sampler.position(self.iteration - 1)
+        return self.target.find_divergence(position) or self.sampler.find_divergence()
+
+    def _is_lost(self) -> bool:
+        """Whether the state has diverged, which is found where the chain is looked at next. Collective."""
+        return not self._looked and bool(self._find_divergence())
+
+    def _check_finite(self) -> None:
+        """Raise DivergenceError on all processes if the chain has diverged. Collective."""
+        divergence = self._find_divergence()
         if divergence:
-            remedy = f", or {named(self.sampler.remedy)}" if self.sampler.remedy else ""
             raise DivergenceError(
                 f"chain {self.chain} diverged by iteration {self.iteration}: {divergence} at step size "
-                f"{self.sampler.weight(self.target, self.iteration - 1):.3g}. Use a smaller {named('step_size')}"
-                f"{remedy}, or {named('on_divergence')} halve; the last checkpoint is intact"
+                f"{self.sampler.weight(self.target, self.iteration - 1):.3g}"
             )

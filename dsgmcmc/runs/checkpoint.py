@@ -111,6 +111,8 @@ class Checkpoints:
         Whether the chain continues if a checkpoint cannot be written.
     made : dict, optional
         Facts that the snapshots record; see `dsgmcmc.storage.facts`.
+    but : int, optional
+        Iteration of a checkpoint that is kept besides.
     """
 
     def __init__(
@@ -124,10 +126,12 @@ class Checkpoints:
         control: Control,
         go_on: bool = False,
         made: Facts | None = None,
+        but: int | None = None,
     ) -> None:
         self._ring, self._state, self._run, self._chain = ring, state, run, chain
         self._draws, self._made = state.draws, made or {}
         self._hashes, self._keep, self._go_on, self._control = hashes, keep, go_on, control
+        self._but = but
         self._at_root = self._ring.rank == 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
@@ -144,7 +148,7 @@ class Checkpoints:
         """Whether this process is still writing."""
         return self._write is not None and not self._write.task.done()
 
-    def save(self, iteration: int, seconds: float, last: bool = False) -> None:
+    def save(self, iteration: int, seconds: float, last: bool = False, wait: bool = False) -> None:
         """Begin to write the pending draws and a checkpoint; wait for an earlier write first. Collective.
 
         Parameters
@@ -155,6 +159,8 @@ class Checkpoints:
             Sampling time so far.
         last : bool
             Whether the job ends with it: it must succeed, and is not copied, as the state no longer changes.
+        wait : bool
+            Whether to wait until it is written, in place of copying it, which takes the memory of the state again.
 
         Raises
         ------
@@ -167,13 +173,16 @@ class Checkpoints:
         pending, self._draws.pending = self._draws.pending, {}
         try:
             with self._ring.phases("checkpoint"):
-                drafts = self._drafts(iteration, seconds, pending, not last)
+                drafts = self._drafts(iteration, seconds, pending, not (last or wait))
         except WriteError as error:
             self._failed(error, iteration, [], pending, last)
             return
         task = self._writer.submit(_do, [draft.shard for draft in drafts], [draft.secure for draft in drafts], [])
-        self._write = _Write(iteration, begin, drafts, pending, task, self._prune, last)
+        prune = self._prune if iteration else partial(self._run.cut, self._chain, 0)
+        self._write = _Write(iteration, begin, drafts, pending, task, prune, last)
         log.debug("chain %d: writing the checkpoint of iteration %d", self._chain, iteration)
+        if wait:
+            self.settle()
 
     def _drafts(self, iteration: int, seconds: float, pending: PendingDraws, copy: bool) -> list[SnapshotWriter]:
         """Drafts of the pending draws, followed by that of a checkpoint. Collective."""
@@ -257,9 +266,23 @@ class Checkpoints:
             for draft in drafts:
                 draft.discard()
 
+    def begin_again(self, seconds: float) -> None:
+        """Write the state in which the chain begins again; it replaces all that is on disk. Collective.
+
+        Raises
+        ------
+        WriteError
+            If it cannot be written, or other snapshots cannot be removed.
+        """
+        before = self._make("checkpoints") / step_name(0)  # of an earlier time that the chain began again
+        drop = partial(remove, before) if self._at_root and before.exists() else lambda: None
+        agree(self._ring.comm, drop, f"removing {before}", WriteError)
+        self.save(0, seconds, last=True)
+        self.settle()
+
     def _prune(self) -> None:
         """Remove old checkpoints, and draws that no checkpoint needs; called on process 0."""
-        prune(self._run.series("checkpoints", self._chain), self._keep)
+        prune(self._run.series("checkpoints", self._chain), self._keep, self._but)
         self._run.prune_draws(self._chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:

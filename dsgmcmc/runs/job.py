@@ -121,8 +121,11 @@ class Job:
         config = self._resolve().config
         if self._at_root:
             costs = self.source.costs(config, self.comm.size)
-            lines = [f"{name} = {size}  # {size / 1e6:,.1f} MB" for name, size in costs.items()]
-            say(*tomli_w.dumps(config.table()).split("\n"), "[costs]  # in bytes", *lines)
+            said = {
+                name: "" if name.startswith("messages") else f"  # {cost / 1e6:,.1f} MB" for name, cost in costs.items()
+            }
+            lines = [f"{name} = {cost}{said[name]}" for name, cost in costs.items()]
+            say(*tomli_w.dumps(config.table()).split("\n"), "[costs]  # bytes, and a number of messages", *lines)
         return EXIT_DONE
 
     # ------------------------------------------------------------------ running
@@ -187,20 +190,20 @@ class Job:
                 ", ".join(processors),
             )
         deadline = agree(comm, partial(policy.deadline, self._age()))
-        config, overridden = self._resolve()
+        config, overridden, given = self._resolve()
         log.debug("process %d of %d is %d on %s", comm.rank, comm.size, os.getpid(), platform.node())
-        begin = partial(self._open, config, overridden) if self._at_root else tuple
+        begin = partial(self._open, config, overridden, given) if self._at_root else tuple
         earlier, made = comm.bcast(agree(comm, begin))
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {platform.node()})"
         log_errors = self.run_directory.on_log_error = LogErrors(signals, policy.on_checkpoint_error == "continue")
         try:
             with Watchdog(policy.watchdog, who) as watchdog:
-                return self._run(config, deadline, watchdog, earlier, made, log_errors)
+                return self._run(config, given, deadline, watchdog, earlier, made, log_errors)
         finally:
             if self._at_root:
                 self._lock.release()
 
-    def _open(self, config: ResolvedChain, overridden: Changes) -> tuple[list[str], Facts]:
+    def _open(self, config: ResolvedChain, overridden: Changes, given: list[str]) -> tuple[list[str], Facts]:
         """Create and lock the run directory, and write the settings; on process 0.
 
         Returns
@@ -213,12 +216,14 @@ class Job:
         self.run_directory.path.mkdir(parents=True, exist_ok=True)
         taken_over = self._lock.acquire()
         try:
-            return self._prepare(config, overridden, taken_over)
+            return self._prepare(config, overridden, given, taken_over)
         except BaseException:
             self._lock.release()
             raise
 
-    def _prepare(self, config: ResolvedChain, overridden: Changes, taken_over: str) -> tuple[list[str], Facts]:
+    def _prepare(
+        self, config: ResolvedChain, overridden: Changes, given: list[str], taken_over: str
+    ) -> tuple[list[str], Facts]:
         """Do the work of `_open` once the directory is locked."""
         run = self.run_directory
         run.refuse_links()
@@ -240,6 +245,7 @@ class Job:
             "config_hash": config.hash(),
             "earlier_config_hashes": sorted(set(earlier) - {config.hash(), ""}),
             "versions": versions(),
+            "given_of_sampler": given,
         }
         data = self.source.prepare(run, config, Alone())
         run.write_settings(config.table(), data | facts)
@@ -248,6 +254,7 @@ class Job:
     def _run(
         self,
         config: ResolvedChain,
+        given: list[str],
         deadline: float | None,
         watchdog: Watchdog,
         earlier: list[str],
@@ -261,12 +268,14 @@ class Job:
         make_target, n_data = self.source.open(config, ring)
         data_hash = comm.bcast(agree(comm, self.source.digest if self._at_root else str))
         _, seconds = config.checkpoint_interval()
+        fallbacks = self.source.fallbacks(config, given)
         control = Control(mine, self._signals, seconds, deadline, watchdog)
 
         def open_chain(number: int) -> Chain:
-            make = partial(make_target, number)
             run, begin = self.run_directory, partial(self.source.begin, self.run_directory, made, number)
-            chain = Chain(config, make, ring, run, number, data_hash, control, self.policy, made, begin)
+            chain = Chain(
+                config, make_target, ring, run, number, data_hash, control, self.policy, made, begin, fallbacks
+            )
             if not (self._resume and chain.resume(earlier)):
                 chain.start()
             return chain

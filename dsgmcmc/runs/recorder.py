@@ -15,7 +15,7 @@ import numpy as np
 
 from dsgmcmc.storage.manifest import SAVED_DRAWS, Key, SmallArray
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
-from dsgmcmc.targets.base import DrawInfo, RunTarget
+from dsgmcmc.targets.base import DrawInfo, Followed, RunTarget
 from dsgmcmc.targets.moments import RunningMoments
 from dsgmcmc.types import Array, Float64
 
@@ -120,7 +120,7 @@ class DrawRecorder:
         """See `Recorder.metrics`."""
         return {}
 
-    def followed(self) -> dict[int, Array]:
+    def followed(self) -> dict[int, Followed]:
         """See `Recorder.followed`."""
         return {}
 

@@ -92,6 +92,7 @@ class FewRatings(Ratings):
         self.path, self.n_rows, self.n_cols, self.nnz, self.nnz_test = ratings.path, 2, 2, 4, 4
         self._indptr, self.column_counts = dict.fromkeys(SPLITS, np.array([0, 2, 4])), np.array([2, 2])
         self.row_indptr = self.test_indptr = self._indptr["train"]
+        self.minimum, self.maximum = ratings.minimum, ratings.maximum
         between = (ratings.minimum + ratings.maximum) / 2
         self._values = np.array([[ratings.minimum, between], [between, ratings.maximum]], np.float32)
         self.mean, self.transposed, self.features = ratings.mean, ratings.transposed, ratings.features

@@ -32,10 +32,13 @@ class Resolution(NamedTuple):
     config : ResolvedChain
     overridden : dict of str to (object, object)
         Old and new values of the settings that ``--override`` changes.
+    given : list of str
+        Settings of the sampler that the user named when the run was started, in order.
     """
 
     config: ResolvedChain
     overridden: Changes
+    given: list[str]
 
 
 def resolve(
@@ -62,9 +65,9 @@ def resolve(
         On all processes, if settings, source or run directory are wrong.
     """
 
-    def work() -> tuple[dict[str, Any], Changes]:
+    def work() -> tuple[dict[str, Any], Changes, list[str]]:
         if comm.rank != 0:
-            return {}, {}
+            return {}, {}, []
         saved = _saved_settings(run, source, resume)
         asked = source.build(saved, *layers.read())
         processes = -(-comm.size // min(comm.size, asked.chains))
@@ -79,10 +82,11 @@ def resolve(
         if not saved:
             _check_disk(run, source.costs(config, comm.size))
         changes = _changes(source.resolved.of(saved), config, run, override) if saved else {}
-        return config.model_dump(), changes
+        given = run.read_settings()[1].get("given_of_sampler", []) if saved else sorted(layers.of_sampler())
+        return config.model_dump(), changes, given
 
-    settings, overridden = comm.bcast(agree(comm, work))
-    return Resolution(source.resolved.of(settings), overridden)
+    settings, overridden, given = comm.bcast(agree(comm, work))
+    return Resolution(source.resolved.of(settings), overridden, given)
 
 
 def _saved_settings(run: RunDirectory, source: Source[Any], resume: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ checkpoint before it, and makes the same draws again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.state import ChainState
 from dsgmcmc.storage.manifest import Manifest, parse_manifest, read_manifest, read_text
 from dsgmcmc.storage.provenance import versions
-from dsgmcmc.storage.rundir import SERIES, RunDirectory
-from dsgmcmc.storage.series import clean, remove, step_name, steps
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
@@ -31,8 +31,8 @@ class Resume:
     ----------
     ring : Ring
         The processes of the chain.
-    state : ChainState
-        Receives what is read.
+    state_for : callable
+        Makes the state that receives what is read, given the iterations at which the chain had diverged.
     run : RunDirectory
         Where the snapshots lie.
     chain : int
@@ -46,13 +46,13 @@ class Resume:
     def __init__(
         self,
         ring: Ring,
-        state: ChainState,
+        state_for: Callable[[tuple[int, ...]], ChainState],
         run: RunDirectory,
         chain: int,
         data_hash: str,
         config_hashes: Collection[str],
     ) -> None:
-        self._ring, self._state, self._run, self._chain = ring, state, run, chain
+        self._ring, self._state_for, self._run, self._chain = ring, state_for, run, chain
         self._data_hash, self._config_hashes = data_hash, config_hashes
         self._at_root = self._ring.rank == 0
         self._checked: set[Path] = set()  # draws that several checkpoints need are read once
@@ -131,12 +131,15 @@ class Resume:
         manifest = agree(comm, partial(parse_manifest, text, path), f"reading {path}")
         agree(comm, partial(self._check, manifest, path), f"reading {path}")
         self._check_files(self._draws(manifest))
-        agree(comm, partial(self._take, Snapshot(path, manifest)), f"reading {path}")
+        state = self._state_for(manifest.diverged)
+        agree(comm, partial(self._take, state, Snapshot(path, manifest)), f"reading {path}")
         return manifest
 
-    def _take(self, snapshot: Snapshot) -> None:
+    def _take(self, state: ChainState, snapshot: Snapshot) -> None:
         try:
-            self._state.load(snapshot)
+            state.load(snapshot)
+        except InputError:
+            raise
         except (
             KeyError,
             ValueError,
@@ -156,15 +159,8 @@ class Resume:
 
     def _tidy(self, newest: int) -> None:
         """Remove what an interrupted run wrote, or began to write, after its newest checkpoint."""
-        if not self._at_root:
-            return
-        for kind in SERIES:
-            parent = self._run.series(kind, self._chain)
-            clean(parent)
-            for iteration in steps(parent):
-                if iteration > newest:
-                    remove(parent / step_name(iteration))
-        self._run.cut_metrics(self._chain, newest)
+        if self._at_root:
+            self._run.cut(self._chain, newest)
 
     def note(self, manifest: Manifest) -> None:
         """Record that the chain resumes from a checkpoint, and warn if other versions wrote it."""

@@ -115,7 +115,7 @@ class ChainScheduler:
         if not self.iterations:  # everything before this belongs to the startup
             self.startup, self._begin = self._age(), perf_counter()
             chain.ring.phases.clear()
-        before = chain.iteration
+        before = chain.made
         self._chains.remove(chain)  # if it fails it is neither evaluated nor saved
         try:
             self.request = chain.advance(goal, self._report)
@@ -123,7 +123,7 @@ class ChainScheduler:
             chain.close()
             raise
         self._chains.append(chain)
-        self.iterations += chain.iteration - before
+        self.iterations += chain.made - before
 
     def _attempt(self, work: Callable[[], None]) -> None:
         """Do something with a chain, and keep its error for the end of the job: other groups continue."""

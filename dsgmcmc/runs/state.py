@@ -1,4 +1,4 @@
-"""The whole state of a chain: what its target, its sampler and its recorders save, and its step scale."""
+"""The whole state of a chain: what its target, its sampler and its recorders save, and where it has diverged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.storage.manifest import Key, SmallArray
+from dsgmcmc.storage.manifest import DIVERGED, Key, SmallArray
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import Recorder, RunTarget
 from dsgmcmc.types import Array
@@ -30,15 +30,15 @@ class ChainState:
         Moments and draws.
     others : tuple of Recorder
         Further recorders of the target.
-    step_scale : float
-        Factor of the configured step.
+    diverged : tuple of int
+        Iterations at which the chain has diverged, each time before it began again with the next fallback.
     """
 
     target: RunTarget
     sampler: Sampler[Any, Any]
     draws: DrawRecorder
     others: tuple[Recorder, ...]
-    step_scale: float = 1.0
+    diverged: tuple[int, ...] = ()
 
     @property
     def recorders(self) -> tuple[Recorder, ...]:
@@ -58,12 +58,12 @@ class ChainState:
             arrays |= replicated.arrays()
         for recorder in self.recorders:
             arrays |= recorder.small()
-        if self.step_scale != 1.0:
-            arrays["chain.step_scale"] = np.array(self.step_scale)
+        if self.diverged:
+            arrays[DIVERGED] = np.array(self.diverged, np.float64)
         return {name: SmallArray.of(array) for name, array in arrays.items()}
 
     def load(self, snapshot: Snapshot) -> None:
-        """Load everything from a checkpoint except the step scale, which `Chain` sets.
+        """Load everything from a checkpoint of a chain that had diverged as often.
 
         Raises
         ------
@@ -89,6 +89,14 @@ class ChainState:
                 raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
             if key.object == "state" and array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise ValueError(f"{key.path} has values that are not finite")
+
+    def go_on_from(self, snapshot: Snapshot) -> None:
+        """Take the model's state from a checkpoint of another sampler, for a chain that has just started.
+
+        Momenta, and whatever else the sampler keeps, stay as they are.
+        """
+        kept = {field.name for field in self.sampler.kept}
+        self.target.load(snapshot, but=kept.difference(self.sampler.positions))
 
     def posterior(self) -> Iterator[tuple[Key, Lazy]]:
         """Arrays of the posterior, from all draws."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.diagnostics.accuracy import Look
+from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.diagnostics.verdict import ending, in_units
 from dsgmcmc.errors import InputError, WriteError
@@ -19,8 +21,10 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.machine import peak_memory
 from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.runs.sources.base import Source
+from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory, now
+from dsgmcmc.storage.series import step_name
 from dsgmcmc.types import Comm
 
 WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for others
@@ -119,6 +123,7 @@ def write_summary(
             },
             "straggler": straggler([s - w for s, w in zip(sampling, waited, strict=True)], hosts, longest),
             "events": run.events(),
+            "fell_back": _fell_back(source, run, config),
             "peak_rss_bytes": [peak_memory(), *rss[1:]],  # this process has scored the test ratings since
             "versions": {**versions(), "mpi": mpi},
         }
@@ -126,6 +131,22 @@ def write_summary(
         return _result(source, summary, run.path)
 
     return agree(comm, write, "writing the summary", WriteError)
+
+
+def _fell_back(source: Source[Any], run: RunDirectory, config: ResolvedChain) -> list[dict[str, Any]]:
+    """What diverged: models that were given up, and chains each time that they began again, with what came then."""
+    found: list[dict[str, Any]] = []
+    if run.comparison_file.exists():
+        comparison = Comparison.read(run.comparison_file)
+        models = [*comparison.given_up, comparison.recommended]
+        found += [{"model": model, "next": following} for model, following in pairwise(models)]
+    samplers = source.fallbacks(config, run.read_settings()[1].get("given_of_sampler", []))
+    for chain, reached in enumerate(run.reached(config.chains)):
+        folder = run.series("checkpoints", chain) / step_name(reached)
+        diverged = read_manifest(folder).diverged if folder.is_dir() else ()
+        several = zip(diverged, samplers, strict=False)
+        found += [{"chain": chain, "iteration": at, "next": sampler.name} for at, sampler in several]
+    return found
 
 
 def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:

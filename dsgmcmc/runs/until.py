@@ -1,8 +1,9 @@
 """When the chains of a run end: after a number of iterations, or earlier, once they are accurate enough.
 
 The accuracy is that of the followed quantities: predictions of some test ratings, or elements of a density's theta.
-Process 0 measures it (`dsgmcmc.diagnostics.accuracy`) from the recorded draws of all chains; 19 in 20 of the quantities
-must reach it. A single chain is compared with itself: its halves count as chains, each of which R-hat splits again.
+Process 0 measures it (`dsgmcmc.diagnostics.accuracy`) from the recorded draws of all chains; 9 in 10 of the quantities
+must reach it. Shared parameters are measured, too, by the log likelihood of the test ratings at each draw. A single
+chain is compared with itself: its halves count as chains, each of which R-hat splits again.
 
 Chains are looked at when all have made the same number of iterations: burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10,
 12, 14, 16, 20, ... with at most three significant binary digits. So the end depends on the draws alone, all looks
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
-from dsgmcmc.diagnostics.accuracy import LABELS, Look, accuracy, met
+from dsgmcmc.diagnostics.accuracy import LABELS, Look, accuracy, limits, reached
 from dsgmcmc.diagnostics.mixing import equal_weights
-from dsgmcmc.types import Array, Comm, Float64
+from dsgmcmc.targets.base import Followed
+from dsgmcmc.types import Comm, Float64
 
 if TYPE_CHECKING:  # `dsgmcmc info` does without them
     from dsgmcmc.runs.chain import Chain
@@ -27,6 +29,9 @@ if TYPE_CHECKING:  # `dsgmcmc info` does without them
     from dsgmcmc.runs.progress import Progress
 
 LOOK_SWEEPS, DIGITS = 10, 3
+
+#: What is followed, by chain and block.
+Parts = dict[tuple[int, int], Followed]
 
 
 def next_look(iteration: int, burn_in: int, sweep: int) -> int:
@@ -99,36 +104,35 @@ class Until(Limit):
         self._control.meet(self._comm)
         if any(self._comm.allgather(stopped)):
             return True
-        followed = {(chain.chain, block): values for chain in chains for block, values in chain.followed().items()}
+        followed = {(chain.chain, block): parts for chain in chains for block, parts in chain.followed().items()}
         facts = {chain.chain: (chain.iteration, chain.draw_weights()) for chain in chains if chain.ring.rank == 0}
         everything = self._comm.gather((followed, facts))
         look: Look = self._comm.bcast(None if everything is None else self._judge(everything))
-        limits = [
-            f"{LABELS[name][0]} {value:{LABELS[name][1]}}/{self.config.wanted[name]:g}"
-            for name, value in look.found.items()
-        ]
-        self.look, self._progress.look = look, ", ".join(limits)
+        wanted = limits(self.config.wanted, look.found)
+        shown = [f"{LABELS[name][0]} {value:{LABELS[name][1]}}/{wanted[name]:g}" for name, value in look.found.items()]
+        self.look, self._progress.look = look, ", ".join(shown)
         return look.reached or look.iteration >= self.iterations
 
-    def _judge(self, everything: Sequence[tuple[dict[tuple[int, int], Array], dict[int, tuple[int, Float64]]]]) -> Look:
+    def _judge(self, everything: Sequence[tuple[Parts, dict[int, tuple[int, Float64]]]]) -> Look:
         """Measure the accuracy of the draws of all processes; on process 0."""
-        followed = {key: values for part, _ in everything for key, values in part.items()}
+        followed = {key: parts for part, _ in everything for key, parts in part.items()}
         facts = {chain: fact for _, part in everything for chain, fact in part.items()}
-        chains = [
-            np.concatenate([followed[key] for key in sorted(followed) if key[0] == number], axis=1)
-            for number in sorted(facts)
-        ]
+        chains, scores = [], []
+        for number in sorted(facts):
+            parts = [followed[key] for key in sorted(followed) if key[0] == number]
+            chains.append(np.concatenate([part.values for part in parts], axis=1))
+            scores.append(np.sum([part.score for part in parts], axis=0))  # in the order of the blocks
         draws = min(map(len, chains))
         weights = np.stack([fact[1][len(fact[1]) - draws :] for fact in facts.values()])
         measured: dict[str, float] = {}
         if equal_weights(weights):
             values = np.stack([chain[len(chain) - draws :] for chain in chains]).astype(np.float64)
-            measured = accuracy(values, len(self.config.make_sampler().positions), list(self.config.wanted))
+            shared = np.stack([score[len(score) - draws :] for score in scores]) if scores[0].size else None
+            measured = accuracy(values, len(self.config.make_sampler().positions), list(self.config.wanted), shared)
         return Look(
             until=str(self.config.until),
             iteration=min(iteration for iteration, _ in facts.values()),
             found=measured,
-            reached=bool(measured)
-            and all(met(name, measured[name], limit) for name, limit in self.config.wanted.items()),
+            reached=reached(self.config.wanted, measured),
             limit=self.iterations,
         )

@@ -7,6 +7,7 @@ posterior. Papers that write eps / 2 are converted in the docstring of the sampl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dsgmcmc.errors import InputError
@@ -125,6 +126,16 @@ class Sampler(ABC, Generic[C, T]):
         """Raise `InputError` for a combination of settings that would sample a wrong distribution."""
 
     @classmethod
+    def safer(cls, config: C, given: Collection[str]) -> dict[str, C]:
+        """Return the configurations to fall back to where a chain diverges, in order, by their names in messages.
+
+        Settings that the user has `given` stay.
+        """
+        if "step_size" in given or config.scaled(0.5) == config:
+            return {}
+        return {"half the step": config.scaled(0.5), "a quarter of the step": config.scaled(0.25)}
+
+    @classmethod
     def suited(cls, config: C, n_data: int, per_number: float) -> C:
         """Return the configuration with open settings chosen by the number of data, in total and `per_number`."""
         return config
@@ -188,6 +199,10 @@ class Sampler(ABC, Generic[C, T]):
     def metrics(self) -> dict[str, float]:
         """Entries that this sampler adds to a line of metrics."""
         return self.gradient.metrics()
+
+    def find_divergence(self) -> str:
+        """Say in what its own state shows that the chain has diverged; empty if it does not. The same everywhere."""
+        return ""
 
     def start(self, target: T, sd: float) -> None:
         """Set the initial state: every element of theta N(0, `sd`^2)."""

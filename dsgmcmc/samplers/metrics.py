@@ -26,17 +26,43 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula, Gradient
 from dsgmcmc.kernels.products import add_rotated
-from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.information import curvature_bound, own_curvature
-from dsgmcmc.targets.state import Replicated, Rows, StateField
-from dsgmcmc.types import Array, Factor, Float64
+from dsgmcmc.targets.base import Information, Target
+from dsgmcmc.targets.information import REACH, alignment, curvature_bound
+from dsgmcmc.targets.state import ParameterBlock, Replicated, Rows, StateField
+from dsgmcmc.types import Array, Factor, Float64, Purpose
 
 #: Field of the momenta of samplers that have them; a metric whose coordinates rotate rotates them, too.
 MOMENTUM = "r"
+TURNING = (MOMENTUM, "direction")
 
-#: The curvature of each row's own data costs a tour, and changes slowly: after SETTLED refreshes, when chains have
-#: settled, it is computed at one refresh in BOUND_EVERY.
-SETTLED, BOUND_EVERY = 20, 5
+#: The curvature of each row's own data costs as much as three gradients. It is computed at the first FIRST refreshes;
+#: at one in EARLY until SETTLED refreshes, when chains have settled; then at one in BOUND_EVERY. And where a row has
+#: grown.
+FIRST, EARLY, SETTLED, BOUND_EVERY = 4, 4, 20, 40
+
+#: A row has grown if its mean square is so many times the larger of its own and the average when the bounds were
+#: computed last; and by so much more, over its columns, as rows of a few columns have by chance.
+GROWTH, CHANCE = 4.0, 30.0
+
+#: l_i is at least this part of the largest eigenvalue of a row's own Hessian.
+PART_OF_OWN = 0.5
+
+OF_P = {"columns": ("c", "lambda_"), "rows": ("n",)}
+PROBE = Formula("g = direction / sqrt(tau * n * c + lambda_)", **OF_P)
+PRODUCT = Formula(
+    """
+precision = tau * n * c + lambda_
+direction = tau * g / sqrt(precision) + lambda_ / precision * direction
+square = direction * direction
+""",
+    **OF_P,
+    row_sums=("square",),
+)
+ANY = Formula("direction = z\nsquare = z * z", row_sums=("square",))
+NORMALISED = Formula("direction = direction / length", rows=("length",))
+
+#: What P is made of at a refresh, by rows.
+OfRefresh = dict[Rows, dict[str, Any]]
 
 GRADIENT = Formula("out = grad")
 TURNED = Gradient("turned")
@@ -60,6 +86,8 @@ class Metric(Replicated, ABC):
     columns: ClassVar[tuple[str, ...]] = ()
     rows: ClassVar[tuple[str, ...]] = ()
 
+    #: Whether its coordinates are not the columns of theta.
+    turned: ClassVar[bool] = False
     #: Setting that may help if a chain diverges in this metric; see `dsgmcmc.samplers.base.Sampler.remedy`.
     remedy: ClassVar[str] = ""
 
@@ -73,7 +101,8 @@ class Metric(Replicated, ABC):
         if iteration % every == 0:
             turn = iteration // every
             settled = turn >= SETTLED
-            self.take_from(target, not settled or turn % BOUND_EVERY == 0, settled=settled)
+            due = turn < FIRST or turn % (BOUND_EVERY if settled else EARLY) == 0
+            self.take_from(target, due, settled=settled)
 
     @abstractmethod
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
@@ -122,8 +151,17 @@ class Fisher(Metric):
     """Diagonal of the Fisher information of a row given the other factor, on the average.
 
     P_ik = tau n_i c_k + lambda_k: n_i ratings, c_k the mean square over the ratings of what multiplies theta_ik (1 for
-    the bias), lambda_k the prior's precision. h_i = h / sqrt(l_i), where l_i bounds the curvature that the factors give
-    each other: `dsgmcmc.targets.information.curvature_bound`.
+    the bias), lambda_k the prior's precision. h_i = h / sqrt(l_i), where l_i is the larger of a bound on the curvature
+    that the factors give each other on the average (`dsgmcmc.targets.information.curvature_bound`), and half the
+    largest eigenvalue of M_i = P_i^-1/2 (A_i + Lambda) P_i^-1/2, with A_i = tau sum_j w_ij phi_j phi_j^T of the row's
+    own data. By (h . x + w . y)^2 <= 2 (h . x)^2 + 2 (w . y)^2 the energy of both factors is at most twice as curved as
+    these together, four times l_i; BAOAB at its largest default step, 0.35, is stable up to 5.7 times l_i.
+
+    That eigenvalue is estimated in two ways, of which the larger counts: along the mean of what multiplies the row
+    (`dsgmcmc.targets.information.alignment`), which serves where ratings are like each other, and by power iteration,
+    which finds what a few large ones make. ``direction`` is a unit vector v_i for every row; |M_i v_i| is the estimate,
+    never above the eigenvalue, nor that above the trace; M_i v_i / |M_i v_i| is the next v_i. Both cost about three
+    gradients. ``reach`` is the size of a row from which on they are made at the next refresh.
 
     c_k, and what the other factor contributes to n_i, are those of the last refresh. tau, lambda_k and the row's own
     noise scale are current where the target asks for it
@@ -136,9 +174,15 @@ class Fisher(Metric):
         "c": "metric.{}.c",
         "lambda_": "metric.{}.lambda",
         "tau": "metric.tau",
+        "earlier": "metric.{}.earlier",
     }
-    #: n_i, and 1 / sqrt(l_i).
-    fields: ClassVar[tuple[StateField, ...]] = (StateField("n", 1), StateField("h", 1))
+    #: n_i, 1 / sqrt(l_i), the size that calls for new bounds, and v_i.
+    fields: ClassVar[tuple[StateField, ...]] = (
+        StateField("n", 1),
+        StateField("h", 1),
+        StateField(REACH, 1),
+        StateField("direction"),
+    )
     source: ClassVar[str] = """\
 h_i = size * h
 information = metric_tau * n * c
@@ -153,11 +197,15 @@ p = information / precision
     c: dict[Factor, Float64] = field(default_factory=dict)
     lambda_: dict[Factor, Float64] = field(default_factory=dict)
     tau: Float64 = field(default_factory=lambda: np.ones(1))
+    earlier: dict[Factor, Float64] = field(default_factory=dict)  # `Information.c` of the last refresh
 
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
         """See `Metric.take_from`."""
-        information = target.information(position, bound)
-        self.c, self.lambda_, self.tau = information.c, dict(information.lambda_), np.array([information.tau])
+        information = target.information(position, bound, self.earlier)
+        self.c = self.earlier = information.c
+        self.lambda_, self.tau = dict(information.lambda_), np.array([information.tau])
+        if information.bound is not None:
+            self._bound(target, information, position, settled)
         current = target.metric_uses_current_hyperparameters
         for rows in target.together() if current else ():
             self.lambda_[rows.factor] = information.lambda_[rows.factor] - _diagonal(rows)
@@ -165,9 +213,86 @@ p = information / precision
             block.row("n")[:] = information.n[block]
             if current and (own := target.own_scale(block)) is not None:
                 block.row("n")[:] /= own
-            if information.bound is not None:
-                h_i = 1 / np.sqrt(information.bound[block])
-                block.row("h")[:] = np.minimum(h_i, block.row("h")) if current and settled else h_i
+
+    # ------------------------------------------------------------------ l_i
+
+    def _bound(self, target: Target, information: Information, position: str, settled: bool) -> None:
+        """Set the h_i of all rows, and the sizes from which on they are due again. Collective."""
+        kept = settled and target.metric_uses_current_hyperparameters
+        given = {rows: self._of_refresh(rows, information) for rows in target.together()}
+        along_mean = self._along_mean(target, given, position)
+        along_own = self._along_own(target, information, given, position)
+        for block in target.blocks():
+            own = PART_OF_OWN * np.maximum(along_mean[block], along_own[block])
+            h_i = 1 / np.sqrt(np.maximum(self._average_curvature(block, information), own))
+            reach = GROWTH * np.maximum(information.sizes[block], 1) + CHANCE / block.dimension
+            if kept:
+                h_i, reach = np.minimum(h_i, block.row("h")), np.maximum(reach, block.row(REACH))
+            block.row("h")[:], block.row(REACH)[:] = h_i, reach
+
+    def _of_refresh(self, rows: Rows, information: Information) -> dict[str, Any]:
+        """Values that make P at a refresh."""
+        vectors = {name: getattr(self, name)[rows.factor].astype(rows.dtype) for name in ("c", "lambda_")}
+        return vectors | {"tau": information.tau, "n": np.concatenate([information.n[block] for block in rows.blocks])}
+
+    def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
+        """Bound on the curvature of rows whose data are like the average, (n,)."""
+        assert information.bound is not None
+        return information.bound[block]
+
+    def _along_mean(self, target: Target, given: OfRefresh, position: str) -> dict[ParameterBlock, Float64]:
+        """Curvature of every row along the mean of what multiplies it, (n,) by block. Collective."""
+        target.own_sums(position, "g")
+        found: dict[ParameterBlock, Float64] = {}
+        for rows, values in given.items():
+            for block in rows.blocks:
+                self._to_axes(block)
+            found |= _by_block(rows, alignment(rows, "g", **values))
+        return found
+
+    def _along_own(
+        self, target: Target, information: Information, given: OfRefresh, position: str
+    ) -> dict[ParameterBlock, Float64]:
+        """|M_i v_i| of every row, (n,) by block; v_i turns to M_i v_i. Collective."""
+        off_diagonal: dict[ParameterBlock, Array] = {}
+        for rows, values in given.items():
+            for block in rows.blocks:
+                if not block["direction"].any():
+                    lengths = np.sqrt(block.update(ANY, Purpose.DIRECTION)["square"])
+                    block.update(NORMALISED, length=lengths.astype(block.dtype))
+            rows.update(PROBE, **values)
+            for block in rows.blocks:
+                self._from_axes(block)
+                if (besides := self._off_diagonal(block, information)) is not None:
+                    off_diagonal[block] = besides
+        target.own_products(position, "g")
+        found: dict[ParameterBlock, Float64] = {}
+        for rows, values in given.items():
+            for block in rows.blocks:
+                if block in off_diagonal:
+                    block["g"][:] += off_diagonal.pop(block)
+                self._to_axes(block)
+            lengths = np.sqrt(rows.update(PRODUCT, **values)["square"])
+            rows.update(NORMALISED, length=lengths.astype(rows.dtype))
+            found |= _by_block(rows, lengths)
+        return found
+
+    def _from_axes(self, block: ParameterBlock) -> None:
+        """Turn ``g`` from the metric's coordinates to those of rows, in which data are multiplied."""
+
+    def _to_axes(self, block: ParameterBlock) -> None:
+        """Turn it back."""
+
+    def _off_diagonal(self, block: ParameterBlock, information: Information) -> Array | None:
+        """Product of ``g`` with what Lambda / tau has beside the metric's part of it; None if that is nothing."""
+        common = information.common[block.factor]
+        if common.ndim == 1:
+            return None
+        product = np.zeros_like(block["g"])
+        add_rotated(product, block["g"], (common - np.diag(np.diag(common))) / information.tau)
+        return product
+
+    # ------------------------------------------------------------------ updates
 
     def now(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
         """Tau, lambda (D,) and n of an update: a vector of all rows, or the field that has it."""
@@ -202,12 +327,12 @@ class Kronecker(Fisher):
     diagonal metric P makes, and turns it back by V. Momenta live in these coordinates, and are turned when they change:
     with L L^T = Lambda, the axes L^T V are orthogonal, and so is the rotation from old to new ones.
 
-    l_i is made from the row's own data, too: where the prior is wide, columns that are rarely rated are far longer than
-    others, and a row whose ratings are all of such has many times the information of the average.
+    l_i is that of `Fisher`, in these coordinates; the directions v_i are turned as the momenta are.
     """
 
     saved_as: ClassVar[dict[str, str]] = {**Fisher.saved_as, "vectors": "metric.{}.vectors", "axes": "metric.{}.axes"}
     scratch: ClassVar[tuple[str, ...]] = ("g", "turned")
+    turned: ClassVar[bool] = True
     remedy: ClassVar[str] = ""
 
     vectors: dict[Factor, Float64] = field(default_factory=dict)  # V
@@ -215,28 +340,40 @@ class Kronecker(Fisher):
 
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
         """See `Metric.take_from`."""
-        information = target.information(position, bound=False)
+        information = target.information(position, bound, self.earlier)
         precision = information.common
         solve = partial(self._solve, precision)
         square = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in SQUARE}
         shapes = square | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}
         solved = target.second_moments(position, information.n, solve, shapes)
-        self.tau = np.array([information.tau])
+        self.tau, self.earlier = np.array([information.tau]), information.c
         for name in ("c", "vectors", "axes"):
             setattr(self, name, {factor: solved[f"{name}.{factor.name}"] for factor in precision})
         self.lambda_ = {factor: np.ones(len(p)) for factor, p in precision.items()}
-        if bound:
-            target.own_squares(position, self.vectors, "g")
         for block in target.blocks():
-            columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
             block.row("n")[:] = information.n[block]
-            if bound:
-                of_row = (information.n[block], information.squares[block])
-                l_i = curvature_bound(block, *of_row, tau=information.tau, **columns)
-                own = own_curvature(block, "g", *of_row, tau=information.tau, **columns)
-                block.row("h")[:] = 1 / np.sqrt(np.maximum(l_i, own))
-            if MOMENTUM in block.arrays:
-                add_rotated(block[MOMENTUM], block[MOMENTUM], solved[f"turn.{block.factor.name}"], keep=0.0)
+            for name in TURNING:
+                if name in block.arrays:
+                    add_rotated(block[name], block[name], solved[f"turn.{block.factor.name}"], keep=0.0)
+        if information.bound is not None:
+            self._bound(target, information, position, settled)
+
+    def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
+        """See `Fisher._average_curvature`: in these coordinates."""
+        columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
+        of_row = (information.n[block], information.squares[block])
+        return curvature_bound(block, *of_row, tau=information.tau, **columns)
+
+    def _from_axes(self, block: ParameterBlock) -> None:
+        """See `Fisher._from_axes`."""
+        add_rotated(block["g"], block["g"], self.vectors[block.factor].T, keep=0.0)
+
+    def _to_axes(self, block: ParameterBlock) -> None:
+        """See `Fisher._to_axes`."""
+        add_rotated(block["g"], block["g"], self.vectors[block.factor], keep=0.0)
+
+    def _off_diagonal(self, block: ParameterBlock, information: Information) -> None:
+        """See `Fisher._off_diagonal`: nothing, as all of Lambda is in the metric."""
 
     def now(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
         """See `Fisher.now`: all of the last refresh, like the axes."""
@@ -276,6 +413,12 @@ class Kronecker(Fisher):
             for block in rows.blocks:
                 add_rotated(block["turned"], block["turned"], self.vectors[block.factor], keep=0.0)
             rows.gradient = TURNED
+
+
+def _by_block(rows: Rows, vector: Float64) -> dict[ParameterBlock, Float64]:
+    """Parts of a vector of all rows, by block."""
+    ends = np.cumsum([len(block.counts) for block in rows.blocks])
+    return dict(zip(rows.blocks, np.split(vector, ends[:-1]), strict=True))
 
 
 def _diagonal(rows: Rows) -> Array:

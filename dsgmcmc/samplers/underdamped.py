@@ -29,9 +29,9 @@ theta = theta + 0.5 * step * (kicked + r)
 """
 #: The kick, in this and in other updates.
 KICK = "step * grad"
-#: If the curvature is unbounded (counts), kicks are clipped. At the posterior a kick's sd is below h, which is 0.84 at
-#: the default step, so the bound only matters during burn-in and in the tails: a row pushed back by a steep energy
-#: stays near, instead of going to where the exponential makes the next row's kick overflow.
+#: Kicks are clipped. At the posterior a kick's sd is below h, which is 0.84 at the default step, so the bound only
+#: matters during burn-in and in the tails: a row pushed back by a steep energy stays near, instead of going to where
+#: the next row's kick is far larger still.
 CLIPPED = f"minimum(maximum({KICK}, -5.0), 5.0)"
 
 
@@ -42,18 +42,13 @@ class Underdamped(Sampler[C, Target]):
 
     def prepare(self, lines: str) -> None:
         """Make the formulas of an update with these lines: with the whole kick, and with its halves separate."""
-        kicks = {False: KICK, True: CLIPPED}
         make = self.metric.formula
-        self.first_half = {clip_kicks: make(f"r = r - 0.5 * {kick}\n") for clip_kicks, kick in kicks.items()}
-        self.updates = {
-            (clip_kicks, half): make(lines.replace(KICK, f"0.5 * {kick}" if half else kick))
-            for clip_kicks, kick in kicks.items()
-            for half in (False, True)
-        }
+        self.first_half = make(f"r = r - 0.5 * {CLIPPED}\n")
+        self.whole, self.second_half = (make(lines.replace(KICK, kick)) for kick in (CLIPPED, f"0.5 * {CLIPPED}"))
 
-    def update_of(self, rows: Rows, half: bool) -> Formula:
-        """Return the update of rows, with the whole kick or only its second half."""
-        return self.updates[rows.clip_kicks, half]
+    def update_of(self, half: bool) -> Formula:
+        """Return the update with the whole kick, or with only its second half."""
+        return self.second_half if half else self.whole
 
     def halves(self, target: Target) -> bool:
         """Whether the halves of the kick are separate."""
@@ -63,7 +58,7 @@ class Underdamped(Sampler[C, Target]):
         """What applies the half of the kick that ends the previous step, if the halves are separate."""
 
         def kick(rows: Rows) -> None:
-            self.metric.kick(target, rows, self.first_half[rows.clip_kicks], h)
+            self.metric.kick(target, rows, self.first_half, h)
 
         return kick if self.halves(target) else None
 

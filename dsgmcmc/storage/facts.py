@@ -40,6 +40,7 @@ class FactsModel(BaseModel):
     maximum: float = 0.0
     transposed: bool = False
     levels: list[float] = []
+    given_of_sampler: list[str] = []
     ratings: int = Field(0, ge=0)
     test_ratings: int = Field(0, ge=0)
     baselines: dict[str, float] = {}

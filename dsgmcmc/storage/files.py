@@ -81,10 +81,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         with open_plain(path, MAX_TOML_BYTES) as file:
             data = file.read(MAX_TOML_BYTES)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    try:
         if any(line.count(b".") > MAX_TOML_DOTS for line in data.splitlines()):
             raise ValueError(f"a line has more than {MAX_TOML_DOTS} dots")
         return tomllib.loads(data.decode())
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as TOML: {error}") from error

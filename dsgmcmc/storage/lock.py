@@ -95,7 +95,7 @@ class Lock:
         try:
             with open_plain(self._path, MAX_BYTES) as file:
                 owner = json.loads(file.read(MAX_BYTES))
-        except (OSError, ValueError, RecursionError, InputError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return owner if isinstance(owner, dict) else {}
 

@@ -27,6 +27,8 @@ MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 28
 #: Member of a checkpoint's `state` that lists the iterations of the saved draws that belong to it.
 SAVED_DRAWS = "observer.kept"
+#: Member of a checkpoint's `state` that lists the iterations at which the chain has diverged, if it has.
+DIVERGED = "chain.diverged"
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SHARD = re.compile(r"shard-[0-9]{5,}\.h5")
@@ -146,6 +148,12 @@ class Manifest(_Strict):
         kept = self.state.get(SAVED_DRAWS)
         return {int(number) for number in kept.values} if kept else set()
 
+    @property
+    def diverged(self) -> tuple[int, ...]:
+        """Iterations at which the chain had diverged, each time before it began again."""
+        found = self.state.get(DIVERGED)
+        return tuple(map(int, found.values)) if found else ()
+
     @field_validator("about")
     @classmethod
     def _readable(cls, about: dict[str, Any]) -> dict[str, Any]:
@@ -163,9 +171,10 @@ class Manifest(_Strict):
             raise ValueError("shards has a file twice")
         if len({entry.key for entry in self.blocks}) < len(self.blocks):
             raise ValueError("blocks has a key twice")
-        kept = self.state.get(SAVED_DRAWS)
-        if kept and not all(0 <= number < 1 << 53 and number.is_integer() for number in kept.values):
-            raise ValueError(f"{SAVED_DRAWS} has numbers that are none of iterations")
+        for name in (SAVED_DRAWS, DIVERGED):
+            numbers = self.state[name].values if name in self.state else []
+            if not all(0 <= number < 1 << 53 and number.is_integer() for number in numbers):
+                raise ValueError(f"{name} has numbers that are none of iterations")
         unlisted = {entry.shard for entry in self.blocks} - shards
         if unlisted:
             raise ValueError(f"blocks lie in {min(unlisted)}, which is not among the shards")

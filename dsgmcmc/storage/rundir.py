@@ -12,7 +12,7 @@
 ``posterior/chain-c/``     moments of the posterior, the newest only
 ``summary.json``           the result
 ``events.jsonl``           jobs and the commands that started them; what happened on the way: resumed, fell
-                           back, step halved, settings overridden
+                           back, diverged, settings overridden
 ``lock``                   present while a process works in the directory
 =========================  ============================================================================
 """
@@ -46,7 +46,7 @@ from dsgmcmc.storage.logs import (
     read_log,
 )
 from dsgmcmc.storage.manifest import read_manifest
-from dsgmcmc.storage.series import remove, step_name, steps
+from dsgmcmc.storage.series import clean, remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
 INDEX, EXPOSURE, START = "index", "exposure", "start"
@@ -95,6 +95,26 @@ class RunDirectory:
         """Chains that have a posterior or a checkpoint, in order."""
         names = {p.name for kind in SERIES if (self.path / kind).is_dir() for p in (self.path / kind).iterdir()}
         return sorted(int(name[6:]) for name in names if _CHAIN.fullmatch(name))
+
+    def cut(self, chain: int, iteration: int) -> None:
+        """Remove what a chain wrote, or began to write, after an iteration, the newest first."""
+        for kind in SERIES:
+            parent = self.series(kind, chain)
+            clean(parent)
+            for later in reversed(steps(parent)):
+                if later > iteration:
+                    remove(parent / step_name(later))
+        self.cut_metrics(chain, iteration)
+
+    def forget(self) -> None:
+        """Remove the run but for its events, and for the comparison that its model came from; its settings go first."""
+        self.settings_file.unlink(missing_ok=True)
+        for chain in self.chains():
+            self.cut(chain, -1)  # so that a job that is killed leaves no snapshot that cannot be read
+        for kind in (INDEX, EXPOSURE, *SERIES):
+            shutil.rmtree(self.path / kind, ignore_errors=True)
+        for file in (self.summary_file, *self._metrics_files()):
+            file.unlink(missing_ok=True)
 
     def reached(self, chains: int) -> list[int]:
         """Iteration of the newest checkpoint of each of so many chains; 0 where there is none."""

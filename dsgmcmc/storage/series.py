@@ -42,10 +42,11 @@ def remove(path: Path) -> None:
     fault("prune.done")
 
 
-def prune(parent: Path, keep: int) -> None:
-    """Keep the newest `keep` snapshots, at least `KEEP_AT_LEAST`."""
+def prune(parent: Path, keep: int, but: int | None = None) -> None:
+    """Keep the newest `keep` snapshots, at least `KEEP_AT_LEAST`, and that of iteration `but`."""
     for iteration in steps(parent)[: -max(keep, KEEP_AT_LEAST)]:
-        remove(parent / step_name(iteration))
+        if iteration != but:
+            remove(parent / step_name(iteration))
 
 
 def clean(parent: Path) -> None:

@@ -270,6 +270,8 @@ def check_blocks(shard: Path, file: BufferedReader, entries: Iterable[BlockEntry
                 data = _find_entry(blocks, entry, size)
                 if _hash(data, stored_bytes(file, data)) != entry.sha256:
                     raise _damaged(shard, entry)
+    except InputError:
+        raise
     except _UNREADABLE as error:
         raise InputError(f"{shard} cannot be read: {error}") from error
 

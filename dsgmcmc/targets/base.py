@@ -10,7 +10,8 @@ same order. The *energy* U is minus the log posterior density, up to a constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -45,6 +46,9 @@ class Cell(Protocol):
         """
 
 
+NOTHING: Mapping[Factor, Float64] = MappingProxyType({})
+
+
 class Information(NamedTuple):
     """Approximate Fisher information of every row given the other factor, and a bound on the energy's curvature.
 
@@ -63,9 +67,12 @@ class Information(NamedTuple):
         For every row, sums over its data of their weights and of the squared weights. A weight is 1, or the product of
         the noise scales.
     bound : dict of ParameterBlock to (n,) float64, or None
-        l_i for the diagonal metric, if requested or if it costs nothing.
+        l_i for the diagonal metric, of averages over the other factor; None if it was not asked for and no row has
+        grown.
     common : dict of Factor to (D,) or (D, D) float64
         The matrix of which `lambda_` is the diagonal, or `lambda_` itself.
+    sizes : dict of ParameterBlock to (n,) float64
+        Mean square of a row as a covariate, in units of the mean squares of an earlier state.
     """
 
     c: dict[Factor, Float64]
@@ -75,6 +82,24 @@ class Information(NamedTuple):
     squares: dict[ParameterBlock, Array]
     bound: dict[ParameterBlock, Float64] | None
     common: dict[Factor, Float64]
+    sizes: dict[ParameterBlock, Float64]
+
+
+class Momenta(NamedTuple):
+    """Momenta of a factor's rows, N(0, 1) each.
+
+    Attributes
+    ----------
+    factor : Factor
+    field : str
+        Field of the blocks that has them.
+    columns : slice
+        Which of its columns.
+    """
+
+    factor: Factor
+    field: str
+    columns: slice = slice(None)
 
 
 class Target(Protocol):
@@ -166,8 +191,20 @@ class Target(Protocol):
             If these conditionals are not normal.
         """
 
-    def information(self, position: str, bound: bool = True) -> Information:
-        """Fisher information at the state in `position`; without `bound`, l_i only if it costs no tour. Collective."""
+    def information(
+        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NOTHING
+    ) -> Information:
+        """Fisher information at the state in `position`. Collective.
+
+        Parameters
+        ----------
+        position : str
+            Field that holds the state.
+        bound : bool
+            Whether l_i is wanted. It is computed anyway where the size of a row is above its field ``reach``.
+        earlier : dict of Factor to (D,) float64
+            `Information.c` of an earlier state, in whose units rows have their sizes; empty if there is none.
+        """
 
     def second_moments(
         self,
@@ -191,17 +228,31 @@ class Target(Protocol):
             Shapes of what `finish` returns, which is sent to all processes.
         """
 
-    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
-        """For each row, sums over its own data of the squared covariates, along the axes of its factor. Collective.
+    def own_sums(self, position: str, out: str) -> None:
+        """Set field `out` of every row to sum_j w_ij phi_j of its own data, as in `own_products`. Collective."""
+
+    def own_products(self, position: str, field: str) -> None:
+        """Multiply every row y_i of a field by the second moments of its own data. Collective.
+
+        With the weights w_ij of `Information.n` and the covariates phi_j, y_i becomes sum_j w_ij phi_j (phi_j . y_i).
 
         Parameters
         ----------
         position : str
             Field that holds the state.
-        axes : dict of Factor to (D, D) float64
-            Axes, in columns.
-        out : str
-            Field for the sums, (n, D); data have the same weights as in `Information.n`.
+        field : str
+            (n, D) array that is replaced.
+        """
+
+    def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
+        """All momenta of rows, by names such as ``W.biases``.
+
+        Parameters
+        ----------
+        field : str
+            Field with those of theta.
+        turned : bool
+            Whether its columns are axes of their own, and not the columns of theta.
         """
 
     def sum(
@@ -231,6 +282,21 @@ class DrawInfo(NamedTuple):
     share: float
 
 
+class Followed(NamedTuple):
+    """What a recorder follows in a block at every draw.
+
+    Attributes
+    ----------
+    values : (draws, m) array
+        Quantities whose accuracy is wanted.
+    score : (draws,) float64
+        A sum over blocks that all shared parameters move; (0,) if there is none.
+    """
+
+    values: Array
+    score: Float64
+
+
 class Recorder(Protocol):
     """Accumulates over the draws of a chain; its accumulators are part of every checkpoint."""
 
@@ -240,8 +306,8 @@ class Recorder(Protocol):
     def metrics(self) -> dict[str, float | None]:
         """Its entries in a line of metrics, about the state last recorded and about all draws. Collective."""
 
-    def followed(self) -> dict[int, Array]:
-        """Values at every draw from which ESS and R-hat are computed, (draws, m) per block here; may be empty."""
+    def followed(self) -> dict[int, Followed]:
+        """What ESS and R-hat are computed from, by block here; may be empty."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Accumulators of this process, for a checkpoint."""
@@ -313,8 +379,11 @@ class RunTarget(Target, Protocol):
     def small(self) -> dict[str, Float64]:
         """State that is the same on all processes."""
 
-    def load(self, snapshot: Snapshot) -> None:
-        """Load the state of a checkpoint; blocks are placed where the next iteration needs them."""
+    def load(self, snapshot: Snapshot, but: Collection[str] | None = None) -> None:
+        """Load the state of a checkpoint; blocks are placed where the next iteration needs them.
+
+        With `but` the fields of these names keep their values, and the blocks stay where they are.
+        """
 
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
         """Blocks with these fields, each on the process that keeps its averages, wherever it is now. Collective."""

@@ -23,23 +23,15 @@ largest = p
 )
 
 
-OWN = Formula(
-    """
-p = tau * own / (tau * n * c + lambda_)
-largest = p
-""",
-    columns=("c", "lambda_"),
-    rows=("n",),
-    row_sums=("p",),
-    row_max=("largest",),
-)
-
 ALONG = Formula(
     "share = (tau * aligned) * (tau * aligned) / (tau * n * c + lambda_)",
     columns=("c", "lambda_"),
     rows=("n",),
     row_sums=("share",),
 )
+
+#: Field of the sizes that rows may reach until the bounds on their curvature are computed anew.
+REACH = "reach"
 
 
 def curvature_bound(rows: Rows, n: Array, squares: Array, **metric: Any) -> Float64:
@@ -64,30 +56,6 @@ def curvature_bound(rows: Rows, n: Array, squares: Array, **metric: Any) -> Floa
     effective = np.maximum(n * n / np.maximum(squares, 1e-30), 1e-30)
     per_datum = np.where(n > 0, shares["p"] / effective, 0.0)
     bound: Float64 = 1 + per_datum + 2 * np.sqrt(shares["largest"] * per_datum)
-    return bound
-
-
-def own_curvature(rows: Rows, own: str, n: Array, squares: Array, **metric: Any) -> Float64:
-    """The bound l_i for a row whose own data have other mean squares than c, that of all data, in the metric P.
-
-    With p_k = tau s_ik / P_ik it is max(p) + t / n_i + 2 sqrt(max(p) t / n_i), t = sum p_k, and n_i as in
-    `curvature_bound`: the edge of the spectrum of n_i random vectors of these mean squares [Marchenko & Pastur 1967].
-
-    Parameters
-    ----------
-    rows : Rows
-    own : str
-        Field with s: weighted sums over a row's data of the squares of what multiplies it.
-    n, squares, **metric
-        As in `curvature_bound`.
-
-    Returns
-    -------
-    (n,) float64
-    """
-    shares = rows.update(OWN, **metric, n=n, own=own)
-    per_datum = shares["p"] * squares / np.maximum(n * n, 1e-30)
-    bound: Float64 = shares["largest"] + per_datum + 2 * np.sqrt(shares["largest"] * per_datum)
     return bound
 
 

@@ -84,9 +84,22 @@ class BlockLayout:
         return result
 
 
+#: Chains of a run, and iterations of a chain: more do not fit into the counters of random numbers, with the number of
+#: times that a chain has begun again.
+MOST_CHAINS, MOST_ITERATIONS = 1 << 16, 1 << 44
+
+
+def again(chain: int, times: int) -> int:
+    """Number of the random numbers of a chain that has begun again so many times."""
+    return chain + times * MOST_CHAINS
+
+
 @dataclass
 class RandomStream:
-    """Identifies the random numbers of a chain: they are a function of it, of their purpose and of their place."""
+    """Identifies the random numbers of a chain: they are a function of it, of their purpose and of their place.
+
+    A chain that begins again takes other numbers: those of the number `again` gives.
+    """
 
     seed: int
     chain: int
@@ -95,7 +108,8 @@ class RandomStream:
 
     def key(self, purpose: Purpose, factor: Factor, first: int) -> NoiseKey:
         """Key of the numbers from element `first` of a factor on."""
-        return NoiseKey(first, self.seed, self.chain, purpose, self.iteration, factor)
+        times, chain = divmod(self.chain, MOST_CHAINS)
+        return NoiseKey(first, self.seed, chain, purpose, self.iteration + times * MOST_ITERATIONS, factor)
 
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
         """Generator for draws on the root in this iteration; `part` separates several draws of one purpose.
@@ -124,13 +138,12 @@ class Rows(Protocol):
         Columns D of the factor.
     dtype : dtype
         Type of the arrays.
-    clip_kicks, frozen, gradient
+    frozen, gradient
         As in `ParameterBlock`; the same for all blocks.
     """
 
     factor: Factor
     dimension: int
-    clip_kicks: bool
     frozen: bool
     gradient: Gradient | None
 
@@ -174,8 +187,6 @@ class ParameterBlock:
         All fields that are sent.
     origin : (D,) array or None
         Centre of the initial rows; None for 0.
-    clip_kicks : bool
-        Whether kicks must be clipped, because the curvature of its energy is unbounded.
     frozen : bool
         Whether it is not updated.
     gradient : Gradient or None
@@ -195,7 +206,6 @@ class ParameterBlock:
     arrays: dict[str, Array]
     buffer: Array = field(repr=False)
     origin: Array | None = None
-    clip_kicks: bool = False
     frozen: bool = False
     gradient: Gradient | None = None
     conditional: Conditional | None = None
@@ -283,7 +293,7 @@ class Blocks:
         self.blocks = blocks
         self._first = first = blocks[0]
         self.factor, self.dimension, self.dtype = first.factor, first.dimension, first.dtype
-        self.clip_kicks, self.frozen = first.clip_kicks, first.frozen
+        self.frozen = first.frozen
         self._batch = Batch([block.arrays for block in blocks], [block.start for block in blocks])
 
     def by_block(self, vector: Array) -> Iterator[tuple[ParameterBlock, Array]]:

@@ -116,7 +116,7 @@ def whole(data: Path, out: Path, settings: dict[str, str], metric: str, options:
     """Scores of a model on the test ratings, sampled whole."""
     given = out.with_suffix(".toml")
     given.write_text(tomli_w.dumps(settings))
-    quietly("sample", data, "--out", out, "--config", given, "--on-divergence", "halve", *options)
+    quietly("sample", data, "--out", out, "--config", given, *options)
     run = Run(out)
     if metric != "ndcg":
         return scores_of(run, metric, None)

@@ -1,6 +1,6 @@
 """Strong scaling to more processes than there are cores: time is dilated, so that D processes share one core fairly.
 
-    python tests/benchmarks/dilated.py                                          # as root; beside what `plan` says
+    python tests/benchmarks/dilated.py                                          # as root
     python tests/benchmarks/dilated.py --processes 1,2 --dilations 1,8,16       # dilated beside undilated
 
 A process sleeps D - 1 seconds for every second that it has computed (`dilated.c`), nodes are namespaces, and the links
@@ -8,10 +8,7 @@ between them D times slower and later (`network.py`): computation, exchange and 
 All times are printed divided by D. With D = 1 nothing is preloaded, and processes that wait are busy. *Late* is what a
 sweep took besides work and waiting: processors that did not come to it in time.
 
-Constants are measured first, by `dsgmcmc bench machine` on two processes without dilation. A dilated process finds its
-caches cold after every sleep, so that calls take longer than on processes that do not sleep: what a step, a cell of it
-and a sum take is measured once more among the dilated processes, by the same function, on a few made-up ratings. *Said*
-is with these, *undilated* without. Every number of processes gets the number of blocks that `plan` would take.
+A dilated process finds its caches cold after every sleep: calls take longer than on processes that do not sleep.
 
 Sweeps are those of a settled chain; the fastest of several times ten counts. Needs Open MPI with `mpicc`, `ip netns`,
 and a machine without other work. Not part of the tests.
@@ -26,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from itertools import product
 from pathlib import Path
 from time import perf_counter
@@ -35,15 +31,10 @@ from typing import Any
 import numpy as np
 from network import Network
 
-from dsgmcmc.cluster.constants import Exchange, Machine, read_machine
-from dsgmcmc.config.layers import build
-from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
-from dsgmcmc.runs.advice import forecasts
-from dsgmcmc.runs.forecast import Nodes
 
 USERS, ITEMS = 6040, 3706  # of a million ratings, as in MovieLens; items do not grow with the ratings
-HEADINGS = ("P", "nodes", "B", "seen, ms", "said, ms", "said/seen", "undilated", "waiting", "said", "late")
+HEADINGS = ("P", "nodes", "B", "a sweep, ms", "waiting", "late")
 
 
 def clock_of(dilation: float, preloaded: str) -> tuple[Callable[[], float], ctypes.CDLL | None]:
@@ -58,30 +49,13 @@ def clock_of(dilation: float, preloaded: str) -> tuple[Callable[[], float], ctyp
     return clock, library
 
 
-def steps(machine: dict[str, Any], settings: dict[str, Any], dilation: float, preloaded: str, cycles: int) -> None:
-    """Print the constants of exchange between the processes of a node, while those of all nodes measure them."""
-    from mpi4py import MPI
-
-    from dsgmcmc.parallel.launch import processes_here
-    from dsgmcmc.runs.calibrate import measure_steps
-
-    known = Machine.model_validate(machine)
-    work = known.work_of(settings["sampler"], "shared", settings["rank"])
-    node, (clock, _) = processes_here(MPI.COMM_WORLD), clock_of(dilation, preloaded)
-    found = measure_steps(node, work, known.exchange, cycles, clock)
-    if MPI.COMM_WORLD.rank == 0:
-        print(found.model_dump_json())
-
-
 def worker(data: str, settings: dict[str, Any], dilation: float, preloaded: str, cycles: int, at_cells: bool) -> None:
     """Time sweeps, and print seconds of one: of the slowest process, and how long all have waited and been late."""
     from mpi4py import MPI
+    from scaling import CYCLE, Sweeps
 
-    from dsgmcmc.runs.calibrate import CYCLE, CalibrationChain, CountingRing
-
-    comm, config = MPI.COMM_WORLD, build(settings).resolved()
-    with open_ratings(Path(data)) as ratings:
-        chain = CalibrationChain(config, ratings, CountingRing(comm, config.grid))
+    comm = MPI.COMM_WORLD
+    chain = Sweeps(Path(data), settings, comm)
     clock, library = clock_of(dilation, preloaded)
 
     circulation = chain.target.circulation
@@ -103,7 +77,7 @@ def worker(data: str, settings: dict[str, Any], dilation: float, preloaded: str,
     chain.cycle()
     comm.Barrier()
     before = counted()
-    seconds = chain.cycles(cycles, clock)
+    seconds = chain.seconds(cycles, clock)
     each = comm.gather((seconds, (counted() - before) / (cycles * CYCLE)))
     if each:
         slowest = np.max([times for times, _ in each], axis=0)
@@ -122,48 +96,22 @@ def made(folder: Path, millions: float) -> Path:
     return out
 
 
-def measured(folder: Path, sampler: str, rank: int) -> Machine:
-    """The constants of this machine."""
-    out = folder / f"{sampler}-{rank}.toml"
-    if not out.exists():
-        options = ["--sampler", sampler, "--rank", str(rank), "--folder", str(folder)]
-        run_dsgmcmc(["bench", "machine", str(out), *options], processes=2, capture_output=True)
-    return read_machine(out)
-
-
-def printed(network: Network, processes: int, each: int, preload: str, what: str, *given: Any) -> Any:
-    """What this file prints on processes of the network, when it is asked for something."""
-    command = [sys.executable, __file__, what, json.dumps(given)]
-    return json.loads(network.mpirun(processes, each, command, preload).splitlines()[-1])
-
-
-def compare(network: Network, data: Path, machine: Machine, library: Path, options: argparse.Namespace) -> None:
+def measure(network: Network, data: Path, library: Path, options: argparse.Namespace) -> None:
     """Print a line for each rate, dilation and number of processes."""
-    settings = {"sampler": options.sampler, "rank": options.rank, "iterations": "700sweeps"}
-    latency = 1e-6 * options.latency
     for rate, dilation in product(numbers(options.rates), numbers(options.dilations)):
         print(f"{rate:g} MB a second, {options.latency:g} microseconds, times divided by {dilation:g}", flush=True)
-        print("".join(f"{heading:>11}" for heading in HEADINGS))
-        network.rate, network.latency = 1e6 * rate / dilation, latency * dilation
+        print("".join(f"{heading:>13}" for heading in HEADINGS))
+        network.rate, network.latency = 1e6 * rate / dilation, 1e-6 * options.latency * dilation
         preload = str(library) if dilation > 1 else ""
         for processes in map(int, numbers(options.processes)):
-            each = min(options.each, processes)
-            done, here = partial(printed, network, processes, each, preload), machine
-            if each > 1 and preload:
-                exchange = done("--steps", machine.model_dump(), settings, dilation, preload, options.cycles)
-                here = machine.model_copy(update={"exchange": Exchange.model_validate(exchange)})
-            with open_ratings(data) as ratings:
-                nodes = Nodes(processes // each, each, 1e6 * rate, latency)
-                said = forecasts(build(settings), ratings, here, nodes, options.grid)[0]
-                undilated = forecasts(build(settings), ratings, machine, nodes, said.grid)[0].seconds
-            chosen = {**settings, "grid": said.grid}
-            seen = done("--worker", str(data), chosen, dilation, preload, options.cycles, options.at_cells)
-            waiting = said.differences + said.exchange + said.sums
-            line = [str(processes), f"{nodes.nodes} x {each}", str(said.grid)]
-            line += [f"{1e3 * seconds:.2f}" for seconds in (seen["seconds"], said.seconds)]
-            line += [f"{said.seconds / seen['seconds']:.2f}"]
-            line += [f"{1e3 * seconds:.2f}" for seconds in (undilated, seen["waited"], waiting, seen["late"])]
-            print("".join(f"{word:>11}" for word in line), flush=True)
+            each, grid = min(options.each, processes), options.grid or max(processes, 2)
+            settings = {"sampler": options.sampler, "rank": options.rank, "grid": grid}
+            given = json.dumps([str(data), settings, dilation, preload, options.cycles, options.at_cells])
+            command = [sys.executable, __file__, "--worker", given]
+            seen = json.loads(network.mpirun(processes, each, command, preload).splitlines()[-1])
+            line = [str(processes), f"{processes // each} x {each}", str(grid)]
+            line += [f"{1e3 * seen[name]:.2f}" for name in ("seconds", "waited", "late")]
+            print("".join(f"{word:>13}" for word in line), flush=True)
 
 
 def numbers(text: str) -> list[float]:
@@ -183,16 +131,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="a ratings file, in place of synthetic ratings")
     parser.add_argument("--sampler", default="baoab")
     parser.add_argument("--rank", type=int, default=32)
-    parser.add_argument("--grid", type=int, help="number of blocks, in place of what plan would take")
+    parser.add_argument("--grid", type=int, help="number of blocks; as many as processes, and two at least")
     parser.add_argument("--cycles", type=int, default=3, help="times ten sweeps")
     parser.add_argument("--at-cells", action="store_true", help="sleep at every cell, which cools the caches")
-    parser.add_argument("--folder", type=Path, help="where ratings and constants are kept; made anew without")
+    parser.add_argument("--folder", type=Path, help="where the ratings are kept; made anew without")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
-    parser.add_argument("--steps", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.steps:
-        steps(*json.loads(options.steps))
-        return
     if options.worker:
         worker(*json.loads(options.worker))
         return
@@ -202,10 +146,9 @@ def main() -> None:
         source = Path(__file__).with_suffix(".c")
         subprocess.run(["mpicc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source)], check=True)
         data = options.data or made(folder, options.millions)
-        machine = measured(folder, options.sampler, options.rank)
         network = Network(max(int(max(numbers(options.processes))) // options.each, 1), 1e9)
         try:
-            compare(network, data, machine, library, options)
+            measure(network, data, library, options)
         finally:
             network.close()
 

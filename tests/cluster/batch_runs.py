@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import functools
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
-from support import digest, dsgmcmc, injected, run, sample, write_planted
+from support import digest, injected, sample, write_planted
+
+LAUNCH = Path(__file__).resolve().parents[2] / "launch"
+#: The script of each batch system, and how a user edits it for two processes on one machine.
+SCRIPTS = {
+    "slurm": ("slurm.sbatch", {"--ntasks-per-node=4": "--ntasks-per-node=2"}),
+    "pbs": ("pbs.sh", {"ncpus=4:mpiprocs=4": "ncpus=2:mpiprocs=2"}),
+    "lsf": ("lsf.sh", {"#BSUB -n 4": "#BSUB -n 2", "ptile=4": "ptile=2"}),
+    "flux": ("flux.sh", {"--nslots=4": "--nslots=2", "--ntasks=4": "--ntasks=2"}),
+}
 
 SETTINGS: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 6, "thin": 3, "save_draws": 3, "evaluate_every": 4}
 #: What makes an iteration last, so that a job can be stopped in the middle, on fast and on slow machines.
@@ -21,12 +31,18 @@ def prepare(folder: Path) -> Path:
     return folder
 
 
-def write_script(kind: str, folder: Path, *options: str, **settings: Any) -> Path:
-    """Job script for two processes, as `dsgmcmc launch-script` writes it; settings are those of the run."""
-    path = folder / f"job.{kind}"
+def write_script(kind: str, folder: Path, edits: Mapping[str, str] | None = None, **settings: Any) -> Path:
+    """The script of `launch/`, edited as by a user: for two processes, with the settings of the run, and `edits`."""
+    name, fewer = SCRIPTS[kind]
     given = [f"--{name.replace('_', '-')}={value}" for name, value in (SETTINGS | settings).items()]
-    command = ("launch-script", kind, "--processes=2", "--out", path, *options, "--", "--sampler=psgld", *given)
-    run(*dsgmcmc(*command)).expect(0)
+    options = {"options=(--resume)": f"options=(--resume --sampler=psgld {' '.join(given)})"}
+    text = (LAUNCH / name).read_text(encoding="utf-8")
+    for old, new in {**fewer, **options, **(edits or {})}.items():
+        assert text.count(old) == 1, f"{name}: {old}"
+        text = text.replace(old, new)
+    path = folder / f"job.{kind}"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
     return path
 
 

@@ -229,21 +229,6 @@ def test_messages_that_stop_while_hosts_answer(cluster: Cluster) -> None:
     expect_same(cluster, "fabric", WORKERS)
 
 
-def test_the_kit_on_four_containers(cluster: Cluster) -> None:
-    """`bench cluster`: strong and weak to all nodes, a link between them, and nobody's name in the results."""
-    study = ("bench", "cluster", "planted.h5", "--out", "study", "--sampler=psgld", "--rank=2")
-    cluster.head("cluster-run", "-n", "8", *study).expect(0)
-    found = json.loads((cluster.work / "study" / "scaling.json").read_text(encoding="utf-8"))
-    assert found["complete"], found["left_out"]
-    assert (found["nodes"], found["processes_per_node"]) == (4, 2)
-    strong = [(line["nodes"], line["each"]) for line in found["measured"] if "strong" in line["series"]]
-    assert strong == [(1, 1), (1, 2), (2, 2), (4, 2)]
-    assert {line["each"] for line in found["measured"] if "spread" in line["series"]} == {1, 2}
-    assert found["link"]["bandwidth"] > 0
-    text = (cluster.work / "study" / "scaling.html").read_text(encoding="utf-8") + json.dumps(found)
-    assert not [name for name in cluster.containers() if name in text]
-
-
 # ---------------------------------------------------------------------- security
 
 

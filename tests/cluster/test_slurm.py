@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -22,6 +21,8 @@ from dsgmcmc.storage.series import steps
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.long
 ITERATIONS = 1000
+#: How a user makes Slurm's own launcher start the processes.
+BY_SRUN = {"\nlauncher=(": "\n# launcher=(", "# launcher=(srun": "launcher=(srun"}
 script = partial(write_script, "slurm", iterations=ITERATIONS)
 
 
@@ -51,17 +52,18 @@ def limited(slurm, tmp_path_factory) -> tuple[str, Path]:
     here 20 to 50 s after a start.
     """
     folder = prepare(tmp_path_factory.mktemp("limited"))
-    job = script(folder, "--time=1min", "--warning=10s", slow_once(folder))
+    limits = {"--time=01:00:00": "--time=00:01:00", "USR1@120": "USR1@10"}
+    job = script(folder, limits | slow_once(folder))
     return slurm.submit(folder, job), folder
 
 
-def slow_once(folder: Path) -> str:
-    """Option that makes the first job of a folder so slow that it is stopped, and not those that go on with its run."""
+def slow_once(folder: Path) -> dict[str, str]:
+    """An environment that makes the first job of a folder so slow that it is stopped, and not those that go on."""
     activate = folder / "environment" / "bin" / "activate"
     activate.parent.mkdir(parents=True)
     (fault,) = SLOW.items()
     activate.write_text(f"[ -e was-slow ] || {{ touch was-slow; export {'='.join(map(shlex.quote, fault))}; }}\n")
-    return f"--environment={activate.parent.parent}"
+    return {'# . "$HOME/dsgmcmc/bin/activate"': f". {shlex.quote(str(activate))}"}
 
 
 def sampling(slurm: Slurm, number: str, folder: Path) -> None:
@@ -84,7 +86,7 @@ def test_the_shipped_script_samples(limited, slurm, folder):
 
 def test_srun_with_pmix_samples(slurm, folder):
     """Slurm's own launcher starts processes that know of each other."""
-    number = slurm.submit(folder, script(folder, "--launcher=srun"))
+    number = slurm.submit(folder, script(folder, BY_SRUN))
     slurm.wait(number, folder, "COMPLETED")
     assert "on 2 process(es)" in log(folder)
     assert digest(folder / "run") == expected(ITERATIONS)
@@ -102,7 +104,7 @@ def test_a_bare_srun_is_refused(slurm, folder):
 
 def test_a_signal_to_the_batch_script_requeues(slurm, folder):
     """`scancel --batch --signal=USR1` stops a run at any time, also under srun; it goes on where it was."""
-    number = slurm.submit(folder, script(folder, "--launcher=srun", slow_once(folder)))
+    number = slurm.submit(folder, script(folder, BY_SRUN | slow_once(folder)))
     sampling(slurm, number, folder)
     slurm.command("scancel", "--batch", "--signal=USR1", number).expect(0)
     done = slurm.wait(number, folder, "COMPLETED")
@@ -174,24 +176,3 @@ def test_a_node_that_is_lost_requeues(slurm, folder):
     assert [start for start, _ in starts] == ["1", "2"]
     assert 0 == int(starts[0][1]) < int(starts[1][1]) < ITERATIONS
     assert digest(folder / "run") == expected(ITERATIONS)
-
-
-def test_a_script_that_measures(slurm, folder):
-    """`launch-script --bench`: all processes of the allocation are studied within the job's time."""
-    path = folder / "job.bench"
-    options = [
-        "--bench",
-        "--processes=2",
-        "--time=10min",
-        "--out",
-        path,
-        "--",
-        "ratings.h5",
-        "--sampler=psgld",
-        "--rank=2",
-    ]
-    run(*dsgmcmc("launch-script", "slurm", *options)).expect(0)
-    slurm.wait(slurm.submit(folder, path), folder, "COMPLETED")
-    found = json.loads((folder / "scaling" / "scaling.json").read_text(encoding="utf-8"))
-    assert found["complete"], log(folder)
-    assert [line["processes"] for line in found["measured"] if "strong" in line["series"]] == [1, 2]

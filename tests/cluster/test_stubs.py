@@ -6,18 +6,18 @@ commands, which only note how they were called, and its signals, as its manuals 
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from batch_runs import SLOW, expected, not_getting_on, prepare, write_script
-from support import Result, Running, digest, dsgmcmc, run
+from support import Result, Running, digest
 
 NOTE = 'printf "%s " "$(basename "$0")" "$@" >>"$STUB_CALLS"; echo >>"$STUB_CALLS"\n'
 COMMANDS = {
@@ -44,7 +44,7 @@ class Batch:
     Parameters
     ----------
     kind : str
-        Of `dsgmcmc launch-script`.
+        Of `batch_runs.SCRIPTS`.
     folder : Path
         Where jobs are submitted from.
     """
@@ -73,8 +73,8 @@ class Batch:
             }[kind],
         }
 
-    def script(self, *options: str, iterations: int) -> Path:
-        return write_script(self.kind, self.folder, *options, iterations=iterations)
+    def script(self, edits: Mapping[str, str] | None = None, *, iterations: int) -> Path:
+        return write_script(self.kind, self.folder, edits, iterations=iterations)
 
     def start(self, script: Path, **environment: str) -> Running:
         """Start a job: a copy of the script, in the folder that the system starts it in."""
@@ -149,14 +149,13 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
 @pytest.mark.parametrize("batch", ["lsf", "flux"], indirect=True)
 def test_without_requeueing_the_command_to_go_on_is_printed(batch):
     """Where the user has switched it off; LSF must then not see a status that it requeues on."""
-    script = batch.script("--no-requeue", iterations=60)
+    script = batch.script({"automatic=yes": "automatic=no"}, iterations=60)
     with batch.start(script, **SLOW) as running:
         sampling(batch, running)
         batch.warn(running)
         result = running.wait()
     assert result.code == 1, batch.log(result)
     assert not batch.requeues()
-    assert "#BSUB -Q" not in script.read_text()
     where = str(batch.folder).replace(" ", "\\ ")
     line = {
         "lsf": "to go on: brequeue -e 42",
@@ -189,7 +188,9 @@ def test_status_0_of_a_run_that_is_not_complete_is_a_failure(batch):
 @pytest.mark.parametrize("batch", ["pbs"], indirect=True)
 def test_pbs_is_warned_by_the_script_itself(batch):
     """PBS sends nothing before the walltime is over, which the script therefore asks for."""
-    with batch.start(batch.script("--warning=90s", iterations=100000), STUB_WALLTIME="00:01:36", **SLOW) as running:
+    with batch.start(
+        batch.script({"warning=120": "warning=90"}, iterations=100000), STUB_WALLTIME="00:01:36", **SLOW
+    ) as running:
         result = running.wait()
     assert result.code == 75, batch.log(result)
     assert len(batch.requeues()) == 1
@@ -229,16 +230,3 @@ def test_a_refused_submission_prints_the_command_to_go_on(batch):
     assert result.code == 1
     assert "qsub: no jobs from here" in batch.log(result)
     assert batch.log(result).splitlines()[-1].endswith("&& qsub run.pbs.sh")
-
-
-def test_a_script_that_measures(batch):
-    """`--bench`: all processes of the job are studied once, and the job is not started again."""
-    script = batch.folder / "bench"
-    options = ["--bench", "--processes=2", "--time=1h", "--out", script]
-    run(*dsgmcmc("launch-script", batch.kind, *options, "--", "ratings.h5", "--sampler=psgld", "--rank=2")).expect(0)
-    with batch.start(script) as running:
-        log = batch.log(running.wait().expect(0))
-    found = json.loads((batch.folder / "scaling" / "scaling.json").read_text(encoding="utf-8"))
-    assert found["complete"], log
-    assert [line["processes"] for line in found["measured"] if "strong" in line["series"]] == [1, 2]
-    assert not batch.requeues()

@@ -17,7 +17,7 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.plan import Costs
+from dsgmcmc.runs.costs import Costs
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, ScheduleName
@@ -194,27 +194,27 @@ def test_full_gradients_and_information_have_the_bits_of_one_process(
 
 @pytest.mark.parametrize("sampler", ["psgld", "hamcmc"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_as_many_bytes_are_sent_as_the_dry_run_says(
+def test_as_many_blocks_and_bytes_are_sent_as_the_dry_run_says(
     comm: MPI.Comm, together, data: Path, schedule: ScheduleName, sampler: str
 ) -> None:
-    """On average over many iterations, counted by what arrives."""
+    """On average over many sweeps, counted by the blocks that arrive."""
     config = build({"rank": 2, "grid": 7, "schedule": schedule, "sampler": sampler}).resolved()
     made = config.make_sampler()
     target = factor_target(comm, data, grid=7, schedule=schedule, sampler=made)
-    received, iterations = 0, 700
-    for iteration in range(iterations):
+    received, arrived, sweeps = 0, 0, 100
+    for iteration in range(sweeps * target.sweep_length):
         before = {block.index for block in target.blocks() if block.factor == Factor.H}
         target.begin(iteration)
         for _ in target.visit(send=True):
             pass
-        columns = (block for block in target.blocks() if block.factor == Factor.H)
-        received += sum(block.buffer.nbytes for block in columns if block.index not in before)
-    mean = comm.allreduce(received) / iterations
+        columns = [block for block in target.blocks() if block.factor == Factor.H and block.index not in before]
+        received, arrived = received + sum(block.buffer.nbytes for block in columns), arrived + len(columns)
+    counted = [comm.allreduce(number) / sweeps for number in (received, arrived)]
     with open_ratings(data) as ratings:
-        said = Costs.of(config, ratings, comm.size).sent_per_iteration
+        said = Costs.of(config, ratings, comm.size)
     with together():
-        assert said == pytest.approx(mean, rel=0.06)
-        assert (said == 0) == (comm.size == 1)
+        assert [said.sent_per_sweep, said.messages_per_sweep] == pytest.approx(counted, rel=0.06)
+        assert (said.messages_per_sweep == 0) == (comm.size == 1)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_as_many_bytes_are_sent_as_the_dry_run_says(
         ("gibbs", "both", [(4, False), (10, True)]),
     ],
 )
-def test_as_many_bytes_are_sent_in_a_sweep_as_the_dry_run_says(
+def test_as_many_blocks_and_bytes_are_sent_in_a_tour_as_the_dry_run_says(
     comm: MPI.Comm, together, data: Path, sampler: str, noise: str, tours: list[tuple[int, bool]]
 ) -> None:
     """A tour passes every column block once round the ring, and home if it comes back changed."""
@@ -234,9 +234,9 @@ def test_as_many_bytes_are_sent_in_a_sweep_as_the_dry_run_says(
     ring = Ring(comm, 7)
     with open_ratings(data) as ratings:
         bounds = RatingBlocks(ratings, ring, 0.0).column_bounds
-        said = Costs.of(config, ratings, comm.size).sent_per_iteration
+        said = Costs.of(config, ratings, comm.size)
 
-    def received(width: int, returns: bool) -> int:
+    def received(width: int, returns: bool) -> list[int]:
         def length(c: int) -> int:
             return width * int(bounds[c + 1] - bounds[c])
 
@@ -244,8 +244,12 @@ def test_as_many_bytes_are_sent_in_a_sweep_as_the_dry_run_says(
         met = [c for _, c, _ in ring.tour(buffers, length, come_home=returns)]
         here = [set(met[at : at + len(ring.blocks)]) for at in range(0, len(met), len(ring.blocks))]
         here += [set(ring.blocks)] if returns else []
-        return sum(4 * length(c) for before, now in pairwise(here) for c in now - before)
+        arrived = [c for before, now in pairwise(here) for c in now - before]
+        return [sum(4 * length(c) for c in arrived), len(arrived)]
 
-    total = comm.allreduce(sum(received(*tour) for tour in tours))
+    sent, messages = (
+        comm.allreduce(sum(numbers)) for numbers in zip(*(received(*tour) for tour in tours), strict=True)
+    )
     with together():
-        assert said == pytest.approx(total, rel=0.06)
+        assert said.sent_per_sweep == pytest.approx(sent, rel=0.06)
+        assert said.messages_per_sweep == messages

@@ -15,6 +15,7 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import Times, open_ratings, write_ratings
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.likelihoods.gaps import CUTS
+from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
@@ -50,6 +51,8 @@ def given_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
         eta = (w[:, :-1] * h[:, :-1]).sum(axis=1) + w[:, -1] + h[:, -1]
         scale, cuts = np.ones(len(rows)), getattr(law, "thresholds", None)
         cuts = None if cuts is None else cuts.values
+        if isinstance(law, NegativeBinomial):
+            cuts = np.concatenate([law.parameters.dispersion, law.parameters.ceiling, law.parameters.least])
         if law.heteroscedastic and law.n_levels:
             scale = (row.row("weight")[rows] * column.row("weight")[ratings.indices]).astype(float)
         if law.own_thresholds is not None:
@@ -83,7 +86,7 @@ def exact(groups: np.ndarray, logs: np.ndarray, size: int) -> tuple[np.ndarray, 
         {"likelihood": "student"},
         {"likelihood": "ordinal-logit", "time_levels": "no", "context": "device"},
         {"likelihood": "ordinal-logit", "time_levels": "item:3", "noise": "both", "thresholds": "user"},
-        pytest.param({"likelihood": "poisson"}, marks=pytest.mark.long),
+        pytest.param({"likelihood": "negative-binomial"}, marks=pytest.mark.long),
         pytest.param({"likelihood": "ordinal-logit"}, marks=pytest.mark.long),
         pytest.param({"likelihood": "ordinal-probit", "noise": "by-item"}, marks=pytest.mark.long),
     ],

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.statistical
 # Factors whose scales are sampled have heavy tails; weak data (a small tau) keep the test's chain mixing.
 MODELS = {
     "fixed": gibbs.Model(rank=2, prior="fixed", biases=False, tau=2.0),
+    "biases only": gibbs.Model(rank=0, tau=0.02),
     "biases, sampled tau": gibbs.Model(rank=1, prior="fixed"),
     "normal-gamma": gibbs.Model(rank=2, tau=0.002),
     "normal-wishart": gibbs.Model(rank=2, prior="normal-wishart", tau=0.02),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.sgrld import SGRLD, SGRLDConfig
-from dsgmcmc.targets.base import Information
+from dsgmcmc.targets.base import NOTHING, Information
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, StateField
 from dsgmcmc.types import Factor
 
@@ -72,11 +72,24 @@ class Products:
 
     def all_data_seen(self) -> None: ...
 
-    def information(self, position: str, bound: bool = True) -> Information:
+    def information(self, position: str, bound: bool = True, earlier: Mapping[Factor, Any] = NOTHING) -> Information:
         n = {self.w: self.h[position][:, 0] ** 2, self.h: self.w[position][:, 0] ** 2}
         one = {factor: np.ones(1) for factor in Factor}
         bound = {block: np.ones(len(n[block])) for block in n}
-        return Information(one, one, self.noise_precision, n, n, bound, one)
+        return Information(one, one, self.noise_precision, n, n, bound, one, bound)
+
+    def own_sums(self, position: str, out: str) -> None:
+        self.w[out][:], self.h[out][:] = self.h[position], self.w[position]
+
+    def own_products(self, position: str, field: str) -> None:
+        self.w[field][:] *= self.h[position] ** 2
+        self.h[field][:] *= self.w[position] ** 2
+
+    def momenta(self, field: str, turned: bool) -> dict[str, Any]:
+        return {}  # nobody asks for temperatures
+
+    def sum(self, partials: Any, finish: Any, result: Any) -> dict[str, Any]:
+        return {}
 
 
 def moments(tau: float, x: float) -> np.ndarray:

@@ -260,7 +260,7 @@ def test_bad_parameters_are_refused(ratings):
     pairs = np.column_stack([i, j])
     for parameters, message in (
         ({"sampler": "gibs"}, "gibs"),
-        ({"rank": 0}, "rank"),
+        ({"rank": -1}, "rank"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"options": {"gird": 2}}, "gird"),
         ({"n_jobs": "two"}, "n_jobs 'two'"),
@@ -270,8 +270,47 @@ def test_bad_parameters_are_refused(ratings):
     ):
         with pytest.raises(InputError, match=message):
             BPMF(**{**SHORT, **parameters}).fit(pairs, x)
-    with pytest.raises(InputError, match="not fitted"):
-        BPMF().predict([[1, 2]])
+
+
+UNFITTED = {
+    "predict": [[[1, 2]]],
+    "predict_interval": [[[1, 2]]],
+    "predict_proba": [[[1, 2]]],
+    "score": [[[1, 2]], [3.0]],
+    "foldin": [[[1, 2]], [3.0]],
+    "update": [[[1, 2]], [3.0]],
+    "recommend": [[1]],
+    "similar": [1],
+    "to_arviz": [],
+}
+
+
+@pytest.mark.parametrize("name", UNFITTED)
+def test_before_fit_every_method_raises_what_scikit_learn_raises(name):
+    """Programs that handle any estimator catch that error, and `check_is_fitted` agrees with it."""
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    with pytest.raises(NotFittedError, match="not fitted: call fit first"):
+        getattr(BPMF(), name)(*UNFITTED[name])
+    with pytest.raises(NotFittedError):
+        check_is_fitted(BPMF())
+    assert not hasattr(BPMF(), "users_")
+
+
+def test_before_fit_without_scikit_learn():
+    """The error of the same name is ours then: a ValueError, an AttributeError, and not scikit-learn's import."""
+    code = "import sys\nfrom dsgmcmc import BPMF\ntry:\n  BPMF().predict([[1, 2]])\nexcept Exception as error:\n"
+    code += "  print([kind.__name__ for kind in type(error).__mro__[:4]], 'sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
+    assert done.stdout == "['NotFittedError', 'InputError', 'ValueError', 'AttributeError'] False\n"
+
+
+def test_a_fitted_model_is_fitted_for_scikit_learn(model):
+    """`check_is_fitted` raises nothing."""
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(model)
 
 
 def test_the_examples_in_the_docstrings():
@@ -363,8 +402,48 @@ def test_columns_of_a_file(tmp_path):
         InputError, match=r"\(columns stars, book, reader\); use columns user=NAME,item=NAME,rating=NAME"
     ):
         BPMF(**SHORT).fit(file)
-    with pytest.raises(InputError, match="is only for files"):
+    with pytest.raises(InputError, match="is for files and data frames"):
         BPMF(**SHORT, columns="user=a,item=b").fit([[1, 2]], [3.0])
+
+
+def test_columns_of_a_data_frame(ratings, tmp_path):
+    """Those that `columns` names, in fits, predictions and new ratings; usual names are known in predictions, too."""
+    i, j, x = ratings
+    expected = here(tmp_path / "usual").fit(Frame(rating=x, item=j, user=i))
+    model = here(tmp_path / "named", columns="item=sku,rating=liked").fit(Frame(liked=x, sku=j, userId=i))
+    pairs = Frame(user=i[:9], item=j[:9])
+    np.testing.assert_array_equal(model.predict(Frame(sku=j[:9], userId=i[:9])), expected.predict(pairs))
+    np.testing.assert_array_equal(model.predict(pairs), expected.predict(pairs))
+    told = model.foldin(Frame(liked=[1.0, 5.0], sku=j[:2], userId=[901, 901]))
+    assert told.predict([[901, j[0]]]) != model.predict([[901, j[0]]])
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("abc", r"cannot tell which column is user, item, rating \(columns a, b, c\); .*BPMF\(columns=\"user=NAME"),
+        (["item", "score", "who"], r"cannot tell which column is user \(columns item, score, who\)"),
+        (["user", "title", "rating"], r"cannot tell which column is item \(columns user, title, rating\)"),
+    ],
+)
+def test_names_that_say_nothing_are_refused(names, message, model):
+    """Taken by position they would be sampled in a wrong order without a word."""
+    frame = Frame(**dict(zip(names, ([1, 2], [3, 4], [5.0, 4.0]), strict=True)))
+    with pytest.raises(InputError, match=message):
+        BPMF(**SHORT).fit(frame)
+    with pytest.raises(InputError, match="cannot tell which column is"):
+        model.predict(frame)
+    with pytest.raises(InputError, match="cannot tell which column is"):
+        model.foldin(frame)
+
+
+def test_columns_that_are_only_numbered_are_in_their_order(ratings, model):
+    """A data frame made of an array has no names."""
+    pandas = pytest.importorskip("pandas")
+    pairs = np.column_stack(ratings[:2])[:9]
+    np.testing.assert_array_equal(model.predict(pandas.DataFrame(pairs)), model.predict(pairs))
+    with pytest.raises(InputError, match="expected a column for each of user, item; the data frame has 3 columns"):
+        model.predict(pandas.DataFrame(np.column_stack([pairs, pairs[:, 0]])))
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,9 @@ def made(tmp_path_factory) -> Path:
     (folder / "ml-1m").mkdir()
     users, items = [1, 2, *range(35, 51)], [*range(1, 14), 661, 1193]
     rng = np.random.default_rng(0)
-    good = dict(zip(items, rng.uniform(0.3, 0.9, len(items)).tolist(), strict=True))
-    rated = [(u, i, 1 + int(rng.binomial(4, good[i]))) for u in users for i in items if (u + i) % 3]
+    kind = dict(zip(items, (np.arange(len(items)) % 2).tolist(), strict=True))  # users like one of two kinds of items
+    liked = [(u, i, 0.95 if u % 2 == kind[i] else 0.05) for u in users for i in items if (u + i) % 3]
+    rated = [(u, i, 1 + int(rng.binomial(4, share))) for u, i, share in liked]
     files = {
         "ml-1m/ratings.dat": "".join(f"{u}::{i}::{r}::0\n" for u, i, r in rated),
         "ml-1m/movies.dat": "1::One (1995)::Drama\n2::Two (1996)::Drama\n3::Three (1997)::Comedy\n",

@@ -12,24 +12,11 @@ from pathlib import Path
 import pytest
 from support import MPI_ENVIRONMENT
 
-from dsgmcmc.cluster.probes import Failure, attempt, probe_two
+from dsgmcmc.doctor import attempt, probe_two
+from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.mpirun import find_mpirun
 
-EVERYTHING = {
-    "Python",
-    "MPI library",
-    "MPI start",
-    "Launcher",
-    "Communication",
-    "Shared memory",
-    "HDF5",
-    "Kernels",
-    "Kernel cache",
-    "Start-up",
-    "Threads",
-    "Cores",
-    "Memory",
-}
+EVERYTHING = {"Python", "Machine", "MPI library", "MPI start", "Shared memory", "HDF5", "Kernels"}
 
 
 def doctor(*options: str, **environment: str) -> tuple[int, dict[str, dict[str, str]]]:
@@ -51,10 +38,9 @@ def test_a_working_environment_passes_and_two_processes_really_start():
     """The tests' own environment can sample, so doctor must say so, about everything that it promises."""
     status, findings = doctor()
     assert status == 0, findings
-    assert set(findings) >= EVERYTHING
+    assert set(findings) == EVERYTHING
     assert "started 2 processes" in findings["MPI start"]["found"]
     assert not [finding for finding in findings.values() if finding["level"] == "error"]
-    assert all(f"{part} " in findings["Start-up"]["found"] for part in ("Python", "MPI", "Numba", "first kernel"))
 
 
 def test_without_an_mpi_library_it_reports_and_names_the_extras():
@@ -75,8 +61,7 @@ def test_no_launch_initialises_nothing():
     assert findings["MPI start"]["level"] == "error"
     status, findings = doctor("--no-launch", **broken)
     assert status == 0
-    assert "not tried" in findings["MPI start"]["found"]
-    assert "MPI" not in findings["Start-up"]["found"]
+    assert set(findings) == EVERYTHING - {"MPI start"}
 
 
 def test_an_unsafe_kernel_cache_is_an_error(tmp_path):
@@ -98,38 +83,19 @@ def test_the_little_shared_memory_of_a_container_is_a_warning():
     assert "--shm-size" in finding["advice"]
 
 
-def test_what_steers_communication_is_shown():
-    """A variable that somebody set long ago is the first thing to look at when messages are slow."""
-    _, findings = doctor("--no-launch", OMPI_MCA_btl_tcp_if_include="eth1")
-    assert "OMPI_MCA_btl_tcp_if_include=eth1" in findings["Communication"]["found"]
-
-
-def test_many_threads_are_a_warning_only():
-    """P processes with 8 threads each slow each other down, but sampling works."""
-    status, findings = doctor("--no-launch", OMP_NUM_THREADS="8")
-    assert status == 0
-    assert findings["Threads"]["level"] == "warning"
-
-
 def test_processes_that_do_not_find_each_other_are_noticed():
     """N singletons, as under a launcher of another MPI, look like success unless they count each other."""
-    answer = attempt(probe_two, launcher=["env"])
-    assert isinstance(answer, Failure)
-    assert "found 1" in answer.reason
+    with pytest.raises(InputError, match="found 1"):
+        attempt(probe_two, launcher=["env"])
 
 
 def test_a_trial_that_hangs_is_ended_with_all_that_it_started(tmp_path):
     """An MPI that waits for ever for a network must not make doctor wait for ever, nor leave processes behind."""
     note = tmp_path / "pid"
     hang = ["sh", "-c", f"echo $$ > {note}; exec sleep 1000"]
-    answer = attempt(
-        probe_two,
-        launcher=[find_mpirun() or "mpirun", "-n", "1", *hang],
-        environment=MPI_ENVIRONMENT,
-        seconds=5,
-    )
-    assert isinstance(answer, Failure)
-    assert answer.reason == "no answer within 5 s"
+    launcher = [find_mpirun() or "mpirun", "-n", "1", *hang]
+    with pytest.raises(InputError, match="no answer within 5 s"):
+        attempt(probe_two, launcher, MPI_ENVIRONMENT, seconds=5)
     pid = int(note.read_text())
     for _ in range(100):  # the launcher ends before what it has killed
         if not Path(f"/proc/{pid}").exists():

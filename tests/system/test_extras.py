@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
+import venv
 from pathlib import Path
 
 import pytest
-from support import typed, write_planted
+from support import run, typed, write_planted
 
 from dsgmcmc import open_run
 from dsgmcmc.errors import InputError
@@ -35,3 +37,33 @@ def test_the_extra_has_the_packages() -> None:
     extra = {text.split(">")[0] for text in project["optional-dependencies"]["report"]}
     assert set(PACKAGES.values()) <= extra
     assert {module for modules in NEEDS.values() for module in modules} == set(PACKAGES)
+
+
+#: What the README and docs/own-target.md do with ArviZ.
+CODE = """
+import sys
+from arviz_stats import rhat, summary
+from dsgmcmc import open_run
+tree = open_run(sys.argv[1]).to_arviz()
+print(len(summary(tree)), float(rhat(tree)["prediction"].max()) > 0.9)
+"""
+
+
+@pytest.mark.long
+def test_the_extra_alone_is_enough(tmp_path: Path) -> None:
+    """Packages of ArviZ leave their own needs to extras, and any other environment happens to have them."""
+    typed("sample", write_planted(tmp_path / "r.h5"), "--out", tmp_path / "run", "--chains=2", *SMALL).expect()
+    venv.create(tmp_path / "fresh", with_pip=True)
+    python = tmp_path / "fresh" / "bin" / "python"
+    pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input")
+    alone = {"PYTHONPATH": ""}
+    if run(*pip, "download", "--no-deps", "--dest", tmp_path / "small", "tomli-w", env=alone).code:
+        reason = "no package index can be reached"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    run(*pip, "install", f"{ROOT}[report]", env=alone, timeout=900).expect()
+    (tmp_path / "shown.py").write_text(CODE)
+    found = run(python, tmp_path / "shown.py", tmp_path / "run", env=alone, timeout=300).expect().out.split()
+    assert int(found[0]) > 10
+    assert found[1] == "True"

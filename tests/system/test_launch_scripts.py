@@ -30,6 +30,17 @@ def test_scripts_are_free_of_known_mistakes():
     run(shellcheck, "--external-sources", *SCRIPTS).expect(0)
 
 
+def test_job_scripts_differ_only_in_what_depends_on_the_cluster():
+    """A mistake in stopping and going on is mended in all of them; each says whether it was ever really run."""
+    scripts = {name: (ROOT / "launch" / name) for name in ("slurm.sbatch", "pbs.sh", "lsf.sh", "flux.sh")}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in scripts.items()}
+    assert len({text.partition("# ---- nothing below depends on the cluster\n")[2] for text in texts.values()}) == 1
+    for name, text in texts.items():
+        head = text.split("\n\n")[0]
+        assert ("Run for real" in head, "Not run under" in head) == (name == "slurm.sbatch", name != "slurm.sbatch")
+        assert os.access(scripts[name], os.X_OK)
+
+
 @pytest.fixture
 def checkout(tmp_path) -> Path:
     """A copy of what the scripts need, so that what they make (runs, downloads) is not made in the repository."""

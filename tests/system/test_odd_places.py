@@ -35,14 +35,6 @@ def pairs(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_full_disk_leaves_no_part_of_a_job_script(full_disk: Path) -> None:
-    """Somebody would submit it."""
-    out = full_disk / "job.sh"
-    result = run(*dsgmcmc("launch-script", "slurm", "-o", out)).expect(1)
-    assert result.err == f"dsgmcmc: {out} cannot be written: No space left on device\n"
-    assert [path.name for path in full_disk.iterdir()] == ["filler"]
-
-
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_full_disk_is_named_in_a_few_words(finished: Path, full_disk: Path, pairs: Path, suffix: str) -> None:
     """DuckDB puts its own line of JSON around what the system said."""

@@ -26,9 +26,11 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.parallel import faults
 from dsgmcmc.storage import lock
+from dsgmcmc.storage.series import steps
 
 X = np.column_stack(planted(30, 20, 0.6))
-SHORT = {"rank": 2, "iterations": 80, "burn_in": 30, "options": {"grid": 2, "evaluate_every": 20}}
+BURN_IN = 30  # the state at its end is kept: a chain that diverges goes back to it
+SHORT = {"rank": 2, "iterations": 80, "burn_in": BURN_IN, "options": {"grid": 2, "evaluate_every": 20}}
 DENSITY = {"sampler": "mala", "chains": 2, "iterations": 300, "burn_in": 20, "seed": 1}
 
 WITHOUT_MPI = """
@@ -160,34 +162,32 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path, whole, planned) -> None:
     assert "warm_start=True goes on" in "".join(stopped.value.__notes__)
     assert state() == before
     assert ended(threads)
-    assert [path.name for path in (tmp_path / "run/checkpoints/chain-0").iterdir()] == ["step-000000000040"]
+    assert steps(tmp_path / "run/checkpoints/chain-0") == [BURN_IN, 40]
     fit(tmp_path / "run", warm_start=True)
     assert digest(tmp_path / "run") == digest(whole)
 
 
 def test_a_handler_of_the_program_gets_its_signal_when_the_chain_is_saved(tmp_path, planned) -> None:
     """As a server's SIGTERM: the fit does not pass for one that came to its end."""
-    seen: list[Path] = []
-    signal.signal(signal.SIGTERM, lambda *_: seen.extend((tmp_path / "run/checkpoints/chain-0").iterdir()))
+    seen: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: seen.extend(steps(tmp_path / "run/checkpoints/chain-0")))
     try:
         planned("iteration=term,at=40")
         with pytest.raises(StoppedError, match="at a checkpoint: go on with warm_start=True"):
             fit(tmp_path / "run")
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    assert [path.name for path in seen] == ["step-000000000040"]
+    assert seen == [BURN_IN, 40]
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path, planned) -> None:
     """Nothing but an exception comes of it: no process ends, and the run is free for the next one."""
-    first = (
-        "snapshot.directory={},at=2"  # of the checkpoint that the first one asks for; before, the names were written
-    )
+    first = "snapshot.directory={},at=3"  # the checkpoint of the first one; before, names and the end of burn-in
     planned("iteration=int,at=40", first.format("sleep:0.2"), first.format("int"))
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "run")
     assert not (tmp_path / "run" / "lock").exists()
-    assert not list((tmp_path / "run/checkpoints/chain-0").glob("step-???????????0"))
+    assert steps(tmp_path / "run/checkpoints/chain-0") == [BURN_IN]
     fit(tmp_path / "run", warm_start=True)
 
 

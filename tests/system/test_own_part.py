@@ -66,7 +66,6 @@ def test_everything_works_on_it(tree: Path) -> None:
     command = ("-m", "dsgmcmc")
     assert "--tastes" in run(tree, *command, "sample", "--help")
     assert "tastes" in run(tree, *command, "sample", data, "--out", "planned", *SETTINGS, "--dry-run")
-    run(tree, *command, "plan", data, "--set", "tastes=yes")
     for name, processes, stops in (("whole", 1, ["60sweeps"]), ("parts", 2, ["30sweeps", "60sweeps"])):
         for length in stops:
             more = ["--resume"] if length != stops[0] else []

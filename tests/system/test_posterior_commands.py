@@ -263,10 +263,10 @@ def test_foldin_reads_the_columns_that_it_is_told(made, tmp_path):
     ("arguments", "message"),
     [
         (["--columns", "user=user,item=item"], "--columns user=user,item=item: expected .*rating=NAME"),
-        (["--columns", "user=user,item=item,rating=stars"], "new.csv has .* no 'stars' that --columns names as rating"),
-        (["--pairs", "PAIRS", "--pair-columns", "user=user"], "--pair-columns user=user: expected user=NAME,item=NAME"),
+        (["--columns", "user=user,item=item,rating=stars"], "new.csv has .* no 'stars', which was named as rating"),
+        (["--pairs", "PAIRS", "--pair-columns", "user"], "--pair-columns user: expected some of user=NAME,item=NAME"),
         (["--pairs", "PAIRS"], "pairs.parquet: .* name them with --pair-columns"),
-        (["--pairs", "PAIRS", "--pair-columns", "user=x,item=z"], "no 'z' that --pair-columns names as item"),
+        (["--pairs", "PAIRS", "--pair-columns", "user=x,item=z"], "no 'z', which was named as item"),
         (["--pair-columns", "user=x,item=y"], "--pair-columns needs --pairs"),
     ],
 )

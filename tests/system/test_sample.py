@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from mpi4py import MPI
 from support import Running, digest, dsgmcmc, metrics, run, sample, typed, write_planted
-from tiny import alone, command, content
+from tiny import BURN_IN, alone, command, content
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.series import steps
@@ -43,7 +43,8 @@ def test_a_run_stopped_by_usr1_and_resumed_elsewhere_is_the_same(
         running.wait_for(out / "metrics.jsonl", 3)
         running.signal(signal.SIGUSR1)
         running.wait().expect(75)
-    (stopped,) = steps(out / "checkpoints" / "chain-0")
+    burnt_in, stopped = steps(out / "checkpoints" / "chain-0")
+    assert burnt_in == BURN_IN
     assert 8 <= stopped < 400
     assert not (out / "lock").exists()
     run(*dsgmcmc("sample", data, "--out", out, "--resume", processes=later)).expect(0)
@@ -158,7 +159,7 @@ def test_a_job_goes_on_when_only_some_chains_are_finished(data: Path, tmp_path: 
         running.wait_for(out / "metrics-chain-1.jsonl", 2)
         running.signal(signal.SIGUSR1)
         running.wait().expect(75)
-    assert steps(out / "checkpoints" / "chain-0") == [2000]
+    assert steps(out / "checkpoints" / "chain-0") == [BURN_IN, 2000]
     assert steps(out / "checkpoints" / "chain-1")[-1] < 2000
     run(*dsgmcmc("sample", data, "--out", out, "--resume", processes=2)).expect(0)
     assert digest(out) == alone(data, tmp_path / "one", **settings)
@@ -187,4 +188,4 @@ def test_a_chain_that_cannot_be_resumed_ends_the_job_with_its_message(data: Path
     result = run(*dsgmcmc("sample", data, "--out", out, *resume, processes=3), timeout=60).expect(2)
     assert result.err.count("no checkpoint in") == 1
     assert "Traceback" not in result.err
-    assert steps(out / "checkpoints" / "chain-1") == [20]
+    assert steps(out / "checkpoints" / "chain-1") == [BURN_IN, 20]

@@ -105,7 +105,7 @@ def test_dry_run_prints_the_configuration_and_touches_nothing(data: Path, tmp_pa
     found = tomllib.loads(result.out)
     assert (found["rank"], found["seed"], found["burn_in"], found["grid"]) == (7, 3, 8, 4)
     assert found["sampler"] | {"name": "psgld", "alpha": 0.9, "lambda_n": 5} == found["sampler"]
-    assert all(found["costs"][name] > 0 for name in ("ratings_per_process", "state_per_process", "sent_per_iteration"))
+    assert all(found["costs"][name] > 0 for name in ("ratings_per_process", "state_per_process", "sent_per_sweep"))
     assert not (tmp_path / "run").exists()
     del found["costs"]
     again = tmp_path / "again.toml"
@@ -166,7 +166,7 @@ def test_verify_says_what_is_wrong(finished: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "processes", "words"),
     [
-        (["--rank", "0"], None, ["rank", "0"]),
+        (["--rank", "-1"], None, ["rank", "-1"]),
         (["--schedule", "spiral"], 2, ["schedule", "spiral"]),
         (["--config", "absent.toml"], None, ["absent.toml"]),
         (["--grid", "18"], None, ["--grid 18", "17 columns"]),

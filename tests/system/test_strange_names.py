@@ -157,9 +157,6 @@ def cases(folder: Path) -> dict[str, list[tuple[int, list[str]]]]:
         ],
         "verify": [(0, [data]), (0, [sampled])],
         "doctor": [(2, [HOSTILE])],
-        "plan": [(2, [at("none")]), (2, ["--users", HOSTILE, "--items", "2", "--ratings", "3"])],
-        "launch-script": [(2, [HOSTILE]), (0, ["slurm", "--out", at("job")])],
-        "bench": [(2, ["kernels", "--rank", HOSTILE]), (2, [HOSTILE])],
     }
 
 

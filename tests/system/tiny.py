@@ -9,11 +9,12 @@ from mpi4py import MPI
 from support import digest, dsgmcmc, sample
 
 GRID = 5  # not divisible by 2, 3 or 4
+BURN_IN = 6  # the state at its end is kept: a chain that diverges goes back to it
 BASE: dict[str, Any] = {
     "sampler": "psgld",
     "rank": 3,
     "grid": GRID,
-    "burn_in": 6,
+    "burn_in": BURN_IN,
     "thin": 3,
     "evaluate_every": 4,
     "save_draws": 3,

@@ -28,7 +28,7 @@ ORDER = (
     "model",
     "samplers",
     "config",
-    "posterior cluster",
+    "posterior doctor",
     "diagnostics",
     "runs",
     "densities",
@@ -132,7 +132,7 @@ def test_commands_do_not_know_each_other():
 
 def test_mpi_lives_in_few_places():
     """Everything else runs on login nodes and on machines without MPI, and is testable without a launcher."""
-    places = {"parallel/ring.py", "parallel/launch.py", "runs/control.py", "cluster/probes.py"}
+    places = {"parallel/ring.py", "parallel/launch.py", "runs/control.py", "doctor.py"}
     assert importers("mpi4py") == places
 
 
@@ -144,7 +144,7 @@ def test_mpi_is_imported_where_there_are_several_processes():
 
 def test_what_people_see_goes_through_one_place():
     """There names are made plain. What else prints says constants, or is for a program that makes them plain itself."""
-    places = {"terminal.py", "__main__.py", "runs/progress.py", "parallel/mpirun.py", "cluster/probes.py"}
+    places = {"terminal.py", "__main__.py", "runs/progress.py", "parallel/mpirun.py", "doctor.py"}
     for name in FILES:
         nodes = ast.walk(tree(name))
         called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
@@ -245,9 +245,6 @@ def test_commands_without_mpi(blocked, tmp_path):
         ["export", run, "--out", str(tmp_path / "run.parquet")],
         ["report", run],
         ["doctor", "--help"],
-        ["plan", prepared, "--cores", "2"],
-        ["launch-script", "slurm"],
-        ["bench", "--help"],
     ]
     assert {arguments[0] for arguments in every} == set(typer.main.get_command(app).commands)
     done = python(f"every = {every}\n{IN_TURN}", blocked)

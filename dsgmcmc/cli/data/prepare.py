@@ -59,8 +59,9 @@ def prepare(
     columns: Annotated[
         str | None,
         typer.Option(
-            metavar="user=U,item=I[,rating=R][,timestamp=T]",
-            help="Names in the header, or positions from 1; detected by default. Without rating: clicks.",
+            metavar="user=U,item=I,rating=R,timestamp=T",
+            help="Names in the header, or positions from 1, of those that are not detected, as in item=joke. "
+            "User and item without rating: clicks.",
         ),
     ] = None,
     test_fraction: Annotated[
@@ -87,6 +88,9 @@ def prepare(
     duplicates: Annotated[
         Duplicates, typer.Option(help="If a user rated an item more than once: refuse, or which rating to take.")
     ] = Duplicates.error,
+    drop_zeros: Annotated[
+        bool, typer.Option("--drop-zeros", help="Leave ratings of 0 out, where 0 means that a user did not rate.")
+    ] = False,
     user_features: Annotated[
         Path | None,
         typer.Option(
@@ -169,6 +173,7 @@ def prepare(
                 timestamps=timestamps,
                 context=context,
                 duplicates=duplicates,
+                drop_zeros=drop_zeros,
                 described=describe(files, names, feature_kinds, separator),
                 memory=None if memory is None else parse_bytes(memory),
                 temp_dir=temp_dir,
@@ -214,12 +219,17 @@ def _show(summary: Summary, wanted: bool) -> None:
     }
     show_facts(facts)
     notes = [note for features in summary.features.values() for note in features["notes"]]
-    for note in (*notes, *_of_size(summary, wanted)):
+    for note in (*notes, *_hints(summary, wanted)):
         say(f"dsgmcmc: {note}", file=sys.stderr)
 
 
-def _of_size(summary: Summary, wanted: bool) -> Iterator[str]:
-    """What few ratings mean for a run; `wanted`: whether test ratings are."""
+def _hints(summary: Summary, wanted: bool) -> Iterator[str]:
+    """What few ratings and many zeros mean for a run; `wanted`: whether test ratings are."""
+    if summary.not_rated:
+        yield (
+            f"{summary.not_rated:.0%} of the ratings are 0, far more than of any level near it: 0 probably means "
+            "not rated, and a model would learn it as the worst rating; --drop-zeros leaves these out"
+        )
     if summary.ratings < FEW:
         yield (
             f"{summary.ratings} ratings are few: what a model says of them is mostly its prior, and intervals are wide "

@@ -1,9 +1,9 @@
-"""Which column of a file is the user, the item, the rating and the timestamp."""
+"""Which column of a file or a data frame is the user, the item, the rating and the timestamp."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dsgmcmc.errors import InputError
@@ -11,14 +11,18 @@ from dsgmcmc.settings import named
 
 # what other people call the columns, compared in lower case without punctuation
 NAMES: dict[str, tuple[str, ...]] = {
-    "user": ("user", "userid", "uid", "reviewerid", "customerid", "row", "rowid"),
+    "user": (
+        *("user", "userid", "username", "uid", "reviewer", "reviewerid", "customer", "customerid"),
+        *("member", "memberid", "row", "rowid"),
+    ),
     "item": (
         *("item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "parentasin", "isbn"),
-        *("bookid", "songid", "trackid", "artistid", "businessid", "gameid", "animeid", "col", "column"),
+        *("book", "bookid", "film", "filmid", "joke", "jokeid", "venue", "venueid", "songid", "trackid"),
+        *("artistid", "businessid", "gameid", "animeid", "col", "column"),
     ),
     "rating": (
-        *("rating", "ratings", "score", "stars", "value", "overall", "bookrating"),
-        *("count", "counts", "clicks", "plays", "purchases", "quantity"),
+        *("rating", "ratings", "score", "star", "stars", "value", "overall", "grade", "bookrating"),
+        *("count", "counts", "clicks", "plays", "playcount", "purchases", "quantity", "visits", "checkins"),
     ),
     "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "ts"),
 }
@@ -48,49 +52,83 @@ def of_clicks() -> str:
     return f"for clicks, leave the rating column out: {named('columns')} user=NAME,item=NAME"
 
 
-def parse_columns(text: str | None) -> dict[str, str]:
-    """Parse ``user=U,item=I[,rating=R][,timestamp=T]``; U is a name in the header or a position from 1."""
+def parse_columns(text: str | None, roles: Sequence[str] = ROLES, option: str = "") -> dict[str, str]:
+    """Parse ``user=U,item=I``, some of the roles in any order; U is a name in the header or a position from 1.
+
+    `option` is the one that has the text, for messages. Raises InputError if it is anything else.
+    """
     if text is None:
         return {}
     pairs = [(role.strip(), name.strip()) for role, _, name in (part.partition("=") for part in text.split(","))]
-    roles = {role for role, name in pairs if name}
-    if len(roles) < len(pairs) or not {"user", "item"} <= roles <= set(ROLES):
-        raise InputError(f"{named('columns')} {text}: expected user=NAME,item=NAME[,rating=NAME][,timestamp=NAME]")
+    given = {role for role, name in pairs if name}
+    if len(given) < len(pairs) or not given <= set(roles):
+        expected = ",".join(f"{role}=NAME" for role in roles)
+        raise InputError(f"{option or named('columns')} {text}: expected some of {expected}")
     return dict(pairs)
+
+
+def locate(
+    where: object, names: Sequence[str] | None, width: int, columns: Mapping[str, str], roles: Sequence[str]
+) -> dict[str, int]:
+    """Positions of roles: as `columns` says, else by the names that other people use.
+
+    Where there are neither `names` (None: no header) nor `columns`, roles are in their order. Roles that are not found
+    are left out; see `require`. Raises InputError if there is no column of a given name.
+    """
+    if names is None and not columns:
+        return {role: k for k, role in enumerate(roles) if k < width}
+    places: dict[str, int] = {}
+    for role, name in columns.items():
+        position = position_of(name, list(names or ()), width)
+        if position is None:
+            raise InputError(f"{where} has {described(names, width)}, and no {name!r}, which was named as {role}")
+        places[role] = position
+    for role in roles:
+        match = None if role in places else find_column(names or (), role)
+        if match is not None:
+            places[role] = match
+    return places
+
+
+def described(names: Sequence[str] | None, width: int) -> str:
+    """The columns that there are, for messages."""
+    return f"{width} columns without a header" if names is None else f"columns {', '.join(names)}"
+
+
+def require(
+    where: object, names: Sequence[str] | None, width: int, places: Mapping[str, int], roles: Sequence[str], advice: str
+) -> None:
+    """Raise InputError unless every role has a column of its own; `advice` is how to name them."""
+    missing = [role for role in roles if role not in places]
+    if missing:
+        columns = described(names, width)
+        raise InputError(f"{where}: cannot tell which column is {', '.join(missing)} ({columns}); {advice}")
+    if len({places[role] for role in roles}) < len(roles):
+        raise InputError(
+            f"{where}: two of {', '.join(roles)} are one column twice ({described(names, width)}); {advice}"
+        )
 
 
 def assign_columns(
     path: Path, names: list[str] | None, width: int, columns: dict[str, str], timestamp: bool
 ) -> dict[str, int]:
-    """Find the position of each role among the columns `names` (None: the file has no header)."""
-    roles = ROLES if timestamp else ROLES[:3]
-    clicks = "rating" not in columns if columns else names is None and width == 2
-    places: dict[str, int] = {}
-    for role, name in columns.items():
-        position = position_of(name, names or [], width)
-        if position is None:
-            have = f"columns {', '.join(names)}" if names else f"{width} columns without a header"
-            raise InputError(f"{path} has {have}, and no {name!r} that {named('columns')} names as {role}")
-        places[role] = position
-    if names is not None:
-        if not columns and not set(map(plain, names)) - {
-            name for role in ROLES if role != "rating" for name in NAMES[role]
-        }:
-            clicks = True  # there is nothing else that could be a rating
-        for role in roles:
-            match = find_column(names, role)
-            if role not in places and match is not None and not (clicks and role == "rating"):
-                places[role] = match
-    elif not columns:
-        places = {role: k for k, role in enumerate(roles) if k < width}
-    have = f"columns {', '.join(names)}" if names is not None else f"{width} columns, no header"
-    roles = tuple(role for role in roles if not (clicks and role == "rating"))
-    missing = [role for role in roles if role not in places]
-    options = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
-    if missing == ["rating"]:
-        raise InputError(f"{path} has no rating column ({have}); name it with {options}, or {of_clicks()}")
-    if missing:
-        raise InputError(f"{path}: cannot tell which column is {', '.join(missing)} ({have}); use {options}")
-    if len({places[role] for role in roles}) < len(roles):
-        raise InputError(f"{path}: {named('columns')} names one column twice")
+    """Find the position of each role among the columns `names` (None: the file has no header).
+
+    Without a rating, ratings are clicks: where `columns` has user and item and no rating, or where no column is left
+    that could be one.
+    """
+    if columns:
+        clicks = {"user", "item"} <= columns.keys() and "rating" not in columns
+    else:
+        clicks = names is None and width == 2
+    if names is not None and "rating" not in columns:
+        left = set(map(plain, names)) - set(map(plain, columns.values()))
+        clicks = clicks or not left - {name for role in ROLES if role != "rating" for name in NAMES[role]}
+    roles = tuple(role for role in (ROLES if timestamp else ROLES[:3]) if not (clicks and role == "rating"))
+    places = locate(path, names, width, columns, roles)
+    option = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
+    if [role for role in roles if role not in places] == ["rating"]:
+        have = described(names, width)
+        raise InputError(f"{path} has no rating column ({have}); name it with {option}, or {of_clicks()}")
+    require(path, names, width, places, roles, f"use {option}")
     return {role: places[role] for role in roles}

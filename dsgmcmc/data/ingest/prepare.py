@@ -26,6 +26,7 @@ from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
 
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
+MASS, FAR_ABOVE = 0.1, 5  # zeros that stand apart: see `_not_rated`
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Summary:
         Whether it has the order of ratings in time.
     context : dict of str to int
         Number of categories of every context column.
+    not_rated : float
+        Share of zeros among the ratings, where they probably mean "not rated"; else 0.
     """
 
     path: str
@@ -60,6 +63,7 @@ class Summary:
     features: dict[str, dict[str, Any]] = field(default_factory=dict)
     timestamps: bool = False
     context: dict[str, int] = field(default_factory=dict)
+    not_rated: float = 0.0
 
 
 def prepare_ratings(
@@ -75,6 +79,7 @@ def prepare_ratings(
     timestamps: bool = False,
     context: str | None = None,
     duplicates: str = "error",
+    drop_zeros: bool = False,
     described: Mapping[str, Description] | None = None,
     memory: int | None = None,
     temp_dir: str | os.PathLike[str] | None = None,
@@ -128,6 +133,11 @@ def prepare_ratings(
         for k, (source, held_out) in enumerate(sources):
             watch.stage(f"reading {source.path.name}", 0.25 * k / len(sources), 0.25 * (k + 1) / len(sources))
             load(db, source, held_out)
+        if drop_zeros:
+            db.execute("DELETE FROM raw WHERE rating = 0")
+            if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
+                raise InputError("--drop-zeros leaves no ratings: all are 0")
+        not_rated = _not_rated(db)
         whole_names(db)
         watch.stage("numbering users and items", 0.25, 0.3)
         tables = {entity: load_description(db, entity, given) for entity, given in described.items()}
@@ -150,7 +160,20 @@ def prepare_ratings(
         sides = zip(SIDES, (rows, cols), strict=True)
         attributes["features"] = {side: encoded[entity].features for side, entity in sides if entity in encoded}
         _write(db, out, indptr, n_test, (rows, cols), test is not None, watch, attributes)
-    return _summarise(out, sources[0][0].roles, encoded)
+    return _summarise(out, sources[0][0].roles, encoded, not_rated)
+
+
+def _not_rated(db: duckdb.DuckDBPyConnection) -> float:
+    """Share of zeros, if they stand apart from the scale above them, else 0.
+
+    They do if they are a tenth or more of the ratings, five times as many as those of the next level, and this level is
+    not the most frequent one above 0: counts, of which 1 is, fall all the way.
+    """
+    levels = db.execute("SELECT rating, count(*) FROM raw GROUP BY rating ORDER BY rating LIMIT 1000").fetchall()
+    (lowest, zeros), above = levels[0], [number for _, number in levels[1:]]
+    share = float(zeros / scalar(db, "SELECT count(*) FROM raw"))
+    apart = lowest == 0 and len(above) > 1 and zeros >= FAR_ABOVE * above[0] and above[0] < max(above)
+    return share if apart and share >= MASS else 0.0
 
 
 def _origin(paths: list[Path]) -> dict[str, str]:
@@ -233,7 +256,7 @@ def _write_ids(
         writer.ids(side, names)
 
 
-def _summarise(out: Path, columns: str, encoded: Mapping[str, Encoded]) -> Summary:
+def _summarise(out: Path, columns: str, encoded: Mapping[str, Encoded], not_rated: float) -> Summary:
     with open_ratings(out) as ratings:
         users, items = ratings.n_rows, ratings.n_cols
         if ratings.transposed:
@@ -257,4 +280,5 @@ def _summarise(out: Path, columns: str, encoded: Mapping[str, Encoded]) -> Summa
             features={entity: each.summary() for entity, each in encoded.items()},
             timestamps=ratings.times is not None,
             context={column: categories.size for column, categories in ratings.context.columns.items()},
+            not_rated=not_rated,
         )

@@ -8,7 +8,7 @@ of its gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import isfinite
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -23,7 +23,7 @@ from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy
-from dsgmcmc.targets.base import DrawInfo, DrawnField, Information, Recorder
+from dsgmcmc.targets.base import NOTHING, DrawInfo, DrawnField, Followed, Information, Momenta, Recorder
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Float64
 
@@ -210,7 +210,9 @@ class VectorTarget(Generic[D]):
     def own_scale(self, block: ParameterBlock) -> None:
         """See `Target.own_scale`: data have none."""
 
-    def information(self, position: str, bound: bool = True) -> Information:
+    def information(
+        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NOTHING
+    ) -> Information:
         """See `Target.information`: the curvature that the density gives; there is no other factor to bound."""
         block = self.block
         precision = block.prior(block).precision
@@ -218,7 +220,7 @@ class VectorTarget(Generic[D]):
         c = {Factor.W: self.curvature / self.n_data}
         lambda_ = {Factor.W: np.diag(precision).copy() if precision.ndim == 2 else precision}
         alone, l_i = {block: np.zeros(len(n))}, {block: np.ones(len(n))}
-        return Information(c, lambda_, 1.0, {block: n}, alone, l_i, {Factor.W: precision})
+        return Information(c, lambda_, 1.0, {block: n}, alone, l_i, {Factor.W: precision}, alone)
 
     def second_moments(
         self,
@@ -230,9 +232,17 @@ class VectorTarget(Generic[D]):
         """See `Target.second_moments`: the curvature that the density gives, which is a diagonal."""
         return unpack(pack(finish({Factor.W: np.diag(self.curvature / self.n_data)}), result), result)
 
-    def own_squares(self, position: str, axes: Mapping[Factor, Float64], out: str) -> None:
-        """See `Target.own_squares`: the curvature that the density gives."""
-        self.block[out][:] = self.curvature @ axes[Factor.W] ** 2
+    def own_sums(self, position: str, out: str) -> None:
+        """See `Target.own_sums`: 0, as nothing has been said of data."""
+        self.block[out].fill(0.0)
+
+    def own_products(self, position: str, field: str) -> None:
+        """See `Target.own_products`: the curvature that the density gives, which is a diagonal."""
+        self.block[field][:] *= self.curvature
+
+    def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
+        """See `Target.momenta`: of the vector."""
+        return {"theta": Momenta(Factor.W, field)}
 
     def sum(
         self,
@@ -268,11 +278,13 @@ class VectorTarget(Generic[D]):
         """See `RunTarget.small`."""
         return {}
 
-    def load(self, snapshot: Snapshot) -> None:
+    def load(self, snapshot: Snapshot, but: Collection[str] | None = None) -> None:
         """See `RunTarget.load`."""
-        self.begin(snapshot.manifest.iteration)
+        if but is None:
+            self.begin(snapshot.manifest.iteration)
         for key, array in self.saved():
-            array[:] = snapshot.read(key)
+            if not but or key.field not in but:
+                array[:] = snapshot.read(key)
 
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
         """See `RunTarget.home`."""
@@ -328,9 +340,9 @@ class VectorTrace:
         """Energy of the current state, on average over the rows."""
         return {"energy": float(self._energy().mean())}
 
-    def followed(self) -> dict[int, Array]:
+    def followed(self) -> dict[int, Followed]:
         """See `Recorder.followed`: the elements of theta."""
-        return {0: np.array(self._trace["theta"]).reshape(-1, len(self._followed))}
+        return {0: Followed(np.array(self._trace["theta"]).reshape(-1, len(self._followed)), np.zeros(0))}
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """See `Recorder.saved`."""

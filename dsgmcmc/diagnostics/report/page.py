@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dsgmcmc.diagnostics.advantage import LOG_SCORES
 from dsgmcmc.diagnostics.convergence import measures_as_text
 from dsgmcmc.diagnostics.report.charts import PALETTE, Series, line_chart
 from dsgmcmc.diagnostics.report.content import Content, gather, names_of
@@ -114,15 +115,19 @@ def _head(content: Content) -> str:
     shown = []
     if content.calibration:
         scores = content.calibration
-        simple = sorted((summary.get("baselines") or {}).items(), key=itemgetter(1))  # the better first
+        errors = sorted((summary.get("baselines") or {}).items(), key=itemgetter(1))  # the better first
         shown += [
             (written(scores["rmse"]), "RMSE of the posterior mean"),
-            *((written(rmse), f"RMSE, {name.replace('_', ' ')}") for name, rmse in simple),
+            *((written(rmse), f"RMSE, {name.replace('_', ' ')}") for name, rmse in errors),
             (f"{scores['coverage'][0.9]:.1%}", "of test ratings in 90\N{NO-BREAK SPACE}% intervals"),
             (written(scores["crps"]), "CRPS"),
         ]
-        if scores["log_probability"] is not None:
-            shown.append((f"{scores['log_probability']:.4f}", "log probability of the level"))
+        simple = summary.get("over_biases")
+        measure = simple["measure"] if simple else "log_probability"
+        if scores[measure] is not None:
+            shown.append((f"{scores[measure]:.4f}", LOG_SCORES[measure]))
+        if simple:
+            shown.append((f"{simple['biases_only']:.4f}", "the same, biases only"))
     for name, ranking in (summary.get("rankings") or {}).items():
         if name != "users":
             shown.append((f"{ranking['mean']:.4f}", f"{name} of held-out clicks"))
@@ -220,7 +225,7 @@ def _priors(content: Content) -> str:
     """Prior sds of the dimensions, which show how many of them are in use; sorted, because their order is arbitrary."""
     run, charts = content.run, []
     k = run.config.rank
-    for kind in KINDS:
+    for kind in KINDS if k else ():
         series = []
         for chain, trace, color in zip(run.chains, run.traces, PALETTE * 8, strict=False):
             sd = np.sort(1 / np.sqrt(trace[f"{kind}.precision"][:, :k].mean(axis=0)))[::-1]

@@ -17,7 +17,7 @@ PHASE_COLORS = ("#2563eb", "#0891b2", "#d97706", "#dc2626", "#9333ea", "#6b7280"
 #: Glossary of a report.
 WORDS = {
     "RMSE, MAE": "root of the mean squared error, and mean absolute error, of the posterior mean on held-out ratings",
-    "biases only, mean only": "RMSE of two baselines: the mean with shrunken user and item biases, and the mean alone",
+    "biases only, mean only": "two baselines: a model of user and item biases, and the mean of the ratings",
     "tau": "precision of the noise: a rating has the standard deviation 1 / sqrt(tau) around its prediction",
     "inside their intervals": "fraction of the held-out ratings inside their central predictive intervals; of 90 % "
     "intervals about 90 %",

@@ -4,14 +4,16 @@ from dsgmcmc.model.likelihoods.all_cells import AllCells, ClickSettings
 from dsgmcmc.model.likelihoods.base import Law, Levels, Likelihood
 from dsgmcmc.model.likelihoods.gaps import ThresholdSettings
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.model.likelihoods.ordinal import OrdinalLogit, OrdinalProbit
-from dsgmcmc.model.likelihoods.poisson import Poisson
+from dsgmcmc.model.likelihoods.student_t import StudentT
 
 LIKELIHOODS: dict[str, type[Law]] = {
     "gaussian": Gaussian,
+    "student-t": StudentT,
     "ordinal-logit": OrdinalLogit,
     "ordinal-probit": OrdinalProbit,
-    "poisson": Poisson,
+    "negative-binomial": NegativeBinomial,
     "all-cells": AllCells,
 }
 

@@ -15,18 +15,20 @@ are the rows of W and H: users and items.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel
 
+from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, formula_score
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
+from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.parts.base import FeatureSizes, Part, Place, chosen_factors
+from dsgmcmc.model.parts.base import FeatureSizes, Intercept, Part, Place, chosen_factors
 from dsgmcmc.model.parts.noise import heteroscedastic_factors
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import Mixture
@@ -38,6 +40,7 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.model.parts.noise import NoiseParameters
 
 Counts = dict[ParameterBlock, Array]
 
@@ -58,6 +61,22 @@ class Levels(NamedTuple):
 
     values: Float64
     counts: Int64
+
+    @classmethod
+    def of(cls, ratings: Ratings) -> Self:
+        """All different training ratings of an open file, however many; reads all of them."""
+        values, counts = np.zeros(0), np.zeros(0, np.int64)
+        for start, stop in row_slabs(ratings.row_indptr, SLAB):
+            found, n = np.unique(ratings.slab("train", start, stop)[2].astype(np.float64), return_counts=True)
+            values, place = np.unique(np.concatenate([values, found]), return_inverse=True)
+            counts = np.bincount(place, np.concatenate([counts, n]), len(values)).astype(np.int64)
+        return cls(values, counts)
+
+
+def times(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Counts]:
+    """Weigh all ratings alike: sums of their weights times `weight`, and of the squares times its square."""
+    n, squares = counts
+    return {b: weight * each for b, each in n.items()}, {b: weight**2 * each for b, each in squares.items()}
 
 
 class State(NamedTuple):
@@ -111,10 +130,16 @@ class Law(Part):
     Settings: ClassVar[type[BaseModel]] = NoSettings
     #: How much wider the priors of factors and biases are than with Gaussian ratings of sd 1.
     width: ClassVar[float] = 1.0
-    #: Whether the energy's second derivative in the predictor is unbounded, so that gradient steps have to be clipped.
-    clips_kicks: ClassVar[bool] = False
+    #: Bound of a row's |log s|, where scales are not drawn from their conditional distribution.
+    scale_bound: ClassVar[float] = 2.0
+    #: Whether it draws the precision tau itself, in its own `draw_shared`.
+    draws_precision: ClassVar[bool] = False
+    #: Parameters of the noise that chains have; the model sets them.
+    noise_parameters: NoiseParameters
     #: Number of levels, whose probabilities are recorded for held-out ratings; 0 if there are none.
     n_levels: int = 0
+    #: Names of the parameters in `shape`, which the score may contain, and their values before they are drawn.
+    starts: ClassVar[Mapping[str, float]] = {}
     #: Default settings of a run with this likelihood, where they differ from the general ones.
     defaults: ClassVar[dict[str, Any]] = {}
 
@@ -135,6 +160,18 @@ class Law(Part):
         self.fields = tuple(quantity.name for quantity in of_rows)
         self.drawn = tuple(quantity.name for quantity in of_rows if quantity.drawn)
         self._set_up(levels)
+
+    def momenta_of(self, factor: Factor) -> Mapping[str, str]:
+        """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
+        return {}
+
+    @property
+    def intercept(self) -> Intercept | None:
+        """The law's own intercept, or None: moved together with all biases of a factor, it changes no probability."""
+        return None
+
+    def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
+        """Move the intercept by `step`, and everything in the blocks that follows from it."""
 
     def _set_up(self, levels: Levels | None) -> None:
         """Set up what else the law needs; called by `__init__`, with the levels of the ratings if they have some."""
@@ -228,13 +265,29 @@ class Law(Part):
 
     @classmethod
     def has_parameters(cls) -> bool:
-        """Whether it has parameters of its own that are drawn or moved: true for laws that override `draw`."""
-        return cls.draw is not Law.draw
+        """Whether it has parameters of its own: true for laws that override `draw` or `draw_shared`."""
+        return cls.draw is not Law.draw or cls.draw_shared is not Law.draw_shared
 
     @classmethod
     def has_score(cls) -> bool:
         """Whether scores of single ratings are defined, for effects of groups: true for laws with `score_terms`."""
         return cls.score_terms is not Law.score_terms
+
+    @property
+    def shape(self) -> tuple[float, ...]:
+        """The current values of the law's parameters that `shape_of` reads from draws."""
+        return ()
+
+    @classmethod
+    def shape_of(cls, shared: Mapping[str, Float64]) -> Float64 | None:
+        """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none.
+
+        Parameters
+        ----------
+        shared : dict of str to float64 array
+            Quantities of the draw that all rows share (`SavedDraw.shared`).
+        """
+        return None
 
     @classmethod
     def is_sum_over_ratings(cls) -> bool:
@@ -358,9 +411,10 @@ class Law(Part):
         eta : (n,) float64
             Predictors.
         scale : (n,) float64
-            Products of the scales of rows and columns; 1 where they have none.
+            Products of the scales of rows and columns, 1 where they have none, and of the precision of the noise.
         thresholds : (R - 1,) or (n, R - 1) float, or None
-            Thresholds between levels, the same for all ratings or one row for each.
+            Thresholds between levels, the same for all ratings or one row for each. Of laws without levels, their
+            `shape_of` the draw.
         """
         needed = f"{cls.__name__}.log_likelihood_of_predictors"
         raise InputError(f"a fold-in needs {needed}: sample again with the new ratings")
@@ -402,9 +456,29 @@ class Law(Part):
     @classmethod
     @abstractmethod
     def predictive_of_moments(
-        cls, mean: Float64, variance: Float64, probability: Float64 | None = None, levels: Float64 | None = None
+        cls,
+        mean: Float64,
+        variance: Float64,
+        probability: Float64 | None = None,
+        levels: Float64 | None = None,
+        noise: Float64 | None = None,
+        shape: Float64 | None = None,
     ) -> Predictive:
-        """Predictive distributions from means and variances, (q,), and, for levels, probabilities, (q, R)."""
+        """Predictive distributions from moments over draws.
+
+        Parameters
+        ----------
+        mean, variance : (q,) float64
+            Of the ratings.
+        probability : (q, R) float64, optional
+            Probabilities of the levels, if there are some.
+        levels : (R,) float64, optional
+            Possible ratings, if known.
+        noise : (q,) float64, optional
+            The part of the variance that is the mean variance of a rating given a draw; all of it by default.
+        shape : (q, m) float64, optional
+            Means of `shape` over the draws, for laws that have such parameters.
+        """
 
 
 class Likelihood(Law):
@@ -441,28 +515,28 @@ class Likelihood(Law):
 
     @staticmethod
     @abstractmethod
-    def mean(eta: Array) -> Array:
+    def mean(eta: Array, *shape: Array | float) -> Array:
         """Expected rating given its predictor, elementwise."""
 
     @staticmethod
     @abstractmethod
-    def variance(eta: Array, noise: Array | float) -> Array | float:
+    def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
         """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
 
     @staticmethod
     @abstractmethod
-    def log_density(x: Array, mean: Array, variance: Array) -> Array:
+    def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
         """Log density of ratings with these means and variances, in nats, elementwise."""
 
     @staticmethod
     @abstractmethod
-    def cdf(x: Array, mean: Array, variance: Array) -> Float64:
+    def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
         """Probability of a rating of at most `x`, elementwise."""
 
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
         """See `Law.state`."""
-        variance = self.variance(eta, self.noise(cell, rows, columns, tau))
-        return State(self.mean(eta), variance, np.zeros((len(eta), 0), np.float32))
+        variance = self.variance(eta, self.noise(cell, rows, columns, tau), *self.shape)
+        return State(self.mean(eta, *self.shape), variance, np.zeros((len(eta), 0), np.float32))
 
     def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
         """Noise variance of q ratings, given their rows and columns in the cell; one number if all have the same."""
@@ -470,7 +544,8 @@ class Likelihood(Law):
 
     def log_likelihood(self, x: Float32, found: State) -> float:
         """See `Law.log_likelihood`."""
-        return float(self.log_density(x, found.mean, np.asarray(found.variance)).sum(dtype=np.float64))
+        logs = self.log_density(x, found.mean, np.asarray(found.variance), *self.shape)
+        return float(logs.sum(dtype=np.float64))
 
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
@@ -478,19 +553,36 @@ class Likelihood(Law):
         shares, nodes = zip(*draws.over_effects(), strict=True)
         eta, noise = (np.concatenate([getattr(some, name) for some in nodes], axis=1) for name in ("eta", "noise"))
         weights = np.concatenate([share * some.weights for share, some in zip(shares, nodes, strict=True)])
-        eta = eta.astype(np.float64)
-        return cls.mixture(cls, cls.mean(eta), np.asarray(cls.variance(eta, noise)), weights, centre, levels)
+        eta, shape = eta.astype(np.float64), cls._shapes(list(nodes))
+        mean, variance = cls.mean(eta, *shape), np.asarray(cls.variance(eta, noise, *shape))
+        return cls.mixture(cls, mean, variance, weights, centre, levels, shape)
+
+    @classmethod
+    def _shapes(cls, nodes: Sequence[PredictorDraws]) -> list[Float64]:
+        """Parameters in `shape` of the draws at all nodes, (q or 1, nodes times draws) each."""
+        given = [some.shape for some in nodes if some.shape is not None]
+        if not given:
+            return [np.full((1, 1), start) for start in cls.starts.values()]
+        return list(np.moveaxis(np.concatenate(given, axis=1), 2, 0))
 
     @classmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """See `Law.expectation`."""
         nodes, draws = draws.over_effects(), draws.known()
-        mean = sum((np.float32(share) * cls.mean(some.eta) for share, some in nodes), np.zeros_like(draws.eta))
+        mean = np.zeros_like(draws.eta)
+        for share, some in nodes:
+            mean += np.float32(share) * cls.mean(some.eta, *cls._shapes([some]))
         return Scores(mean, draws.spread, draws.weights, centre)
 
     @classmethod
     def predictive_of_moments(
-        cls, mean: Float64, variance: Float64, probability: Float64 | None = None, levels: Float64 | None = None
+        cls,
+        mean: Float64,
+        variance: Float64,
+        probability: Float64 | None = None,
+        levels: Float64 | None = None,
+        noise: Float64 | None = None,
+        shape: Float64 | None = None,
     ) -> Predictive:
         """See `Law.predictive_of_moments`."""
         mean, variance = (np.asarray(each, np.float64)[:, None] for each in (mean, variance))

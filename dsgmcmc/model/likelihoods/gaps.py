@@ -1,20 +1,17 @@
 r"""Thresholds of every user: how their gaps differ from those of all.
 
-User i has the coordinates phi + d_i (`dsgmcmc.model.likelihoods.thresholds`): gaps between neighbours
-are exp(d_ir) times those of all. The middle threshold is that of all, because a shift is what the user's bias is for.
-So they stay in order, and are shrunk:
+User i has the coordinates phi + f(d_i) (`dsgmcmc.model.likelihoods.thresholds`): gaps between neighbours are
+exp(f(d_ir)) times those of all, and f(d) = 2 tanh(d / 2) keeps them within e^2 of these, as scales are
+(`dsgmcmc.model.likelihoods.scales`). The middle threshold is that of all, because a shift is what the user's bias is
+for. So they stay in order, and are shrunk:
 
     d_ir ~ N(0, 1 / lambda_r)      lambda_r ~ Gamma(1, rate 0.1), for each gap r
 
 lambda_r is drawn from Gamma(1 + n / 2, 0.1 + sum_i d_ir^2 / 2). The d are moved once a sweep by BAOAB, as thresholds
-and scales are, from the same gradient, row by row in the diagonal metric a_r n_i + lambda_r: n_i is the number of the
+and scales are, from the same gradient, row by row in the diagonal metric a_r n_i + lambda: n_i is the number of the
 row's ratings, a_r the largest Fisher information of one on log gap r, whatever its predictor, where thresholds start:
 users differ in the levels that they use. The half of a kick that ends a step is taken with the lambda of before its
 draw, the half that begins the next one with the new lambda: so the momentum is independent of d when lambda is drawn.
-
-The curvature has no bound, as a gap is an exponential, and the less so where a row's scale s is large for a while: so a
-kick is bounded by 3 of its units, which have a standard deviation of about 0.6. Without, a chain of ``ordinal-probit``
-with scales lost a user, whose s was 3, and then all.
 
 In a block ``cuts`` are the thresholds, which belong to a draw, ``cut_slope`` gathers the derivatives of the log
 likelihood in them, ``gaps`` is d, and ``gap_drift`` its momentum. Blocks of the other factor have these fields, too,
@@ -33,6 +30,7 @@ from pydantic import BaseModel
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.ordinal import END
+from dsgmcmc.model.likelihoods.scales import MOST_KICK
 from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION, ThresholdModel, values_of
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import setting
@@ -43,9 +41,9 @@ CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
 GAP_SLOPE = "gap_slope"  # while they are moved
 RATE = 0.1
 START = 10.0  # precision of d before it is first drawn
+MOST = 2.0  # of |f(d)|
 #: Fewer levels have no gap between thresholds.
 LEAST_LEVELS = 3
-MOST_KICK = 3.0
 
 MOVE = Formula(
     """
@@ -97,8 +95,8 @@ class GapPrecision(Sampled):
 
 
 def cuts_of(position: Float64, gaps: Float64) -> Float64:
-    """Thresholds (..., R - 1) of rows with these log gaps d, (..., R - 2), given the coordinates of those of all."""
-    return values_of(position + np.insert(gaps, len(position) // 2, 0.0, axis=-1))
+    """Thresholds (..., R - 1) of rows with these coordinates d, (..., R - 2), given the coordinates of those of all."""
+    return values_of(position + np.insert(MOST * np.tanh(gaps / MOST), len(position) // 2, 0.0, axis=-1))
 
 
 def set_cuts(block: ParameterBlock, position: Float64) -> None:
@@ -139,8 +137,7 @@ def gap_information(model: ThresholdModel) -> Float64:
 
 def gap_squares(block: ParameterBlock) -> Float64:
     """Sums of d^2 over a block's rows, (R - 2,) float64."""
-    found: Float64 = np.square(block[GAPS], dtype=np.float64).sum(axis=0)
-    return found
+    return np.asarray(np.square(block[GAPS], dtype=np.float64).sum(axis=0))
 
 
 def draw_gap_precision(squares: Float64, n: int, rng: np.random.Generator) -> Float64:
@@ -153,7 +150,9 @@ def move_gaps(
     block: ParameterBlock, slopes: Float64, information: Float64, earlier: Float64, precision: Float64
 ) -> None:
     """Move d of a block's rows, given what `slopes_of` it were after the last sweep, and lambda before and now."""
-    block.arrays[GAP_SLOPE] = np.delete(slopes, slopes.shape[1] // 2, axis=1).astype(block.dtype)
+    of_log_gaps = np.delete(slopes, slopes.shape[1] // 2, axis=1)
+    of_f = 1 - np.square(np.tanh(block[GAPS].astype(np.float64) / MOST))
+    block.arrays[GAP_SLOPE] = (of_log_gaps * of_f).astype(block.dtype)
     block.update(
         MOVE,
         Purpose.GAP,

@@ -120,12 +120,12 @@ class Gaussian(Normal, Likelihood):
         return np.reciprocal(precision, dtype=np.float32)
 
     @staticmethod
-    def mean(eta: Array) -> Array:
+    def mean(eta: Array, *shape: Array | float) -> Array:
         """See `Likelihood.mean`."""
         return eta
 
     @staticmethod
-    def variance(eta: Array, noise: Array | float) -> Array | float:
+    def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
         """See `Likelihood.variance`."""
         return noise
 

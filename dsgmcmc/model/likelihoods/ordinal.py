@@ -27,7 +27,7 @@ from dsgmcmc.kernels.ordinal import END, CutSide, Link, level_tables, ordinal_ke
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.cell import RatingsCell
 from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Law, Levels, State
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Law, Levels, State, times
 from dsgmcmc.model.likelihoods.gaps import (
     CUT_SLOPE,
     CUTS,
@@ -48,6 +48,7 @@ from dsgmcmc.model.likelihoods.gaps import (
 )
 from dsgmcmc.model.likelihoods.gaps import START as GAP_START
 from dsgmcmc.model.likelihoods.scales import (
+    DRIFT,
     SCALE_QUANTITIES,
     ScalePrecision,
     draw_precision,
@@ -56,7 +57,7 @@ from dsgmcmc.model.likelihoods.scales import (
     start_scales,
 )
 from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, Thresholds
-from dsgmcmc.model.parts.base import DrawContext
+from dsgmcmc.model.parts.base import DrawContext, Intercept
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws, nearest_level
 from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
 from dsgmcmc.model.predictive.scores import Scores
@@ -71,8 +72,10 @@ if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
-#: More are no levels but measurements.
-MAX_LEVELS = 100
+#: More are no levels but measurements, and more have thresholds that too few ratings tell.
+MAX_LEVELS, MAX_THRESHOLDS = 100, 25
+#: Fisher information of a rating on the log scale of its row, about.
+SCALE_INFORMATION: dict[Link, float] = {"logit": 0.8, "probit": 1.0}
 _SIDES: tuple[CutSide, CutSide] = ("w", "h")
 
 
@@ -117,6 +120,23 @@ class Ordinal(Law):
         shared = (*Thresholds.about(()), *ScalePrecision.about(factors), *gaps)
         return (*super().quantities_with(factors), *own, *shared)
 
+    def momenta_of(self, factor: Factor) -> dict[str, str]:
+        """See `Law.momenta_of`."""
+        scales = {"scales": DRIFT} if factor in self.factors else {}
+        return scales | ({"gaps": GAP_DRIFT} if factor == self.own_thresholds else {})
+
+    @property
+    def intercept(self) -> Intercept:
+        """See `Law.intercept`: the middle threshold, with which all others move."""
+        middle = len(self.thresholds.position) // 2
+        return Intercept(float(self.thresholds.position[middle]), float(self.model.prior_precision[middle]))
+
+    def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
+        """See `Law.move_intercept`."""
+        self.thresholds.position[len(self.thresholds.position) // 2] += step
+        for block in blocks:
+            self.refresh_derived_fields(block)
+
     def _begin(self) -> None:
         self.thresholds, self.scales = self.model.start(), start_scales(self.factors)
         own = self.own_thresholds is not None
@@ -139,7 +159,7 @@ class Ordinal(Law):
     @classmethod
     def levels_of(cls, ratings: Ratings) -> Float64 | None:
         """See `Law.levels_of`."""
-        return ratings.levels(MAX_LEVELS)
+        return ratings.levels(MAX_THRESHOLDS)
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
@@ -147,7 +167,7 @@ class Ordinal(Law):
         levels, likelihood = cls.levels_of(ratings), config.likelihood
         if levels is None:
             raise InputError(
-                f"{ratings.path} has more than {MAX_LEVELS} different training ratings, too many levels for "
+                f"{ratings.path} has more than {MAX_THRESHOLDS} different training ratings, too many levels for "
                 f"{likelihood}: use {named('likelihood')} gaussian, or round the ratings and prepare them again"
             )
         if len(levels) < 2:
@@ -181,7 +201,7 @@ class Ordinal(Law):
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """See `Part.start`: all scales are 1, and all thresholds the same, at rest."""
         self._begin()
-        begin = {"weight": 1.0, "drift": 0.0, GAPS: 0.0, GAP_DRIFT: 0.0}
+        begin = {"weight": 1.0, DRIFT: 0.0, GAPS: 0.0, GAP_DRIFT: 0.0}
         names = [name for name in self.fields if name in begin]
         for block in blocks:
             for name in names:
@@ -257,7 +277,9 @@ class Ordinal(Law):
         circulation, own, earlier, partials = context.circulation, self.own_thresholds, self.gaps.precision, []
         slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == own}
         for pair in circulation.pairs():
-            sums = {f"{b.factor.name}.scales": square_sum(b) for b in pair if b.factor in self.factors}
+            sums = {
+                f"{b.factor.name}.scales": square_sum(b, self.scale_bound) for b in pair if b.factor in self.factors
+            }
             if own is None:
                 sums["slopes"] = self._sums_of(pair[0].index)
             else:
@@ -269,7 +291,7 @@ class Ordinal(Law):
         found = circulation.ring.sum(stacked(partials), finish, shapes)
         for replicated in self.replicated:
             replicated.take(found)
-        move_scales(circulation.blocks(), self.link, self.scales)
+        move_scales(circulation.blocks(), SCALE_INFORMATION[self.link], self.scales, self.scale_bound)
         for block, slope in slopes.items():
             assert earlier is not None
             assert self.gaps.precision is not None
@@ -307,12 +329,7 @@ class Ordinal(Law):
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
         """See `Law.counts`: each rating counts s^2 times its information."""
         both = self.weighted_counts(circulation, 2) if self.heteroscedastic else super().counts(circulation)
-        weight = np.float32(self._weight)
-        n, squares = (
-            {block: factor * count for block, count in counts.items()}
-            for counts, factor in zip(both, (weight, weight**2), strict=True)
-        )
-        return n, squares
+        return times(both, np.float32(self._weight))
 
     @classmethod
     def log_likelihood_of_predictors(
@@ -381,7 +398,13 @@ class Ordinal(Law):
 
     @classmethod
     def predictive_of_moments(
-        cls, mean: Float64, variance: Float64, probability: Float64 | None = None, levels: Float64 | None = None
+        cls,
+        mean: Float64,
+        variance: Float64,
+        probability: Float64 | None = None,
+        levels: Float64 | None = None,
+        noise: Float64 | None = None,
+        shape: Float64 | None = None,
     ) -> Predictive:
         """See `Law.predictive_of_moments`."""
         assert probability is not None

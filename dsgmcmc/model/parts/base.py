@@ -81,12 +81,20 @@ class PrecisionTerms(NamedTuple):
 
 NO_TERMS = PrecisionTerms()
 
+
+class Intercept(NamedTuple):
+    """Intercept of a likelihood: its value mu, and the precision lambda_0 of its prior, whose mean is 0."""
+
+    value: float
+    precision: float
+
+
 #: Numbers of features and of groups of features, for each factor whose rows have features.
 FeatureSizes = Mapping[Factor, tuple[int, int]]
 
 
 class ScoredLaw(Protocol):
-    """What drawing effects of groups of ratings needs of a law that is not normal; see `likelihoods.base.Law`.
+    """What moves of parts need of a law; see `likelihoods.base.Law`.
 
     Attributes
     ----------
@@ -94,9 +102,19 @@ class ScoredLaw(Protocol):
         Fields of rows that the law depends on.
     score_source : Score
         The derivative of a rating's log density with respect to its predictor, as source code.
+    draws_precision : bool
+        Whether it draws the precision of the noise itself.
     """
 
     drawn: tuple[str, ...]
+    draws_precision: ClassVar[bool]
+
+    @property
+    def intercept(self) -> Intercept | None:
+        """See `Law.intercept`."""
+
+    def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
+        """See `Law.move_intercept`."""
 
     @property
     def score_source(self) -> Score:

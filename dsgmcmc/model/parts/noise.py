@@ -70,6 +70,12 @@ def heteroscedastic_factors(noise: NoiseName, transposed: bool) -> tuple[Factor,
     return {"shared": (), "by-user": (users,), "by-item": (items,), "both": (users, items)}[noise]
 
 
+def drawn_factors(config: Any, transposed: bool) -> tuple[Factor, ...]:
+    """Factors whose rows' noise is drawn here: none where the likelihood has no noise, or draws it itself."""
+    drawn = config.law.has_noise and not config.law.draws_precision
+    return heteroscedastic_factors(config.noise, transposed) if drawn else ()
+
+
 def noise_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
     """What is sampled of noise, of which these factors' rows have their own."""
     return (TAU, *(NU.of(factor) for factor in factors), *((TURN,) if factors else ()))
@@ -154,7 +160,7 @@ class Noise(Part):
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
         """See `Part.quantities_of`."""
-        return noise_quantities(heteroscedastic_factors(config.noise, transposed) if config.law.has_noise else ())
+        return noise_quantities(drawn_factors(config, transposed))
 
     @classmethod
     def of(cls, place: Place, data: None) -> Self:
@@ -163,7 +169,7 @@ class Noise(Part):
         return cls(
             place.ring.blocks,
             None if config.noise_precision == "sampled" else float(config.noise_precision),
-            heteroscedastic_factors(config.noise, place.transposed) if config.law.has_noise else (),
+            drawn_factors(config, place.transposed),
             every=1 if place.by_parts else NOISE_EVERY,
             scale=place.ratings.scale,
             subchains=place.subchains,
@@ -204,7 +210,9 @@ class Noise(Part):
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
     ) -> None:
-        """See `Part.draw_shared`: tau."""
+        """See `Part.draw_shared`: tau, unless the likelihood draws it."""
+        if context.law.draws_precision:
+            return
         rate = 1.0 + sums["squared_error"][0] / 2
         self.parameters.tau[subchain] = rng.gamma(1.0 + context.circulation.ratings.n_data / 2) / rate
 

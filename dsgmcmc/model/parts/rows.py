@@ -1,8 +1,8 @@
 r"""Priors of the rows of both factors, theta_i ~ N(m, Lambda^-1), and the draws of (m, Lambda).
 
-A row theta_i has D = K + 1 columns, the last is the bias, or D = K without biases. The bias has m = 0, or of counts
-half the logarithm of their mean; what the prior means have besides m is said by other parts
-(`dsgmcmc.model.parts.base.PriorMean`).
+A row theta_i has D = K + 1 columns, the last is the bias, or D = K without biases; at rank 0 it is the bias alone. The
+bias has m = 0, or of counts half the logarithm of their mean; what the prior means have besides m is said by other
+parts (`dsgmcmc.model.parts.base.PriorMean`).
 
 Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
 
@@ -149,7 +149,7 @@ class RowPriors(Part):
         self._start_mean = START_MEAN if standardised and free_means and rank > 1 else 0.0
         self.dimension, self._start, self._subchains = rank + int(biases), prior_precision, subchains
         self.scale, self.bias_mean = scale, bias_mean
-        self.precision_prior = with_mean_variance(width * 0.25 / np.sqrt(rank)) if standardised else PUBLISHED
+        self.precision_prior = with_mean_variance(width * 0.25 / np.sqrt(max(rank, 1))) if standardised else PUBLISHED
         self.bias_prior: GammaPrior = with_mean_variance(width * 0.125) if standardised else PUBLISHED
         self.quantities = row_quantities(prior)
         self.parameters = RowParameters({}, {})
@@ -200,6 +200,11 @@ class RowPriors(Part):
         unit = np.full(self.dimension, np.sqrt(self.scale))
         unit[self.rank :] = self.scale
         return unit
+
+    @property
+    def expected_square(self) -> float:
+        """About the largest mean square that the prior expects of a row's elements, and at least 1."""
+        return max(1.0, 1 / float(np.min(self._start * self.unit**2))) if self.prior == "fixed" else 1.0
 
     def origin(self, factor: Factor) -> Float64:
         """Prior mean of a factor's rows before the first draw, (D,)."""

@@ -7,20 +7,25 @@ the bias less its prior mean, lambda_a its precision, and m ~ N(0, (kappa Lambda
 
     d ~ N(Q^-1 (lambda_a sum_i r_i W_i - kappa Lambda m), Q^-1),    Q = kappa Lambda + lambda_a sum_i W_i W_i^T
 
-and the same for W and the biases b_j. It leaves the posterior invariant: d -> theta is a group of translations whose
-Jacobian is 1, so that a draw of d along the posterior's density needs no other factor [Liu & Sabatti 2000, theorem 1].
+and the same for W and the biases b_j. Where the likelihood has an intercept mu ~ N(0, 1 / lambda_0) of its own, as
+ordered levels have in their thresholds, all biases a_i and mu may also move by c, which no probability sees: then d is
+(d, c), W_i is (W_i, -1), m is (m, mu), and kappa Lambda has lambda_0 as another block. It leaves the posterior
+invariant: d -> theta is a group of translations whose Jacobian is 1, so that a draw of d along the posterior's density
+needs no other factor [Liu & Sabatti 2000, theorem 1].
 
 [Liu & Sabatti 2000] Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation. Biometrika 87.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.products import gram
 from dsgmcmc.model.conjugate import SUMS
-from dsgmcmc.model.parts.base import DrawContext
+from dsgmcmc.model.parts.base import DrawContext, Intercept
 from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.targets.state import Blocks
 from dsgmcmc.types import Factor, Float64, Purpose
@@ -29,6 +34,21 @@ from dsgmcmc.types import Factor, Float64, Purpose
 EVERY, FIRST = 5, 50
 
 MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("step", "across"), row_sums=("exchanged",))
+
+
+class Translation(NamedTuple):
+    """How far everything moves.
+
+    Attributes
+    ----------
+    rows : dict of Factor to (K,) float64
+        All rows of a factor, and their mean.
+    biases : dict of Factor to float
+        The biases of a factor, besides what the rows of the other demand. The intercept moves by the sum of both.
+    """
+
+    rows: dict[Factor, Float64]
+    biases: dict[Factor, float]
 
 
 def sums(rows: Blocks, position: str, bias_mean: float) -> Float64:
@@ -57,7 +77,8 @@ def draw(
     counts: dict[Factor, int],
     kappa: float,
     rng: np.random.Generator,
-) -> dict[Factor, Float64]:
+    intercept: Intercept | None = None,
+) -> Translation:
     """Draw how far all rows of a factor move: first of H, then of W given H where it has moved to.
 
     Parameters
@@ -71,26 +92,32 @@ def draw(
     kappa : float
         Precision of m in units of Lambda.
     rng : Generator
-
-    Returns
-    -------
-    dict of Factor to (K,) float64
+    intercept : Intercept, optional
+        Of the likelihood, if it has one.
     """
     k = len(mean[Factor.W]) - 1
-    found: dict[Factor, Float64] = {}
+    found = Translation({}, {})
     for factor, other in ((Factor.H, Factor.W), (Factor.W, Factor.H)):  # of the factor, against the other's biases
         dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
-        own, strength = kappa * dense[:k, :k], np.atleast_1d(precision[other][-1])[-1]
+        own, centre = kappa * dense[:k, :k], mean[factor][:k]
+        strength, n = np.atleast_1d(precision[other][-1])[-1], counts[other]
         products, fit, total = sums[other][:k, :k], sums[other][k, :k], sums[other][-1, :k]
         bias = sums[other][-1, k]
-        if other in found:
-            before = found[other]
+        if other in found.rows:
+            before = found.rows[other]
             cross = np.outer(total, before)
-            products = products + cross + cross.T + counts[other] * np.outer(before, before)
-            fit = fit + bias * before
+            products = products + cross + cross.T + n * np.outer(before, before)
+            fit, total = fit + bias * before, total + n * before
+        if intercept is not None:
+            now = intercept.value + sum(found.biases.values())
+            own = np.block([[own, np.zeros((k, 1))], [np.zeros((1, k)), np.full((1, 1), intercept.precision)]])
+            products = np.block([[products, -total[:, None]], [-total[None], np.full((1, 1), float(n))]])
+            fit, centre = np.append(fit, -bias), np.append(centre, now)
         root = np.linalg.cholesky(own + strength * products)
-        centre = np.linalg.solve(root, strength * fit - own @ mean[factor][:k])
-        found[factor] = np.asarray(np.linalg.solve(root.T, centre + rng.standard_normal(k)), np.float64)
+        scaled = np.linalg.solve(root, strength * fit - own @ centre)
+        step = np.linalg.solve(root.T, scaled + rng.standard_normal(len(scaled)))
+        found.rows[factor] = step[:k].astype(np.float64)
+        found.biases[other] = 0.0 if intercept is None else float(step[k])
     return found
 
 
@@ -109,24 +136,28 @@ def translate(
     kappa : float
         Precision of m in units of Lambda.
     """
-    circulation, k = context.circulation, len(mean[Factor.W]) - 1
+    circulation, k, law = context.circulation, len(mean[Factor.W]) - 1, context.law
     counts = dict(zip(Factor, circulation.ratings.shape, strict=True))
 
     def finish(total: dict[str, Float64]) -> dict[str, Float64]:
         by_factor = {factor: total[factor.name] for factor in Factor}
         rng = context.stream.generator(Purpose.HYPERPARAMETERS, part=3)
-        drawn = draw(mean, precision, by_factor, counts, kappa, rng)
-        return {factor.name: step for factor, step in drawn.items()}
+        drawn = draw(mean, precision, by_factor, counts, kappa, rng, law.intercept)
+        return {factor.name: np.append(drawn.rows[factor], drawn.biases[factor]) for factor in Factor}
 
     partials = {rows.factor.name: sums(rows, context.position, bias_mean) for rows in circulation.together()}
-    steps = circulation.ring.sum(partials, finish, {factor.name: (k,) for factor in Factor})
-    offset = float(steps[Factor.W.name] @ steps[Factor.H.name])
+    moved = circulation.ring.sum(partials, finish, {factor.name: (k + 1,) for factor in Factor})
+    steps = {factor: moved[factor.name][:k] for factor in Factor}
+    offset = float(steps[Factor.W] @ steps[Factor.H])
     for rows in circulation.together():
-        own, other = (np.append(steps[f.name], 0.0).astype(rows.dtype) for f in (rows.factor, Factor(1 - rows.factor)))
+        own, other = (np.append(steps[f], 0.0).astype(rows.dtype) for f in (rows.factor, Factor(1 - rows.factor)))
         exchanged = rows.update(MOVE, theta=context.position, step=own, across=other)["exchanged"]
+        exchanged -= moved[rows.factor.name][k]
         if rows.factor == Factor.W:  # H has moved before W
             exchanged -= offset
         for block, taken in rows.by_block(exchanged):
             block[context.position][:, -1] -= taken.astype(block.dtype)
     for factor in Factor:
-        mean[factor][:k] += steps[factor.name]
+        mean[factor][:k] += steps[factor]
+    if law.intercept is not None:
+        law.move_intercept(circulation.blocks(), sum(float(moved[factor.name][k]) for factor in Factor))

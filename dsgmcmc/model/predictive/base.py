@@ -52,6 +52,8 @@ class PredictorDraws(NamedTuple):
         Which of the m thresholds apply to each rating.
     effects : (q, draws) float32 or None
         Further variances of the predictors, from unknown group effects, which are independent between ratings.
+    shape : (q or 1, draws, m) float64 or None
+        Parameters of the likelihood besides (`Law.shape_of`): for every rating, or with one row the same for all.
     """
 
     eta: Float32
@@ -61,13 +63,15 @@ class PredictorDraws(NamedTuple):
     thresholds: Float64 | None = None
     owner: Int32 | None = None
     effects: Float32 | None = None
+    shape: Float64 | None = None
 
     def at(self, rows: npt.NDArray[np.intp]) -> PredictorDraws:
         """Draws for some of the ratings."""
         eta, noise, spread = (each[rows] for each in (self.eta, self.noise, self.spread))
         owner = None if self.owner is None else self.owner[rows]
         effects = None if self.effects is None else self.effects[rows]
-        return self._replace(eta=eta, noise=noise, spread=spread, owner=owner, effects=effects)
+        shape = self.shape[rows] if self.shape is not None and len(self.shape) > 1 else self.shape
+        return self._replace(eta=eta, noise=noise, spread=spread, owner=owner, effects=effects, shape=shape)
 
     def by_certainty(self) -> Iterator[tuple[npt.NDArray[np.intp], PredictorDraws]]:
         """Yield indices and draws of the ratings with zero `spread`, then of the others in small batches."""
@@ -93,6 +97,7 @@ class PredictorDraws(NamedTuple):
             thresholds=None if self.thresholds is None else np.tile(self.thresholds, (len(nodes), 1, 1)),
             owner=self.owner,
             effects=None if self.effects is None else np.tile(self.effects, len(nodes)),
+            shape=None if self.shape is None else np.tile(self.shape, (1, len(nodes), 1)),
         )
 
     def over_effects(self) -> list[tuple[float, PredictorDraws]]:
@@ -112,8 +117,10 @@ class PredictorDraws(NamedTuple):
             owner = (owner[:, None] + thresholds.shape[1] * np.arange(draws, dtype=np.int32)).ravel()
             thresholds = thresholds.reshape(1, -1, thresholds.shape[2])
         eta, noise, spread = (each.reshape(-1, 1) for each in (self.eta, self.noise, self.spread))
-        effects = None if self.effects is None else self.effects.reshape(-1, 1)
-        return PredictorDraws(eta, noise, spread, np.ones(1), thresholds, owner, effects)
+        effects, shape = None if self.effects is None else self.effects.reshape(-1, 1), self.shape
+        if shape is not None:
+            shape = np.broadcast_to(shape, (*self.eta.shape, shape.shape[2])).reshape(-1, 1, shape.shape[2])
+        return PredictorDraws(eta, noise, spread, np.ones(1), thresholds, owner, effects, shape)
 
 
 class Prediction(NamedTuple):
@@ -163,6 +170,10 @@ class Predictive(ABC):
         """F(x-): probability of a rating below `x`."""
         return self.cdf(np.ceil(x) - 1 if self.whole else x)
 
+    def between(self, low: Array | float, high: Array | float) -> Float64:
+        """Probability of a rating from `low` on and below `high`."""
+        return self.below(high) - self.below(low)
+
     def quantile(self, p: Array | float) -> Float64:
         """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p."""
         return solve(self, np.asarray(p, np.float64))
@@ -203,8 +214,7 @@ class Predictive(ABC):
     def log_probability(self, x: Array) -> Float64:
         """Log probability of the level nearest to each rating."""
         ends, level = self._ends(), nearest_level(x, self.known_levels())
-        inside = self.cdf(ends[level + 1]) - self.cdf(ends[level])
-        return np.log(np.maximum(inside, SMALLEST))
+        return np.log(np.maximum(self.between(ends[level], ends[level + 1]), SMALLEST))
 
     def at_least(self, bound: float) -> Float64:
         """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -11,14 +12,14 @@ from dsgmcmc.types import Array, Float64
 
 
 class LawOfMoments(Protocol):
-    """A distribution of ratings, given by mean and variance, elementwise; see `dsgmcmc.model.likelihoods.base`."""
+    """A distribution of ratings, given by mean, variance and perhaps other parameters, its shape, elementwise."""
 
     @staticmethod
-    def cdf(x: Array, mean: Array, variance: Array) -> Float64:
+    def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
         """Probability of a rating of at most `x`."""
 
     @staticmethod
-    def log_density(x: Array, mean: Array, variance: Array) -> Array:
+    def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
         """Log density of ratings."""
 
 
@@ -36,6 +37,8 @@ class Mixture(Predictive):
         Added to the mixtures' values.
     levels : (R,) float64, optional
         See `Predictive`.
+    shape : sequence of (q or 1, n) float64
+        What else the law of the components needs.
     """
 
     def __init__(
@@ -46,7 +49,9 @@ class Mixture(Predictive):
         weights: Float64,
         centre: float = 0.0,
         levels: Float64 | None = None,
+        shape: Sequence[Array] = (),
     ) -> None:
+        self._shape = shape
         self._law, self._weights, self._centre, self.levels = law, weights, centre, levels
         self._mean, self._variance = mean, variance
 
@@ -70,12 +75,26 @@ class Mixture(Predictive):
 
     def cdf(self, x: Array | float) -> Float64:
         """See `Predictive.cdf`."""
-        probability: Float64 = self._law.cdf(self._less_centre(x), self._mean, self._variance) @ self._weights
+        given = self._less_centre(x), self._mean, self._variance
+        probability: Float64 = self._law.cdf(*given, *self._shape) @ self._weights
         return probability
 
     def log_density(self, x: Array | float) -> Float64:
         """See `Predictive.log_density`."""
-        logs = self._law.log_density(self._less_centre(x), self._mean, self._variance)
+        logs = self._law.log_density(self._less_centre(x), self._mean, self._variance, *self._shape)
         largest = logs.max(axis=1)
         log_density: Float64 = largest + np.log(np.exp(logs - largest[:, None]) @ self._weights)
         return log_density
+
+
+class SymmetricMixture(Mixture):
+    """Mixtures of distributions that are symmetric about their means; see `Mixture`."""
+
+    def between(self, low: Array | float, high: Array | float) -> Float64:
+        """See `Predictive.between`: each component's difference is taken in the tail that it lies in."""
+        low, high = self._less_centre(low), self._less_centre(high)
+        above = low + high > 2 * self._mean
+        ends = (np.where(above, 2 * self._mean - each, each) for each in (low, high))
+        up_to = [self._law.cdf(end, self._mean, self._variance, *self._shape) for end in ends]
+        probability: Float64 = np.abs(up_to[1] - up_to[0]) @ self._weights
+        return probability

@@ -9,7 +9,7 @@ import numpy as np
 from dsgmcmc.kernels.normal import ndtr
 from dsgmcmc.kernels.quantiles import summarise
 from dsgmcmc.model.predictive.base import Prediction
-from dsgmcmc.model.predictive.mixture import Mixture
+from dsgmcmc.model.predictive.mixture import SymmetricMixture
 from dsgmcmc.types import Array, Float64
 
 
@@ -17,19 +17,19 @@ class Normal:
     """The normal law; see `LawOfMoments`."""
 
     @staticmethod
-    def cdf(x: Array, mean: Array, variance: Array) -> Float64:
+    def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
         """Probability of a rating of at most `x`."""
         probability: Float64 = ndtr((x - mean) / np.sqrt(variance))
         return probability
 
     @staticmethod
-    def log_density(x: Array, mean: Array, variance: Array) -> Array:
+    def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
         """Log density of ratings."""
         log_density: Array = -0.5 * (np.square(mean - x) / variance + np.log(2 * np.pi * variance))
         return log_density
 
 
-class NormalMixture(Mixture):
+class NormalMixture(SymmetricMixture):
     """Mixtures of normal distributions with these means and variances; see `Mixture`."""
 
     def sample(self, rng: np.random.Generator) -> Float64:

@@ -1,15 +1,21 @@
-"""A run whose model is left to a comparison: that is made once, kept in the run, and not made again to resume it."""
+"""A run whose model is left to a comparison: that is made once, kept in the run, and not made again to resume it.
+
+If the recommended model diverges even with the samplers that chains fall back to, the next one of the table is sampled.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.diagnostics.comparison import Comparison
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.runs.compare.compare import Comparing
@@ -22,6 +28,10 @@ from dsgmcmc.types import Comm
 
 #: Where in a run's directory the candidates lie while they are compared.
 FOLDER = "compare"
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 def with_best_model(
@@ -70,8 +80,55 @@ def with_best_model(
     return layers._replace(below=comparison.settings)
 
 
+def sample_recommended(
+    sample: Callable[[Layers], T], comm: Comm, source: RatingsSource, out: Path, layers: Layers, policy: Policy
+) -> T:
+    """Sample the recommended model, or else the next that does not diverge. Collective.
+
+    A job that is killed between two models finds the comparison as it was, and no run: it samples the first again.
+
+    Parameters
+    ----------
+    sample : callable
+        Runs a job with these settings.
+    comm, source, out
+        As in `with_best_model`.
+    layers : Layers
+        What `with_best_model` has returned.
+    policy : Policy
+        Whether another model may be sampled.
+
+    Raises
+    ------
+    DivergenceError
+        If all models that were compared diverge, or the first one that may not be replaced.
+    """
+    run = RunDirectory(out)
+
+    def next_settings() -> Mapping[str, Any] | None:
+        comparison = read_comparison(run, source)
+        following = None if comparison is None else comparison.without_recommended()
+        if following is None:
+            return None
+        run.forget()
+        following.save(run.comparison_file)
+        log.warning("%s", following.sentence())
+        return following.settings
+
+    while True:
+        try:
+            return sample(layers)
+        except DivergenceError:
+            if policy.on_divergence == "stop":
+                raise
+            settings = comm.bcast(agree(comm, next_settings if comm.rank == 0 else lambda: None, "choosing a model"))
+            if settings is None:
+                raise
+            layers = layers._replace(below=settings)
+
+
 def read_comparison(run: RunDirectory, source: RatingsSource) -> Comparison | None:
-    """Read what a run's model was chosen from; None if it has not begun. Raises InputError if it is of others."""
+    """Read what a run's model was chosen from; None if there is none. Raises InputError if it is of other ratings."""
     try:
         comparison = Comparison.read(run.comparison_file)
     except FileNotFoundError:

@@ -13,6 +13,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,24 +32,23 @@ from dsgmcmc.diagnostics.mixing import ess_bulk
 from dsgmcmc.diagnostics.ranking import MAX_USERS
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError
-from dsgmcmc.model.likelihoods.ordinal import scale_of
+from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.compare.candidates import ADDED, Candidate, candidates
-from dsgmcmc.runs.compare.race import BURN_IN, TRIAL, best_of, half_way, helpful, hopeless, length_of, recommended
-from dsgmcmc.runs.compare.scores import Halves, Metric, Scores, ranking_scores, scores_of
-from dsgmcmc.runs.forecast import INTERPRETER
+from dsgmcmc.runs.compare.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
+from dsgmcmc.runs.compare.choice import BURN_IN, TRIAL, best_of, half_way, helpful, length_of, recommended
+from dsgmcmc.runs.compare.scores import Halves, Metric, Scores, ranking_scores, recorded_values, scores_of
+from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.logs import logs_as_before, start_logs
-from dsgmcmc.runs.plan import Costs
 from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.terminal import say
-from dsgmcmc.types import Array, Comm
+from dsgmcmc.types import Array, Comm, Float64
 
 DRAWS, RANKING_DRAWS = 5, 20  # draws that a candidate keeps for its rankings, at least; where they are the criterion
 LEAST = 2  # times the effective sample size of the median prediction is above that by which runs end
@@ -182,7 +182,7 @@ class Comparing:
             self._asked: Asked = self._comm.bcast(agree(self._comm, self._plan if self._root else lambda: None))
             self._inner = self._inner_source(self._asked.seed)
             self._measured: dict[tuple[int, int], Measured] = {}
-            result = self._comm.bcast(agree(self._comm, partial(self._result, *self._race())))
+            result = self._comm.bcast(agree(self._comm, partial(self._result, *self._choose())))
             if self._root:
                 shutil.rmtree(self._folder, ignore_errors=True)
         return Comparison.model_validate(result)
@@ -201,7 +201,10 @@ class Comparing:
         fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN}sweeps"}
         fixed |= {"evaluate_every": "10sweeps", "save_draws": DRAWS, "checkpoint_every": "10min"}
         columns = tuple(whole.context.columns)
-        found = candidates(clicks=clicks, features=bool(whole.features), times=whole.times is not None, context=columns)
+        given = any(layer.get("rank", "auto") != "auto" for layer in self._layers.read())
+        laws = [law for law in laws_for(Levels.of(ratings)) if not (given and law == BIASES_ONLY)]
+        described, timed = bool(whole.features), whole.times is not None
+        found = candidates(clicks=clicks, features=described, times=timed, context=columns, laws=laws)
         admitted, configs, refused = list[Candidate](), list[ResolvedConfig](), None
         for each in found:
             try:
@@ -215,13 +218,13 @@ class Comparing:
         if not admitted:
             assert refused is not None
             raise refused
-        levels = all(config.law.levels_of(ratings) is not None or scale_of(ratings) is not None for config in configs)
-        usual: Metric = "log-probability" if levels else "log-density"
+        recorded = recorded_values(ratings) is not None
+        usual: Metric = "log-probability" if recorded else "log-density"
         if not all(config.law.can_be_evaluated() for config in configs):
             usual = "ndcg"
             if self._metric not in (None, usual):
                 raise InputError(f"{named('metric')} {self._metric}: clicks have no values, and are compared by ndcg")
-        if self._metric == "log-probability" and not levels:
+        if self._metric == "log-probability" and not recorded:
             raise InputError(f"{named('metric')} log-probability: the ratings have no levels; take log-density or rmse")
         length = length_of(ratings.nnz, admitted)
         metric = self._metric or usual
@@ -244,18 +247,29 @@ class Comparing:
 
     def _config(self, source: RatingsSource, candidate: Candidate, last: Mapping[str, Any]) -> ResolvedConfig:
         """Configuration of a candidate on these ratings; raises InputError if they do not admit it."""
-        layers = self._layers._replace(below=candidate.settings, above=last)
-        config = source.build({}, *layers.read()).resolved(self._comm.size, source.finest_grid())
+        config = source.build({}, *self._layers_of(candidate, last).read()).resolved(
+            self._comm.size, source.finest_grid()
+        )
         source.check(config, self._comm.size)
         return config
 
+    def _layers_of(self, candidate: Candidate, last: Mapping[str, Any]) -> Layers:
+        """Settings of a candidate; the rank of all others is not that of biases only."""
+        own = {"rank": 0} if candidate.law == BIASES_ONLY else {}
+        return self._layers._replace(below=candidate.settings, above={**last, **own})
+
     # ------------------------------------------------------------------ sampling
 
-    def _race(self) -> tuple[int, int]:
+    def _choose(self) -> tuple[int, int]:
         """Sample the candidates; return the numbers of the recommended and of the best one. Collective."""
         number_of = {each: number for number, each in enumerate(self._asked.models)}
-        laws = self._sample_laws([number for each, number in number_of.items() if not each.added])
-        law = self._asked.models[recommended(laws)]
+        laws = self._sample([number for each, number in number_of.items() if not each.added])
+        if not laws:
+            raise DivergenceError(f"every model that was compared diverged: use a smaller {named('step_size')}")
+        having = {number: each for number, each in laws.items() if self._asked.models[number].law != BIASES_ONLY}
+        if not having:  # all that have factors diverged
+            return recommended(laws), best_of(laws)
+        law = self._asked.models[recommended(having)]
         trial = law._replace(law=TRIAL.get(law.law, law.law))
         trial = trial if trial in number_of else law
         alone = [number for each, number in number_of.items() if each.law == trial.law and len(each.added) <= 1]
@@ -266,15 +280,6 @@ class Comparing:
         together = law._replace(added=tuple(part for part in ADDED if part in parts))
         scores |= self._sample([number_of.get(together, number_of[law])])
         return recommended(scores), best_of(scores)
-
-    def _sample_laws(self, numbers: list[int]) -> dict[int, Scores]:
-        """Scores of laws at the end of their chains; some stop before it, or diverge. Collective."""
-        early = self._sample_to(numbers, half_way(self._asked.length))
-        lost = hopeless(early)
-        scores = self._sample([number for number in early if number not in lost])
-        if not scores:
-            raise DivergenceError(f"every model that was compared diverged: use a smaller {named('step_size')}")
-        return scores
 
     def _sample(self, numbers: list[int]) -> dict[int, Scores]:
         """Scores of candidates at the end of their chains, without those that diverged. Collective."""
@@ -306,8 +311,9 @@ class Comparing:
     def _advance(self, number: int, sweeps: int) -> None:
         """Sample the chain of a candidate up to a length. Collective."""
         last = {**self._asked.fixed, "iterations": f"{sweeps}sweeps"}
-        layers = self._layers._replace(below=self._asked.models[number].settings, above=last)
-        job = Job(self._comm, self._inner, self._run_of(number), layers, resume=True, policy=self._policy, quiet=True)
+        layers = self._layers_of(self._asked.models[number], last)
+        policy = replace(self._policy, on_divergence="stop") if number else self._policy
+        job = Job(self._comm, self._inner, self._run_of(number), layers, resume=True, policy=policy, quiet=True)
         if self._signals is None:
             job.run_inside()
         elif status := job.run(self._signals):
@@ -322,6 +328,10 @@ class Comparing:
     # ------------------------------------------------------------------ measuring, on process 0
 
     @cached_property
+    def _recorded(self) -> Float64 | None:
+        return recorded_values(self._inner.ratings)
+
+    @cached_property
     def _rated(self) -> Rated:
         return Rated(self._inner.ratings)
 
@@ -333,7 +343,7 @@ class Comparing:
         if self._asked.metric == "ndcg":
             scores = ranking_scores(run, self._rated, MAX_USERS, last)
         else:
-            scores = scores_of(run, self._asked.metric, self._first_part(number) if last else None)
+            scores = scores_of(run, self._asked.metric, self._first_part(number) if last else None, self._recorded)
         if run.config.law.can_be_evaluated():
             rmse = float(np.sqrt(np.mean(np.square(test.rating - test.mean))))
         predictions = {} if last else vars(test)
@@ -382,7 +392,7 @@ class Comparing:
     def _row(self, number: int, sweeps: int, best: Scores) -> Model:
         candidate, measured = self._asked.models[number], self._measured[number, sweeps]
         config = self._config(self._whole, candidate, {})
-        memory = Costs.of(config, self._whole.ratings, self._comm.size).memory_per_process + INTERPRETER
+        memory = Costs.of(config, self._whole.ratings, self._comm.size).memory_per_process
         row = Model(name=candidate.name, settings=dict(candidate.settings), sweeps=sweeps, memory=memory)
         if not len(measured.scores.each):
             return row
@@ -391,7 +401,8 @@ class Comparing:
         unit = 2 * measured.rmse if rooted else 1.0  # of a difference of mean squared errors
         listed = mean if self._asked.metric == "ndcg" else None
         if sweeps == self._asked.length and listed is None:
-            listed = float(ranking_scores(Run(self._run_of(number)), self._rated, RANKED, False).each.mean())
+            ranked = ranking_scores(Run(self._run_of(number)), self._rated, RANKED, False).each
+            listed = float(ranked.mean()) if len(ranked) else None  # perhaps nobody likes what is held out
         found: dict[str, float | None]
         found = {"criterion": measured.rmse if rooted else mean, "behind": gap.mean / unit, "error": gap.error / unit}
         found |= {"rmse": None if np.isnan(measured.rmse) else measured.rmse, "ndcg": listed}

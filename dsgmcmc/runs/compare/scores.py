@@ -7,8 +7,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import ranking
 from dsgmcmc.diagnostics.paired import Estimate, difference, monte_carlo_error
+from dsgmcmc.model.likelihoods import Levels
+from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rules import Ranking, liked_from
@@ -69,14 +72,30 @@ class Halves(NamedTuple):
         )
 
 
-def scores_of(run: Run, metric: Metric, halves: Halves | None) -> Scores:
-    """Score a run by its test ratings, one by one; with `halves` the Monte Carlo error is known."""
+def recorded_values(ratings: Ratings) -> Float64 | None:
+    """Values that training ratings are recorded as, in ascending order: of a scale, or whole numbers; else None.
+
+    By these all laws can be compared: each gives a probability to what is rounded to a value, half-way to its
+    neighbours, be it a density's integral or a sum over counts or levels; the first and the last one take the tails.
+    """
+    found = scale_of(ratings)
+    if found is None:
+        found = Levels.of(ratings).values
+        return None if np.any(found % 1) else found
+    return found
+
+
+def scores_of(run: Run, metric: Metric, halves: Halves | None, values: Float64 | None) -> Scores:
+    """Score a run by its test ratings, one by one; with `halves` the Monte Carlo error is known.
+
+    `values` are the `recorded_values` of the training ratings, for the log probability.
+    """
     owners = run.test_pairs()[0]
 
     def of(test: TestPredictions) -> Float64:
         if metric == "rmse":
             return -np.square(test.rating - test.mean)
-        predictive = test.predictive(run.config.law, run.levels)
+        predictive = test.predictive(run.config.law, values if run.levels is None else run.levels)
         return (predictive.log_probability if metric == "log-probability" else predictive.log_density)(test.rating)
 
     if halves is None:

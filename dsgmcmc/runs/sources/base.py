@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol, TypeVar
 
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.runs.recovery import Fallback
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.rundir import RunDirectory
@@ -15,7 +16,8 @@ from dsgmcmc.types import Comm
 
 R = TypeVar("R", bound=ResolvedChain)
 
-#: Makes the target of a chain, by its number, for a sampler, in its state before the first iteration.
+#: Makes the target of a chain for a sampler, in its state before the first iteration, given the number of its random
+#: numbers (`dsgmcmc.targets.state.again`).
 MakeTarget = Callable[[int, Sampler[Any, Any]], RunTarget]
 
 
@@ -57,6 +59,9 @@ class Source(Protocol[R]):
 
     def miniature(self, config: R, ring: Ring) -> MakeTarget:
         """Return a function that makes a target with the same code but next to no data; `ring` has one block."""
+
+    def fallbacks(self, config: R, given: Collection[str]) -> list[Fallback]:
+        """Samplers that a chain falls back to if it diverges; called on all processes. See `runs.recovery`."""
 
     def costs(self, config: R, processes: int) -> dict[str, Any]:
         """Bytes that a run will need, by name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.diagnostics import verdict
-from dsgmcmc.diagnostics.baselines import baselines
+from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
 from dsgmcmc.diagnostics.calibration import held_out_scores
-from dsgmcmc.diagnostics.convergence import agreement
+from dsgmcmc.diagnostics.convergence import agreement, slowest
 from dsgmcmc.diagnostics.ranking import click_scores
+from dsgmcmc.diagnostics.temperatures import temperatures
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.model import FactorModel
@@ -31,7 +32,9 @@ from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_parts
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.plan import Costs, check_limits
+from dsgmcmc.runs.costs import Costs
+from dsgmcmc.runs.limits import check_limits
+from dsgmcmc.runs.recovery import Fallback, fallbacks
 from dsgmcmc.runs.rehearsal import FewRatings
 from dsgmcmc.runs.sources.base import MakeTarget
 from dsgmcmc.runs.sources.fitness import check_values, levels_of_scale, warnings_for_data
@@ -42,7 +45,7 @@ from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.state import RandomStream
-from dsgmcmc.types import Comm
+from dsgmcmc.types import Comm, Float64
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +83,11 @@ class RatingsSource:
         """The file, opened once: checking it again for each question would take longer than a short run."""
         opened = open_ratings(self.path, self.checksums)
         return opened if self._view is None else self._view(opened)
+
+    @cached_property
+    def biases_only(self) -> BiasesOnly:
+        """The baseline that models are held to."""
+        return fit_biases_only(self.ratings)
 
     @property
     def name(self) -> str:
@@ -159,7 +167,7 @@ class RatingsSource:
             "ratings": ratings.nnz,
             "test_ratings": ratings.nnz_test,
             **({"cautions": said} if (said := warnings_for_data(config, ratings)) else {}),
-            **({"baselines": known or baselines(ratings)} if scored else {}),
+            **({"baselines": known or baselines(ratings, self.biases_only)} if scored else {}),
         }
         write_index(run, ratings, config.hash(), made_with(facts), comm)
         if self._earlier is not None:
@@ -184,6 +192,10 @@ class RatingsSource:
         small = config.model_copy(update={"grid": ring.grid, "hyper_start": 1, "hyper_every": 1})
         return targets_of(small, FewRatings(self.ratings), ring)
 
+    def fallbacks(self, config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
+        """See `Source.fallbacks`."""
+        return fallbacks(config, given)
+
     def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
         """See `Source.costs`."""
         ratings = self.ratings
@@ -195,15 +207,19 @@ class RatingsSource:
         Returns
         -------
         dict
-            ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (of all chains), ``rmse_mean``,
-            ``mae_mean`` and the other scores of the ``test_ratings`` (`dsgmcmc.diagnostics.calibration`), ``baselines``
-            (`dsgmcmc.diagnostics.baselines`) and ``agreement`` (of chains, `dsgmcmc.diagnostics.convergence`). The
-            scores are null without test ratings, and for clicks, which have ``rankings`` from saved draws instead
-            (`dsgmcmc.diagnostics.ranking`).
+            ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (of all chains), ``temperatures``
+            (`dsgmcmc.diagnostics.temperatures`), ``rmse_mean``, ``mae_mean`` and the other scores of the
+            ``test_ratings`` (`dsgmcmc.diagnostics.calibration`), ``baselines`` and ``over_biases``
+            (`dsgmcmc.diagnostics.baselines`), ``agreement`` (of chains) and ``slowest`` (shared parameters,
+            `dsgmcmc.diagnostics.convergence`). The scores are null without test ratings, and for clicks, which have
+            ``rankings`` from saved draws instead (`dsgmcmc.diagnostics.ranking`).
         """
         taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
         common: dict[str, Any] = {"tau": tau, "rank": config.rank, "draws": sum(map(len, taus))}
+        common["temperatures"] = temperatures(run, self.ratings.transposed)
+        if common["draws"]:
+            common["slowest"] = slowest(Run(run.path))
         nothing = {"rmse_mean": None, "mae_mean": None}
         if not config.law.can_be_evaluated():
             if not (clicks := sum(len(part.rating) for part in test_parts(run))):
@@ -212,8 +228,9 @@ class RatingsSource:
             if opened.draws:  # rankings are made from them
                 common["rankings"] = click_scores(opened, self.ratings)
             return {**nothing, "test_ratings": clicks, **common, "agreement": agreement(opened)}
-        levels = run.read_settings()[1].get("levels")
-        scores = held_out_scores(test_parts(run), config.law, None if levels is None else np.array(levels, np.float64))
+        known = run.read_settings()[1].get("levels")
+        levels = None if known is None else np.array(known, np.float64)
+        scores = held_out_scores(test_parts(run), config.law, levels)
         if scores is None:
             return {**nothing, **common}
         scores["coverage"] = {str(level): share for level, share in scores["coverage"].items()}
@@ -223,9 +240,17 @@ class RatingsSource:
             "test_ratings": scores.pop("ratings"),
             **scores,
             "baselines": run.read_settings()[1].get("baselines"),
+            "over_biases": self._over_biases(run, config, levels),
             "agreement": agreement(Run(run.path)),
             **common,
         }
+
+    def _over_biases(self, run: RunDirectory, config: ResolvedConfig, levels: Float64 | None) -> dict[str, Any] | None:
+        """How much better the run predicts than biases only; None of a run that is biases only."""
+        ratings = self.ratings
+        if config.biases_only and (config.features == "no" or not ratings.features):
+            return None
+        return advantage(test_parts(run), config.law, levels, ratings, self.biases_only)
 
     def headline(self, summary: Mapping[str, Any]) -> list[str]:
         """See `Source.headline`."""

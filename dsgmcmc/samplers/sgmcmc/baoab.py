@@ -12,11 +12,14 @@ Metric, per row i and column k of theta: P_ik = tau n_i c_k + lambda_k, the Fish
 other factor, on the average: n_i ratings, c_k the mean square over the ratings of what multiplies theta_ik (1 for the
 bias), lambda_k the prior's precision. Step: with p_k = tau n_i c_k / P_ik and t = sum p_k,
 
-    l_i = 1 + t / n_i + 2 sqrt(max(p) t / n_i),      h_i = sqrt(2 eps / l_i)
+    l_i = max(1 + t / n_i + 2 sqrt(max(p) t / n_i), m_i / 2),      h_i = sqrt(2 eps / l_i)
 
-l_i bounds the curvature that W and H give each other in these coordinates, so that one eps serves all data, but for
-few: below 20,000 ratings the default falls with the cube root of their number, and it is at most 0.4 times the ratings
-for each number of the factors. c is 0.95 by default where eps is not smaller for that, and else 0.9.
+The first bounds the curvature that W and H give each other in these coordinates on the average, so that one eps serves
+all data, but for few: below 20,000 ratings the default falls with the cube root of their number, and it is at most 0.4
+times the ratings for each number of the factors. m_i is an estimate of the largest eigenvalue of the row's own Hessian
+in these coordinates (`dsgmcmc.samplers.metrics.Fisher`), for rows that are not like the average. c is 0.95 by default
+where eps is not smaller for want of data, and else 0.9. Kicks h_i P^-1/2 grad U are clipped at 5. Momenta are N(0, 1);
+their mean squares, by field, show whether the steps were small enough (`dsgmcmc.samplers.temperature`).
 
 Target: the posterior. No minibatch noise; the configurational error of BAOAB is O(h^2), and vanishes for the mean and
 variance of a Gaussian at any c. P of a row depends on the other factor alone, so that its dependence on the state needs
@@ -29,13 +32,15 @@ then those of its coordinates (`dsgmcmc.samplers.metrics`), and the first two of
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import sqrt
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from dsgmcmc.samplers.metrics import METRICS
+from dsgmcmc.samplers.metrics import METRICS, MOMENTUM
 from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.temperature import MEASURE_EVERY, Temperatures
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.targets.base import Target
 
@@ -94,6 +99,16 @@ class BAOAB(Underdamped[BAOABConfig]):
         return config.model_copy(update={"step_size": round(eps, 4), "friction": keeps})
 
     @classmethod
+    def safer(cls, config: BAOABConfig, given: Collection[str]) -> dict[str, BAOABConfig]:
+        """See `Sampler.safer`: smaller steps, and then the Kronecker metric; few ratings ask for small steps in any."""
+        found = super().safer(config, given)
+        if "metric" not in given and config.metric != "kronecker":
+            kept = {name: getattr(config, name) for name in given if name in cls.Config.model_fields}
+            robust = {"step_size": min(config.step_size, ROBUST["step_size"]), **kept, "metric": "kronecker"}
+            found["the Kronecker metric"] = BAOABConfig.model_validate(robust)
+        return found
+
+    @classmethod
     def suited_to_density(cls, config: BAOABConfig, noise: float | None) -> BAOABConfig:
         """See `Sampler.suited_to_density`: there is no noise, but energies may be steeper in tails than at the mode."""
         if "step_size" in config.model_fields_set:
@@ -103,13 +118,26 @@ class BAOAB(Underdamped[BAOABConfig]):
     def __init__(self, config: BAOABConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self.metric = METRICS[config.metric]()
-        self.replicated, self.scratch = (self.metric,), self.metric.scratch
+        self.temperatures = Temperatures()
+        self.replicated, self.scratch = (self.metric, self.temperatures), self.metric.scratch
         self.prepare(BAOA)
+
+    def metrics(self) -> dict[str, float]:
+        """See `Sampler.metrics`: the temperatures since burn-in, and their standard errors."""
+        found = self.temperatures.found().items()
+        values = {f"temperature.{name}": each.value for name, each in found}
+        return values | {f"temperature_error.{name}": each.error for name, each in found} | super().metrics()
+
+    def find_divergence(self) -> str:
+        """See `Sampler.find_divergence`: momenta that are far too hot."""
+        return self.temperatures.find_divergence()
 
     def step(self, target: Target, iteration: int) -> None:
         """One sweep: the full gradient, then one update of everything. Collective."""
+        if iteration >= self.burn_in and (iteration - self.burn_in) % MEASURE_EVERY == 0:
+            self.temperatures.measure(target, MOMENTUM, self.metric.turned)
         self.metric.refresh(target, iteration, self.config.refresh)
         h, c = sqrt(2 * self.step_size(target, iteration)), self.config.friction
         halves = self.halves(target)
         for rows in self.gradient(target, "theta", before=self.end_step(target, h)):
-            self.metric.update(target, rows, self.update_of(rows, halves), h, damp=c, spread=sqrt(1 - c * c))
+            self.metric.update(target, rows, self.update_of(halves), h, damp=c, spread=sqrt(1 - c * c))

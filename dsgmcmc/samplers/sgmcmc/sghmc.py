@@ -173,7 +173,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
         for rows in self.gradient(target, "theta", before=self.end_step(target, h)):
             if fresh:
                 rows.update(NORMAL, Purpose.MOMENTUM, theta="r", sd=1.0)
-            self.metric.update(target, rows, self.update_of(rows, fresh or halves), h, **friction)
+            self.metric.update(target, rows, self.update_of(fresh or halves), h, **friction)
 
     def _friction(self, h: float, sweep_length: int) -> dict[str, Any]:
         """Numbers of an update."""

@@ -27,14 +27,6 @@ def test_few_ratings_and_none_held_out(tmp_path: Path) -> None:
     assert "held out" not in said
 
 
-def test_the_number_of_processes_of_a_job_script_is_said(tmp_path: Path) -> None:
-    """Where it is not chosen: four on each node came in silence."""
-    assert typed("launch-script", "slurm", "--nodes", "3").expect().err == (
-        "dsgmcmc: 4 processes on each node; --processes chooses another number\n"
-    )
-    assert not typed("launch-script", "slurm", "--processes", "4", "-o", tmp_path / "job").expect().err
-
-
 @pytest.mark.parametrize(
     ("options", "heading"),
     [
@@ -74,11 +66,3 @@ def test_what_is_said_while_sampling(made: Made, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(job, "WORTH_SAYING", 0.0)
     told = typed(*line, tmp_path / "slow").expect().err
     assert told.index("compiling kernels for this processor") < told.index("kernels compiled or loaded in")
-
-
-def test_a_plan_fits_a_narrow_page() -> None:
-    """Through a pipe its table went beyond 100 columns, or over four lines a row."""
-    shown = typed("plan", "--users", "480189", "--items", "17770", "--ratings", "1e8", "--nodes", "4").expect().out
-    table = shown[shown.index("More processes") :].splitlines()[1:-1]
-    assert len(table) == 12  # a heading, and 1 to 1,024 processes
-    assert max(map(len, table)) <= 80

@@ -118,7 +118,7 @@ def test_an_assignment_without_a_value_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"rank": -3}, "rank: must be at least 1 or 'auto' (found -3)"),
+        ({"rank": -3}, "rank: must be at least 0 or 'auto' (found -3)"),
         ({"rank": "x"}, "rank: must be a whole number or 'auto' (found 'x')"),
         ({"noise_precision": "abc"}, "must be a number or 'sampled' (found 'abc')"),
         ({"friction": 0.8}, "sampler.friction"),

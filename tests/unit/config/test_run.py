@@ -71,14 +71,11 @@ def test_the_grid_is_large_enough_for_the_processes() -> None:
 
 @pytest.mark.parametrize("name", STEPPING)
 def test_smaller_steps_are_all_smaller(name: str) -> None:
-    """A chain that goes back with half the step takes it in its burn-in, too."""
-    config = build({"sampler": {"name": name, "burn_in_step_size": 0.5}}).resolved()
-    whole, half = config.make_sampler(), config.make_sampler(0.5)
-    assert type(half) is SAMPLERS[name]
-    assert whole.config == config.sampler.config
-    assert half.config.step_size == 0.5 * whole.config.step_size
-    assert half.config.burn_in_step_size == 0.25
-    assert half.burn_in == config.burn_in
+    """A chain that begins again with half the step takes it in its burn-in, too."""
+    whole = build({"sampler": {"name": name, "burn_in_step_size": 0.5}}).resolved().sampler.config
+    half = whole.scaled(0.5)
+    assert half.step_size == 0.5 * whole.step_size
+    assert half.burn_in_step_size == 0.25
 
 
 @pytest.mark.parametrize("name", ["iterations", "thin", "evaluate_every"])
@@ -105,7 +102,9 @@ def test_checkpoint_intervals(text: int | str, expected: tuple[int | None, float
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"rank": 0}, ["rank", "0"]),
+        ({"rank": -1}, ["rank", "-1"]),
+        ({"rank": 0, "biases": False}, ["--rank 0", "--no-biases", "--rank 1 or more"]),
+        ({"rank": 0, "likelihood": "all-cells"}, ["--rank 0", "all-cells"]),
         ({"rank": 513}, ["rank", "513"]),
         ({"rank": "many"}, ["rank", "many"]),
         ({"grid": 0}, ["grid"]),
@@ -149,5 +148,5 @@ def test_errors_name_the_setting(settings: dict[str, Any], words: list[str]) -> 
 def test_all_errors_are_reported_together() -> None:
     """Nobody likes to correct one setting a run."""
     with pytest.raises(InputError) as caught:
-        build({"rank": 0, "seed": -1, "schedule": "spiral"})
+        build({"rank": -1, "seed": -1, "schedule": "spiral"})
     assert all(name in str(caught.value) for name in ("rank", "seed", "schedule"))

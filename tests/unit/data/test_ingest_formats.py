@@ -294,10 +294,11 @@ def test_relative_path(tmp_path, expected, monkeypatch):
             "user=who,item=what,rating=rating",
             'rating,who,what,"odd ""name"""\n' + "".join(f"{r},{u},{i},x\n" for u, i, r, _ in RATINGS),
         ),
+        ("item=sku", "stars,sku,userId\n" + "".join(f"{r},{i},{u}\n" for u, i, r, _ in RATINGS)),
     ],
 )
 def test_named_columns(tmp_path, expected, columns, text):
-    """``--columns`` names columns of the header, or positions from 1, in any order."""
+    """``--columns`` names columns of the header, or positions from 1, in any order; what it leaves out is detected."""
     assert prepare(tmp_path, text, columns=columns).content_sha256 == expected
 
 
@@ -391,9 +392,10 @@ def pattern() -> str:
         ("r.tsv", "".join(f"{u}\t{i}\n" for u, i in CLICKED), {}),
         ("r.csv", "item,user,time\n" + "".join(f"{i},{u},5\n" for u, i in CLICKED), {}),
         ("r.csv", lines(",", True), {"columns": "user=userId,item=movieId"}),
+        ("r.csv", "user,sku\n" + "".join(f"{u},{i}\n" for u, i in CLICKED), {"columns": "item=sku"}),
         ("r.mtx", pattern(), {}),
     ],
-    ids=["header", "no header", "times", "rating left out", "pattern"],
+    ids=["header", "no header", "times", "rating left out", "nothing left", "pattern"],
 )
 def test_clicks_have_a_rating_of_1(tmp_path: Path, name: str, text: str, options: dict[str, str]) -> None:
     """Pairs of user and item alone, or those columns of a file that are named."""

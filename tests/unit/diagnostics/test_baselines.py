@@ -1,43 +1,117 @@
-"""The simplest predictors: against the same, rating by rating."""
+"""Biases only: against its equations with dense matrices, and against models, rating by rating."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
 import numpy as np
 import pytest
-from support import write_planted
+from scipy.stats import norm
+from support import csr, planted, write_planted
 
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings, open_ratings, write_ratings
 from dsgmcmc.diagnostics import baselines
-from dsgmcmc.diagnostics.baselines import SHRINKAGE
+from dsgmcmc.diagnostics.baselines import RATE, SHAPE, advantage, fit_biases_only
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
+from dsgmcmc.posterior import heldout
 
 
-def triples(ratings, part):
+def triples(ratings: Ratings, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Row, column and value of every rating of a part."""
     indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
     return np.repeat(np.arange(ratings.n_rows), np.diff(indptr)), columns, values.astype(np.float64)
 
 
-def test_they_are_those_of_loops(tmp_path, monkeypatch):
-    """Shrunken means of items, then of users, written out; in slabs of a few rows and in one."""
+@pytest.mark.parametrize("slab", [7, 10**6])
+def test_the_fit_solves_its_equations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slab: int) -> None:
+    """Means of independent normals that fit best are those of the joint posterior, which one system of equations has.
+
+    The precisions of the biases are seen in the row and the column without a rating, where the prior is all; they and
+    tau are what their updates make of the fit. In slabs of some rows and in one.
+    """
+    monkeypatch.setattr(baselines, "_SLAB", slab)
+    monkeypatch.setattr(baselines, "SETTLED", 0.0)
+    monkeypatch.setattr(baselines, "MOST_SWEEPS", 400)
     with open_ratings(write_planted(tmp_path / "r.h5")) as ratings:
-        whole = baselines.baselines(ratings)
-        monkeypatch.setattr(baselines, "_SLAB", 7)
-        assert baselines.baselines(ratings) == pytest.approx(whole, rel=1e-12)
+        found = fit_biases_only(ratings)
         rows, columns, values = triples(ratings, "train")
-        mean, b, a = ratings.mean, {}, {}
-        for j in range(ratings.n_cols):
-            own = values[columns == j] - mean
-            b[j] = own.sum() / (SHRINKAGE["item"] + len(own))
-        for i in range(ratings.n_rows):
-            own = [x - mean - b[j] for r, j, x in zip(rows, columns, values, strict=True) if r == i]
-            a[i] = sum(own) / (SHRINKAGE["user"] + len(own))
+        shape = (ratings.n_rows, ratings.n_cols)
+    design = np.zeros((len(values), sum(shape)))
+    design[np.arange(len(values)), rows] = design[np.arange(len(values)), shape[0] + columns] = 1
+    strengths, tau = [1 / spread[-1] for spread in found.variances], 1 / found.noise
+    precision = np.diag(np.repeat(strengths, shape)) + tau * design.T @ design
+    centred = values - found.mean
+    np.testing.assert_allclose(
+        np.concatenate(found.means), np.linalg.solve(precision, tau * design.T @ centred), atol=1e-6
+    )
+    np.testing.assert_allclose(np.concatenate(found.variances), 1 / np.diag(precision), rtol=1e-6)
+    variance = np.mean(centred**2)
+    for strength, mean, spread in zip(strengths, found.means, found.variances, strict=True):
+        expected = (SHAPE + len(mean) / 2) / (RATE * variance + np.sum(mean**2 + spread) / 2)
+        assert strength == pytest.approx(expected, rel=1e-6)
+    errors = (centred - design @ np.concatenate(found.means)) ** 2 + design @ np.concatenate(found.variances)
+    assert tau == pytest.approx((1 + len(values) / 2) / (variance + errors.sum() / 2), rel=1e-6)
+
+
+def test_its_errors_are_those_of_loops(tmp_path: Path) -> None:
+    """RMSE of mu + a_i + b_j, and of mu."""
+    with open_ratings(write_planted(tmp_path / "r.h5")) as ratings:
+        fitted = fit_biases_only(ratings)
         test = list(zip(*triples(ratings, "test"), strict=True))
-        expected = np.sqrt(np.mean([(x - mean - a[i] - b[j]) ** 2 for i, j, x in test]))
-        assert whole["biases_only"] == pytest.approx(expected, rel=1e-12)
-        assert whole["mean_only"] == pytest.approx(np.sqrt(np.mean([(x - mean) ** 2 for _, _, x in test])), rel=1e-12)
+        errors = [x - fitted.mean - fitted.means[0][i] - fitted.means[1][j] for i, j, x in test]
+        found = baselines.baselines(ratings, fitted)
+    assert found["biases_only"] == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-12)
+    assert found["mean_only"] == pytest.approx(np.sqrt(np.mean([(x - fitted.mean) ** 2 for _, _, x in test])))
 
 
-def test_there_are_none_without_test_ratings(tmp_path):
-    """Nothing to score them on."""
-    with open_ratings(write_planted(tmp_path / "r.h5", test=0.0)) as ratings:
-        assert baselines.baselines(ratings) is None
+def test_ratings_that_are_all_the_same_have_a_fit(tmp_path: Path) -> None:
+    """Their variance is 0, and nothing is divided by it."""
+    i, j, x = planted()
+    train = csr(29, i, j, np.full_like(x, 4.0))
+    test = csr(29, i[:9], j[:9], x[:9])
+    write_ratings(tmp_path / "r.h5", train, test, np.arange(29), np.arange(17), seed=0, source="all 4")
+    with open_ratings(tmp_path / "r.h5") as ratings:
+        fitted = fit_biases_only(ratings)
+    assert all(np.abs(each).max() == 0 for each in fitted.means)
+    assert 0 < fitted.noise < 0.1
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("kind", ["measurements", "levels", "counts"])
+def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: str) -> None:
+    """Of both scores, with the standard error of a mean of clusters by user; predictions come in parts of any size."""
+    path = write_planted(tmp_path / "r.h5", stars=kind != "measurements", transposed=transposed)
+    law = NegativeBinomial if kind == "counts" else Gaussian
+    levels = np.arange(1.0, 6.0) if kind == "levels" else None
+    with open_ratings(path) as ratings:
+        biases = fit_biases_only(ratings)
+        rows, columns, x = triples(ratings, "test")
+        mean = np.maximum(x + np.random.default_rng(0).normal(0, 0.5, len(x)), 0.1)
+        noise = mean if kind == "counts" else np.full(len(x), 0.3)
+        whole = heldout.TestPredictions(x, mean, np.zeros(len(x)), noise)
+        cuts = [0, 1, 8, 9, len(x)]
+        parts = [
+            replace(whole, **{name: None if each is None else each[a:b] for name, each in vars(whole).items()})
+            for a, b in pairwise(cuts)
+        ]
+        found = advantage(parts, law, levels, ratings, biases)
+    centre = biases.predict(rows, columns)
+    sd = np.sqrt(biases.noise + biases.variances[0][rows] + biases.variances[1][columns])
+    ends = (x - 0.5, x + 0.5) if kind == "counts" else (np.where(x == 1, -9, x - 0.5), np.where(x == 5, 99, x + 0.5))
+    inside = np.log(norm.cdf(ends[1], centre, sd) - norm.cdf(ends[0], centre, sd))
+    simple = norm.logpdf(x, centre, sd) if kind == "measurements" else inside
+    predictive = whole.predictive(law, levels)
+    own = predictive.log_probability(x) if kind == "levels" else predictive.log_density(x)
+    assert found["measure"] == ("log_probability" if kind == "levels" else "log_predictive_density")
+    assert found["biases_only"] == pytest.approx(simple.mean())
+    squares = (x - centre) ** 2 - (x - mean) ** 2
+    owners = columns if transposed else rows
+    users = np.unique(owners)
+    for name, each in (("gain", own - simple), ("square", squares)):
+        sums = [(each[owners == user] - each.mean()).sum() for user in users]
+        error = np.sqrt(len(users) / (len(users) - 1) * np.sum(np.square(sums))) / len(x)
+        assert found[name] == pytest.approx(each.mean())
+        assert found[f"{name}_error"] == pytest.approx(error)

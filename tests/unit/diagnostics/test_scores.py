@@ -8,7 +8,7 @@ from scipy.stats import nbinom, poisson
 
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.likelihoods.poisson import Poisson
+from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.posterior import heldout
 
 
@@ -87,7 +87,7 @@ def test_counts_have_a_pit_that_is_flat_and_the_scores_of_their_law():
     extra = np.where(np.arange(20_000) % 2, 0.5, 0.0) * mean**2
     x = rng.poisson(np.where(extra > 0, rng.gamma(2.0, mean / 2), mean)).astype(float)
     test = heldout.TestPredictions(x, mean, extra, mean)
-    found = test.predictive(Poisson, None)
+    found = test.predictive(NegativeBinomial, None)
     transforms = scores.pit(found, x)
     assert abs(np.array(scores.pit_counts(transforms)) / 1000 - 1).max() < 0.125
     for level, share in scores.coverage(transforms).items():

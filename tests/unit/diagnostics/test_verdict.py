@@ -17,6 +17,15 @@ GOOD = {
     "reached": [700],
     "iterations": 700,
 }
+#: A model that predicts as biases only do.
+SIMPLE = {
+    "measure": "log_probability",
+    "biases_only": -1.3,
+    "gain": 0.001,
+    "gain_error": 0.004,
+    "square": 0.0,
+    "square_error": 0.01,
+}
 
 
 def test_a_good_run():
@@ -36,9 +45,8 @@ def test_any_unit_is_readable():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"rmse_mean": 11.66}, "try a smaller --rank"),
-        ({"rmse_mean": 11.66, "rank": 1}, "too few"),
-        ({"rmse_mean": 0.95}, "biases alone"),
+        ({"rmse_mean": 11.66}, "predicting the mean (1.1200)"),
+        ({"over_biases": SIMPLE}, "no better than biases only"),
         ({"coverage": {"0.9": 0.99}}, "too wide"),
         ({"coverage": {"0.9": 0.8}}, "too narrow"),
         ({"rmse_mean": None, "tau": None}, "no draw"),
@@ -76,7 +84,8 @@ def test_a_run_of_levels_has_no_tau():
     """Which does not mean that it has no draw, also where no ratings were held out."""
     levels = GOOD | {"tau": None, "draws": 60, "log_probability": -1.25}
     assert "tau" not in result(levels)[0]
-    assert "level -1.2500" in result(levels)[1]
+    assert result(levels)[1] == "log probability of a rating's level -1.2500"
+    assert result(levels | {"over_biases": SIMPLE})[1].endswith("level -1.2500 (biases only -1.3000)")
     assert result(levels | {"rmse_mean": None, "test_ratings": 0}) == ["no RMSE: no ratings were held out"]
     clicks = {"rmse_mean": None, "test_ratings": 9, "draws": 5}
     assert result(clicks) == ["no rankings: they need saved draws, and there are none (--save-draws 0)"]
@@ -98,14 +107,16 @@ def test_chains_that_disagree():
     assert "do not agree" in result(GOOD | {"agreement": agreement | {"above": 0.3}})[2]
 
 
-def test_what_chains_do_not_agree_on_is_named_where_predictions_agree():
-    """A reader of the diagnostics must not take a slow hyperparameter for bad predictions, nor miss it."""
-    labels = ["tau", "precision of the user biases", "product", "mean", "nu"]
-    agreement = {"pairs": 256, "rhat_median": 1.002, "rhat_worst": 1.02, "above": 0.03, "apart": labels}
-    lines = result(GOOD | {"agreement": agreement})
-    assert "not yet known well: tau, precision of the user biases, product and 2 more; predictions" in lines[3]
-    assert len(result(GOOD | {"agreement": agreement | {"above": 0.3}})) == 3
-    assert len(result(GOOD | {"agreement": agreement | {"apart": []}})) == 3
+def test_the_slowest_shared_parameters_are_named():
+    """Thresholds that still drift show in no score, and nobody asks for diagnostics of a run that has ended well."""
+    slow = {"label": "threshold 3", "ess": 4.4, "rhat": 1.618}
+    biases = {"label": "precision of the item biases", "ess": 1.2, "rhat": 2.31}
+    both = {"shared": slow, "prior": biases}
+    line = "slowest shared parameter: threshold 3, ESS 4, R-hat 1.62"
+    assert result(GOOD | {"slowest": {"shared": slow}})[-1] == line
+    more = "; of the priors: precision of the item biases, ESS 1, R-hat 2.31"
+    assert result(GOOD | {"slowest": both})[-1] == line + more
+    assert result(GOOD | {"slowest": {}}) == result(GOOD)
 
 
 def test_ratings_that_are_all_the_same_are_the_only_doubt():

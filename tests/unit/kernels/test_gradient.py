@@ -32,7 +32,7 @@ def make_case(K: int, biases: bool, n: int = 13, m: int = 9, density: float = 0.
     indptr = np.concatenate(([0], np.cumsum(seen.sum(1)))).astype(np.int64)
     indices = np.nonzero(seen)[1].astype(np.int32)
     values = rng.standard_normal(len(indices)).astype(np.float32)
-    factors = [(rng.standard_normal((rows, K + biases)) / np.sqrt(K)).astype(np.float32) for rows in (n, m)]
+    factors = [(rng.standard_normal((rows, K + biases)) / np.sqrt(max(K, 1))).astype(np.float32) for rows in (n, m)]
     weights = [rng.gamma(2, 0.5, rows).astype(np.float32) for rows in (n, m)]
     return Case(indptr, indices, values, *factors, *weights)
 
@@ -74,8 +74,11 @@ def run(case: Case, K: int, biases: bool, weighted: bool, scale: float, score: s
     return out_w - before_w, out_h - before_h, total, sse_w - 3, sse_h - 5
 
 
-# One rank for each way the source turns out: a single column, powers of two, odd ends, blocks with and without rest.
+# One rank for each way the source turns out: biases alone, a single column, powers of two, odd ends, blocks with and
+# without rest.
 CASES = [
+    (0, True, False),
+    (0, True, True),
     (1, True, False),
     (2, False, False),
     (7, True, True),
@@ -191,8 +194,8 @@ def test_not_a_number_shows():
     assert np.isnan(run(case, 10, True, False, 1.0)[2])
 
 
-@pytest.mark.parametrize("K", [0, 513, -1])
-def test_rank_outside_range(K):
-    """Protects against generating nonsense for ranks that are not supported."""
+@pytest.mark.parametrize(("K", "biases"), [(0, False), (513, True), (-1, True)])
+def test_rank_outside_range(K, biases):
+    """Protects against generating nonsense for ranks that are not supported, and for rows without a column."""
     with pytest.raises(ValueError, match="rank K"):
-        gradient_kernel(K, True)
+        gradient_kernel(K, biases)

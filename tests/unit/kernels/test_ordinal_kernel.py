@@ -37,7 +37,8 @@ class Case:
         self.rows = np.repeat(np.arange(ROWS), np.diff(self.indptr))
         self.columns = rng.integers(0, COLUMNS, len(self.rows)).astype(np.int32)
         self.level = rng.integers(0, 5, len(self.rows))
-        self.w, self.h = ((rng.normal(size=(n, K + biases)) / K**0.25).astype(np.float32) for n in (ROWS, COLUMNS))
+        sd = 1 / max(K, 1) ** 0.25
+        self.w, self.h = (rng.normal(0, sd, (n, K + biases)).astype(np.float32) for n in (ROWS, COLUMNS))
         self.s_w, self.s_h = (np.exp(rng.normal(0, 0.3, n)).astype(np.float32) for n in (ROWS, COLUMNS))
 
     @property
@@ -53,6 +54,7 @@ class Case:
 @pytest.mark.parametrize(
     ("link", "K", "biases", "scaled"),
     [
+        ("logit", 0, True, False),
         ("logit", 3, True, False),
         ("logit", 2, False, True),
         ("probit", 3, True, False),

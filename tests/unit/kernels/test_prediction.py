@@ -8,7 +8,7 @@ import pytest
 from dsgmcmc.kernels.prediction import predict_kernel
 
 
-@pytest.mark.parametrize(("K", "biases"), [(1, False), (10, True), (33, True), (512, False)])
+@pytest.mark.parametrize(("K", "biases"), [(0, True), (1, False), (10, True), (33, True), (512, False)])
 def test_predictions_equal_numpy(K, biases):
     """Protects the dot product and the biases, which the kernel must not multiply."""
     rng = np.random.default_rng(K)
@@ -20,8 +20,8 @@ def test_predictions_equal_numpy(K, biases):
     np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-5 * K)
 
 
-@pytest.mark.parametrize("K", [0, 513])
-def test_rank_outside_range(K):
+@pytest.mark.parametrize(("K", "biases"), [(0, False), (513, True)])
+def test_rank_outside_range(K, biases):
     """Protects against ranks that the gradient does not have either."""
     with pytest.raises(ValueError, match="rank K"):
-        predict_kernel(K, True)
+        predict_kernel(K, biases)

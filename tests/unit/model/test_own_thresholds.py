@@ -18,6 +18,7 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.gaps import (
     CUTS,
     GAPS,
+    MOST,
     RATE,
     draw_gap_precision,
     gap_information,
@@ -66,12 +67,13 @@ def whole(target: FactorTarget, factor: Factor, field: str) -> np.ndarray:
 @pytest.mark.parametrize(("name", "factor"), [("ordinal-logit", 0), ("ordinal-logit", 1), ("ordinal-probit", 0)])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_slopes_are_those_of_the_log_likelihood(name: str, factor: int, scaled: bool, data: Path) -> None:
-    """In the gaps of single rows, and in the coordinates that all have in common, by finite differences."""
+    """In the log gaps of single rows, and in the coordinates that all have in common, by finite differences."""
     owner = Factor(factor)
     target = target_of(data, name, owner, scaled)
     target.full_gradient("theta", "g")
     position = target.likelihood.thresholds.position
-    gaps, w, h = whole(target, owner, GAPS), whole(target, Factor.W, "theta"), whole(target, Factor.H, "theta")
+    gaps = MOST * np.tanh(whole(target, owner, GAPS) / MOST)
+    w, h = whole(target, Factor.W, "theta"), whole(target, Factor.H, "theta")
     with open_ratings(data) as ratings:
         indptr, j, x = ratings.slab("train", 0, ratings.n_rows)
     i = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
@@ -142,7 +144,7 @@ def test_precisions_wait_until_rows_have_departed(data: Path) -> None:
 
 @pytest.mark.long
 def test_rows_without_ratings_have_their_prior(data: Path, tmp_path: Path) -> None:
-    """The last user has none: over 400 draws log gaps have the mean and the sd that the sampled precisions say.
+    """The last user has none: over 400 draws gaps have the mean and the sd that the sampled precisions say.
 
     To 0.2 and 15 %, three times what so many draws err by.
     """
@@ -152,7 +154,8 @@ def test_rows_without_ratings_have_their_prior(data: Path, tmp_path: Path) -> No
     run = Run(tmp_path / "run")
     draws = [run.draw(number) for number in range(len(run.draws))]
     row = int(np.flatnonzero(run.counts("user") == 0)[0])
-    d = np.array([np.log(np.diff(draw.own_thresholds[row]) / np.diff(draw.thresholds)) for draw in draws])
+    f = np.array([np.log(np.diff(draw.own_thresholds[row]) / np.diff(draw.thresholds)) for draw in draws])
+    d = MOST * np.arctanh(f / MOST)
     sd = np.sqrt((1 / np.concatenate([trace["thresholds.precision"] for trace in run.traces])).mean(axis=0))
     np.testing.assert_allclose(d.mean(axis=0) / sd, 0.0, atol=0.2)
     np.testing.assert_allclose(d.std(axis=0) / sd, 1.0, atol=0.15)
@@ -170,7 +173,7 @@ def test_two_levels_and_laws_without_thresholds_are_refused(tmp_path: Path) -> N
     config = source.build({"likelihood": "ordinal-logit", "thresholds": "user"}).resolved()
     with pytest.raises(InputError, match="one threshold between them"):
         source.check(config, 1)
-    for likelihood in ("gaussian", "poisson", "all-cells"):
+    for likelihood in ("gaussian", "negative-binomial", "all-cells"):
         with pytest.raises(InputError, match="has no thresholds: leave out thresholds"):
             source.build({"likelihood": likelihood, "thresholds": "user"}).resolved()
 

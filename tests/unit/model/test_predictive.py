@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import expit
-from scipy.stats import expon, norm, poisson
+from scipy.stats import expon, nbinom, norm, t
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.model.likelihoods.ordinal import OrdinalLogit
-from dsgmcmc.model.likelihoods.poisson import Poisson
+from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.predictive.base import PredictorDraws
+from dsgmcmc.model.predictive.counts import moments_above_zero, rate_above_zero
 from dsgmcmc.model.predictive.levels import LevelDistribution
 from dsgmcmc.model.predictive.mixture import Mixture
 from dsgmcmc.model.predictive.normal_mixture import NormalMixture
@@ -112,30 +114,91 @@ def test_ratings_that_are_rounded_have_the_probabilities_of_levels(normals: Norm
     np.testing.assert_allclose(table.below(3.0), p[:, :2].sum(axis=1), atol=1e-12)
 
 
+#: Shape of counts at one draw: dispersion 4, a ceiling far away, and counts from 0 on.
+COUNTS = np.array([[[4.0, 1e12, 0.0]]])
+
+
+def test_student_t_is_that_of_scipy() -> None:
+    """Mixtures over draws with their own nu and scale: distribution function, log density, levels, quantiles, sd."""
+    rng, nu, weights = np.random.default_rng(0), np.array([3.0, 30.0]), np.array([0.3, 0.7])
+    eta, noise = rng.normal(0, 1, (5, 2)).astype(np.float32), rng.gamma(2, 1, (5, 2)).astype(np.float32)
+    shape = (nu / (nu - 2))[None, :, None]
+    draws = PredictorDraws(eta, noise, np.zeros_like(eta), weights, shape=shape)
+    found, own = StudentT.predictive(draws, 2.0, LEVELS), t(nu, eta + 2.0, np.sqrt(noise))
+    for x in (-4.0, 2.3, 9.0):
+        np.testing.assert_allclose(found.cdf(x), own.cdf(x) @ weights, rtol=1e-6)
+        np.testing.assert_allclose(found.log_density(x), np.log(own.pdf(x) @ weights), rtol=1e-6)
+        np.testing.assert_allclose(own.cdf(found.quantile(0.9)[:, None]) @ weights, 0.9, atol=1e-6)
+    second = np.square(own.mean()) + own.var()
+    np.testing.assert_allclose(found.sd, np.sqrt(second @ weights - (own.mean() @ weights) ** 2), rtol=1e-5)
+    inside = (own.cdf(4.5) - own.cdf(3.5)) @ weights
+    np.testing.assert_allclose(np.exp(found.log_probability(np.full(5, 4.0))), inside, rtol=1e-6)
+    far = t(nu[1], 0.0, 1.0)
+    one = PredictorDraws(*(np.full((1, 1), v, np.float32) for v in (0, 1, 0)), np.ones(1), shape=shape[:, 1:])
+    np.testing.assert_allclose(StudentT.predictive(one).between(40.0, 41.0), far.sf(40) - far.sf(41), rtol=1e-5)
+
+
+def test_student_t_noise_about_a_normal_predictor_has_its_density() -> None:
+    """Of test ratings, of which moments are kept: against quadrature."""
+    nu, s, sd = 4.0, 0.5, 0.4
+    inflation = np.full((3, 1), nu / (nu - 2))
+    noise = np.full(3, s**2 * inflation[0, 0])
+    found = StudentT.predictive_of_moments(np.zeros(3), noise + sd**2, None, None, noise, inflation)
+    at = np.linspace(-8 * sd, 8 * sd, 4001)
+    weight = norm.pdf(at, 0, sd)
+    x = np.array([0.0, 1.0, 4.0])
+    expected = (t.pdf(x[:, None], nu, at, s) * weight).sum(axis=1) / weight.sum()
+    np.testing.assert_allclose(np.exp(found.log_density(x)), expected, rtol=1e-3)
+    np.testing.assert_allclose(found.sd, np.sqrt(noise + sd**2), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rate", "r"), [(0.05, 0.2), (0.8, 0.5), (3.0, 1000.0), (40.0, 2.0)])
+def test_counts_above_zero_are_those_of_scipy(rate: float, r: float) -> None:
+    """Probabilities, moments and what is found again from these, of a negative binomial law given a count above 0."""
+    law = nbinom(r, r / (r + rate))
+    k = np.arange(1, 4000)
+    p = law.pmf(k) / law.sf(0)
+    mean, variance = p @ k, p @ k**2 - (p @ k) ** 2
+    np.testing.assert_allclose(moments_above_zero(np.array(rate), np.array(r)), (mean, variance), rtol=1e-6)
+    np.testing.assert_allclose(rate_above_zero(np.array(mean), np.array(r)), rate, rtol=1e-5)
+    found = NegativeBinomial.predictive_of_moments(
+        np.full(3, mean), np.full(3, variance), shape=np.tile([0.0, 1e4, 1.0], (3, 1))
+    )
+    np.testing.assert_allclose(np.exp(found.log_density(np.array([1.0, 2.0, 5.0]))), p[[0, 1, 4]], rtol=2e-4)
+    np.testing.assert_allclose(found.cdf(np.array([0.0, 1.0, 2.0])), [0, p[0], p[0] + p[1]], rtol=2e-4)
+    shape = np.array([[[r, 1e12, 1.0]]])
+    eta = np.full((3, 1), np.log(rate), np.float32)
+    drawn = NegativeBinomial.predictive(PredictorDraws(eta, eta, 0 * eta, np.ones(1), shape=shape))
+    np.testing.assert_allclose(np.exp(drawn.log_density(np.array([1.0, 2.0, 5.0]))), p[[0, 1, 4]], rtol=1e-5)
+    np.testing.assert_allclose(drawn.mean, mean, rtol=1e-5)
+
+
 def test_a_predictor_that_is_not_known_is_integrated_over() -> None:
-    """Of counts: mean and variance of a Poisson law of a log-normal rate; the known pairs beside it keep theirs."""
+    """Of counts: mean and variance of those of a log-normal rate; the known pairs beside it keep theirs."""
     eta, spread = np.full((2, 1), 0.3, np.float32), np.float32([[0.0], [0.25]])
-    draws = PredictorDraws(eta, np.ones_like(eta), spread, np.ones(1))
-    found = {int(rows[0]): Poisson.predictive(some) for rows, some in draws.by_certainty()}
-    np.testing.assert_allclose(found[0].cdf(2.0), poisson.cdf(2, np.exp(0.3)), rtol=1e-6)
+    draws = PredictorDraws(eta, np.ones_like(eta), spread, np.ones(1), shape=COUNTS)
+    found = {int(rows[0]): NegativeBinomial.predictive(some) for rows, some in draws.by_certainty()}
+    np.testing.assert_allclose(found[0].cdf(2.0), nbinom.cdf(2, 4, 4 / (4 + np.exp(0.3))), rtol=1e-6)
     mean = np.exp(0.3 + 0.125)
     np.testing.assert_allclose(found[1].mean, mean, rtol=1e-6)
-    np.testing.assert_allclose(found[1].sd ** 2, mean + mean**2 * np.expm1(0.25), rtol=1e-5)
+    variance = mean + mean**2 * (1.25 * np.exp(0.25) - 1)
+    np.testing.assert_allclose(found[1].sd ** 2, variance, rtol=1e-5)
     np.testing.assert_allclose(Gaussian.predictive(draws).sd, np.sqrt([1.0, 1.25]), rtol=1e-6)
 
 
 def test_effects_of_unknown_groups_are_integrated_over() -> None:
     """Each rating of another group: in its distribution with all laws, and in no spread of what is expected of it."""
     eta, effects = np.float32([[0.3, 0.1]]), np.float32([[0.1, 0.2]])
-    draws = PredictorDraws(eta, np.ones_like(eta), np.zeros_like(eta), np.array([0.5, 0.5]), effects=effects)
+    given = eta, np.ones_like(eta), np.zeros_like(eta), np.array([0.5, 0.5])
+    draws = PredictorDraws(*given, effects=effects, shape=np.repeat(COUNTS, 2, axis=1))
     d, share = np.polynomial.hermite_e.hermegauss(40)
     at = (eta[0] + d[:, None] * np.sqrt(effects[0])).astype(float)
     over = share / share.sum()
-    expected = (over @ poisson.cdf(2, np.exp(at))).mean()
-    np.testing.assert_allclose(Poisson.predictive(draws).cdf(2.0), expected, atol=4e-4)  # of three nodes
-    np.testing.assert_allclose(Poisson.expectation(draws).mean, np.exp(eta + effects / 2).mean(), rtol=1e-4)
+    expected = (over @ nbinom.cdf(2, 4, 4 / (4 + np.exp(at)))).mean()
+    np.testing.assert_allclose(NegativeBinomial.predictive(draws).cdf(2.0), expected, atol=4e-4)  # of three nodes
+    np.testing.assert_allclose(NegativeBinomial.expectation(draws).mean, np.exp(eta + effects / 2).mean(), rtol=1e-4)
     means = np.exp(eta + effects / 2)[0]
-    np.testing.assert_allclose(Poisson.expectation(draws).sd, means.std(), rtol=1e-3)
+    np.testing.assert_allclose(NegativeBinomial.expectation(draws).sd, means.std(), rtol=1e-3)
     cuts = np.array([[[-1.0, 0.5]]] * 2)
     levels = draws._replace(thresholds=cuts, owner=np.zeros(1, np.int32))
     expected = (over @ expit(0.5 - at)).mean()

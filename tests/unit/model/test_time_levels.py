@@ -16,8 +16,8 @@ from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.likelihoods import LIKELIHOODS
-from dsgmcmc.model.likelihoods.poisson import Poisson
+from dsgmcmc.model.likelihoods import LIKELIHOODS, Law
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.parts.groups import read_groups
 from dsgmcmc.model.parts.normal_effects import draw_precision
 from dsgmcmc.model.parts.time_levels import time_levels_of
@@ -123,7 +123,9 @@ def test_levels_that_cannot_be_are_refused(settings, said):
 def test_a_law_with_a_gradient_of_its_own_has_to_give_its_score(monkeypatch):
     """Else effects would be drawn from another law than everything else."""
 
-    class Own(Poisson):
+    class Own(Gaussian):
+        statistics = Law.statistics
+
         def add_gradient(self, *given):
             return super().add_gradient(*given)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from mpi4py import MPI
 from scipy import stats
 from support import Model, factor_target, write_planted
 
+from dsgmcmc.model.likelihoods.ordinal import OrdinalLogit
+from dsgmcmc.model.parts.base import Intercept
 from dsgmcmc.model.parts.rows import START_MEAN
 from dsgmcmc.model.parts.translation import EVERY, draw
 from dsgmcmc.model.target import FactorTarget
@@ -21,10 +24,10 @@ K = 2
 COUNTS = {Factor.W: 7, Factor.H: 5}
 
 
-def planted_target(path: Path, model: Model, frozen: frozenset[Factor] = frozenset()) -> FactorTarget:
+def planted_target(path: Path, model: Model, frozen: frozenset[Factor] = frozenset(), **more: Any) -> FactorTarget:
     """A target whose rows and means are far from 0, for a sampler that uses all ratings in an iteration."""
     gibbs = Gibbs(GibbsConfig(), 0)
-    target = factor_target(MPI.COMM_SELF, write_planted(path), model=model, sampler=gibbs, frozen=frozen)
+    target = factor_target(MPI.COMM_SELF, path, model=model, sampler=gibbs, frozen=frozen, **more)
     rng = np.random.default_rng(3)
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
@@ -48,7 +51,7 @@ def predictors(rows: dict[Factor, Float64]) -> Float64:
 
 def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
     """What the likelihood and the priors of the factors' columns see is as before; means and biases are not."""
-    target = planted_target(tmp_path / "r.h5", Model(K, exchanges=True))
+    target = planted_target(write_planted(tmp_path / "r.h5"), Model(K, exchanges=True))
     before, parameters = state_of(target), target.model.rows.parameters
     means = {factor: parameters.mean[factor][0].copy() for factor in Factor}
     target.model.rows.move(replace(target.context(), turn=1))
@@ -63,8 +66,9 @@ def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("intercept", [False, True], ids=["", "intercept"])
 @pytest.mark.parametrize("dense", [False, True])
-def test_move_leaves_the_prior_as_it_is(dense: bool) -> None:
+def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
     """Parameters drawn from the prior, moved, are still from it, whatever there is to exchange.
 
     Only priors are in the law of the move. A term that is left out, or counted twice, gives scores of another variance,
@@ -72,6 +76,7 @@ def test_move_leaves_the_prior_as_it_is(dense: bool) -> None:
     """
     kappa, bias_mean, rng = (2.0 if dense else 1.0), 0.4, np.random.default_rng(11)
     scores: dict[str, list[Float64]] = {"means": [], "biases": [], "means along what biases fit": []}
+    scores |= {"intercept": []} if intercept else {}
     for _ in range(4000):
         rows, mean, precision, sums = {}, {}, {}, {}
         for factor, n in COUNTS.items():
@@ -84,9 +89,12 @@ def test_move_leaves_the_prior_as_it_is(dense: bool) -> None:
             rows[factor] = mean[factor] + np.linalg.solve(root.T, rng.normal(size=(K + 1, n))).T
             centred = rows[factor] - np.append(np.zeros(K), bias_mean)
             sums[factor] = np.concatenate([centred.T @ centred, centred.sum(axis=0)[None]])
-        steps = draw(mean, precision, sums, COUNTS, kappa, rng)
-        rows[Factor.W][:, K] -= rows[Factor.W][:, :K] @ steps[Factor.H]
-        rows[Factor.H][:, K] -= (rows[Factor.H][:, :K] + steps[Factor.H]) @ steps[Factor.W]
+        given = Intercept(rng.normal(0, 0.5), 4.0) if intercept else None
+        steps, biases = draw(mean, precision, sums, COUNTS, kappa, rng, given)
+        rows[Factor.W][:, K] += biases[Factor.W] - rows[Factor.W][:, :K] @ steps[Factor.H]
+        rows[Factor.H][:, K] += biases[Factor.H] - (rows[Factor.H][:, :K] + steps[Factor.H]) @ steps[Factor.W]
+        if given is not None:
+            scores["intercept"].append(np.array([2.0 * (given.value + sum(biases.values()))]))
         for factor, other in ((Factor.W, Factor.H), (Factor.H, Factor.W)):
             full = precision[factor] if dense else np.diag(precision[factor])
             root = np.linalg.cholesky(full)
@@ -97,6 +105,20 @@ def test_move_leaves_the_prior_as_it_is(dense: bool) -> None:
             scores["means along what biases fit"].append(np.array([standardised @ fit / np.linalg.norm(fit)]))
     for found in scores.values():
         assert stats.kstest(np.concatenate(found), "norm").pvalue > 1e-4
+
+
+def test_thresholds_move_with_biases(tmp_path: Path) -> None:
+    """Distances of thresholds from predictors stay, so that no probability of a level changes; both move."""
+    ratings = write_planted(tmp_path / "r.h5", stars=True)
+    target = planted_target(ratings, Model(K, exchanges=True), likelihood=OrdinalLogit)
+    law = target.likelihood
+    assert isinstance(law, OrdinalLogit)
+    before, values = predictors(state_of(target)), law.thresholds.values
+    target.model.rows.move(replace(target.context(), turn=1))
+    moved = law.thresholds.values - values
+    assert np.abs(moved).min() > 0.001
+    np.testing.assert_allclose(moved, moved[0], atol=1e-12)
+    np.testing.assert_allclose(predictors(state_of(target)) - before, moved[0], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +135,7 @@ def test_states_stay_where_nothing_is_to_be_exchanged(
     tmp_path: Path, model: Model, turn: int, frozen: frozenset[Factor]
 ) -> None:
     """Means that are fixed do not move, nor do frozen factors, nor chains that do not take part."""
-    target = planted_target(tmp_path / "r.h5", model, frozen)
+    target = planted_target(write_planted(tmp_path / "r.h5"), model, frozen)
     before = state_of(target)
     target.model.rows.move(replace(target.context(), turn=turn))
     for factor, rows in state_of(target).items():

@@ -16,6 +16,7 @@ from scipy import stats
 from scipy.special import expit
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods.gaps import MOST
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
@@ -31,7 +32,8 @@ CASES: dict[str, dict[str, Any]] = {
     "logit": {"likelihood": "ordinal-logit"},
     "probit with scales": {"likelihood": "ordinal-probit", "noise": "both"},
     "logit with thresholds of users": {"likelihood": "ordinal-logit", "thresholds": "user"},
-    "counts": {"likelihood": "poisson"},
+    "counts": {"likelihood": "negative-binomial"},
+    "tails with scales": {"likelihood": "student-t", "noise": "both"},
     "logit with levels of time": {"likelihood": "ordinal-logit", "time_levels": "user:page,item:3"},
 }
 
@@ -50,11 +52,11 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
     theta += prior.mean
     s, d = np.ones(REFERENCE), np.zeros((REFERENCE, 0))
     if kind == "user" and run.config.thresholds == "user":
-        d = rng.normal(
-            0, draw.shared["thresholds.precision"] ** -0.5, (REFERENCE, len(draw.shared["thresholds.precision"]))
-        )
+        precision = draw.shared["thresholds.precision"]
+        d = MOST * np.tanh(rng.normal(0, precision**-0.5, (REFERENCE, len(precision))) / MOST)
     if run.config.noise == "both":
-        s = np.exp(rng.normal(0, draw.shared[f"{kind}.scales"] ** -0.5, REFERENCE))
+        bound = run.config.law.scale_bound
+        s = np.exp(bound * np.tanh(rng.normal(0, draw.shared[f"{kind}.scales"] ** -0.5, REFERENCE) / bound))
     k, log_weight = run.config.rank, np.zeros(REFERENCE)
     for j, x in zip(OTHERS, VALUES, strict=True):
         h = draw.theta[other][j].astype(float)
@@ -64,8 +66,14 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
             + h[k]
             + rng.normal(0, draw.of_ratings(*np.zeros((2, 0), np.int32))[1] ** 0.5, REFERENCE)
         )
-        if run.config.likelihood == "poisson":
-            log_weight += stats.poisson.logpmf(x, np.exp(eta))
+        if run.config.likelihood == "negative-binomial":
+            r, top = draw.shared["dispersion"][0], draw.shared["counts.ceiling"][0]
+            law = stats.nbinom(r, r / (r + 1 / (np.exp(-eta) + 1 / top)))
+            log_weight += law.logpmf(x) - law.logsf(0)  # stars have no 0
+            continue
+        if run.config.likelihood == "student-t":
+            scale = (draw.tau * s * draw.noise_scale[other][j]) ** -0.5
+            log_weight += stats.t.logpdf(x - run.mean, draw.shared["nu"][0], eta, scale)
             continue
         cdf = expit if "logit" in run.config.likelihood else stats.norm.cdf
         inner = draw.thresholds if draw.own_thresholds is None or kind == "user" else draw.own_thresholds[j]
@@ -132,7 +140,7 @@ def test_what_is_no_count_is_refused(run: Run) -> None:
     n = run.users.ids[:1]
     for wrong in (-1.0, 2.5):
         arguments = (run, "item", np.array([-1]), n, np.array([wrong]))
-        if run.config.likelihood == "poisson":
+        if run.config.likelihood == "negative-binomial":
             with pytest.raises(InputError, match=f"not counts.*: {wrong:g}"):
                 fold_in(*arguments)
         else:

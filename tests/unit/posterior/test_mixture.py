@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from runs import Made, make_run
 from scipy.special import expit
-from scipy.stats import norm, poisson
+from scipy.stats import nbinom, norm
+from scipy.stats import t as student
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.export import export
@@ -23,9 +24,9 @@ LEVELS = np.arange(1, 6)
 USERS, ITEMS = np.int32([0, 4, 7]), np.int32([2, 5, 1])
 
 
-@pytest.fixture(scope="module", params=["ordinal-logit", "own", "gaussian", "poisson"])
+@pytest.fixture(scope="module", params=["ordinal-logit", "own", "gaussian", "student-t", "negative-binomial"])
 def made(request, tmp_path_factory) -> Made:
-    noise = "shared" if request.param == "poisson" else "both"
+    noise = "shared" if request.param == "negative-binomial" else "both"
     settings = {"likelihood": request.param, "noise": noise}
     if request.param == "own":
         settings |= {"likelihood": "ordinal-logit", "thresholds": "user"}
@@ -42,8 +43,11 @@ def expected(made: Made, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         k = run.config.rank
         eta = (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k] + h[:, k]
         scale = (draw.noise_scale["user"][users] * draw.noise_scale["item"][items])[:, None]
-        if run.config.likelihood == "poisson":
-            up_to = poisson.cdf(np.arange(1.5, 5), np.exp(eta)[:, None])
+        if run.config.likelihood == "negative-binomial":
+            up_to = of_counts(draw, eta).cdf(np.arange(1.5, 5))
+        elif run.config.likelihood == "student-t":
+            away = (np.arange(1.5, 5) - run.mean - eta[:, None]) * np.sqrt(draw.tau * scale)
+            up_to = student.cdf(away, draw.shared["nu"][0])
         elif draw.thresholds is None:
             up_to = norm.cdf((np.arange(1.5, 5) - run.mean - eta[:, None]) * np.sqrt(draw.tau * scale))
         else:
@@ -51,6 +55,27 @@ def expected(made: Made, users: np.ndarray, items: np.ndarray) -> np.ndarray:
             up_to = expit(scale * (own - eta[:, None]))
         found += weight * np.diff(np.column_stack([np.zeros(len(users)), up_to, np.ones(len(users))]), axis=1)
     return found
+
+
+class Above:
+    """Counts above 0."""
+
+    def __init__(self, law):
+        self.law = law
+
+    def cdf(self, k):
+        return np.maximum(self.law.cdf(k) - self.law.pmf(0), 0) / self.law.sf(0)
+
+    def pmf(self, k):
+        return np.where(k > 0, self.law.pmf(k) / self.law.sf(0), 0.0)
+
+
+def of_counts(draw, eta: np.ndarray) -> Above:
+    """Law of the counts of these predictors at a draw; stars have no 0."""
+    r, top = draw.shared["dispersion"][0], draw.shared["counts.ceiling"][0]
+    assert (top, draw.shared["counts.least"][0]) == (50.0, 1.0)
+    rate = 1 / (np.exp(-eta.astype(float)) + 1 / top)
+    return Above(nbinom(r, r / (r + rate[:, None])))
 
 
 def test_predictions_have_the_probabilities_of_the_mixture(made: Made) -> None:
@@ -65,10 +90,10 @@ def test_predictions_have_the_probabilities_of_the_mixture(made: Made) -> None:
         np.testing.assert_array_equal(found["q95"], LEVELS[(np.cumsum(p, axis=1) < 0.95).sum(axis=1)])
 
 
-def test_counts_are_predicted_by_the_mixture_of_poisson_laws(made: Made) -> None:
+def test_counts_are_predicted_by_the_mixture_of_their_laws(made: Made) -> None:
     """Mean, sd and quantiles of pairs that are known, and of a user who is not, whose row is drawn from its prior."""
     run = made.open()
-    if run.config.likelihood != "poisson":
+    if run.config.likelihood != "negative-binomial":
         pytest.skip("of counts")
     rng, counts = np.random.default_rng(0), np.arange(200)
     users = np.append(USERS, -1).astype(np.int32)
@@ -79,8 +104,7 @@ def test_counts_are_predicted_by_the_mixture_of_poisson_laws(made: Made) -> None
         prior = draw.unseen["user"]
         w = np.concatenate([draw.theta["user"][USERS], rng.multivariate_normal(prior.mean, prior.covariance, 20_000)])
         h = draw.theta["item"][np.append(ITEMS, np.full(20_000, 3))]
-        rate = np.exp((w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k] + h[:, k])
-        own = poisson.pmf(counts, rate[:, None])
+        own = of_counts(draw, (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k] + h[:, k]).pmf(counts)
         p += weight * np.vstack([own[:3], own[3:].mean(axis=0)])
     found, mean = Predictor(run, PredictOptions())(users, items), p @ counts
     np.testing.assert_allclose(found.mean, mean, rtol=0.03)  # of 20,000 draws of the row

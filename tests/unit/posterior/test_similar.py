@@ -60,3 +60,10 @@ def test_unknown_items_are_refused(made):
     """By name."""
     with pytest.raises(InputError, match="one item is unknown to the run: 31337"):
         similar(made.open(), "item", 31337)
+
+
+def test_biases_only_have_no_similarity(tmp_path):
+    """It is of factors, which a run of rank 0 has not: a sentence says so."""
+    run = make_run(tmp_path, rank=0, iterations=50).open()
+    with pytest.raises(InputError, match=r"biases only \(--rank 0\).* sample with --rank 1 or more"):
+        similar(run, "item", run.items.ids[0])

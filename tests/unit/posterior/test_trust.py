@@ -103,7 +103,9 @@ def test_what_may_change_from_job_to_job_is_free_and_named(path: Path) -> None:
     edit(path, "ratings.h5", "moved.h5")
     assert Run(path).config.iterations == 90
     found = audit(RunDirectory(path)).unchecked
-    assert found == ["run.toml (chains, checkpoint_every, data, iterations, keep_checkpoints, versions)"]
+    assert found == [
+        "run.toml (chains, checkpoint_every, data, given_of_sampler, iterations, keep_checkpoints, versions)"
+    ]
 
 
 def test_a_run_that_was_overridden_is_whole(made: Made, path: Path) -> None:
@@ -196,6 +198,15 @@ def test_an_incomplete_posterior_is_refused_when_it_is_opened(path: Path, words:
         Run(path)
 
 
+def test_parameters_of_the_likelihood_are_as_many_as_it_has(tmp_path: Path) -> None:
+    """Student-t noise has one, the inflation of the variance; predictions of test ratings read it."""
+    made = make_run(tmp_path, users=30, items=14, likelihood="student-t", **SHORT)
+    (place,) = (made.path / "posterior" / "chain-0").iterdir()
+    rewrite(place, lambda blocks: blocks.update({Key("test", "W", b, "shape"): np.zeros((0, 1)) for b in range(2)}))
+    with pytest.raises(InputError, match=r"test/W/\*/shape is of shape"):
+        Run(made.path)
+
+
 def test_an_index_of_other_lengths_is_refused(path: Path) -> None:
     """Every row has one name, every test rating a row and a column, and the posterior the same number of rows."""
     index = path / INDEX
@@ -275,6 +286,8 @@ def test_a_checkpoint_that_does_not_fit_is_refused(made: Made, path: Path, capsy
     """The job went on with arrays of other shapes, and ended with the kernels' errors at the next draw."""
     place = newest(path, "checkpoints")
     kept = Path(shutil.copytree(place, path.parent / "kept"))
+    for earlier in set(place.parent.iterdir()) - {place}:  # that of the end of burn-in, which would be resumed from
+        shutil.rmtree(earlier)
     key = Key("moments", "W", 0, "mean")
     changes: dict[str, tuple[Change, dict[str, Any]]] = {
         r"W\.mean is missing, or not of shape \(1, 4\)": (lambda blocks: None, {"W.mean": np.zeros(9)}),

@@ -151,14 +151,14 @@ def test_ratings_that_are_no_counts_are_refused(tmp_path: Path, value: float, wh
     """Negative ones, fractions, and nothing but zeros; so are settings that counts do not have."""
     data = write(tmp_path / "r.h5", 9, 7, lambda x: np.append(x[1:] * 0, value) if value else x * 0)
     with pytest.raises(InputError, match=why):
-        sampled(tmp_path / "run", data, likelihood="poisson")
-    for settings, said in (({"center": False}, "poisson has biases"), ({"noise": "both"}, "no noise")):
+        sampled(tmp_path / "run", data, likelihood="negative-binomial")
+    for settings, said in (({"center": False}, "negative-binomial has biases"), ({"noise": "both"}, "no noise")):
         with pytest.raises(InputError, match=said):
-            sampled(tmp_path / "run", data, likelihood="poisson", **settings)
+            sampled(tmp_path / "run", data, likelihood="negative-binomial", **settings)
 
 
 def test_measurements_are_no_levels(tmp_path: Path) -> None:
-    """Few ratings that are all different have no probabilities of levels, and an ordinal law warns of them.
+    """Ratings that are all different have no probabilities of levels; an ordinal law warns of few, and refuses many.
 
     Few stars are levels, though, and so are measurements that repeat.
     """
@@ -172,6 +172,8 @@ def test_measurements_are_no_levels(tmp_path: Path) -> None:
         found = sampled(out, data, rank=1)
         assert (Run(out).levels is not None) == expected
         assert (found["log_probability"] is not None) == expected
-    data = tmp_path / "0.h5"
+    with pytest.raises(InputError, match="more than 25 different training ratings"):
+        sampled(tmp_path / "many", tmp_path / "0.h5", rank=1, likelihood="ordinal-logit")
+    data = write(tmp_path / "few.h5", 6, 5, lambda x: x)
     assert sampled(tmp_path / "ordinal", data, rank=1, likelihood="ordinal-logit")["log_probability"] is not None
     assert "occur once" in Run(tmp_path / "ordinal").facts["cautions"][-1]

@@ -56,7 +56,7 @@ def begun(data: Path, tmp_path: Path) -> Path:
 
 def test_a_resumed_run_keeps_its_settings(data: Path, begun: Path) -> None:
     """Nobody has to give them again; what touches no draw may change."""
-    config, overridden = ask(data, begun, resume=True, iterations=40, keep_checkpoints=3)
+    config, overridden, _ = ask(data, begun, resume=True, iterations=40, keep_checkpoints=3)
     assert (config.rank, config.sampler.name, config.thin) == (2, "psgld", 4)
     assert (config.iterations, config.keep_checkpoints) == (40, 3)
     assert not overridden
@@ -74,7 +74,7 @@ def test_what_a_chain_cannot_change_is_refused(data: Path, begun: Path) -> None:
 
 def test_what_is_overridden_is_said(data: Path, begun: Path) -> None:
     """The run notes it, before and after."""
-    config, overridden = ask(data, begun, resume=True, override=True, thin=5)
+    config, overridden, _ = ask(data, begun, resume=True, override=True, thin=5)
     assert config.thin == 5
     assert overridden == {"thin": (4, 5)}
 

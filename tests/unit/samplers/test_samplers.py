@@ -245,7 +245,7 @@ def test_no_other_code_knows_a_sampler_by_name() -> None:
         if "samplers" not in path.relative_to(package).parts:
             for line, name in mentions(ast.parse(path.read_text(encoding="utf-8"))):
                 found.setdefault(str(path.relative_to(package)), []).append(f"{line}: {name}")
-    assert set(found) <= {"config/sampler.py", "config/layers.py", "cli/cluster/bench.py"}, found
+    assert set(found) <= {"config/sampler.py", "config/layers.py"}, found
     assert len(found["config/sampler.py"]) == len(found["config/layers.py"]) == 1
 
 

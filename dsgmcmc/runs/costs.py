@@ -1,0 +1,181 @@
+"""The memory, messages and disk that a run will need, from its configuration and the sizes of the data alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.kernels.outer import statistics_width
+from dsgmcmc.kernels.stored import index_type
+from dsgmcmc.model.factors import keeps_what_left
+from dsgmcmc.model.parts.effects import levels_of
+from dsgmcmc.model.parts.groups import costs_of
+from dsgmcmc.model.quantity import Quantities
+from dsgmcmc.parallel.partition import owner
+from dsgmcmc.targets.state import BlockLayout
+from dsgmcmc.types import Factor
+
+INTERPRETER = 200_000_000  # bytes of Python and its libraries
+TEST_RATING_BYTES = 16  # value, position, row and column
+TEST_BYTES = 12  # prediction, mean and m2
+TEST_SAVED_BYTES = 8  # mean and m2
+TEST_NOISE_BYTES = 4  # the variance of the noise now, and its mean, where users or items have their own
+MOMENTS = 2  # mean and m2
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of a run, in bytes; `messages_per_sweep` is a number.
+
+    Attributes
+    ----------
+    ratings_per_process, state_per_process, accumulators_per_process, saving_per_process : int
+        Memory of the largest process. The last is needed while a checkpoint is written: for its copy, and for the
+        draws made since the one before.
+    sweeping_per_process : int
+        Extra memory of a sampler that draws rows from their conditional distributions: sums, and the ratings by column.
+    sent_per_sweep, messages_per_sweep : int
+        Column blocks that all processes of a chain send to another one in a sweep, on average: their bytes, and how
+        many. Left out are evaluation, ordered sums and the tours that renew a metric.
+    checkpoint, saved_draws : int
+        Disk space of one checkpoint, and of as many saved draws as there can be.
+    memory_per_process : int
+        Sum of the first five, and the interpreter with its libraries.
+    disk_least, disk_most : int
+        Bounds of what a whole run leaves on disk: checkpoints, posteriors and saved draws of all chains.
+    """
+
+    ratings_per_process: int
+    state_per_process: int
+    accumulators_per_process: int
+    saving_per_process: int
+    sweeping_per_process: int
+    sent_per_sweep: int
+    messages_per_sweep: int
+    checkpoint: int
+    saved_draws: int
+    memory_per_process: int
+    disk_least: int
+    disk_most: int
+
+    @classmethod
+    def of(cls, config: ResolvedConfig, ratings: Ratings, processes: int) -> Costs:
+        """Estimate the costs of a run on `processes` processes."""
+        d, grid = config.dimension, config.grid
+        rows, columns = ratings.n_rows, ratings.n_cols
+        size = -(-processes // min(processes, config.chains))
+        share = -(-grid // size) / grid
+        open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
+        heteroscedastic = config.noise != "shared"
+        quantities = config.quantities_for(ratings)
+        width, drawn = row_width(config, quantities), quantities.drawn_numbers({Factor.W: rows, Factor.H: columns})
+        sampler = config.make_sampler()
+        numbers = width + d * len(sampler.working)
+        state = share * (rows + columns) * numbers * 4
+        if sampler.gradient.by_parts and keeps_what_left(columns, numbers):
+            state += (1 - share) * columns * numbers * 4
+        moments = drawn * MOMENTS * 4
+        levels = config.law.levels_of(ratings)
+        noises = TEST_NOISE_BYTES * int(heteroscedastic)
+        if levels is not None:  # the variance of each rating, and the probabilities of its levels
+            noises = TEST_NOISE_BYTES * (1 + len(levels))
+        saved = TEST_SAVED_BYTES + noises
+        checkpoint = (rows + columns) * width * 4 + moments + ratings.nnz_test * saved
+        held = ratings.nnz * _rating_bytes(config, ratings, columns) + ratings.nnz_test * TEST_RATING_BYTES
+        normal = config.law.is_conditionally_gaussian()
+        grouped, effects = costs_of(levels_of(config, ratings.transposed), ratings, normal)
+        held, checkpoint = held + grouped, checkpoint + effects
+        index = (rows + grid) * grid * 8  # where each row begins in each block
+        everywhere = 2 * (rows + columns) * 8  # row and column counts, whole on every process
+        one_draw = drawn * 4
+        made = max(config.iterations - config.burn_in, 0) // config.thin
+        draws = min(max(2 * config.save_draws - 1, 0), made) * one_draw
+        memory = (
+            int(share * (held + index)) + everywhere,
+            int(open_chains * state),
+            int(open_chains * share * (moments + ratings.nnz_test * (TEST_BYTES + 2 * noises))),
+            int(share * (checkpoint + open_chains * draws)),
+            _sweeping(config, ratings, share),
+        )
+        moves = _moves(config, size, quantities)
+        kept = config.chains * (checkpoint + moments + ratings.nnz_test * saved)  # a checkpoint and the posterior
+        return cls(
+            *memory,
+            sent_per_sweep=round(sum(columns / grid * move.width * 4 * move.blocks for move in moves)),
+            messages_per_sweep=round(sum(move.blocks for move in moves)),
+            checkpoint=checkpoint,
+            saved_draws=draws * config.chains,
+            memory_per_process=sum(memory) + INTERPRETER,
+            disk_least=kept + config.chains * min(config.save_draws, made) * one_draw,
+            disk_most=kept + config.chains * (config.keep_checkpoints * checkpoint + draws),
+        )
+
+    def table(self) -> dict[str, Any]:
+        """Costs by name."""
+        return asdict(self)
+
+
+def row_width(config: ResolvedConfig, quantities: Quantities) -> int:
+    """Number of float32 per row that are saved, and sent between parts."""
+    return BlockLayout(config.make_sampler().kept, config.dimension).width + quantities.width_of_rows()
+
+
+class Tour(NamedTuple):
+    """A tour of all column blocks: how many numbers per column are sent, and whether they return home."""
+
+    width: int
+    returns: bool
+
+
+def tours(config: ResolvedConfig, quantities: Quantities) -> list[Tour]:
+    """Tours of an iteration that uses all the data."""
+    of_law = [quantity for quantity in config.law.quantities_of(config, False, {}) if quantity.of_rows]
+    d, noise = config.dimension, sum(quantity.width(quantities.sizes) for quantity in of_law)
+    if config.sampler.kind.draws_conditionals:  # positions and noise scales to the rows; then the columns' sums
+        return [Tour(d + min(noise, 1), False), Tour(statistics_width(d), True)]
+    return [Tour(2 * d + noise, True)]  # the position, its gradient, and the likelihood's fields
+
+
+def _sweeping(config: ResolvedConfig, ratings: Ratings, share: float) -> int:
+    """Memory of the ratings by column and of the sums of a factor; while they are sent, in three buffers."""
+    if not config.sampler.kind.draws_conditionals:
+        return 0
+    rows = max(ratings.n_rows, ratings.n_cols * (1 if share == 1 else 3))
+    index = (ratings.n_cols + config.grid) * config.grid * 8  # where each column begins in each block
+    held = ratings.nnz * _rating_bytes(config, ratings, ratings.n_rows)
+    return int(share * (rows * statistics_width(config.dimension) * 4 + held + index))
+
+
+def _rating_bytes(config: ResolvedConfig, ratings: Ratings, numbers: int) -> int:
+    """Bytes of a rating of a cell: of its column or row, of which there are so many in all, and of its value."""
+    return np.dtype(index_type(-(-numbers // config.grid))).itemsize + ratings.value_bytes
+
+
+class _Moves(NamedTuple):
+    """Column blocks that all processes send in a sweep, on average: numbers per column, and how many blocks."""
+
+    width: int
+    blocks: float
+
+
+def _moves(config: ResolvedConfig, size: int, quantities: Quantities) -> list[_Moves]:
+    """Column blocks that the `size` processes of a chain send in a sweep."""
+    grid = config.grid
+    owners = np.array([owner(b, size, grid) for b in range(grid)])
+
+    def leaving(shift: int) -> float:
+        return float(np.mean(owners != np.roll(owners, shift)))
+
+    following = leaving(1)
+    if config.sweep_length == 1:  # a tour in every iteration
+        steps = [(tour.width, grid if tour.returns else grid - 1) for tour in tours(config, quantities)]
+        return [_Moves(width, count * grid * following) for width, count in steps]
+    if config.schedule != "cyclic":
+        # all shifts other than 0 are equally likely; a part follows itself by chance, or across the end of a sweep
+        itself = 1 / grid if config.schedule == "random" else 1 / grid**2
+        following = (1 - itself) * sum(map(leaving, range(1, grid))) / max(grid - 1, 1)
+    return [_Moves(row_width(config, quantities), config.sweep_length * grid * following)]

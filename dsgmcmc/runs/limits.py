@@ -1,0 +1,91 @@
+"""What is refused because a number would exceed its integer type, or what MPI can count.
+
+Most MPI libraries count the elements of a message in 32 bits, and positions of test ratings are 32-bit integers, too.
+docs/reliability.md lists types and limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.ratings import SIDES, Ratings
+from dsgmcmc.errors import InputError
+from dsgmcmc.model.parts.design import gram_width
+from dsgmcmc.model.parts.features import featured_factors
+from dsgmcmc.model.quantity import Quantities
+from dsgmcmc.parallel.partition import block_bounds
+from dsgmcmc.runs.costs import row_width, tours
+from dsgmcmc.settings import named
+from dsgmcmc.types import Int64
+
+MAX_COUNT = 2**31 - 1  # elements of a message; positions in int32
+MAX_ITERATION = 2**48 - 1  # of the counter of random numbers (`dsgmcmc.kernels.philox`)
+
+
+def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
+    """Refuse a run in which a number exceeds its integer type, or what MPI can count.
+
+    Parameters
+    ----------
+    config : ResolvedConfig
+    ratings : Ratings
+        Open ratings file; only the numbers of ratings are used, not their values.
+
+    Raises
+    ------
+    InputError
+        If something is too large; the message names the setting that helps.
+    """
+    if config.iterations > MAX_ITERATION:
+        raise InputError(
+            f"{config.iterations:,} iterations are more than the random number generator can count "
+            f"({MAX_ITERATION:,}): ask for fewer {named('iterations')}"
+        )
+    featured = featured_factors(config.features, ratings)
+    features = [len(ratings.features[SIDES[factor]].names) for factor in featured]
+    _check_blocks(config, ratings.column_counts, config.quantities_for(ratings))
+    _check_sums(config, features)
+    bounds = block_bounds(ratings.row_indptr, config.grid)
+    tested = int(np.diff(ratings.test_indptr[bounds]).max())
+    if tested > MAX_COUNT:
+        raise InputError(
+            f"a block of rows would have {tested:,} test ratings, more than 32 bits can count ({MAX_COUNT:,}): use a "
+            f"larger {named('grid')}, or prepare the ratings with a smaller {named('test_fraction')}"
+        )
+
+
+def _check_blocks(config: ResolvedConfig, column_counts: Int64, quantities: Quantities) -> None:
+    """Refuse column blocks that are too long for one message; the counts determine the blocks."""
+    grid = config.grid
+    bounds = block_bounds(np.concatenate([[0], np.cumsum(column_counts)]), grid)
+    widths = (row_width(config, quantities), *(tour.width for tour in tours(config, quantities)))
+    block = int(np.diff(bounds).max()) * max(widths)
+    if block > MAX_COUNT:
+        raise InputError(
+            f"a block of columns would be a message of {block:,} numbers, more than MPI can count ({MAX_COUNT:,}): "
+            f"use a {named('grid')} of at least {-(-grid * block // MAX_COUNT)}, or a smaller {named('rank')}"
+        )
+
+
+def _check_sums(config: ResolvedConfig, features: Sequence[int]) -> None:
+    """Refuse sums over blocks whose addends, which process 0 gathers, are too many numbers for one message."""
+    d, grid = config.dimension, config.grid
+    moments = d + d * d if config.prior == "normal-wishart" else 2 * d
+    widths = {
+        f"{named('rank')}, or {named('prior')} normal-gamma": 2 * len(config.make_sampler().positions) * moments + 8
+    }
+    if getattr(config.sampler.config, "metric", None) == "kronecker":
+        widths[f"{named('rank')}, or {named('sampler.metric')}=fisher"] = 2 * (d * d + 1)
+    if features:
+        widths[f"{named('rank')}, or {named('features')} no"] = max(
+            sum(features) * d, *(gram_width(size) for size in features)
+        )
+    for remedy, width in widths.items():
+        if grid * width > MAX_COUNT:
+            raise InputError(
+                f"the sums over {grid} blocks would be a message of {grid * width:,} numbers, more than MPI can count "
+                f"({MAX_COUNT:,}): use a smaller {named('grid')} or {remedy}"
+            )

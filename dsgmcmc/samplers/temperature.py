@@ -1,0 +1,114 @@
+"""Temperatures of a chain: mean squares of its momenta, which are 1 where it samples its target.
+
+The momenta of underdamped Langevin dynamics are N(0, 1) in the coordinates of a metric, whatever the target. After the
+noise of a step of BAOAB they are so at every stable step if the energy is quadratic: half a kick before, the variance
+1 - h^2 l / 4 of a curvature l has grown to 1. Steps that are too large for the energy's other terms heat them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import log2, sqrt
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.targets.base import Target
+from dsgmcmc.targets.state import Replicated
+from dsgmcmc.types import Float64
+
+#: Sweeps between measurements, within which momenta forget what they were; and how many may tell of divergence.
+MEASURE_EVERY, ENOUGH = 20, 10
+
+#: Above this a chain has diverged.
+LOST = 1.3
+
+SQUARES = Formula("square = theta * theta", column_sums=("square",))
+NAME = "temperature.{}"
+
+
+class Temperature(NamedTuple):
+    """The temperature of a field.
+
+    Attributes
+    ----------
+    value : float
+    error : float
+        Its standard error if the momenta are N(0, 1), independent from one measurement to the next.
+    """
+
+    value: float
+    error: float
+
+    def exceeds(self, bound: float) -> bool:
+        """Whether it is above a bound, and not by chance: by four standard errors."""
+        return not self.value - 4 * self.error <= bound
+
+
+@dataclass
+class Temperatures(Replicated):
+    """Sums of the squares of momenta, over the last half to three quarters of the measurements after burn-in.
+
+    A chain that still moves towards its posterior is hot, too: where tau rises, say, positions lose what momenta gain.
+    So what was measured first is left out in time: sums of measurements 1, 2 to 3, 4 to 7, 8 to 15, ... of which the
+    last two count.
+
+    Attributes
+    ----------
+    sums : dict of str to (2, 2) float64
+        For every field, the sum of the squares, and how many there were: of the last such group, and that before it.
+    measurements : (1,) float64
+    """
+
+    saved_as: ClassVar[dict[str, str]] = {"measurements": "temperature.measurements"}
+
+    sums: dict[str, Float64] = field(default_factory=dict)
+    measurements: Float64 = field(default_factory=lambda: np.zeros(1))
+
+    def arrays(self) -> dict[str, Float64]:
+        """See `Replicated.arrays`."""
+        return super().arrays() | {NAME.format(name): sums for name, sums in self.sums.items()}
+
+    def take(self, arrays: Mapping[str, Float64]) -> None:
+        """See `Replicated.take`."""
+        super().take(arrays)
+        first = NAME.format("")
+        self.sums |= {
+            name.removeprefix(first): a for name, a in arrays.items() if a.shape == (2, 2) and name.startswith(first)
+        }
+
+    def measure(self, target: Target, momentum: str, turned: bool = False) -> None:
+        """Measure momenta as they are now; arguments as of `Target.momenta`. Collective."""
+        fields = target.momenta(momentum, turned)
+        partials = {block: dict.fromkeys(fields, np.zeros(2)) for block in target.blocks()}
+        for rows in target.together():
+            theirs = {name: each for name, each in fields.items() if each.factor == rows.factor and not rows.frozen}
+            squares = {
+                place: rows.update(SQUARES, theta=place)["square"] for place in {m.field for m in theirs.values()}
+            }
+            for name, each in theirs.items():
+                for block, sums in zip(rows.blocks, np.atleast_2d(squares[each.field]), strict=True):
+                    chosen = sums[each.columns]
+                    partials[block][name] = np.array([chosen.sum(), chosen.size * len(block.counts)])
+        found = target.sum(partials, dict, dict.fromkeys(fields, (2,)))
+        self.measurements = self.measurements + 1
+        begins = log2(self.measurements[0]).is_integer()
+        for name, sums in found.items():
+            last, before = self.sums.get(name, np.zeros((2, 2)))
+            self.sums[name] = np.array([sums, last] if begins else [last + sums, before])
+
+    def found(self) -> dict[str, Temperature]:
+        """The temperature of every field that has momenta."""
+        totals = {name: sums.sum(axis=0) for name, sums in self.sums.items()}
+        return {name: Temperature(s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}
+
+    def find_divergence(self) -> str:
+        """Name the first field that is so hot that the chain has diverged; empty if there is none."""
+        for name, temperature in self.found().items() if self.measurements[0] >= ENOUGH else ():
+            if temperature.exceeds(LOST):
+                factor, _, what = name.rpartition(".")
+                whose = f"the {what} of {factor}" if factor else what
+                return f"the momenta of {whose} have the temperature {temperature.value:.3g} and not 1,"
+        return ""

@@ -1,0 +1,84 @@
+"""The kernels that go through the ratings, on one core, beside the most that the core can do.
+
+    python tests/benchmarks/kernels.py [--ranks 16,32,64]
+
+Millions of ratings a second of the gradient, plain and with noise scales, and of the sums of outer products that Gibbs
+sampling takes; of these the billions of operations a second that the result needs, (D + 1)(D + 2) a rating, and the
+share of the core's peak that this is. Fastest of many repetitions. `kernels_cpp.py` compares the gradient with C++.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+
+from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.gradient import gradient_kernel
+from dsgmcmc.kernels.outer import add_outer_products, statistics_width
+from dsgmcmc.kernels.stored import kernel_arguments
+
+RATINGS, ROWS, COLUMNS = 200_000, 3000, 1000  # a block of a few megabytes, as in runs
+
+
+def fastest(work: Callable[[], object], repeats: int = 40) -> float:
+    """Seconds of the fastest repetition, after one call that compiles."""
+    work()
+    seconds = []
+    for _ in range(repeats):
+        begin = perf_counter()
+        work()
+        seconds.append(perf_counter() - begin)
+    return min(seconds)
+
+
+def peak(chains: int = 128, steps: int = 100_000) -> float:
+    """Float32 operations a second of one core: products and sums of numbers in registers.
+
+    `steps` on each of `chains` numbers at once: enough of them to hide how long an operation takes.
+    """
+    lines = [jit.decorator("void(float32[::1], float32, float32, int64)"), "def peak(out, x, y, steps):"]
+    lines += [f"    s{i} = out[uint64({i})]" for i in range(chains)]
+    lines += ["    for _ in range(steps):", *(f"        s{i} = s{i} * x + y" for i in range(chains))]
+    lines += [f"    out[uint64({i})] = s{i}" for i in range(chains)]
+    work = jit.compile_source("peak", "\n".join(lines) + "\n").peak
+    out = np.zeros(chains, np.float32)
+    return 2 * chains * steps / fastest(lambda: work(out, 0.5, 0.5, steps))
+
+
+def measure(k: int, most: float) -> list[float]:
+    """The figures of a rank, with biases."""
+    rng = np.random.default_rng(0)
+    indptr = np.searchsorted(np.sort(rng.integers(ROWS, size=RATINGS)), np.arange(ROWS + 1))
+    columns = (COLUMNS * rng.random(RATINGS) ** 2).astype(np.uint16)
+    stars = rng.integers(10, size=RATINGS).astype(np.uint8)
+    ratings = kernel_arguments(indptr, columns, stars, np.linspace(-1.5, 1.5, 10, dtype=np.float32))
+    w, h = (rng.normal(0, 0.1, (n, k + 1)).astype(np.float32) for n in (ROWS, COLUMNS))
+    arrays = (*ratings, w, h, np.zeros_like(w), np.zeros_like(h))
+    scales = [np.ones(n, np.float32) for n in (ROWS, COLUMNS)]
+    errors = [np.zeros(n) for n in (ROWS, COLUMNS)]
+    width = statistics_width(k + 1)
+    sums = np.zeros((ROWS, width), np.float32)
+    plain, weighted = gradient_kernel(k, True), gradient_kernel(k, True, True)
+    outer = fastest(lambda: add_outer_products(ratings, h, scales[1], k, sums))
+    seconds = [fastest(lambda: plain(*arrays, 1e-6)), fastest(lambda: weighted(*arrays, *scales, *errors, 1e-6)), outer]
+    operations = 2 * width * RATINGS / outer
+    return [*(RATINGS / 1e6 / each for each in seconds), operations / 1e9, 100 * operations / most]
+
+
+def main() -> None:
+    """Print a line for each rank."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", default="16,32,64")
+    most = peak()
+    print(
+        f"peak {most / 1e9:.0f} Gflop/s\n{'K':>4}{'gradient':>10}{'weighted':>10}{'outer':>10}{'Gflop/s':>10}{'%':>6}"
+    )
+    for k in map(int, parser.parse_args().ranks.split(",")):
+        print(f"{k:4}{{:10.1f}}{{:10.1f}}{{:10.1f}}{{:10.1f}}{{:6.0f}}".format(*measure(k, most)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

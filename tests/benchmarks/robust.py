@@ -1,0 +1,295 @@
+"""Whether any run fails on any shape of ratings, and whether its predictions are worth having.
+
+    for K in 1 2; do python tests/benchmarks/robust.py robust.jsonl --part $K/2 & done
+    python tests/benchmarks/robust.py robust.jsonl --shapes check-ins,few --models plain,auto --seeds 3
+    python tests/benchmarks/robust.py robust.jsonl --table docs/robust.md
+
+A cell is a shape of `tests/shapes.py`, a model, and a seed of the ratings, the split and the chain. Its ratings are
+prepared and sampled by the command, with `LENGTH`, and the run is opened in Python. Each cell adds a line to the file,
+and a cell that is in the file is not sampled again. So the script can be stopped and started again, and its parts share
+a file. With ``--model auto`` there are three seeds at most. With --table nothing is sampled: the tables of the page are
+replaced by those of the file.
+
+A cell has failed if the command does not end with status 0, or the run cannot be opened. A likelihood that refuses the
+values (status 2) is left out. Numbers that are not finite are counted in the summary and in the predictions of pairs,
+new users and new items among them. The gain is the log score of held-out ratings less that of the program's own
+baseline, biases only; its standard error is that of the differences over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from shapes import SHAPES
+
+from dsgmcmc import open_run
+from dsgmcmc.diagnostics.comparison import Comparison
+from dsgmcmc.errors import EXIT_USAGE
+from dsgmcmc.model.likelihoods import LIKELIHOODS
+from dsgmcmc.parallel.mpirun import run_dsgmcmc
+from dsgmcmc.storage.rundir import RunDirectory
+
+LENGTH = ("--iterations", "400sweeps", "--max-walltime", "10min")
+
+#: Options of every model: normal noise, every other likelihood but that of clicks, and users' thresholds.
+MODELS = {"plain": [], "noise": ["--noise", "both"]} | {
+    name: ["--likelihood", name, *(["--noise", "both"] if law.noise_quantities else [])]
+    for name, law in LIKELIHOODS.items()
+    if name not in ("gaussian", "all-cells")
+}
+MODELS["thresholds"] = ["--likelihood", "ordinal-logit", "--noise", "by-item", "--thresholds", "user"]
+MODELS["auto"] = ["--model", "auto"]
+AUTO_SEEDS = 3
+
+#: What every data set admits: it fails where a likelihood would be said to refuse the values.
+FOR_ALL = ("plain", "noise", "auto")
+
+MARK = "<!-- tests/benchmarks/robust.py writes what follows -->\n"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A shape and a model by their names, and a seed."""
+
+    shape: str
+    model: str
+    seed: int
+
+
+# ---------------------------------------------------------------------- sampling
+
+
+def cells(shapes: list[str], models: list[str], seeds: int, part: int, parts: int) -> Iterator[Cell]:
+    """Cells of one of so many parts; those of the same ratings follow each other, and are in the same part."""
+    for k, (seed, shape) in enumerate((seed, shape) for seed in range(seeds) for shape in shapes):
+        if k % parts == part:
+            yield from (Cell(shape, model, seed) for model in models if model != "auto" or seed < AUTO_SEEDS)
+
+
+def sample(cell: Cell, data: Path, out: Path) -> dict[str, Any]:
+    """Sample a cell; its line of the file."""
+    begun = time.monotonic()
+    arguments = ["sample", str(data), "--out", str(out), *LENGTH, "--seed", str(cell.seed), *MODELS[cell.model]]
+    done = run_dsgmcmc(arguments, capture_output=True)
+    if done.returncode == EXIT_USAGE and cell.model not in FOR_ALL:
+        found: dict[str, Any] = {"outcome": "refused"}
+    elif done.returncode:
+        found = {"outcome": "failed", "status": done.returncode}
+    else:
+        try:
+            found = {"outcome": "done", **measure(out)}
+        except Exception as error:  # a failure to be counted, as all are
+            found = {"outcome": "failed", "status": 0, "error": repr(error)}
+    if found["outcome"] != "done":
+        found["said"] = done.stderr.strip().rpartition("\n")[2]
+    return {**asdict(cell), **found, "seconds": round(time.monotonic() - begun, 1)}
+
+
+def measure(out: Path) -> dict[str, Any]:
+    """What is asked of a finished run."""
+    directory = RunDirectory(out)
+    summary = json.loads(directory.summary_file.read_text(encoding="utf-8"))
+    over = summary.get("over_biases") or {}
+    chosen = directory.comparison_file
+    return {
+        "not_finite": not_finite(summary) + sum(int((~np.isfinite(each)).sum()) for each in predictions(out)),
+        "recoveries": len(summary.get("fell_back", [])),
+        "chosen": Comparison.read(chosen).recommended if chosen.exists() else None,
+        "test_ratings": summary["test_ratings"],
+        "rmse": summary["rmse_mean"],
+        "rmse_biases": summary["baselines"]["biases_only"],
+        "gain": over.get("gain"),
+        "coverage": summary["coverage"]["0.9"],
+    }
+
+
+def not_finite(found: Any) -> int:
+    """Number of infinite numbers and NaN in what was read from JSON."""
+    if isinstance(found, dict | list):
+        return sum(map(not_finite, found.values() if isinstance(found, dict) else found))
+    return int(isinstance(found, float) and not math.isfinite(found))
+
+
+def predictions(out: Path) -> list[np.ndarray]:
+    """Means, sds and intervals of 500 pairs, a new user and a new item among them, and moments of all test ratings."""
+    run = open_run(out)
+    rng = np.random.default_rng(0)
+    users, items = (np.append(-1, rng.choice(names, 499)) for names in (run.users_, run.items_))
+    pairs = np.column_stack([users, np.roll(items, 1)])
+    test = run.run_.test
+    return [*run.predict(pairs, return_std=True), *run.predict_interval(pairs), test.mean, test.variance]
+
+
+# ---------------------------------------------------------------------- tables
+
+
+Lines = list[dict[str, Any]]
+
+
+def read(path: Path) -> Lines:
+    """Lines of the file, if there is one."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def grouped(lines: Lines) -> Callable[..., Lines]:
+    """A function that finds lines by what they have."""
+    return lambda **wanted: [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
+
+
+class Gain(NamedTuple):
+    """Mean over seeds, and its standard error, which is not a number with one seed."""
+
+    mean: float
+    error: float
+
+    @property
+    def worse(self) -> bool:
+        """Whether it is below zero by more than two standard errors."""
+        return self.mean < -2 * self.error
+
+    def __str__(self) -> str:
+        text = f"{self.mean:+.3f}" + ("" if math.isnan(self.error) else f" ± {self.error:.3f}")
+        return f"**{text}**" if self.worse else text
+
+
+def gain(lines: Lines) -> Gain | None:
+    """Gain over biases only; None where it is not known of any seed."""
+    known = np.array([line["gain"] for line in lines if line.get("gain") is not None])
+    error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
+    return Gain(float(known.mean()), float(error)) if len(known) else None
+
+
+def of_gain(lines: Lines) -> str:
+    """An entry of the second table."""
+    failed, found = sum(line["outcome"] == "failed" for line in lines), gain(lines)
+    return ", ".join([*([str(found)] if found else []), *([f"**{failed} failed**"] if failed else [])])
+
+
+def covered(lines: Lines) -> tuple[float, int, float]:
+    """Coverage over all test ratings, their number, and how far from 0.9 it may be."""
+    number = sum(line["test_ratings"] for line in lines)
+    share = sum(line["coverage"] * line["test_ratings"] for line in lines) / number
+    return share, number, 0.02 + 2 * math.sqrt(0.9 * 0.1 / number)
+
+
+def table(title: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (title, ("---",) * len(title), *rows))
+
+
+def by_model(lines: Lines) -> str:
+    """How many runs there are of each model, and what became of them."""
+    of, rows = grouped(lines), []
+    for model in [name for name in MODELS if of(model=name)]:
+        all_of, done = of(model=model), of(model=model, outcome="done")
+        found = {name: gain(of(model=model, shape=name)) for name in SHAPES}
+        judged = any(each and not math.isnan(each.error) for each in found.values())
+        worse = ", ".join(name for name, each in found.items() if each and each.worse) or "none"
+        numbers = [
+            *(len(all_of), len(of(model=model, outcome="refused")), len(of(model=model, outcome="failed"))),
+            *(sum(line["not_finite"] > 0 for line in done), sum(line["recoveries"] > 0 for line in done)),
+        ]
+        rows.append((f"`{model}`", *map(str, numbers), worse if judged else "one seed does not tell"))
+    titles = ("model", "runs", "values refused", "failed", "with numbers that are not finite", "recovered")
+    return table((*titles, "worse than biases only on"), rows)
+
+
+def by_shape(lines: Lines) -> str:
+    """Gain over biases only of every model on every shape."""
+    of = grouped(lines)
+    models = [name for name in MODELS if of(model=name)]
+    rows = [(name, *(of_gain(of(shape=name, model=model)) for model in models)) for name in SHAPES if of(shape=name)]
+    return table(("shape", *(f"`{model}`" for model in models)), rows)
+
+
+def by_truth(lines: Lines) -> str:
+    """Coverage where the likelihood is that by which the ratings were made."""
+    of, rows = grouped(lines), []
+    for name, shape in SHAPES.items():
+        for model in shape.true:
+            if done := of(shape=name, model=model, outcome="done"):
+                share, number, allowed = covered(done)
+                held = "yes" if abs(share - 0.9) <= allowed else "**no**"
+                rows.append((name, f"`{model}`", f"{number:,}", f"{share:.4f}", f"0.9 ± {allowed:.4f}", held))
+    return table(("shape", "model", "test ratings", "in their 90 % intervals", "allowed", "holds"), rows)
+
+
+def chosen(lines: Lines) -> str:
+    """The model that `auto` took on every shape."""
+    of = grouped([line for line in lines if line.get("chosen")])
+    rows = [(name, "; ".join(line["chosen"] for line in of(shape=name))) for name in SHAPES if of(shape=name)]
+    return table(("shape", "model that `auto` took, by seed"), rows)
+
+
+def page(lines: Lines) -> str:
+    """All tables; tables without rows are left out."""
+    parts = {
+        "Runs": by_model,
+        "Log score less that of biases only": by_shape,
+        "Coverage where the likelihood is the true one": by_truth,
+        "Models that were chosen": chosen,
+    }
+    made = {title: make(lines) for title, make in parts.items()}
+    return "\n\n".join(f"## {title}\n\n{text}" for title, text in made.items() if text.count("\n") > 1) + "\n"
+
+
+# ---------------------------------------------------------------------- from the command line
+
+
+def names(text: str | None, known: dict[str, Any]) -> list[str]:
+    """Names that are separated by commas, or all; those that are not known end the script."""
+    wanted = list(known) if text is None else [name.strip() for name in text.replace(", ", ",").split(",")]
+    if unknown := set(wanted) - set(known):
+        raise SystemExit(f"unknown: {', '.join(sorted(unknown))}; there are {'; '.join(known)}")
+    return wanted
+
+
+def main() -> None:
+    """Sample cells that are not in the file, or write the tables of those that are."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, help="JSON, a line for each cell")
+    parser.add_argument("--shapes", help="names, separated by commas; default all")
+    parser.add_argument("--models", help="names, separated by commas; default all")
+    parser.add_argument("--seeds", type=int, default=10, help="their number")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts")
+    parser.add_argument("--table", type=Path, metavar="PAGE.md", help="write the tables into this page")
+    arguments = parser.parse_args()
+    if arguments.table:
+        head = arguments.table.read_text(encoding="utf-8").partition(MARK)[0]
+        arguments.table.write_text(f"{head}{MARK}\n{page(read(arguments.file))}", encoding="utf-8")
+        return
+    part, parts = map(int, arguments.part.split("/"))
+    wanted = names(arguments.shapes, SHAPES), names(arguments.models, MODELS)
+    known = {Cell(line["shape"], line["model"], line["seed"]) for line in read(arguments.file)}
+    with tempfile.TemporaryDirectory() as folder:
+        data, made = Path(folder) / "ratings.h5", None
+        for cell in cells(*wanted, arguments.seeds, part - 1, parts):
+            if cell in known:
+                continue
+            if made != (cell.shape, cell.seed):
+                shutil.rmtree(data.with_suffix(".tables"), ignore_errors=True)
+                data.unlink(missing_ok=True)
+                SHAPES[cell.shape].make(cell.seed).prepare(data, cell.seed)
+                made = cell.shape, cell.seed
+            line = sample(cell, data, Path(folder) / "run")
+            shutil.rmtree(Path(folder) / "run", ignore_errors=True)
+            with arguments.file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            print(f"{cell.shape}, {cell.model}, seed {cell.seed}: {line['outcome']}, {line['seconds']} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Ratings of nasty shapes: a run ends well whatever they are. `tests/benchmarks/robust.py` has more of each."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from shapes import SHAPES
+from support import dsgmcmc, run
+
+from dsgmcmc import open_run
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "robust.py"
+BOTH = ("--noise", "both")
+COUNTS = ("--likelihood", "negative-binomial")
+LEVELS = ("--likelihood", "ordinal-logit", *BOTH)
+THRESHOLDS = ("--likelihood", "ordinal-logit", "--noise", "by-item", "--thresholds", "user")
+AUTO = ("--model", "auto")
+
+#: Shapes and options: the nastiest for the steps of rows, noise, scales and thresholds, and for comparisons.
+NASTY = [
+    ("check-ins", ()),
+    ("check-ins", COUNTS),
+    ("book ratings", BOTH),
+    ("book ratings", THRESHOLDS),
+    ("half stars", THRESHOLDS),
+    ("large counts", BOTH),
+    ("two blocks", BOTH),
+    ("constant users", LEVELS),
+    ("nearly all alike", LEVELS),
+    ("values of 1e-6", BOTH),
+    pytest.param("few", AUTO, marks=pytest.mark.long),
+    pytest.param("check-ins", AUTO, marks=pytest.mark.long),
+    pytest.param("book ratings", AUTO, marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize(("shape", "options"), NASTY)
+def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
+    """Heavy tails, masses of one value, levels that hardly occur: status 0, no warning of NumPy, finite predictions."""
+    data, out = SHAPES[shape].make(0).prepare(tmp_path / "r.h5"), tmp_path / "run"
+    done = run(*dsgmcmc("sample", data, "--out", out, "--iterations", "150sweeps", *options)).expect(0)
+    assert "RuntimeWarning" not in done.err
+    model = open_run(out)
+    pairs = np.column_stack([np.append(np.resize(model.users_, 200), -1), np.append(-1, np.resize(model.items_, 200))])
+    for found in (*model.predict(pairs, return_std=True), *model.predict_interval(pairs), model.run_.test.mean):
+        assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_shape_is_one_of_its_seed(name):
+    """At most 20,000 ratings of different pairs, the same for the same seed and others for another."""
+    first, again, other = (SHAPES[name].make(seed) for seed in (0, 0, 1))
+    assert len(first.user) <= 20_000
+    assert len(np.unique(np.column_stack([first.user, first.item]), axis=0)) == len(first.user)
+    assert np.isfinite(first.value).all()
+    np.testing.assert_array_equal(first.value, again.value)
+    assert not np.array_equal(first.value, other.value) or not np.array_equal(first.user, other.user)
+
+
+def test_the_script_goes_on_where_it_was(tmp_path):
+    """A cell in its file is not sampled again, and its tables replace those of a page."""
+    lines, page = tmp_path / "robust.jsonl", tmp_path / "page.md"
+    command = (sys.executable, SCRIPT, lines, "--shapes", "few", "--models", "plain", "--seeds", "1")
+    assert run(*command).expect(0).out.startswith("few, plain, seed 0: done")
+    before = lines.read_text()
+    assert not run(*command).expect(0).out
+    assert lines.read_text() == before
+    page.write_text("# Kept\n\n<!-- tests/benchmarks/robust.py writes what follows -->\n\nold\n")
+    run(sys.executable, SCRIPT, lines, "--table", page).expect(0)
+    assert page.read_text().startswith("# Kept\n\n<!--")
+    assert "| `plain` | 1 | 0 | 0 |" in page.read_text()
+    assert "old" not in page.read_text()

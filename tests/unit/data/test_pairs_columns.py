@@ -1,0 +1,39 @@
+"""Which columns of a file of pairs are users and items."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dsgmcmc.data.pairs import PairsTable, load_pairs, parse_pair_columns
+from dsgmcmc.errors import InputError
+
+
+def load(tmp_path: Path, text: str, columns: str | None = None) -> PairsTable:
+    """Read a file with this text."""
+    (path := tmp_path / "pairs.csv").write_text(text)
+    with duckdb.connect() as db:
+        return load_pairs(db, path, parse_pair_columns(columns))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "expected"),
+    [
+        ("a,b\nc,d\n", None, ("user", "item", 1)),
+        ("movie,userId\na,b\n", None, ("userId", "movie", 2)),
+        ("sku,userId\na,b\n", "item=sku", ("userId", "sku", 2)),
+        ("7,8\n3,4\n", "user=2,item=1", ("item", "user", 1)),
+    ],
+)
+def test_columns_of_pairs(tmp_path, text, columns, expected):
+    """Those that are named, then those that are known, and without a header the first two."""
+    table = load(tmp_path, text, columns)
+    assert (table.user, table.item, table.first_line) == expected
+
+
+def test_a_header_of_which_one_name_is_known_is_no_pair(tmp_path):
+    """Taken as a pair, it would hide that the columns may be in another order."""
+    with pytest.raises(InputError, match=r"cannot tell which column is item \(columns sku, userId\); name them with"):
+        load(tmp_path, "sku,userId\na,b\n")

@@ -1,0 +1,135 @@
+"""Which samplers a chain falls back to where it diverges, and from which state."""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpi4py import MPI
+from support import copied, digest, diverging, metrics, write_planted
+
+from dsgmcmc.config.layers import Layers, build
+from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.runs.recovery import fallbacks
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot
+
+ALL = ["half the step", "a quarter of the step", "the Kronecker metric", "the sampler gibbs"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ALL),
+        ({"sampler": {"friction": 0.8}}, ALL),
+        ({"likelihood": "ordinal-logit"}, ALL[:3]),
+        ({"sampler": "baoab"}, ALL[:3]),
+        ({"sampler": {"step_size": 0.3}}, ALL[2:3]),
+        ({"sampler": {"metric": "kronecker"}}, ALL[:2]),
+        ({"likelihood": "all-cells"}, [*ALL[:2], ALL[3]]),
+        ({"sampler": {"name": "sgld", "step_size": 0.1}}, []),
+        ({"sampler": "gibbs"}, []),
+        ({"prior": "fixed"}, ALL[:2]),
+    ],
+)
+def test_nothing_that_was_named_is_replaced(settings: dict[str, Any], expected: list[str]) -> None:
+    """Neither sampler, metric nor step; and Gibbs sampling is for likelihoods that admit it."""
+    given = Layers(settings).of_sampler()
+    assert [each.name for each in fallbacks(build(settings).resolved(), given)] == expected
+
+
+def test_steps_are_those_of_the_settings_made_smaller() -> None:
+    """A half and a quarter; the other metric has a step of its own, and what was named besides."""
+    config = build({"sampler": {"friction": 0.8}}).resolved()
+    half, quarter, kronecker, _ = fallbacks(config, ["friction"])
+    size = config.sampler.config.step_size
+    assert [each.sampler.config.step_size for each in (half, quarter)] == [size / 2, size / 4]
+    assert kronecker.sampler.config.metric == "kronecker"
+    assert kronecker.sampler.config.step_size < size
+    small = build({}).resolved().sampler
+    few = config.model_copy(update={"sampler": small.model_copy(update={"config": small.config.scaled(0.1)})})
+    assert fallbacks(few, [])[2].sampler.config.step_size == few.sampler.config.step_size
+    assert kronecker.sampler.config.friction == 0.8
+
+
+# ---------------------------------------------------------------------- where chains begin again
+
+BURN_IN = 20
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
+
+
+@pytest.fixture(scope="module")
+def recovered(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that diverged three times after its burn-in."""
+    out = tmp_path_factory.mktemp("recovered") / "run"
+    assert diverging(MPI.COMM_SELF, data, out) == 0
+    return out
+
+
+def test_each_time_is_said_and_the_draws_are_of_the_last(recovered: Path) -> None:
+    """Each began at the end of a burn-in; lines of metrics, draws and posterior are those of one chain."""
+    noted = [event for event in RunDirectory(recovered).events() if event["event"] == "diverged"]
+    assert [event["from"] for event in noted] == [BURN_IN] * 3
+    said = read_summary(recovered / "summary.json")["fell_back"]
+    assert [each["next"] for each in said] == ALL[:3]
+    assert [each["iteration"] for each in said] == [event["iteration"] for event in noted]
+    assert all(each["iteration"] > BURN_IN for each in said)
+    assert [line["iteration"] for line in metrics(recovered)] == [1, *range(10, 61, 10)]
+    posterior = Snapshot(recovered / "posterior" / "chain-0" / step_name(60))
+    assert posterior.read(Key("trace", "run", 0, "iteration")).ravel().tolist() == [*range(BURN_IN + 5, 61, 5)]
+
+
+def test_the_state_at_the_end_of_burn_in_is_kept(data: Path, tmp_path: Path) -> None:
+    """However many checkpoints there are since, so that a chain that diverges late can begin from it."""
+    diverging(MPI.COMM_SELF, data, tmp_path / "run", checkpoint_every=3)
+    assert steps(tmp_path / "run" / "checkpoints" / "chain-0") == [BURN_IN, 57, 60]
+
+
+def test_a_chain_begins_from_the_state_at_the_end_of_its_burn_in(data: Path, tmp_path: Path) -> None:
+    """The model's parameters are those; momenta are drawn anew, and there are no draws.
+
+    Killed where it removes the first of the checkpoints that the new one replaces, both are there.
+    """
+    assert copied("prune=kill", partial(diverging, MPI.COMM_SELF, data, tmp_path / "run")) == -signal.SIGKILL
+    begun, before = (Snapshot(tmp_path / "run" / "checkpoints" / "chain-0" / step_name(n)) for n in (0, BURN_IN))
+    for factor in "WH":
+        theta, r = (Key("state", factor, 2, name) for name in ("theta", "r"))
+        assert begun.read(theta).tobytes() == before.read(theta).tobytes()
+        assert begun.read(r).tobytes() != before.read(r).tobytes()
+    assert begun.manifest.state["tau"] == before.manifest.state["tau"]
+    assert len(begun.manifest.diverged) == 1
+    assert not before.manifest.diverged
+    assert not begun.manifest.saved_draws
+
+
+@pytest.mark.parametrize(
+    "fault", [f"{point}=kill,at={at}" for at in (1, 2, 3) for point in ("prune", "snapshot.rename", "snapshot.renamed")]
+)
+def test_a_job_may_be_killed_while_a_chain_falls_back(data: Path, recovered: Path, tmp_path: Path, fault: str) -> None:
+    """Before or after the new state has its name, and while what it replaces is removed: the same draws in the end."""
+    out = tmp_path / "run"
+    assert copied(fault, partial(diverging, MPI.COMM_SELF, data, out)) == -signal.SIGKILL
+    assert diverging(MPI.COMM_SELF, data, out) == 0
+    assert digest(out) == digest(recovered)
+
+
+def test_divergence_does_not_depend_on_where_a_run_is_saved(data: Path, recovered: Path, tmp_path: Path) -> None:
+    """A state is looked at where that follows from its number: not at checkpoints, nor where a job ends.
+
+    Every draw and line of metrics is at a multiple of 5; every third iteration is saved, and jobs end at others.
+    """
+    out = tmp_path / "run"
+    for iterations in (23, 27, 41, 60):
+        assert diverging(MPI.COMM_SELF, data, out, iterations, checkpoint_every=3) == 0
+    fell_back = [read_summary(run / "summary.json")["fell_back"] for run in (out, recovered)]
+    assert fell_back[0] == fell_back[1]
+    assert digest(out) == digest(recovered)

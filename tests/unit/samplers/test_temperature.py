@@ -1,0 +1,70 @@
+"""Temperatures: what is measured, what is left out in time, and what counts as diverged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from support import MODEL, factor_target, write_planted
+
+from dsgmcmc.diagnostics.temperatures import warm
+from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
+from dsgmcmc.samplers.temperature import ENOUGH, Temperatures
+from dsgmcmc.types import Factor
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> FactorTarget:
+    sampler = BAOAB(BAOABConfig(), 0)
+    return factor_target(MPI.COMM_SELF, write_planted(tmp_path / "r.h5", 60, 40), model=MODEL, sampler=sampler)
+
+
+def measure(temperatures: Temperatures, target: FactorTarget, sd: dict[Factor, float], seed: int) -> None:
+    """Measure normal momenta of these standard deviations; those of biases are 1."""
+    rng = np.random.default_rng(seed)
+    for block in target.blocks():
+        block["r"][:] = rng.normal(size=block["r"].shape)
+        block["r"][:, :-1] *= sd[block.factor]
+    temperatures.measure(target, "r")
+
+
+def test_a_temperature_is_the_mean_square_of_the_momenta_of_a_field(target: FactorTarget) -> None:
+    """By factor, and of biases apart, within four standard errors; the field that is hot is named, and none else is."""
+    temperatures = Temperatures()
+    for seed in range(ENOUGH):
+        measure(temperatures, target, {Factor.W: 1.0, Factor.H: 1.3}, seed)
+    found = temperatures.found()
+    expected = {"W.factors": 1.0, "W.biases": 1.0, "H.factors": 1.69, "H.biases": 1.0}
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name].value == pytest.approx(value, abs=4 * value * found[name].error)
+    assert "factors of H have the temperature 1." in temperatures.find_divergence()
+    read = {name: {"value": each.value, "error": each.error} for name, each in found.items()}
+    (said,) = warm(read)
+    assert "H.factors" in said
+    assert "W.factors" not in said
+
+
+def test_what_was_hot_at_first_is_left_out_in_time(target: FactorTarget) -> None:
+    """A chain that moved towards its posterior after burn-in is no diverged one; and few measurements say nothing."""
+    temperatures, hot = Temperatures(), dict.fromkeys(Factor, 1.4)
+    for seed in range(3):
+        measure(temperatures, target, hot, seed)
+    assert temperatures.find_divergence() == ""
+    for seed in range(3, 16):
+        measure(temperatures, target, dict.fromkeys(Factor, 1.0), seed)
+    assert temperatures.find_divergence() == ""
+    assert all(abs(each.value - 1) < 4 * each.error for each in temperatures.found().values())
+
+
+def test_they_are_part_of_the_saved_state(target: FactorTarget) -> None:
+    """Loaded from their arrays they are what they were, and go on alike."""
+    one, other = Temperatures(), Temperatures()
+    measure(one, target, dict.fromkeys(Factor, 1.0), 0)
+    other.take({name: array.copy() for name, array in one.arrays().items()})
+    for each in (one, other):
+        measure(each, target, dict.fromkeys(Factor, 1.1), 1)
+    assert one.found() == other.found()

@@ -1,0 +1,42 @@
+"""The size of the package: whoever adds code must find some to take away."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "dsgmcmc"
+#: Lines of code that the package may have: those that it has. The goal is 20,500.
+LIMIT = 29_700
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+def code_lines(text: str) -> int:
+    """Lines that are not blank, comment or docstring; imports and other strings count."""
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            documented |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in BLANK:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    written = text.splitlines()
+    return sum(bool(written[line - 1].strip()) for line in lines - documented)
+
+
+def test_lines_are_counted_as_said():
+    """Comments, blanks and docstrings, also of several lines, are free; a string that is no docstring is not."""
+    text = (
+        '"""Doc\n\nof two."""\n\nimport os  # counts\n# free\n\n\ndef f():\n    """Doc."""\n    return """a\n\nb"""\n'
+    )
+    assert code_lines(text) == 4
+
+
+def test_the_package_does_not_grow():
+    """A change that needs more than there is room for takes away as much, or raises LIMIT with a reason for users."""
+    count = sum(code_lines(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py"))
+    assert count <= LIMIT, f"{count:,} lines of code, and {LIMIT:,} are allowed: take some away"
