@@ -71,8 +71,8 @@ class _Write:
         Removes snapshots that these replace; called on process 0.
     needed : bool
         Whether the job must fail if they cannot be written.
-    committing : bool
-        Whether the shards are written and process 0 commits them.
+    steps : list of callable
+        What the writer's thread does next, each after all processes have done the one before. They are collective.
     """
 
     iteration: int
@@ -82,7 +82,7 @@ class _Write:
     task: Future[None]
     prune: Callable[[], None]
     needed: bool
-    committing: bool = False
+    steps: list[Callable[[_Write], Future[None]]]
 
 
 class Checkpoints:
@@ -171,34 +171,52 @@ class Checkpoints:
         begin = monotonic()
         self._control.saving()
         pending, self._draws.pending = self._draws.pending, {}
-        try:
-            with self._ring.phases("checkpoint"):
-                drafts = self._drafts(iteration, seconds, pending, not (last or wait))
-        except WriteError as error:
-            self._failed(error, iteration, [], pending, last)
-            return
-        task = self._writer.submit(_do, [draft.shard for draft in drafts], [draft.secure for draft in drafts], [])
+        with self._ring.phases("checkpoint"):
+            drafts = self._drafts(iteration, seconds, pending, not (last or wait))
         prune = self._prune if iteration else partial(self._run.cut, self._chain, 0)
-        self._write = _Write(iteration, begin, drafts, pending, task, prune, last)
+        self._begin(iteration, begin, drafts, pending, prune, last)
         log.debug("chain %d: writing the checkpoint of iteration %d", self._chain, iteration)
         if wait:
             self.settle()
 
     def _drafts(self, iteration: int, seconds: float, pending: PendingDraws, copy: bool) -> list[SnapshotWriter]:
         """Drafts of the pending draws, followed by that of a checkpoint. Collective."""
-        comm, draws, series = self._ring.comm, self._make("draws"), self._make("checkpoints")
+        comm, draws, series = self._ring.comm, self._series("draws"), self._series("checkpoints")
         drafts: list[SnapshotWriter] = []
-        try:
-            for number, (blocks, small) in sorted(pending.items()):
-                header = partial(self._header, "draw", number, seconds, small)
-                drafts.append(SnapshotWriter(draws, step_name(number), blocks, header, comm))
-            header = partial(self._header, "checkpoint", iteration, seconds, self._state.small())
-            blocks = {key: np.array(array) if copy else array for key, array in self._state.saved()}
-            drafts.append(SnapshotWriter(series, step_name(iteration), blocks, header, comm))
-        except WriteError:
-            self._discard(drafts)
-            raise
-        return drafts
+        for number, (blocks, small) in sorted(pending.items()):
+            header = partial(self._header, "draw", number, seconds, small)
+            drafts.append(SnapshotWriter(draws, step_name(number), blocks, header, comm))
+        header = partial(self._header, "checkpoint", iteration, seconds, self._state.small())
+        copies = {key: np.array(array) if copy else array for key, array in self._state.saved()}
+        return [*drafts, SnapshotWriter(series, step_name(iteration), copies, header, comm)]
+
+    def _begin(
+        self,
+        iteration: int,
+        begin: float,
+        drafts: list[SnapshotWriter],
+        pending: PendingDraws,
+        prune: Callable[[], None],
+        needed: bool,
+    ) -> None:
+        """Have the writer's thread make the folders: a disk that stalls holds up nothing but this thread."""
+        task = self._writer.submit(_do, [draft.make for draft in drafts] if self._at_root else [], [], [])
+        self._write = _Write(iteration, begin, drafts, pending, task, prune, needed, [self._shard, self._commit])
+
+    def _shard(self, write: _Write) -> Future[None]:
+        shards, secures = [draft.shard for draft in write.drafts], [draft.secure for draft in write.drafts]
+        return self._writer.submit(_do, shards, secures, [])
+
+    def _commit(self, write: _Write) -> Future[None]:
+        """Have process 0 give the snapshots their names. Collective."""
+        for draft in write.drafts:
+            draft.gather()
+        draws: Tasks = []
+        then: Tasks = []
+        if self._at_root:
+            *draws, checkpoint = (draft.commit for draft in write.drafts)
+            then = [checkpoint, write.prune]
+        return self._writer.submit(_do, [], draws, then)
 
     def advance(self) -> None:
         """Take the next step of a write, now that no process is busy. Collective.
@@ -220,21 +238,14 @@ class Checkpoints:
                 self._write = None
                 self._failed(error, write.iteration, write.drafts, write.pending, write.needed)
                 return
-            if write.committing:
-                self._write = None
-                self._longest = max(self._longest, monotonic() - write.begin)
-                self.newest = write.iteration
-                self._control.write_seconds = RESERVE * self._longest
-                log.debug("chain %d: %s is complete", self._chain, write.drafts[-1].final)
+            if write.steps:
+                write.task = write.steps.pop(0)(write)
                 return
-            for draft in write.drafts:
-                draft.gather()
-            draws: Tasks = []
-            then: Tasks = []
-            if self._at_root:
-                *draws, checkpoint = (draft.commit for draft in write.drafts)
-                then = [checkpoint, write.prune]
-            write.task, write.committing = self._writer.submit(_do, [], draws, then), True
+            self._write = None
+            self._longest = max(self._longest, monotonic() - write.begin)
+            self.newest = write.iteration
+            self._control.write_seconds = RESERVE * self._longest
+            log.debug("chain %d: %s is complete", self._chain, write.drafts[-1].final)
 
     def settle(self) -> None:
         """Wait until nothing is being written. Collective; raises as `save`."""
@@ -274,7 +285,7 @@ class Checkpoints:
         WriteError
             If it cannot be written, or other snapshots cannot be removed.
         """
-        before = self._make("checkpoints") / step_name(0)  # of an earlier time that the chain began again
+        before = self._series("checkpoints") / step_name(0)  # of an earlier time that the chain began again
         drop = partial(remove, before) if self._at_root and before.exists() else lambda: None
         agree(self._ring.comm, drop, f"removing {before}", WriteError)
         self.save(0, seconds, last=True)
@@ -290,7 +301,7 @@ class Checkpoints:
         if not self._draws.weight:
             return
         self.settle()
-        begin, parent = monotonic(), self._make("posterior")
+        begin, parent = monotonic(), self._series("posterior")
 
         def there() -> bool:
             whole = self._at_root and is_whole(parent / step_name(iteration), "it is made again from the checkpoint")
@@ -302,20 +313,11 @@ class Checkpoints:
             return
         header = partial(self._header, "posterior", iteration, seconds, {})
         draft = SnapshotWriter(parent, step_name(iteration), dict(self._state.posterior()), header, self._ring.comm)
-        task = self._writer.submit(_do, [draft.shard, draft.secure], [], [])
-        self._write = _Write(iteration, begin, [draft], {}, task, partial(_keep_newest, parent), True)
+        self._begin(iteration, begin, [draft], {}, partial(_keep_newest, parent), True)
         self.settle()
 
-    def _make(self, kind: str) -> Path:
-        """Directory of the snapshots of a kind; created if it does not exist. Collective."""
-        parent = self._run.series(kind, self._chain)
-
-        def make() -> None:
-            if self._at_root:
-                parent.mkdir(parents=True, exist_ok=True)
-
-        agree(self._ring.comm, make, "making the run directory", WriteError)
-        return parent
+    def _series(self, kind: str) -> Path:
+        return self._run.series(kind, self._chain)
 
     def _header(self, kind: str, iteration: int, seconds: float, state: dict[str, SmallArray]) -> dict[str, Any]:
         about = {"versions": versions(), "processes": self._ring.size, "seconds": seconds, MADE_WITH: self._made}

@@ -35,15 +35,14 @@ VISIBLE_SECONDS = 60.0  # a network file system may show a new directory to othe
 class SnapshotWriter:
     """A snapshot on its way to the disk: it appears at once and complete, or not at all.
 
-    The steps are those of `write_snapshot`, which makes them one after the other. `shard`, `secure` and `commit` make
-    no MPI calls, so that a thread can do them while the chain goes on; the last two wait for the disk, and may be done
-    for several snapshots side by side. Making a writer is collective; raises WriteError on all processes, if its
-    temporary directory cannot be made.
+    The steps are those of `write_snapshot`, which makes them one after the other. `make`, `shard`, `secure` and
+    `commit` make no MPI calls, so that a thread can do them while the chain goes on; the last two wait for the disk,
+    and may be done for several snapshots side by side. Making a writer is collective, and touches no disk.
 
     Parameters
     ----------
     parent : Path
-        Existing directory for it.
+        Directory for it; made if it is not there.
     blocks : mapping of Key to array, or to what makes it when it is written
         The blocks of this process; no key is on two processes. They must not change until `shard` is done.
     header : callable
@@ -59,12 +58,13 @@ class SnapshotWriter:
         self._header, self._comm = header, comm
         temporary = parent / f"{name}.tmp-{secrets.token_hex(4)}"
         self._temporary = Path(comm.bcast(str(temporary), root=0))
-        agree(comm, self._make if comm.rank == 0 else lambda: None, f"making {self._temporary}", WriteError)
         self._blocks = _collect(blocks, comm)
         self._written: list[BlockEntry] = []
         self._entries: list[tuple[ShardEntry | None, list[BlockEntry]]] = []
 
-    def _make(self) -> None:
+    def make(self) -> None:
+        """Make the temporary directory; on process 0, and before `shard` on any."""
+        self.final.parent.mkdir(parents=True, exist_ok=True)
         fault("snapshot.directory")
         self._temporary.mkdir()
 
@@ -111,7 +111,7 @@ def write_snapshot(
     draft = SnapshotWriter(parent, name, blocks, header, comm)
     at_root = comm.rank == 0
     try:
-        for step in (draft.shard, draft.secure):
+        for step in (draft.make if at_root else lambda: None, draft.shard, draft.secure):
             agree(comm, step, f"writing {draft.final}", WriteError)
         draft.gather()
         agree(comm, draft.commit if at_root else lambda: None, f"writing {draft.final}", WriteError)

@@ -7,11 +7,12 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Running, dsgmcmc, metrics, run, write_planted
+from support import TIMEOUT, Running, dsgmcmc, run, write_planted
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("mkfs.ext4", "mount", "umount", "fsfreeze")
@@ -39,10 +40,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         run("umount", "--lazy", folder, env={"PATH": PATH})
 
 
-def sample(tmp_path: Path, disk: Path, checkpoint_every: int) -> Running:
+def sample(tmp_path: Path, disk: Path, *options: str) -> Running:
     """A run of two processes on the disk, with a watchdog of 5 s."""
     data = write_planted(tmp_path / "data.h5")
-    options = ["--rank", "2", "--checkpoint-every", str(checkpoint_every), "--watchdog", "5", "--iterations", "1000000"]
+    options = ("--rank", "2", "--watchdog", "5", "--iterations", "1000000", *options)
     return Running(
         [ROOT / "launch" / "mpirun.sh", "-n", "2", "sample", data, "--out", disk / "run", *options], {"PATH": PATH}
     )
@@ -50,7 +51,6 @@ def sample(tmp_path: Path, disk: Path, checkpoint_every: int) -> Running:
 
 def said_while_frozen(running: Running, disk: Path, what: str) -> str:
     """Freeze the disk until a line with this is said; the line."""
-    running.wait_for(disk / "run" / "metrics.jsonl", 30)
     run("fsfreeze", "--freeze", disk, env={"PATH": PATH}).expect(0)
 
     def give_up() -> None:
@@ -60,15 +60,22 @@ def said_while_frozen(running: Running, disk: Path, what: str) -> str:
 
     thaw = threading.Timer(60, give_up)
     thaw.start()
-    said: str = next(line for line in running.process.stderr if what in line)
+    lines: list[str] = []
+    for line in running.process.stderr or ():
+        lines.append(line)
+        if what in line:
+            break
     thaw.cancel()
+    said = lines[-1]
+    assert what in said, "".join(lines)
     run("fsfreeze", "--unfreeze", disk, env={"PATH": PATH}).expect(0)  # a process in such a call cannot be killed
     return said
 
 
 def test_the_watchdog_names_the_file_that_does_not_answer(tmp_path: Path, disk: Path) -> None:
     """Whoever looks at the log of a job that ended knows where to look next. No checkpoint is under way."""
-    with sample(tmp_path, disk, checkpoint_every=1_000_000) as running:
+    with sample(tmp_path, disk, "--checkpoint-every", "1000000") as running:
+        running.wait_for(disk / "run" / "metrics.jsonl", 30)
         said = said_while_frozen(running, disk, "whose disk does not answer")
         running.wait().expect(70)
     assert "has made no progress for 5 s and ends the job. It is waiting for " in said
@@ -77,10 +84,23 @@ def test_the_watchdog_names_the_file_that_does_not_answer(tmp_path: Path, disk: 
 
 def test_a_checkpoint_that_stalls_is_named_and_waited_for(tmp_path: Path, disk: Path) -> None:
     """A slow disk ends no job; but somebody who looks for why nothing happens finds the file, and the run goes on."""
-    with sample(tmp_path, disk, checkpoint_every=3) as running:
+    with sample(tmp_path, disk, "--checkpoint-every", "3", "--evaluate-every", "1000000") as running:
+        checkpoint_after(disk, 30)
         said = said_while_frozen(running, disk, "has been writing for 5 s")
         assert f"{disk}/run/" in said
-        running.wait_for(disk / "run" / "metrics.jsonl", len(metrics(disk / "run")) + 2)
+        checkpoint_after(disk, checkpoint_after(disk, 0))
         running.signal(signal.SIGTERM)
         running.wait().expect(75)
     run(*dsgmcmc("verify", disk / "run")).expect(0)
+
+
+def checkpoint_after(disk: Path, iteration: int) -> int:
+    """Wait for a checkpoint of a later iteration; its iteration."""
+    end = time.monotonic() + TIMEOUT
+    while time.monotonic() < end:
+        names = [path.name for path in (disk / "run").glob("checkpoints/chain-0/step-*") if "." not in path.name]
+        newest = max((int(name.removeprefix("step-")) for name in names), default=0)
+        if newest > iteration:
+            return newest
+        time.sleep(0.01)
+    raise AssertionError(f"no checkpoint after iteration {iteration} in {TIMEOUT} s")

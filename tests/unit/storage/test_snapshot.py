@@ -123,6 +123,7 @@ def test_what_is_not_read_back_is_not_committed(tmp_path: Path) -> None:
     """A write that was lost without an error, wherever: the block is named, and there is no snapshot."""
     for at in range(3):
         draft = SnapshotWriter(tmp_path, step_name(7), BLOCKS, header(), MPI.COMM_SELF)
+        draft.make()
         draft.shard()
         (shard,) = tmp_path.glob("*/shard-*.h5")
         with h5py.File(shard, "r") as file:
@@ -137,9 +138,10 @@ def test_what_is_not_read_back_is_not_committed(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """The parent is missing."""
-    with pytest.raises(InputError, match="absent"):
-        write(tmp_path / "absent")
+    """A file is where its folder is to be."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"file.* File exists"):
+        write(tmp_path / "file")
 
 
 def test_an_existing_valid_snapshot_is_kept(tmp_path: Path) -> None:
