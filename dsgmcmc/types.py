@@ -54,7 +54,6 @@ class Purpose(IntEnum):
     SUBSAMPLE = 0x5AB5
     NU = 0x6E75
     SCHEDULE = 0x5C4ED
-    LATENT = 0x1A7E7
     THRESHOLDS = 0x7E5
     TIME_PRECISION = 0x71E
     PROPOSAL = 0x94A7

@@ -82,7 +82,7 @@ fi
 # share a core spin while they wait for each other. A test that ends its process ends all of it, and is named.
 say "Tests on clusters, of whole commands and of one process"
 OPENBLAS_NUM_THREADS=1 "${pytest[@]}" \
-  tests/cluster/test_docker.py tests/cluster tests/system tests/mpi tests/statistical tests/unit \
+  tests/cluster/test_docker.py tests/cluster tests/system tests/mpi tests/statistical tests/papers tests/unit \
   --with-mpi -m "not once${chosen:+ and $chosen}" \
   --numprocesses=$(($(usable_cores) + 1)) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 \
   --timeout=600 --durations=20 || failed=1

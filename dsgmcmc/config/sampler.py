@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
 from dsgmcmc.errors import InputError, what_it_must_be
 from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.gradients import FOR_DENSITIES
+from dsgmcmc.samplers.gradients import ON_DATA
 from dsgmcmc.samplers.step_size import SamplerConfig
 
 _UNION_MEMBER = re.compile(
@@ -68,7 +68,7 @@ class SamplerSection(BaseModel):
             raise ValueError(f"sampler {_shown(name)} {why}; choose one of {', '.join(known)}")
         if section.get("gradient") == kind.gradients[0]:  # the same chain as with the default
             del section["gradient"]
-        if section.get("gradient") in FOR_DENSITIES and not of_densities:
+        if section.get("gradient") in ON_DATA and not of_densities:
             raise ValueError(
                 f"sampler.gradient = {section['gradient']!r} is only for densities that are sums over data"
             )

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.samplers.gradients import FOR_DENSITIES, GRADIENTS, ON_DATA, GradientEstimator, PartGradient, T
+from dsgmcmc.samplers.gradients import GRADIENTS, ON_DATA, GradientEstimator, PartGradient, T
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
@@ -103,8 +103,7 @@ class Sampler(ABC, Generic[C, T]):
             If this sampler cannot use it.
         """
         name = config.gradient or cls.gradients[0]
-        latent = name == "latent" and "part" in cls.gradients
-        if name not in cls.gradients and not latent and not (cls.draws_data and name in ON_DATA):
+        if name not in cls.gradients and not (cls.draws_data and name in ON_DATA):
             also = f", and of sums over data {' or '.join(ON_DATA)}" if cls.draws_data else ""
             raise InputError(
                 f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}{also}"
@@ -114,7 +113,7 @@ class Sampler(ABC, Generic[C, T]):
                 "sampler.anchor_every is only for control variates: leave it out, or "
                 f"{named('sampler.gradient')}=control-variate"
             )
-        return GRADIENTS.get(name) or FOR_DENSITIES[name]
+        return GRADIENTS.get(name) or ON_DATA[name]
 
     @classmethod
     def sweep_length(cls, config: SamplerConfig, grid: int) -> int:
@@ -183,7 +182,7 @@ class Sampler(ABC, Generic[C, T]):
     @classmethod
     def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
         """Raise `InputError` if a correction for the noise of plain parts would be wrong."""
-        if config.gradient == "control-variate" or config.gradient in FOR_DENSITIES:
+        if config.gradient == "control-variate" or config.gradient in ON_DATA:
             raise InputError(
                 "sampler.noise_correction is for the noise of plain parts: leave it out, or take sampler.gradient=part"
             )

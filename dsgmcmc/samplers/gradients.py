@@ -223,6 +223,3 @@ ON_DATA: Registry[GradientEstimator[Any]] = Registry(
         "adaptive-published": "densities.subsampling.AdaptivePublished",
     }
 )
-
-#: Estimators for densities alone: these, and that which draws latent variables, for all samplers that take a part's.
-FOR_DENSITIES: Registry[GradientEstimator[Any]] = Registry({**ON_DATA.data, "latent": "densities.latent.Latent"})

@@ -22,10 +22,13 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
+
+from neural_network import Network
 from vector_speed_models import CLASSES, HIDDEN
 
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.network import Network
 from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import SAMPLERS
 

@@ -19,7 +19,6 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
 import hamcmc_bias

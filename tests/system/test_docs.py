@@ -31,7 +31,7 @@ QUICK = {
     found
     for page in (*DOCS.glob("papers/*.md"), DOCS / "hamcmc.md")
     for found in re.findall(
-        r"^ *python (tests/benchmarks/\w+\.py)( mnist\.npz)? --quick", page.read_text(encoding="utf-8"), re.MULTILINE
+        r"^ *python (tests/papers/\w+\.py)( mnist\.npz)? --quick", page.read_text(encoding="utf-8"), re.MULTILINE
     )
 }
 EXECUTED = [

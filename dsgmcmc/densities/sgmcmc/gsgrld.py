@@ -5,7 +5,7 @@ With S(theta) the root of the inverse of a diagonal metric that the density brin
     theta <- theta - eps (S^2 grad U~ - Gamma) + N(0, 2 eps S^2),       Gamma_i = d S_i^2 / d theta_i
 
 Gamma with the sign that follows from [Ma 2015, eq. 3], not that of its eq. 6 and 14. In the metric G^-1 = theta of
-`dsgmcmc.densities.targets.lda` that is the sampler of [Patterson 2013], whose eps is twice this one. (`sgrld` has the
+latent Dirichlet allocation that is the sampler of [Patterson 2013], whose eps is twice this one. (`sgrld` has the
 Fisher metric of the factorisation, in which Gamma is zero.)
 
 Target: the posterior, up to the noise of the parts' gradients and O(eps). Left out: a Metropolis correction, and

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from neural_network import Network
 
 from dsgmcmc.config.layers import build, build_density
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.sgmcmc.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.densities.source import DensitySource
 from dsgmcmc.densities.subsampling import Subsample, draw
-from dsgmcmc.densities.targets.network import Network
 from dsgmcmc.densities.targets.potentials import DoubleWell
 from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.densities.targets.sums import SumDensity

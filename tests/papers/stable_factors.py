@@ -9,19 +9,19 @@ of one source that is eq. 14 of the paper. As a scale mixture of normal laws, eq
     S_cij ~ N_c(0, Phi_cij lambda_cij^(2 / alpha_c)),
     Phi_cij ~ S(alpha_c / 2, 1, 2 cos(pi alpha_c / 4)^(2 / alpha_c), 0),
 
-with v of N_c(0, v) the variance of the real and of the imaginary part (`dsgmcmc.densities.targets.stable` derives it).
+with v of N_c(0, v) the variance of the real and of the imaginary part (`stable` derives it).
 The paper prints (cos(pi alpha) / 4)^(2 / alpha), a root of a negative number at its alpha of 1.2. Priors are the
 generalised gamma laws of eq. 14,
 
     p(w) ~ w^(-2 a / alpha - 1) exp(-(b / w)^(2 / alpha)).
 
 theta is [W_c, unless it is given, and H_c], source after source. Reflection at zero, the paper's mirroring, is the
-target's, as of `dsgmcmc.densities.targets.lda`: |theta| is a chain reflected at zero. Below b / 10, where there is no
+target's, as of `latent_dirichlet`: |theta| is a chain reflected at zero. Below b / 10, where there is no
 mass, the prior's energy goes on as a straight line, so that steps stay finite. Data are numbered in an arbitrary order:
 those of a part lie anywhere in X.
 
-Two gradients. `gradient_given` is that of the paper: given Phi, which ``gradient="latent"`` of the sampler draws by
-Metropolis steps from its prior (`dsgmcmc.densities.latent`). `energy` and `gradient` have Phi summed out, by a
+Two gradients. `gradient_given` is that of the paper: given Phi, which `latent` draws by Metropolis steps from its
+prior. `energy` and `gradient` have Phi summed out, by a
 quadrature of `nodes` points for every source.
 
 [Simsekli 2016] U. Simsekli, R. Badeau, A. T. Cemgil, G. Richard: Stochastic quasi-Newton Langevin Monte Carlo. ICML.
@@ -35,9 +35,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from stable import positive_stable, stable_nodes
 
 from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.densities.targets.stable import positive_stable, stable_nodes
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
@@ -71,7 +71,7 @@ class _Place(NamedTuple):
 
 
 class StableFactors:
-    """Nonnegative factors of a spectrogram; a `dsgmcmc.densities.latent.Augmented`.
+    """Nonnegative factors of a spectrogram; a `latent.Augmented`.
 
     Parameters
     ----------

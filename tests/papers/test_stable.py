@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from math import cos, pi
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from latent import given_latent
+from stable import positive_stable, stable_nodes
+from stable_factors import Source, StableFactors
 
-from dsgmcmc.densities import KERNELS, DensityRun, sample_density
+from dsgmcmc.densities import KERNELS
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.source import DensitySource
 from dsgmcmc.densities.targets.density import ALL
-from dsgmcmc.densities.targets.potentials import DoubleWell
-from dsgmcmc.densities.targets.stable import positive_stable, stable_nodes
-from dsgmcmc.densities.targets.stable_factors import Source, StableFactors
 from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import Sampler
@@ -132,7 +130,7 @@ def test_shares_of_the_sources() -> None:
 
 
 def started(name: str, rows: int, **settings: Any) -> tuple[VectorTarget[Any], Sampler[Any, Any]]:
-    sampler = KERNELS[name](KERNELS[name].Config(gradient="latent", step_size=1e-4, **settings), 0)
+    sampler = given_latent(KERNELS[name](KERNELS[name].Config(step_size=1e-4, **settings), 0))
     target = vector_target(made(), sampler, rows=rows, grid=3)
     sampler.start(target, 0.01)
     return target, sampler
@@ -170,23 +168,14 @@ def test_the_chains_of_hamcmc_have_latent_variables_of_their_own() -> None:
     assert [(target.block[f"latent{chain}"] == before[chain]).all() for chain in range(3)] == [False, True, True]
 
 
-def test_only_the_latent_variables_of_a_part_move(tmp_path: Path) -> None:
-    """An iteration costs what its part costs; and a run on disk has the draws of one in memory, bit for bit."""
+def test_only_the_latent_variables_of_a_part_move() -> None:
+    """An iteration costs what its part costs."""
     target, sampler = started("sgld", 1)
     sampler.advance(target, 0, 1)
     before = sampler.gradient.latent(target)[0].copy()
     sampler.advance(target, 1, 1)
     moved = np.flatnonzero((sampler.gradient.latent(target)[0] != before).any(axis=1))
     assert set(moved % 3) == {target.schedule.part(1)}
-    settings: dict[str, Any] = {
-        "sampler": {"name": "sgld", "gradient": "latent", "step_size": 1e-4},
-        "grid": 3,
-        "iterations": 30,
-        "burn_in": 10,
-    }
-    run = sample_density(made(), tmp_path / "run", follow="all", **settings)
-    assert isinstance(run, DensityRun)
-    np.testing.assert_array_equal(run.theta, sample_density(made(), **settings).theta)
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -197,9 +186,3 @@ def test_what_cannot_be_is_refused() -> None:
         StableFactors(np.ones((2, 2)), [Source(1.0, np.ones((3, 1)))])
     with pytest.raises(InputError, match="must be positive"):
         made(scale=0.0)
-    config = {"sampler": {"name": "sgld", "gradient": "latent"}, "grid": 1}
-    source = DensitySource(DoubleWell())
-    with pytest.raises(InputError, match="'latent' is of a Augmented, which this DoubleWell is not"):
-        source.check(source.build(config).resolved(), 1)
-    with pytest.raises(InputError, match="MALA cannot use 'latent'"):
-        KERNELS["mala"](KERNELS["mala"].Config(gradient="latent"), 0)

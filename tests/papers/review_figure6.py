@@ -1,7 +1,7 @@
 """Figure 6 of [Nemeth 2021]: a factorisation of MovieLens 100K by stochastic gradients, on the five official folds.
 
     for k in 1 2 3 4 5; do dsgmcmc prepare ml-100k/u$k.base u$k.h5 --test ml-100k/u$k.test; done
-    python tests/benchmarks/review_figure6.py u1.h5 u2.h5 u3.h5 u4.h5 u5.h5 --out docs/figures --quick
+    python tests/papers/review_figure6.py u1.h5 u2.h5 u3.h5 u4.h5 u5.h5 --out docs/figures --quick
 
 K = 20, tau = 3, centred ratings, no biases, the published priors; ten random parts, so a tenth of the ratings in an
 iteration. Chains with control variates start from the mode, which is their anchor, as in the paper; the others from
@@ -17,12 +17,16 @@ iterations a chain; with it `QUICK`. Needs matplotlib (the extra `report`). Not 
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
 from control_variate import mode
 from one_process import Chain, Theta
 

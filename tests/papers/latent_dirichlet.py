@@ -8,7 +8,7 @@ are v and of topic k,
 
     d U / d theta_kv = 1 - (beta0 - 1) / theta_kv - sum_d E[n_dkv] / theta_kv + sum_d E[n_dk.] / theta_k.
 
-E over topics of the words given theta, by Gibbs sweeps with pi integrated out (`dsgmcmc.kernels.topics`). Its noise is
+E over topics of the words given theta, by Gibbs sweeps with pi integrated out (`topics`). Its noise is
 a function of theta and of the documents: the sweeps' numbers have a hash of theta for their key. So a gradient is
 repeatable as any other, and new with every state.
 
@@ -32,10 +32,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from topics import topics_module
 
 from dsgmcmc.densities.targets.density import ALL, Data
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.topics import topics_module
 from dsgmcmc.types import Float64, Int64
 
 TINY = np.finfo(np.float64).tiny

@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from latent_dirichlet import LatentDirichlet
 
-from dsgmcmc.densities.targets.lda import LatentDirichlet
 from dsgmcmc.errors import InputError
 
 DOCUMENTS = [[0, 1, 1, 2], [2, 2, 0], [], [1, 0, 2, 0, 0]]

@@ -1,8 +1,8 @@
 """[Nemeth 2021, fig. 5]: a network on MNIST by stochastic gradients with and without control variates.
 
-    python tests/benchmarks/review_figure5.py mnist.npz --out docs/figures                      # the small form
-    python tests/benchmarks/review_figure5.py mnist.npz --out docs/figures --iterations 10000   # as long as the paper's
-    python tests/benchmarks/review_figure5.py mnist.npz --quick                                 # to see that it works
+    python tests/papers/review_figure5.py mnist.npz --out docs/figures                      # the small form
+    python tests/papers/review_figure5.py mnist.npz --out docs/figures --iterations 10000   # as long as the paper's
+    python tests/papers/review_figure5.py mnist.npz --quick                                 # to see that it works
 
 The file has arrays of images (n, 28, 28) or (n, 784), training digits first, and of labels (n,): the last 10,000 are
 for testing. 784-100-10 units, softmax in both layers as the paper prints it, 552 images an iteration, normal priors
@@ -23,9 +23,9 @@ from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
+from neural_network import Network
 
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.network import Network
 from dsgmcmc.samplers import SAMPLERS
 
 HIDDEN, BATCH, TEST, SD, LOOKS = 100, 552, 10_000, 0.1, 20

@@ -1,6 +1,6 @@
 """Section 4.3 of [Simsekli 2016]: DSGLD, PSGLD and HAMCMC on MovieLens, distributed matrix factorisation.
 
-    python tests/benchmarks/hamcmc_movielens.py ml-1m.h5 --out figures
+    python tests/papers/hamcmc_movielens.py ml-1m.h5 --out figures
 
 K = 10, all variances 1, no biases, a 4 x 4 grid, parts drawn at random, constant steps, burn-in 50 iterations, M = 2,
 10 % of the ratings held out; once with the ratings as they are, as printed in the paper, and once centred at their

@@ -14,20 +14,25 @@ Sub-chains that are interleaved have latent variables of their own, since each i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
 from dsgmcmc.densities.targets.density import ALL, Data, Density
 from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell
 from dsgmcmc.targets.state import StateField
-from dsgmcmc.types import Float64, Purpose
+from dsgmcmc.types import Float64
+
+S = TypeVar("S", bound=Sampler[Any, Any])
 
 #: Steps that all latent variables make before the first of theta: prior draws alone fit outliers badly.
 FIRST = 50
+
+LATENT: Any = 0x1A7E7  # a purpose of random numbers that `Purpose` does not have
 
 
 @runtime_checkable
@@ -62,11 +67,11 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
-        """See `GradientEstimator.of`; the `memory` of HAMCMC is the number of its interleaved chains."""
+        """Make it; the `memory` of HAMCMC is the number of its interleaved chains."""
         return cls(getattr(config, "memory", 1))
 
     def tables(self, density: Augmented, grid: int) -> tuple[StateField, ...]:
-        """See `GradientEstimator.tables`."""
+        """Fields of the latent variables of every chain, and of their moves."""
         width = density.n_data * density.n_latent
         latents = (StateField(f"latent{chain}", width) for chain in range(self.chains))
         return (*latents, StateField("latent_moves", 2))
@@ -84,7 +89,7 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
     def begin(self, target: VectorTarget[Augmented], position: str) -> None:
         """Draw the latent variables of this part's data given the state; those of all data before the first step."""
         density, block, latent = target.density, target.block, self.latent(target)
-        theta, iteration, generator = block[position], target.stream.iteration, target.stream.generator(Purpose.LATENT)
+        theta, iteration, generator = block[position], target.stream.iteration, target.stream.generator(LATENT)
         if iteration == 0:
             block["latent_moves"][:] = 0.0
         if iteration < self.chains:
@@ -107,13 +112,19 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
         prior: bool = True,
         errors: bool = True,
     ) -> None:
-        """See `PartGradient.take`."""
+        """Compute the gradient of a part into `out`."""
         density, latent = target.density, self.latent(target)
         for block in cell.blocks:
             block.begin_gradient(position, out, prior)
             for rows, data, probability in target.parts_of(target.stream.iteration):
                 found = density.gradient_given(block[position][rows], latent[rows][:, data], data)
                 block[out][rows] += found / probability
+
+
+def given_latent(sampler: S) -> S:
+    """Have a sampler that takes the gradient of a part take this one."""
+    sampler.gradient = Latent.of(sampler.config, sampler.burn_in)
+    return sampler
 
 
 def move(

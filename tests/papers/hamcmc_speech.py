@@ -1,7 +1,7 @@
 """Section 4.2 of [Simsekli 2016] by the samplers of this package: speech out of noise, by alpha-stable factors.
 
     apt-get install espeak-ng                                     # it speaks; without: --only synthetic
-    python tests/benchmarks/hamcmc_speech.py --out docs/figures   # half an hour of one core; --quick: seconds
+    python tests/papers/hamcmc_speech.py --out docs/figures   # half an hour of one core; --quick: seconds
 
 Speech: sentences of espeak-ng in two voices, at 16 kHz, with a noise floor 40 dB below; noise of our own, 5 dB below
 the speech. I = 256 frequencies of windows of 510 samples, J = 140 frames. W of the speech, 100 columns, is brought to a
@@ -28,12 +28,13 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
+from latent import given_latent
 from scipy.io import wavfile
 from scipy.signal import ShortTimeFFT, resample_poly
+from stable_factors import Source, StableFactors
 
-from dsgmcmc.densities import sample_density
-from dsgmcmc.densities.targets.stable_factors import Source, StableFactors
-from dsgmcmc.errors import DivergenceError
+from dsgmcmc.densities import KERNELS
+from dsgmcmc.densities.sample import sample, vector_target
 
 RATE, WINDOW, FRAMES, ALPHAS, NODES = 16_000, 510, 140, (1.2, 1.89), 12
 SENTENCES = [
@@ -56,6 +57,7 @@ SENTENCES = [
     "Smoky fires lack flame and heat",
 ]
 VOICES = ("en+m1", "en+f2")
+THIN = 21  # no multiple of the chains that HAMCMC interleaves
 
 #: Kernel, and the settings that are tried.
 METHODS = {
@@ -215,23 +217,19 @@ def synthetic_signals(quick: bool) -> list[Signal]:
 
 def sampled(signal: Signal, kernel: str, settings: dict, iterations: int, seed: int) -> tuple[float, float]:
     """Score of the last draws, -inf if the chain diverged; CPU seconds without scoring."""
-    density, begin = signal.density(), process_time()
-    try:
-        draws = sample_density(
-            density,
-            sampler={"name": kernel, "gradient": "latent", **settings},
-            grid=1 if settings.get("gradient") == "full" else 10,
-            iterations=iterations,
-            burn_in=iterations - 200,
-            thin=21,  # no multiple of the chains that HAMCMC interleaves
-            initial_sd=1e-9,
-            seed=seed,
-            chains=1,
-        )
-    except DivergenceError:
-        return -np.inf, process_time() - begin
+    density, draws, kind = signal.density(), [], KERNELS[kernel]
+    sampler = kind(kind.Config(**settings), burn_in=iterations - 200)
+    if sampler.gradient.by_parts:
+        given_latent(sampler)
+    target = vector_target(density, sampler, seed=seed, grid=10 if sampler.gradient.by_parts else 1)
+    begin = process_time()
+    for iteration, theta in enumerate(sample(target, sampler, iterations, sd=1e-9), 1):
+        if not np.isfinite(theta).all():
+            return -np.inf, process_time() - begin
+        if iteration > sampler.burn_in and (iteration - sampler.burn_in) % THIN == 0:
+            draws.append(theta[0].copy())
     seconds = process_time() - begin
-    return signal.score(density, draws.theta[0]), seconds
+    return signal.score(density, np.array(draws)), seconds
 
 
 def compare(signals: list[Signal], iterations: int) -> dict[str, list[float]]:

@@ -1,6 +1,6 @@
 """Why figures 16 to 19 of [El Hanchi 2019] come out as they do here: a hundred components of MNIST's zeros and ones.
 
-    python tests/benchmarks/adaptive_why.py mnist.npz             # four minutes of one core; --quick: seconds
+    python tests/papers/adaptive_why.py mnist.npz             # four minutes of one core; --quick: seconds
 
 First, modified SGLD at the step of Langevin dynamics: the largest variance of its gradient along the chain, how many
 data make half of the trace, when these were last drawn, and the gradients that the table has of them beside those that

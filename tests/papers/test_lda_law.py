@@ -6,11 +6,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+from latent_dirichlet import LatentDirichlet
 from scipy.special import gammaln
 
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.sgmcmc.gsgrld import GSGRLD, GSGRLDConfig
-from dsgmcmc.densities.targets.lda import LatentDirichlet
 
 DOCUMENTS, K, V, ALPHA, BETA0 = [[0, 0, 0], [0, 0, 1]], 2, 3, 0.5, 3.0
 

@@ -1,6 +1,6 @@
 """The bias of HAMCMC that small steps do not remove, on a log-cosh target in two dimensions.
 
-    python tests/benchmarks/hamcmc_bias.py
+    python tests/papers/hamcmc_bias.py
 
 U(x) = sum_k log cosh u_k with x = R diag(1, 1/2) u, or x = u: u_k has the hyperbolic secant law, of variance pi^2 / 4.
 Chains of the dense reference start from that law; what is printed is E[u_k^2] / (pi^2 / 4) over the second half of six

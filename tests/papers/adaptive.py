@@ -1,8 +1,8 @@
 """[El Hanchi 2019], table 1 and figures 1 to 19: adaptive subsampling on the zeros and ones of MNIST.
 
-    python tests/benchmarks/adaptive.py mnist.npz --out docs/figures                  # the small form
-    python tests/benchmarks/adaptive.py mnist.npz --out docs/figures --long 100000    # longer chains in 100 dimensions
-    python tests/benchmarks/adaptive.py mnist.npz --quick                             # to see that it runs
+    python tests/papers/adaptive.py mnist.npz --out docs/figures                  # the small form
+    python tests/papers/adaptive.py mnist.npz --out docs/figures --long 100000    # longer chains in 100 dimensions
+    python tests/papers/adaptive.py mnist.npz --quick                             # to see that it runs
 
 The file has arrays of images (n, 28, 28) or (n, 784) and of labels (n,). Coefficients of a logistic regression on ten
 (figures 1 to 15) or a hundred (16 to 19) principal components, N(0, 1) before the data, 122 data an iteration, all

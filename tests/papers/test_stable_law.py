@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from latent import given_latent
+from stable_factors import Source, StableFactors
 
 from dsgmcmc.densities import KERNELS
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.targets.stable_factors import Source, StableFactors
 
 SPECTROGRAM = np.random.default_rng(0).standard_cauchy((12, 1)) * np.exp(0.5j * np.arange(12))[:, None]
 
@@ -26,7 +27,7 @@ def test_the_posterior_of_a_scale() -> None:
     mean = weights @ np.log(h)
     sd = np.sqrt(weights @ (np.log(h) - mean) ** 2)
 
-    sampler = KERNELS["sgld"](KERNELS["sgld"].Config(gradient="latent", step_size=0.01), 0)
+    sampler = given_latent(KERNELS["sgld"](KERNELS["sgld"].Config(step_size=0.01), 0))
     density.start = np.full(1, np.exp(mean))
     target = vector_target(density, sampler, rows=200, grid=3)
     states = sample(target, sampler, iterations=1200, sd=0.2)

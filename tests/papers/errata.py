@@ -1,6 +1,6 @@
 """The numbers of docs/papers/what-does-not-reproduce.md, computed anew: formulas as printed beside those that hold.
 
-    python tests/benchmarks/errata.py
+    python tests/papers/errata.py
 
 A minute or two of one core.
 """

@@ -1,7 +1,7 @@
 """Figure 3 of [Ma 2015]: latent Dirichlet allocation, perplexity against documents seen, on planted topics and Reuters.
 
-    python tests/benchmarks/recipe_fig3.py --out docs/figures    # 3 minutes of one core; --quick: seconds
-    python tests/benchmarks/recipe_fig3.py --grid                # equal effort, steps by seeds: 10 minutes
+    python tests/papers/recipe_fig3.py --out docs/figures    # 3 minutes of one core; --quick: seconds
+    python tests/papers/recipe_fig3.py --grid                # equal effort, steps by seeds: 10 minutes
 
 Planted: 20 topics ~ Dirichlet(.05) over 1,000 words, 10,000 documents of 90 words with proportions ~ Dirichlet(.1).
 Perplexity is of every tenth word of 500 other documents given their other words, of single states; "of the mean" is of
@@ -21,10 +21,10 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
+from latent_dirichlet import LatentDirichlet
 from scipy.optimize import linear_sum_assignment
 
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.lda import LatentDirichlet
 from dsgmcmc.samplers import sampler_named
 
 #: Samplers, and steps in the time of their dynamics.

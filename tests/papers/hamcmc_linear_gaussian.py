@@ -1,6 +1,6 @@
 """Section 4.1 of [Simsekli 2016] by the samplers of this package: a linear Gaussian model with a known posterior.
 
-    python tests/benchmarks/hamcmc_linear_gaussian.py --out figures
+    python tests/papers/hamcmc_linear_gaussian.py --out figures
 
 theta ~ N(0, I), x_n ~ N(a_n . theta, 10), n = 1 .. 1000, the a_n correlated; gradients from N / 100 data drawn with
 replacement; steps (a / t)^0.51. SGLD, PSGLD, HAMCMC with M = 2 and 3, and, as in the paper, SGRLD with the constant

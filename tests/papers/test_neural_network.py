@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import neural_network as network
 import numpy as np
 import pytest
+from neural_network import ACTIVATIONS, Network
 
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.targets import network
 from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.densities.targets.network import ACTIVATIONS, Network
 from dsgmcmc.densities.targets.sums import SumDensity
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
