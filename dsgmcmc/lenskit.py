@@ -98,4 +98,4 @@ class BPMFScorer(Component[ItemList], Trainable):
         ratings = history.field("rating")
         user = int(users.ids.max()) + 1 if users.integers else "new user"
         pairs = [[user, item] for item in history.ids()[known].tolist()]
-        return self.model_.foldin(pairs, np.ones(len(pairs)) if ratings is None else ratings[known]), user
+        return self.model_.fold_in(pairs, np.ones(len(pairs)) if ratings is None else ratings[known]), user

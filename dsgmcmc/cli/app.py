@@ -21,11 +21,9 @@ from dsgmcmc.cli.doctor import doctor
 from dsgmcmc.cli.info import info
 from dsgmcmc.cli.posterior.evaluate import evaluate
 from dsgmcmc.cli.posterior.export import export
-from dsgmcmc.cli.posterior.foldin import foldin
 from dsgmcmc.cli.posterior.predict import predict
 from dsgmcmc.cli.posterior.recommend import recommend
 from dsgmcmc.cli.posterior.report import report
-from dsgmcmc.cli.posterior.similar import similar
 from dsgmcmc.cli.sample import sample
 from dsgmcmc.cli.verify import verify
 from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, failed_file, what_it_must_be
@@ -107,8 +105,6 @@ app.command(short_help="Compare models, and recommend one.")(compare)
 app.command(cls=Sections, short_help="Sample the posterior, alone or under mpirun.")(sample)
 app.command(short_help="Predict ratings: mean, sd and an interval.")(predict)
 app.command(short_help="Recommend items to users.")(recommend)
-app.command(short_help="Find the items, or users, most similar to one.")(similar)
-app.command(short_help="Fold in new ratings without sampling again.")(foldin)
 app.command(short_help="Compare rankings of items on the test ratings.")(evaluate)
 app.command(short_help="Write a run for other tools: HDF5, Parquet, netCDF.")(export)
 app.command(short_help="Write one HTML page about sampling and predictions.")(report)

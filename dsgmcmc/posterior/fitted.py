@@ -234,7 +234,7 @@ class FittedModel:
 
     # ------------------------------------------------------------------ new ratings
 
-    def foldin(
+    def fold_in(
         self, X: Any = None, y: Any = None, *, kind: Literal["user", "item"] = "user", features: Any = None
     ) -> Self:
         """Fold in new ratings and features of users, known or new, without sampling again; returns a new model.
@@ -268,7 +268,7 @@ class FittedModel:
     def update(
         self, X: Any = None, y: Any = None, *, kind: Literal["user", "item"] = "user", features: Any = None
     ) -> Self:
-        """Fold in new ratings and features as `foldin` does, but into this model; the last rating of a pair counts."""
+        """Fold in new ratings and features as `fold_in` does, but into this model; the last rating of a pair counts."""
         self._tell(X, y, kind, features)
         return self
 

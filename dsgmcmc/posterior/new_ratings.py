@@ -1,4 +1,4 @@
-"""Fold in new ratings and features, from files or from Python, as far as possible; notes say what is left out.
+"""Fold in new ratings and features as far as possible; notes say what is left out.
 
 New ratings of users that the run knows are added to those that it was sampled from, and replace old ratings of the same
 pair: this needs the ratings file. New users with features need no ratings.
@@ -6,28 +6,21 @@ pair: this needs the ratings file. New users with features need no ratings.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import duckdb
 import numpy as np
 
 from dsgmcmc.data.arrays import read_triples
-from dsgmcmc.data.ingest.columns import parse_columns
-from dsgmcmc.data.ingest.features import Description
-from dsgmcmc.data.ingest.load import create_raw, load
-from dsgmcmc.data.ingest.sources import inspect
-from dsgmcmc.data.session import identifier
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.context import NOTHING, Codes, filled
+from dsgmcmc.posterior.context import NOTHING, Codes
 from dsgmcmc.posterior.described import Described, describe_new, shifts_of
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary, is_integer, some, unknown_names
 from dsgmcmc.posterior.rated import own_ratings
 from dsgmcmc.posterior.saved import SavedRun
-from dsgmcmc.types import Array, Int32
+from dsgmcmc.types import Array
 
 
 class PendingRatings(NamedTuple):
@@ -69,7 +62,7 @@ class PendingRatings(NamedTuple):
 def tell(
     run: SavedRun, X: Any, y: Any, kind: str, features: Any, columns: str | None = None
 ) -> tuple[PendingRatings, list[str]]:
-    """Read new ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.foldin`.
+    """Read new ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.fold_in`.
 
     Also returns notes about features that look wrong. Raises InputError if nothing is given, or it is wrong.
     """
@@ -219,58 +212,3 @@ def _cannot_update(run: SavedRun, data: Path | None) -> str:
     except InputError as error:
         return f"their earlier ratings are not known ({error})"
     return ""
-
-
-def fold_in_file(
-    run: SavedRun,
-    path: Path | None,
-    kind: str,
-    columns: str | None = None,
-    *,
-    given: Description | None = None,
-    data: Path | None = None,
-    seed: int = 0,
-) -> tuple[FoldIn, list[str]]:
-    """Fold in a file of ratings, a file of features (`given`), or both; see `fold_in`.
-
-    Ratings may be in any format that ``prepare`` reads; `columns` as for ``prepare``. Raises InputError if a file is
-    wrong, has a pair twice, or nothing is left to fold in.
-    """
-    nothing = np.zeros(0, object)
-    none = (nothing, nothing, np.zeros(0)), run.context.of_frame(None, 0)
-    ratings, context = none if path is None else _read(run, path, kind, columns)
-    described, notes = (None, list[str]()) if given is None else describe_new(run, kind, given)
-    about = path if given is None or path is not None else given.path
-    try:
-        folded, more = fold_in(run, kind, *ratings, described=described, context=context, data=data, seed=seed)
-    except InputError as error:
-        raise InputError(f"{about}: {error}") from error
-    return folded, [*notes, *(f"{about}: {note}" for note in more)]
-
-
-def _read(
-    run: SavedRun, path: Path, kind: str, columns: str | None
-) -> tuple[tuple[Array, Array, Array], dict[str, Int32]]:
-    """Users (or items) of the ratings, the items (or users) that they rate, their values; and their categories."""
-    if not path.exists():
-        raise InputError(f"{path} does not exist")
-    source = inspect(path, None, parse_columns(columns), False)
-    if "rating" not in source.columns and run.config.law.can_be_evaluated():
-        given = f"--columns {columns}" if columns else f"{path} has no rating column"
-        raise InputError(f"{given}: expected user=NAME,item=NAME,rating=NAME, as the run is of ratings")
-    there = [column for column in run.context.columns if column in source.names]
-    places = {identifier(column): source.names.index(column) for column in there}
-    with duckdb.connect() as db:
-        create_raw(db, list(places))
-        load(db, replace(source, context=places), False)
-        twice = db.execute(
-            "SELECT user_id, item_id FROM raw GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 5"
-        ).fetchall()
-        if twice:
-            shown = ", ".join(f"({user}, {item})" for user, item in twice)
-            raise InputError(f"{path} has several ratings of one pair of user and item: {shown}")
-        more = "".join(f", {place}" for place in places)
-        table = db.execute(f"SELECT {kind}_id AS new, {OTHER[kind]}_id AS old, rating{more} FROM raw").fetchnumpy()
-    new, old, rating = (np.ma.getdata(table[name]) for name in ("new", "old", "rating"))
-    known = run.context.codes({column: filled(table[column]).tolist() for column in there})
-    return (new, old, rating), run.context.of_frame(None, len(rating)) | known

@@ -22,7 +22,6 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.posterior.context import filled
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.saved import SavedRun
@@ -41,7 +40,6 @@ def predict_table(
     *,
     unknown: Unknown = "refuse",
     columns: PairColumns | None = None,
-    newcomers: FoldIn | None = None,
     comm: Comm | None = None,
 ) -> dict[str, Any]:
     """Predict a file of pairs. Collective if `comm` is given: its processes, which see the same files, share the work.
@@ -57,8 +55,6 @@ def predict_table(
         empty.
     columns : PairColumns, optional
         Columns of the users and the items; detected by default.
-    newcomers : FoldIn, optional
-        Users or items that were folded in.
 
     Returns
     -------
@@ -67,9 +63,9 @@ def predict_table(
     """
     columns = columns or PairColumns()
     if comm is not None and comm.size > 1:
-        return _predict_together(comm, run, pairs, out, options, unknown, columns, newcomers)
+        return _predict_together(comm, run, pairs, out, options, unknown, columns)
     output_format(out)
-    predictor = Predictor(run, options, newcomers)
+    predictor = Predictor(run, options)
     folder = out.parent if out else Path(tempfile.gettempdir())
     with (
         open_session(folder, default_memory()) as (db, _),
@@ -92,7 +88,6 @@ def _predict_together(
     options: PredictOptions,
     unknown: Unknown,
     columns: PairColumns,
-    newcomers: FoldIn | None,
 ) -> dict[str, Any]:
     """Predict with several processes, chunk by chunk in turns; process 0 writes. Collective."""
     at_root = comm.rank == 0
@@ -110,7 +105,7 @@ def _predict_together(
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
 
         def share() -> tuple[duckdb.DuckDBPyConnection, Predictor, int, int, list[str]]:
-            predictor = Predictor(run, options, newcomers)
+            predictor = Predictor(run, options)
             memory = max(default_memory() // comm.size, MINIMUM)
             db, _ = stack.enter_context(open_session(folder, memory, 1))
             table = load_pairs(db, pairs, columns)

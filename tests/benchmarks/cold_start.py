@@ -4,7 +4,7 @@
 
 MovieLens 100K. A tenth of the users (or items) is held out with all their ratings; the rest is sampled with features of
 both sides (age, gender, occupation; genres, decade), and without any. Each new one then gets 0, 1, 3 or 10 of its
-ratings by `foldin`, with its features or without, and all but these 10 are predicted. Printed is the RMSE, its mean
+ratings by `fold_in`, with its features or without, and all but these 10 are predicted. Printed is the RMSE, its mean
 over splits and the standard error of that. A split that OUT has is not made again. Not part of the tests.
 """
 
@@ -79,7 +79,7 @@ def errors(source: Path, out: Path, kind: str, seed: int, options: list[str]) ->
         for line, run, features in ((1, "no", None), (2, "yes", None), (3, "yes", theirs)):
             model = open_run(runs[run])
             if shown is not None or features is not None:
-                model = model.foldin(shown, kind=kind, features=features)
+                model = model.fold_in(shown, kind=kind, features=features)
             found[line, at] = np.sqrt(np.mean((model.predict(target[:, :2]) - target[:, 2]) ** 2))
     np.save(out / "rmse.npy", found)
     return found

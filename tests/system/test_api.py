@@ -277,7 +277,7 @@ UNFITTED = {
     "predict_interval": [[[1, 2]]],
     "predict_proba": [[[1, 2]]],
     "score": [[[1, 2]], [3.0]],
-    "foldin": [[[1, 2]], [3.0]],
+    "fold_in": [[[1, 2]], [3.0]],
     "update": [[[1, 2]], [3.0]],
     "recommend": [[1]],
     "similar": [1],
@@ -414,7 +414,7 @@ def test_columns_of_a_data_frame(ratings, tmp_path):
     pairs = Frame(user=i[:9], item=j[:9])
     np.testing.assert_array_equal(model.predict(Frame(sku=j[:9], userId=i[:9])), expected.predict(pairs))
     np.testing.assert_array_equal(model.predict(pairs), expected.predict(pairs))
-    told = model.foldin(Frame(liked=[1.0, 5.0], sku=j[:2], userId=[901, 901]))
+    told = model.fold_in(Frame(liked=[1.0, 5.0], sku=j[:2], userId=[901, 901]))
     assert told.predict([[901, j[0]]]) != model.predict([[901, j[0]]])
 
 
@@ -434,7 +434,7 @@ def test_names_that_say_nothing_are_refused(names, message, model):
     with pytest.raises(InputError, match="cannot tell which column is"):
         model.predict(frame)
     with pytest.raises(InputError, match="cannot tell which column is"):
-        model.foldin(frame)
+        model.fold_in(frame)
 
 
 def test_columns_that_are_only_numbered_are_in_their_order(ratings, model):
@@ -502,14 +502,14 @@ def test_open_run_and_load_are_the_same_model(tmp_path):
 
 
 def test_new_ratings_of_known_and_new_users_are_taken_in(tmp_path):
-    """By `foldin` into another model, by `update` into this one, as often as they come; a pickle has them."""
+    """By `fold_in` into another model, by `update` into this one, as often as they come; a pickle has them."""
     made = make_run(tmp_path)
     model, known = open_run(made.path), made.users[0]
     pairs = [[known, made.items[5]], [-9, made.items[5]], [made.users[1], made.items[5]]]
     before = model.predict(pairs)
     low = [[user, item, 1.0] for user in (known, -9) for item in made.items[:10]]
     with pytest.warns(UserWarning, match="one item is unknown to the run: -5"):
-        folded = model.foldin([*low, [-9, -5, 2.0]])
+        folded = model.fold_in([*low, [-9, -5, 2.0]])
     np.testing.assert_array_equal(model.predict(pairs), before)
     after = folded.predict(pairs)
     assert (np.abs(after - 1) < np.abs(before - 1) - 0.5)[:2].all()

@@ -121,10 +121,7 @@ def made(tmp_path_factory) -> Path:
         "ml-1m/ratings.dat": "".join(f"{u}::{i}::{r}::0\n" for u, i, r in rated),
         "ml-1m/movies.dat": "1::One (1995)::Drama\n2::Two (1996)::Drama\n3::Three (1997)::Comedy\n",
         "ml-1m/users.dat": "".join(f"{u}::{'FM'[u % 2]}::25::{u % 3}::12345\n" for u in users),
-        "new_users.csv": "user,item,rating\n9001,1,5\n9001,2,3\n",
         "pairs.csv": "user,item\n1,2\n2,3\n",
-        "who.csv": "user,gender,age,occupation\n9001,F,25,1\n9002,M,25,2\n",
-        "new_movies.csv": "item,year,genres\n9003,Four (1996),Drama\n",
         "grown.csv": "user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in [*rated, (60, 1, 3), (60, 2, 4)]),
     }
     for name, text in files.items():
@@ -140,7 +137,7 @@ def made(tmp_path_factory) -> Path:
 def test_commands_run(name, made, tmp_path, monkeypatch):
     """A page's, one after the other, as they stand, where there is what the page takes for given."""
     monkeypatch.chdir(tmp_path)
-    for given in ("ml-1m", "new_users.csv", "pairs.csv", "grown.csv", "who.csv", "new_movies.csv", *SHELL[name]):
+    for given in ("ml-1m", "pairs.csv", "grown.csv", *SHELL[name]):
         (shutil.copytree if (made / given).is_dir() else shutil.copy)(made / given, tmp_path / given)
     for line in "\n".join(blocks(DOCS / name, "sh")).splitlines():
         given, _, command = line.rpartition(" | ")

@@ -444,17 +444,14 @@ def test_two_runs_in_one_directory(data: Path, out: Path, expected: str) -> None
 
 def test_readers_while_the_run_writes(data: Path, tmp_path: Path) -> None:
     """All commands, time and again, with checkpoints every few milliseconds; neither they nor the run are disturbed."""
-    out, pairs, new = tmp_path / "run", tmp_path / "pairs.csv", tmp_path / "new.csv"
+    out, pairs = tmp_path / "run", tmp_path / "pairs.csv"
     pairs.write_text("user,item\n1,2\n3,4\n")
-    new.write_text("user,item,rating\n100,2,4\n")
     readers: tuple[tuple[str | Path, ...], ...] = (
         ("verify", out),
         ("info", out),
         ("info", out, "--diagnostics"),
         ("predict", out, pairs, "--out", tmp_path / "predicted.csv"),
         ("recommend", out, "--user", "1"),
-        ("similar", out, "--item", "2"),
-        ("foldin", out, new, "--columns", "user=user,item=item,rating=rating"),
         ("evaluate", out, "--liked", "1"),
         ("export", out, "--out", tmp_path / "run.h5", "--force"),
         ("export", out, "--out", tmp_path / "run.parquet", "--draws", "--force"),
@@ -466,7 +463,9 @@ def test_readers_while_the_run_writes(data: Path, tmp_path: Path) -> None:
             for reader in readers:
                 result = CliRunner().invoke(app, [str(part) for part in reader])
                 assert result.exception is None, (reader, result.exception)
-            assert BPMF.load(out).predict([[1, 2]]).shape == (1,)
+            model = BPMF.load(out).fold_in([[100, 2, 4.0]])
+            assert model.predict([[1, 2], [100, 3]]).shape == (2,)
+            assert len(model.similar(2)["rank"])
         facts = json.loads(typed("info", out, "--json").expect(0).out)
         assert facts["progress"]["running"]
         assert facts["progress"]["draws"] >= SETTINGS["save_draws"]

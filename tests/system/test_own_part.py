@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -74,8 +75,10 @@ def test_everything_works_on_it(tree: Path) -> None:
     (tree / "pairs.csv").write_text("user,item\n0,1\n99,1\n")
     predicted = run(tree, *command, "predict", "whole", "pairs.csv", "--unknown", "prior")
     assert len(predicted.splitlines()) == 3
-    (tree / "new.csv").write_text("user,item,rating\n99,1,4\n99,2,1\n")
-    run(tree, *command, "foldin", "whole", "new.csv")
+    code = (
+        "from dsgmcmc import open_run; print(*open_run('whole').fold_in([[99, 1, 4], [99, 2, 1]]).predict([[99, 3]]))"
+    )
+    assert math.isfinite(float(run(tree, "-c", code)))
     run(tree, *command, "sample", data, "--out", "next", "--from", "whole", "--iterations", "20sweeps")
     run(tree, *command, "export", "whole", "--out", "whole.h5")
     assert "taste" in run(tree, *command, "info", "whole", "--diagnostics")

@@ -1,4 +1,4 @@
-"""predict, recommend, foldin, export and info --diagnostics as users start them: files, pipes, exit codes, messages."""
+"""predict, recommend, export and info --diagnostics as users start them: files, pipes, exit codes, messages."""
 
 from __future__ import annotations
 
@@ -109,21 +109,6 @@ def test_predictions_of_a_few_pairs_take_little_memory(tmp_path):
     assert int(done.out) * 1024 < 250e6
 
 
-def test_foldin_from_a_pipe(made, tmp_path):
-    """New ratings from standard input are those of a file; a warning names what was given."""
-    text = f"user,item,rating\n9001,{made.items[0]},4\n9001,{made.items[1]},2\n9001,none,2\n"
-    text = text.replace("none", "999999" if isinstance(made.items[0], int) else "none")
-    (tmp_path / "new.csv").write_text(text)
-    found = []
-    for name, given in (("-", text), (tmp_path / "new.csv", None)):
-        command = dsgmcmc("foldin", made.path, name, "--top", "3")
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=240)
-        assert done.returncode == 0, done.stderr
-        found.append((done.stdout, done.stderr.replace(str(name), "standard input") if given is None else done.stderr))
-    assert found[0] == found[1]
-    assert "warning: standard input: 1 rating(s) left out" in found[0][1]
-
-
 def test_chunks_do_not_show(made, tmp_path, monkeypatch):
     """A file longer than a chunk is predicted as if it were shorter."""
     source = pairs(made, tmp_path / "pairs.csv", 60)
@@ -225,96 +210,6 @@ def test_recommend_with_names_that_are_text(text, tmp_path):
         assert {row["item_id"] for row in rows} <= set(text.items)
 
 
-def test_foldin_recommends_and_predicts(made, tmp_path):
-    """New users from a file of ratings, with the commands that known ones have."""
-    new = tmp_path / "new.csv"
-    rated = made.items[:4]
-    new.write_text("user,item,rating\n" + "".join(f"-5,{item},4.5\n" for item in rated))
-    found = json.loads(invoke("foldin", made.path, new, "--top", "100", "--by", "mean", "--json"))
-    assert {line["user_id"] for line in found} == {-5}
-    assert not {line["item_id"] for line in found} & set(rated)
-    source = tmp_path / "pairs.csv"
-    source.write_text(f"user,item\n-5,{made.items[5]}\n{made.users[0]},{made.items[5]}\n")
-    invoke("foldin", made.path, new, "--pairs", source, "-o", tmp_path / "out.csv")
-    mean = float(table(tmp_path / "out.csv")[0]["mean"])
-    assert mean == pytest.approx(next(line["score"] for line in found if line["item_id"] == made.items[5]), abs=1e-3)
-
-
-def test_foldin_reads_the_columns_that_it_is_told(made, tmp_path):
-    """--columns is of NEW_RATINGS, --pair-columns of PAIRS: neither may be ignored, nor taken for the other file's."""
-    rated, wanted = made.items[:4], made.items[5]
-    plain, own = tmp_path / "plain.csv", tmp_path / "own.csv"
-    plain.write_text("user,item,rating\n" + "".join(f"-5,{item},4.5\n" for item in rated))
-    own.write_text("user,buyer,item,rating,stars\n" + "".join(f"-9,-5,{item},1,4.5\n" for item in rated))
-    expected = invoke("foldin", made.path, plain, "--top", "100", "--json")
-    for columns in ("user=buyer,item=item,rating=stars", "user=2,item=3,rating=5"):
-        assert invoke("foldin", made.path, own, "--top", "100", "--json", "--columns", columns) == expected
-    pairs, theirs = tmp_path / "pairs.csv", tmp_path / "theirs.csv"
-    pairs.write_text(f"user,item\n-5,{wanted}\n")
-    theirs.write_text(f"item,user,who\n{wanted},-9,-5\n")
-    invoke("foldin", made.path, plain, "--pairs", pairs, "-o", tmp_path / "expected.csv")
-    told = ("--columns", "user=buyer,item=item,rating=stars")
-    for source, more in ((pairs, ()), (theirs, ("--pair-columns", "user=who,item=item"))):
-        invoke("foldin", made.path, own, *told, "--pairs", source, *more, "-o", tmp_path / "found.csv")
-        assert table(tmp_path / "found.csv")[0]["mean"] == table(tmp_path / "expected.csv")[0]["mean"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--columns", "user=user,item=item"], "--columns user=user,item=item: expected .*rating=NAME"),
-        (["--columns", "user=user,item=item,rating=stars"], "new.csv has .* no 'stars', which was named as rating"),
-        (["--pairs", "PAIRS", "--pair-columns", "user"], "--pair-columns user: expected some of user=NAME,item=NAME"),
-        (["--pairs", "PAIRS"], "pairs.parquet: .* name them with --pair-columns"),
-        (["--pairs", "PAIRS", "--pair-columns", "user=x,item=z"], "no 'z', which was named as item"),
-        (["--pair-columns", "user=x,item=y"], "--pair-columns needs --pairs"),
-    ],
-)
-def test_foldin_refuses_columns_that_are_not_there(made, tmp_path, arguments, message):
-    """The message names the file, and the option that is of that file."""
-    new, pairs = tmp_path / "new.csv", tmp_path / "pairs.parquet"
-    new.write_text(f"user,item,rating\n-5,{made.items[0]},3\n")
-    duckdb.sql(f"COPY (SELECT -5 AS x, {made.items[1]} AS y) TO '{pairs}'")
-    with pytest.raises(InputError, match=message):
-        invoke("foldin", made.path, new, *(str(pairs) if part == "PAIRS" else part for part in arguments))
-
-
-def test_foldin_takes_what_it_can(made, tmp_path):
-    """One unknown item among many is left out, and it is said; a known user gets new recommendations, if it can be."""
-    lines = [f"-5,{made.items[0]},3", "-5,4242,3", f"{made.users[0]},{made.items[1]},3", f"-6,{made.items[1]},50"]
-    (tmp_path / "new.csv").write_text("user,item,rating\n" + "\n".join(lines) + "\n")
-    (tmp_path / "same.csv").write_text("user,item,rating\n" + "\n".join([lines[0], lines[3]]) + "\n")
-    outputs = []
-    for name in ("new.csv", "same.csv"):
-        result = CliRunner().invoke(app, ["foldin", str(made.path), str(tmp_path / name), "--json"])
-        assert result.exit_code == 0
-        outputs.append(result.stdout)
-        said = result.stderr
-        assert ("one item is unknown to the run: 4242" in said) == (name == "new.csv")
-        assert "outside" in said
-    found, same = ([line for line in json.loads(output) if line["user_id"] < 0] for output in outputs)
-    assert found == same
-    everybody = {line["user_id"] for line in json.loads(outputs[0])}
-    assert everybody == {-5, -6, made.users[0]}
-
-
-BAD_RATINGS = {
-    "user,item,rating\n-5,1000,x\n": "the rating is 'x'",
-    "user,item,rating\n-5,4242,3\n": "one item is unknown to the run: 4242",
-    "user,item,rating\nx,1000,3\n": "user 'x' is no integer, as all users of the run are: give new users numbers",
-    "user,item,rating\n-5,1000,3\n-5,1000,4\n": "several ratings of one pair",
-}
-
-
-@pytest.mark.parametrize("content", BAD_RATINGS)
-def test_bad_new_ratings(made, tmp_path, content):
-    """Each with the reason."""
-    (tmp_path / "new.csv").write_text(content)
-    with pytest.raises(InputError, match=BAD_RATINGS[content]):
-        invoke("foldin", made.path, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
-    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
-
-
 def test_diagnostics_are_printed_and_are_json(made):
     """For people and for scripts."""
     shown = invoke("info", made.path, "--diagnostics")
@@ -339,8 +234,6 @@ def test_diagnostics_are_printed_and_are_json(made):
         (["predict", "nowhere", "nowhere.csv"], "is not a run directory"),
         (["predict", "DATA", "nowhere.csv"], "is not a run directory"),
         (["export", "RUN", "-o", "x.doc"], "suffix"),
-        (["foldin", "RUN", "nowhere.csv"], "does not exist"),
-        (["foldin", "RUN", "nowhere.csv", "--new", "items"], "--pairs"),
         (["info", "DATA", "--diagnostics"], "is not a run directory"),
     ],
 )
@@ -382,7 +275,7 @@ def test_python_is_not_slowed_down_by_help():
     """The help of every command comes without the numerical libraries."""
     code = (
         "import sys\nfrom typer.testing import CliRunner\nfrom dsgmcmc.cli.app import app\n"
-        "for name in ('predict', 'recommend', 'foldin', 'export'):\n"
+        "for name in ('predict', 'recommend', 'export'):\n"
         "    result = CliRunner().invoke(app, [name, '--help'])\n"
         "    assert result.exit_code == 0 and 'Examples' in result.output, result.output\n"
         "print([name for name in ('numba', 'duckdb', 'h5py', 'mpi4py') if name in sys.modules])\n"

@@ -143,8 +143,6 @@ def cases(folder: Path) -> dict[str, list[tuple[int, list[str]]]]:
             (0, [sampled, "--user", LINES, "--items", at("titles.csv")]),
             (2, [sampled, "--user", HOSTILE]),
         ],
-        "similar": [(0, [sampled, "--item", HOSTILE, "--items", at("titles.csv")]), (0, [sampled, "--user", LINES])],
-        "foldin": [(0, [sampled, at("new.csv"), "--items", at("titles.csv")])],
         "evaluate": [(2, [at("none")])],
         "export": [(2, [sampled, "--out", at("run.x")])],
         "report": [(0, [sampled])],
@@ -214,8 +212,8 @@ def test_what_goes_to_a_program_is_as_it_was(sampled: dict[tuple[str, ...], tupl
 
 def test_letters_that_a_locale_lacks(sampled: dict[tuple[str, ...], tuple[str, str]], folder: Path) -> None:
     """They are escaped as well: a command died of them."""
-    done = run(*dsgmcmc("similar", folder / "run", "--user", "usér 0"), env={"PYTHONIOENCODING": "ascii"}).expect()
-    assert done.out.startswith("like user us\\xe9r 0\n")
+    done = run(*dsgmcmc("recommend", folder / "run", "--user", "usér 0"), env={"PYTHONIOENCODING": "ascii"}).expect()
+    assert done.out.startswith("user us\\xe9r 0\n")
 
 
 def test_plain_text_stays_as_it_is() -> None:

@@ -17,7 +17,7 @@ from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.described import describe_new
-from dsgmcmc.posterior.new_ratings import fold_in, fold_in_file
+from dsgmcmc.posterior.new_ratings import fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 
@@ -234,7 +234,8 @@ def test_bad_features_are_refused(run, tmp_path, text, more, what):
     """Each in a line that says what was found, where, and what to do."""
     (tmp_path / "new.csv").write_text(text)
     with pytest.raises(InputError, match=what):
-        fold_in_file(run, None, "user", given=Description(tmp_path / "new.csv", **more))
+        described, _ = describe_new(run, "user", Description(tmp_path / "new.csv", **more))
+        fold_in(run, "user", *NOTHING, described=described)
 
 
 def test_a_run_without_features_takes_none(path, tmp_path):
@@ -277,17 +278,17 @@ class Frame:
 
 
 def test_features_from_python(path):
-    """Alone, with ratings at once or later, by `foldin` and `update`, in a pickled model: the same predictions."""
+    """Alone, with ratings at once or later, by `fold_in` and `update`, in a pickled model: the same predictions."""
     model = open_model(path)
     frame = Frame([901, 902], job=["b", "a"], age=[52.5, np.nan], likes=[["rock", "jazz"], []])
-    cold = model.foldin(features=frame)
+    cold = model.fold_in(features=frame)
     assert cold.predict([[901, 4]])[0] > cold.predict([[902, 4]])[0] + 1
-    later = cold.foldin([[901, 2, 1.1], [901, 5, 1.5]])
+    later = cold.fold_in([[901, 2, 1.1], [901, 5, 1.5]])
     assert later.predict([[901, 4]])[0] < cold.predict([[901, 4]])[0] - 0.2
-    at_once = model.foldin([[901, 2, 1.1], [901, 5, 1.5]], features=frame)
+    at_once = model.fold_in([[901, 2, 1.1], [901, 5, 1.5]], features=frame)
     copies = [later, at_once, pickle.loads(pickle.dumps(later))]
     assert len({tuple(copy.predict([[901, 4], [902, 4]])) for copy in copies}) == 1
-    changed = later.foldin(features=Frame([901], job=["a"], age=[52.5], likes=[["rock", "jazz"]]))
+    changed = later.fold_in(features=Frame([901], job=["a"], age=[52.5], likes=[["rock", "jazz"]]))
     assert changed.predict([[901, 4]])[0] < later.predict([[901, 4]])[0]
     assert set(cold.recommend([901], n=3)["user_id"]) == {901}
     with warnings.catch_warnings():
@@ -295,7 +296,7 @@ def test_features_from_python(path):
         model.update(features=frame)
     assert model.predict([[901, 4]])[0] == cold.predict([[901, 4]])[0]
     with pytest.raises(InputError, match="give ratings, features, or both"):
-        model.foldin()
+        model.fold_in()
     with pytest.raises(InputError, match="has not the column 'age'"):
-        model.foldin(features=Frame([901], job=["b"], likes=[["rock"]]))
+        model.fold_in(features=Frame([901], job=["b"], likes=[["rock"]]))
     assert model.predict([[901, 4]])[0] == cold.predict([[901, 4]])[0]

@@ -124,7 +124,7 @@ def test_a_reader_begins_anew_where_draws_were_removed(under_way: Path) -> None:
         run.draw(1)
     pair = [[model.users_[0], model.items_[0]]]
     assert model.predict(pair) == dsgmcmc.open_run(under_way).predict(pair)
-    assert model.foldin(pair, [4.0]).predict(pair) == dsgmcmc.open_run(under_way).foldin(pair, [4.0]).predict(pair)
+    assert model.fold_in(pair, [4.0]).predict(pair) == dsgmcmc.open_run(under_way).fold_in(pair, [4.0]).predict(pair)
 
 
 def test_what_the_newest_checkpoint_counts_on_must_be_there(under_way: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.effects import importance_of_effects
-from dsgmcmc.posterior.new_ratings import fold_in_file
 
 DEVICES = {"mobile": 1.0, "desktop": -1.0, None: 0.0}
 
@@ -92,19 +91,14 @@ def test_new_ratings_have_their_context(model: BPMF, ratings: pandas.DataFrame, 
     own = rated.assign(device="mobile", day=0)
     bias = {}
     for name, given in (("known", own), ("unknown", rated)):
-        new = model.foldin(given)
+        new = model.fold_in(given)
         rows = [new._newcomers.rows(number, np.array([0])) for number in range(len(run.draws))]
         bias[name] = float(np.mean([row.mean[0, 1] for row in rows]))
     assert bias["known"] < bias["unknown"] - 0.5
-    own.to_csv(tmp_path / "new.csv", index=False)
-    folded, _ = fold_in_file(run, tmp_path / "new.csv", "user")
-    assert (
-        folded.rows(0, np.array([0])).mean.tolist() == model.foldin(own)._newcomers.rows(0, np.array([0])).mean.tolist()
-    )
     mine = ratings[ratings.user == 3]
     item = min(set(range(20)) - set(mine.item))
     rating = pandas.DataFrame({"user": [3], "item": [item], "rating": [3.0], "device": ["mobile"], "day": [1]})
-    codes = model.foldin(rating)._newcomers._context["device"].tolist()
+    codes = model.fold_in(rating)._newcomers._context["device"].tolist()
     before = run.context.of_frame(mine, len(mine))["device"].tolist()
     assert sorted(codes) == sorted([*before, 1])
 
