@@ -49,6 +49,14 @@ def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
         assert np.isfinite(found).all()
 
 
+@pytest.mark.parametrize("options", [LEVELS, THRESHOLDS])
+def test_two_dozen_levels_of_which_most_have_a_rating_or_two(options, tmp_path):
+    """The first try holds: thresholds far from most ratings do not carry those among them along."""
+    data = SHAPES["check-ins"].make(9).prepare(tmp_path / "r.h5")
+    command = dsgmcmc("sample", data, "--out", tmp_path / "run", "--iterations", "150sweeps", *options)
+    assert "diverged" not in run(*command).expect(0).err
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_shape_is_one_of_its_seed(name):
     """At most 20,000 ratings of different pairs, the same for the same seed and others for another."""

@@ -18,6 +18,7 @@ from dsgmcmc.model.likelihoods.thresholds import (
     MIDDLE_SD,
     ThresholdModel,
     coordinates_of,
+    re_anchored,
     values_of,
 )
 from dsgmcmc.model.predictive.base import nearest_level
@@ -100,6 +101,23 @@ def test_the_gradient_in_the_coordinates_is_that_of_the_energy(name: str, data: 
     np.testing.assert_allclose(
         law.model.gradient(position, law.model.slopes(position, sums)), expected, rtol=1e-4, atol=1e-3
     )
+
+
+@pytest.mark.parametrize(("counts", "anchor"), [([90, 4, 3, 2, 1], 0), ([2, 9, 9, 9, 2], 1), ([1, 2, 3, 4, 90], 3)])
+def test_coordinates_with_another_threshold(counts: list[int], anchor: int) -> None:
+    """That nearest the median rating: there and back, and the gradient of the same energy, by finite differences."""
+    model, rng = ThresholdModel("logit", np.array(counts)), np.random.default_rng(0)
+    assert model.anchor == anchor
+    position, weights = model.position + rng.normal(0, 0.3, 4), rng.normal(size=4)
+    moved = re_anchored(position, 2, anchor)
+    np.testing.assert_allclose(values_of(moved, anchor), values_of(position))
+    np.testing.assert_allclose(re_anchored(moved, anchor, 2), position)
+
+    def energy(at: np.ndarray) -> float:
+        return float(weights @ re_anchored(at, anchor, 2) ** 2)
+
+    expected = [(energy(moved + e) - energy(moved - e)) / 2e-6 for e in 1e-6 * np.eye(4)]
+    np.testing.assert_allclose(model._anchored(position, 2 * weights * position), expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("scaled", [False, True])

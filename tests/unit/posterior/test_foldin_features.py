@@ -234,8 +234,12 @@ def test_bad_features_are_refused(run, tmp_path, text, more, what):
     """Each in a line that says what was found, where, and what to do."""
     (tmp_path / "new.csv").write_text(text)
     with pytest.raises(InputError, match=what):
-        described, _ = describe_new(run, "user", Description(tmp_path / "new.csv", **more))
-        fold_in(run, "user", *NOTHING, described=described)
+        fold_in(
+            run,
+            "user",
+            *NOTHING,
+            described=describe_new(run, "user", Description(tmp_path / "new.csv", **more))[0],
+        )
 
 
 def test_a_run_without_features_takes_none(path, tmp_path):
