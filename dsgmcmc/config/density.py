@@ -32,7 +32,10 @@ class DensityConfig(ChainConfig):
     )
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
-        """See `ChainConfig.plain`; the sampler's steps are chosen for vectors, and for the noise of the gradients."""
+        """Choose what was left open, convert lengths to iterations, and check that the sampler allows the settings.
+
+        The sampler's steps are chosen for vectors, and for the noise of the gradients.
+        """
         plain = super()._plain(processes, finest, until)
         kind, config = self.sampler.kind, self.sampler.config
         sweep = kind.sweep_length(config, plain["grid"])
@@ -51,7 +54,7 @@ class ResolvedDensity(ResolvedChain, DensityConfig):
     energy_every: int = Field(LATER["energy_every"], ge=0)
 
     def hash(self) -> str:
-        """See `ResolvedChain.hash`."""
+        """SHA-256 of the settings that the draws depend on; it identifies the chain."""
         content = self.model_dump(exclude=set(FREE))
         content = {name: value for name, value in content.items() if name not in LATER or value != LATER[name]}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

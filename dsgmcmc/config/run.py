@@ -84,7 +84,10 @@ class RunConfig(ModelConfig, ChainConfig):
     """Requested settings of a run; see `dsgmcmc.config.chain`. The source chooses the rank ``auto``."""
 
     def default_until(self) -> str:
-        """See `ChainConfig.default_until`: the accuracy of predictions."""
+        """Default accuracy at which chains end, used if no number of iterations is given.
+
+        Here: the accuracy of predictions.
+        """
         return format_accuracy({"ess": ESS_PER_CHAIN * self.chains})
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:

@@ -126,6 +126,6 @@ class MemoryDraws(Draws):
 
     @property
     def named(self) -> dict[str, Array]:
-        """See `Draws.named`."""
+        """Draws by the names of the parameters, (chains, draws, their shape); theta alone, if it has no others."""
         found: dict[str, Array] = getattr(self.density, "named", lambda theta: {"theta": theta})(self.theta)
         return found

@@ -80,24 +80,27 @@ class DensitySource:
 
     @property
     def name(self) -> str:
-        """See `Source.name`."""
+        """Name of the source in messages."""
         return f"this {type(self.density).__name__}"
 
     def digest(self) -> str:
-        """See `Source.digest`."""
+        """SHA-256 that identifies what is sampled."""
         return self._digest
 
     def build(self, *layers: Mapping[str, Any]) -> DensityConfig:
-        """See `Source.build`."""
+        """Merge layers of settings, of which later ones take precedence, and check them."""
         return build_density(*layers)
 
     def finest_grid(self) -> int:
-        """See `Source.finest_grid`; whether a finer one will do depends on the sampler: `check`."""
+        """Largest possible number of blocks per side, which bounds the default.
+
+        Whether a finer one will do depends on the sampler: `check`.
+        """
         check_attributes(self.density)
         return self.density.n_data
 
     def check(self, config: ResolvedDensity, processes: int) -> None:
-        """See `Source.check`."""
+        """Refuse settings with which it cannot be sampled on `processes` processes per chain; warn of doubtful ones."""
         kind = config.sampler.kind
         if kind.draws_conditionals:
             raise InputError(NOT_CONDITIONAL)
@@ -133,19 +136,22 @@ class DensitySource:
                 check_gradient(self.density, points[:1], self.density.gradient(points[:1], *part))
 
     def prepare(self, run: RunDirectory, config: ResolvedDensity, comm: Comm) -> dict[str, Any]:
-        """See `Source.prepare`."""
+        """Write the run's files besides its settings, and return facts for ``run.toml``; `comm` is this process."""
         kind = type(self.density)
         return {"target": f"{kind.__module__}.{kind.__qualname__}", "dimension": self.density.dimension}
 
     def open(self, config: ResolvedDensity, ring: Ring) -> tuple[MakeTarget, int]:
-        """See `Source.open`. Collective."""
+        """Return a function that makes the targets of this process's chains, and the number of data. Collective."""
         return partial(self._make, config, ring.phases), self.density.n_data
 
     def begin(self, run: RunDirectory, facts: Facts, chain: int, target: VectorTarget[Any]) -> None:
-        """See `Source.begin`: it has no other start."""
+        """Move a chain's target from the sampler's start to that of the data, or of the run's facts.
+
+        Here: it has no other start. Collective.
+        """
 
     def miniature(self, config: ResolvedDensity, ring: Ring) -> MakeTarget:
-        """See `Source.miniature`."""
+        """Return a function that makes a target with the same code but next to no data; `ring` has one block."""
         few = DensitySource(few_data(self.density))
         return partial(few._make, config, ring.phases)
 
@@ -155,11 +161,14 @@ class DensitySource:
         return chain_target(self.density, sampler, config, chain, timers=timers, follow=config.follow)
 
     def fallbacks(self, config: ResolvedDensity, given: Collection[str]) -> list[Fallback]:
-        """See `Source.fallbacks`: none; a density is sampled as it was asked for."""
+        """Samplers that a chain falls back to if it diverges; called on all processes. See `runs.recovery`.
+
+        Here: none; a density is sampled as it was asked for.
+        """
         return []
 
     def costs(self, config: ResolvedDensity, processes: int) -> dict[str, Any]:
-        """See `Source.costs`."""
+        """Bytes that a run will need, by name."""
         sampler = config.make_sampler()
         kept = (*sampler.kept, *sampler.gradient.tables(self.density, config.grid))
         width = sum(field.width or self.density.dimension for field in kept)
@@ -179,14 +188,14 @@ class DensitySource:
         }
 
     def results(self, run: RunDirectory, config: ResolvedDensity) -> dict[str, Any]:
-        """See `Source.results`: the mean energy over all draws of all chains, and their number."""
+        """Results of a run, for ``summary.json``: the mean energy over all draws of all chains, and their number."""
         energies = [snapshot.read(Key("trace", "W", 0, "energy")) for snapshot in posteriors(run)]
         draws = np.concatenate(energies) if energies else np.zeros(0)
         known = draws[~np.isnan(draws)]
         return {"draws": len(draws), "energy": float(known.mean()) if len(known) else None}
 
     def headline(self, summary: Mapping[str, Any]) -> list[str]:
-        """See `Source.headline`."""
+        """Results that the user reads at the end: one or two lines, or none."""
         if not summary.get("draws"):
             return ["no draws yet"]
         energy = summary.get("energy")
@@ -235,11 +244,11 @@ class FlatDensity:
         self.prior_mean, self.prior_precision = density.prior_mean, density.prior_precision
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `Density.energy`."""
+        """Minus the log likelihood of some of the data, (n,) for theta (n, D)."""
         return np.zeros(len(theta))
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `Density.gradient`."""
+        """Gradient of `energy`, (n, D)."""
         return np.zeros_like(theta)
 
 

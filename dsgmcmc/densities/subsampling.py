@@ -56,18 +56,18 @@ class Subsample(PartGradient[SumTarget]):
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
-        """See `GradientEstimator.of`."""
+        """Make the estimator of a sampler with this configuration; its first `burn_in` iterations are burn-in."""
         return cls(config, burn_in)
 
     def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """See `GradientEstimator.tables`."""
+        """Fields whose width depends on a density's data; `grid` iterations use as many data as there are."""
         count = (StateField("calls", 1),)
         if not self.control_variate:
             return count
         return (*count, StateField("table", density.n_data * density.width), StateField("table_sum"))
 
     def metrics(self) -> dict[str, float]:
-        """See `GradientEstimator.metrics`."""
+        """Entries that it adds to a line of metrics."""
         return {"gradient_calls": self.calls}
 
     # ------------------------------------------------------------------ an iteration
@@ -75,7 +75,7 @@ class Subsample(PartGradient[SumTarget]):
     def take(
         self, target: SumTarget, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
     ) -> None:
-        """See `PartGradient.take`."""
+        """Compute the gradient of a cell's blocks; see `dsgmcmc.targets.base.Cell.gradient`."""
         density = target.density
         size = max(1, density.n_data // target.sweep_length)
         self.drawn, self._summed = [], []
@@ -169,7 +169,7 @@ class Importance(Subsample):
     control_variate = False
 
     def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
-        """See `Subsample.probabilities`."""
+        """Probabilities p of the data, (N,), positive where a term may differ from 0: uniform."""
         smoothness = target.density.smoothness
         found: Float64 = smoothness / smoothness.sum()
         return found
@@ -194,21 +194,21 @@ class Adaptive(Subsample):
     uniform: ClassVar[float] = 0.5
 
     def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """See `GradientEstimator.tables`."""
+        """Fields whose width depends on a density's data; `grid` iterations use as many data as there are."""
         n = density.n_data
         table = (StateField("table", n * density.width), StateField("table_sum"))
         ages = (StateField("last", n), StateField("past", PAST * grid * density.dimension))
         return (StateField("calls", 1), *table, *ages, StateField("stiffness", n))
 
     def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:
-        """See `Subsample.begin_tables`."""
+        """Fill the tables at the first state: N gradients."""
         super().begin_tables(density, block, position)
         block["last"][:] = 0.0
         block["past"][:] = np.tile(block[position], block["past"].shape[1] // density.dimension)
         block["stiffness"][:] = self.stiffness(density, block[position], slice(None))
 
     def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
-        """See `Subsample.probabilities`."""
+        """Probabilities p of the data, (N,), positive where a term may differ from 0: uniform."""
         density = target.density
         table = self.table(density, block)[row][None]
         weights = density.lengths(table)[0] + block["stiffness"][row] * self.moved(target, block, row, theta)
@@ -228,7 +228,7 @@ class Adaptive(Subsample):
         return found
 
     def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
-        """See `Subsample.seen`."""
+        """Note that these data were drawn."""
         iteration = target.stream.iteration
         past = block["past"][row].reshape(-1, len(theta))
         past[iteration % len(past)] = theta
@@ -246,7 +246,7 @@ class AdaptiveStored(Adaptive):
     uniform = 0.1
 
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
-        """See `Adaptive.stiffness`: none."""
+        """kappa_i, (n, S): none."""
         return np.zeros((len(theta), density.n_data))[:, index]
 
 
@@ -260,16 +260,19 @@ class AdaptivePublished(Adaptive):
     uniform = 0.0
 
     def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """See `GradientEstimator.tables`."""
+        """Fields whose width depends on a density's data; `grid` iterations use as many data as there are."""
         return (*super().tables(density, grid), StateField("squares", PAST * grid))
 
     def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:
-        """See `Subsample.begin_tables`."""
+        """Fill the tables at the first state: N gradients."""
         super().begin_tables(density, block, position)
         block["squares"][:] = 0.0
 
     def moved(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
-        """See `Adaptive.moved`: what is printed in its place."""
+        """D_i, (N,): how far theta is from where it was when each datum was last drawn.
+
+        Here: what is printed in its place.
+        """
         iteration, squares = target.stream.iteration, block["squares"][row]
         age = np.minimum(iteration - block["last"][row], len(squares)).astype(np.int64)
         since = np.concatenate(
@@ -280,13 +283,13 @@ class AdaptivePublished(Adaptive):
         return found
 
     def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
-        """See `Subsample.seen`."""
+        """Note that these data were drawn."""
         super().seen(target, block, row, theta, index)
         squares = block["squares"][row]
         squares[target.stream.iteration % len(squares)] = (block["g"][row] ** 2).sum()
 
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
-        """See `Adaptive.stiffness`: L_i."""
+        """kappa_i, (n, S): L_i."""
         return np.broadcast_to(density.smoothness, (len(theta), density.n_data))[:, index]
 
 

@@ -88,26 +88,29 @@ class HeldOut:
         return {"rmse": now, "rmse_mean": mean if self._has_draws else None, **tau}
 
     def followed(self) -> dict[int, Followed]:
-        """See `Recorder.followed`: predictions, less the centre, and the log likelihood."""
+        """What ESS and R-hat are computed from, by block here; may be empty.
+
+        Here: predictions, less the centre, and the log likelihood.
+        """
         return {b: Followed(rows.trace(), np.array(rows.log_likelihoods)) for b, rows in self._rows.items()}
 
     def saved(self) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
-        """See `Recorder.saved`."""
+        """Accumulators of this process, for a checkpoint."""
         for rows in self._rows.values():
             yield from rows.saved()
 
     def small(self) -> dict[str, Float64]:
-        """See `Recorder.small`."""
+        """Accumulators that are the same on all processes."""
         return {}
 
     def load(self, snapshot: Snapshot) -> None:
-        """See `Recorder.load`."""
+        """Load the accumulators of a checkpoint."""
         for rows in self._rows.values():
             rows.load(snapshot)
             self._has_draws = bool(rows.log_likelihoods)
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
-        """See `Recorder.posterior`."""
+        """Arrays of the saved posterior, such as means, given the total weight of all draws."""
         for rows in self._rows.values():
             yield from rows.posterior(self._ratings.centre, self._ratings.scale, weight)
 

@@ -91,7 +91,7 @@ def second_moments(
     finish: Callable[[dict[Factor, Float64]], Named],
     result: Shapes,
 ) -> dict[str, Float64]:
-    """See `dsgmcmc.targets.base.Target.second_moments`. Collective."""
+    """Mean outer products, over the data, of the covariates of each factor's rows. Collective."""
     partials = {}
     for rows in circulation.together():
         name = rows.factor.name
@@ -106,7 +106,7 @@ def second_moments(
 
 
 def own_sums(circulation: Circulation, likelihood: Law, position: str, biases: bool, out: str) -> None:
-    """See `dsgmcmc.targets.base.Target.own_sums`. Collective."""
+    """Set field `out` of every row to sum_j w_ij phi_j of its own data, as in `own_products`. Collective."""
     for block in circulation.blocks():
         block.arrays[SENT] = _covariates(block, position, biases, likelihood.noise_scale(block))
     circulation.spread(SENT, out)
@@ -116,7 +116,7 @@ def own_sums(circulation: Circulation, likelihood: Law, position: str, biases: b
 
 
 def own_products(circulation: Circulation, likelihood: Law, position: str, biases: bool, field: str) -> None:
-    """See `dsgmcmc.targets.base.Target.own_products`. Collective."""
+    """Multiply every row y_i of a field by the second moments of its own data. Collective."""
     blocks = list(circulation.blocks())
     for block in blocks:
         block.arrays[SENT] = _covariates(block, position, biases, np.sqrt(likelihood.noise_scale(block)))

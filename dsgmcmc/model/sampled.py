@@ -82,7 +82,7 @@ class SampledFactors:
         self.circulation = Circulation(ring, ratings, schedule, factors)
 
     def begin(self, iteration: int) -> None:
-        """See `Target.begin`."""
+        """Begin an iteration."""
         self.stream.iteration = iteration
         sweeps, later = divmod(iteration, self.sweep_length)
         for part in self.model.parts:
@@ -94,11 +94,11 @@ class SampledFactors:
 
     @property
     def noise_precision(self) -> float:
-        """See `Target`; of the current sub-chain."""
+        """Noise precision tau of the current sub-chain."""
         return float(self.model.noise.parameters.tau[self.subchain])
 
     def own_scale(self, block: ParameterBlock) -> Array | None:
-        """See `Target.own_scale`."""
+        """Current noise scales of a block's rows, (n,); None if they have none."""
         return self.likelihood.noise_scale(block) if self.model.noise.factors else None
 
     def _prior(self, block: ParameterBlock) -> RowPrior:
@@ -106,20 +106,26 @@ class SampledFactors:
         return self.model.rows.of_block(block, self.subchain)
 
     def blocks(self) -> Iterator[ParameterBlock]:
-        """See `Target.blocks`: rows in block order, then the columns that meet them."""
+        """All blocks of parameters that are on this process at present.
+
+        Here: rows in block order, then the columns that meet them.
+        """
         return self.circulation.blocks()
 
     def together(self) -> Iterator[Blocks]:
-        """See `Target.together`."""
+        """All rows that are on this process at present, by as many as are updated in one call: those of a factor."""
         return self.circulation.together()
 
     def visit(self, send: bool = False) -> Iterator[FactorCell]:
-        """See `Target.visit`. With `send` the departing blocks come first and travel during the others."""
+        """Cells of this iteration's part; `send` sends blocks on to where the next part needs them. Collective.
+
+        With `send` the departing blocks come first and travel during the others.
+        """
         for cell in self.circulation.visit(self.stream.iteration, send):
             yield FactorCell(self, cell)
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
-        """See `Target.full_gradient`."""
+        """Gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective."""
         kept = self.likelihood.fields
         for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept), sums=(out,)):
             self.add_gradient(cell, position, out, 1.0, float(errors))
@@ -134,19 +140,19 @@ class SampledFactors:
         self.timers.leave("gradient", begin)
 
     def all_data_seen(self) -> None:
-        """See `Target.all_data_seen`."""
+        """Draw hyperparameters and all else that the sampler does not move, if due; once a sweep. Collective."""
         context = self.context()
         self.model.draw(context)
         self.model.draw_effects(context)
 
     @property
     def renews_data(self) -> bool:
-        """See `Target.renews_data`."""
+        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be recomputed."""
         return self.model.renews_data(self._turn)
 
     @property
     def renews_prior(self) -> bool:
-        """See `Target.renews_prior`."""
+        """Whether `all_data_seen` draws means of single rows' priors, given these rows, in this iteration."""
         return self.model.renews_prior(self._turn)
 
     @property
@@ -164,7 +170,10 @@ class SampledFactors:
         return DrawContext(*place, lambda: self.noise_precision, turn, factor, terms, self.likelihood)
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
-        """See `Target.conditionals`. The columns must be at home."""
+        """Blocks of a factor, with the conditionals of their rows given everything else. Collective.
+
+        The columns must be at home.
+        """
         context = self.context(factor)
         self.model.draw_effects(context)
         likelihood, statistics = self.likelihood, row_statistics(self.circulation, self.likelihood, factor, position)
@@ -181,7 +190,7 @@ class SampledFactors:
     def information(
         self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NOTHING
     ) -> Information:
-        """See `Target.information`."""
+        """Fisher information at the state in `position`. Collective."""
         at = (self._prior, position, self.noise_precision, self.model.rows.biases)
         return fisher_information(self.circulation, self.likelihood, *at, bound, earlier)
 
@@ -192,19 +201,31 @@ class SampledFactors:
         finish: Callable[[dict[Factor, Float64]], Named],
         result: Shapes,
     ) -> dict[str, Float64]:
-        """See `Target.second_moments`; of (H_j, 1) for the rows of W, and the other way round."""
+        """Mean outer products, over the data, of the covariates of each factor's rows. Collective.
+
+        Here: of (H_j, 1) for the rows of W, and the other way round.
+        """
         return second_moments(self.circulation, position, counts, self.model.rows.biases, finish, result)
 
     def own_sums(self, position: str, out: str) -> None:
-        """See `Target.own_sums`; of (H_j, 1) for the rows of W, and the other way round."""
+        """Set field `out` of every row to sum_j w_ij phi_j of its own data, as in `own_products`. Collective.
+
+        Here: of (H_j, 1) for the rows of W, and the other way round.
+        """
         own_sums(self.circulation, self.likelihood, position, self.model.rows.biases, out)
 
     def own_products(self, position: str, field: str) -> None:
-        """See `Target.own_products`; of (H_j, 1) for the rows of W, and the other way round."""
+        """Multiply every row y_i of a field by the second moments of its own data. Collective.
+
+        Here: of (H_j, 1) for the rows of W, and the other way round.
+        """
         own_products(self.circulation, self.likelihood, position, self.model.rows.biases, field)
 
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
-        """See `Target.momenta`: of factors, biases, and what the rows have of the likelihood."""
+        """All momenta of rows, by names such as ``W.biases``.
+
+        Here: of factors, biases, and what the rows have of the likelihood.
+        """
         rank, whole = self.model.rows.rank, slice(None)
         columns = {"factors": slice(0, rank), "biases": slice(rank, self.dimension)}
         of_theta = {"rows": whole} if turned else columns
@@ -218,7 +239,7 @@ class SampledFactors:
     def sum(
         self, partials: Mapping[ParameterBlock, Named], finish: Callable[[dict[str, Float64]], Named], result: Shapes
     ) -> dict[str, Float64]:
-        """See `Target.sum`."""
+        """Add named partial sums of all blocks in block order; every process gets `finish(totals)`. Collective."""
         in_order = stacked(partials[block] for pair in self.circulation.pairs() for block in pair)
         return self.ring.sum(in_order, finish, result)
 
@@ -232,11 +253,14 @@ class FactorCell:
 
     @property
     def blocks(self) -> tuple[ParameterBlock, ...]:
-        """See `Cell.blocks`."""
+        """The blocks that may be updated."""
         return tuple(block for block in (self.cell.row, self.cell.column) if not block.frozen)
 
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
-        """See `Cell.gradient`; of one part, scaled by 1 / p_t [Simsekli 2016, eq. 3]."""
+        """Set `out` of all blocks to the stochastic gradient of the energy U at field `position`.
+
+        Here: of one part, scaled by 1 / p_t [Simsekli 2016, eq. 3].
+        """
         target, probability = self.target, self.target.circulation.part_probability
         for block in (self.cell.row, self.cell.column):
             block.begin_gradient(position, out, prior)

@@ -23,27 +23,33 @@ class FactorTarget(SampledFactors):
 
     @property
     def drawn(self) -> tuple[DrawnField, ...]:
-        """See `RunTarget`."""
+        """The fields that a draw has; the first is ``theta``."""
         return self.model.drawn
 
     @property
     def untraced(self) -> frozenset[str]:
-        """See `RunTarget`."""
+        """Names in `parameters` that are kept in saved draws only, and not recorded at every draw."""
         return self.model.untraced
 
     def at_once(self) -> int:
-        """See `RunTarget.at_once`: after every iteration all processes of the ring agree."""
+        """Number of iterations between checks for signals; the same on all processes.
+
+        Here: after every iteration all processes of the ring agree.
+        """
         return 1
 
     def reset(self) -> None:
-        """See `RunTarget.reset`."""
+        """Set everything but the sampler's fields to its initial value."""
         for part in self.model.parts:
             part.start(self.blocks())
         for shift in (block[SHIFT.name] for block in self.blocks() if SHIFT.name in block.arrays):
             shift.fill(0.0)
 
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
-        """See `RunTarget.home`: a column block is at home with the row block of its own number."""
+        """Blocks with these fields, each on the process that keeps its averages, wherever it is now.
+
+        Here: a column block is at home with the row block of its own number. Collective.
+        """
         beside = self.model.at_home()
         apart = {name for fields in beside.values() for name in fields}
         for block in self.circulation.home([name for name in names if name not in apart]):
@@ -51,7 +57,7 @@ class FactorTarget(SampledFactors):
             yield block
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
-        """See `RunTarget.saved`."""
+        """State of this process, for a checkpoint."""
         for block in self.blocks():
             for name in self.layout.names:
                 yield Key("state", block.factor.name, block.index, name), block[name]
@@ -59,11 +65,11 @@ class FactorTarget(SampledFactors):
             yield from part.saved(self.ring.blocks)
 
     def small(self) -> dict[str, Float64]:
-        """See `RunTarget.small`."""
+        """State that is the same on all processes."""
         return {name: value for part in self.model.replicated for name, value in part.arrays().items()}
 
     def load(self, snapshot: Snapshot, but: Collection[str] | None = None) -> None:
-        """See `RunTarget.load`."""
+        """Load the state of a checkpoint; blocks are placed where the next iteration needs them."""
         if but is None:
             self.circulation.place(snapshot.manifest.iteration)
         for key, array in self.saved():
@@ -76,18 +82,21 @@ class FactorTarget(SampledFactors):
             part.loaded()
 
     def rows_at_home(self) -> dict[tuple[Factor, int], int]:
-        """See `RunTarget.rows_at_home`."""
+        """Number of rows of every block that `home` yields."""
         bounds = {(factor, b): self.ratings.bounds(factor, b) for b in self.ring.blocks for factor in Factor}
         return {place: stop - start for place, (start, stop) in bounds.items()}
 
     def parameters(self) -> dict[str, Float64]:
-        """See `RunTarget.parameters`."""
+        """A draw's parameters that all rows share, of the current sub-chain, in the unit of the data."""
         return self.model.parameters(self.subchain)
 
     def find_divergence(self, position: str) -> str:
-        """See `RunTarget.find_divergence`."""
+        """Say where the state is not finite or has exploded; empty if nowhere. Collective."""
         return find_divergence(self.circulation, self.model, position)
 
     def recorders(self) -> Sequence[HeldOut]:
-        """See `RunTarget.recorders`: predictions of the test ratings."""
+        """The target's own recorders, besides the one of moments and draws that every run has.
+
+        Here: predictions of the test ratings.
+        """
         return [HeldOut(self.circulation, self.likelihood, lambda: self.noise_precision, self.model.effects)]

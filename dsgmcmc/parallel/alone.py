@@ -14,33 +14,33 @@ class Alone:
     rank, size = 0, 1
 
     def allgather(self, sendobj: T) -> list[T]:
-        """See `Comm.allgather`."""
+        """Objects of all processes, everywhere."""
         return [sendobj]
 
     def gather(self, sendobj: T, root: int = 0) -> list[T]:
-        """See `Comm.gather`."""
+        """Objects of all processes, at the root."""
         return [sendobj]
 
     def bcast(self, obj: T, root: int = 0) -> T:
-        """See `Comm.bcast`."""
+        """The root's object, everywhere."""
         return obj
 
     def allreduce(self, sendobj: T) -> T:
-        """See `Comm.allreduce`."""
+        """Sum over all processes, everywhere."""
         return sendobj
 
     def Split(self, color: int = 0, key: int = 0) -> Alone:
-        """See `Comm.Split`."""
+        """Make a communicator of the processes of one colour, in the order of their keys."""
         return self
 
     def Free(self) -> None:
-        """See `Comm.Free`."""
+        """Give it back."""
 
     def Barrier(self) -> None:
-        """See `Comm.Barrier`."""
+        """Wait for all processes."""
 
     def Abort(self, errorcode: int = 0) -> None:
-        """See `Comm.Abort`."""
+        """End all processes at once."""
         os._exit(errorcode)
 
     def _nobody(self, *_: Any, **__: Any) -> Any:

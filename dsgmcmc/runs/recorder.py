@@ -83,7 +83,7 @@ class DrawRecorder:
         return DrawInfo(iteration, weight, weight / self.weight)
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
-        """See `Recorder.record`."""
+        """Record the state in field `position`, and include it in averages if it is a draw. Collective."""
         if draw is None:
             return
         spacing = self.numbers.spacing
@@ -117,17 +117,17 @@ class DrawRecorder:
             self.trace.setdefault(name, []).append(np.diag(value).copy() if value.ndim == 2 else value.copy())
 
     def metrics(self) -> dict[str, float | None]:
-        """See `Recorder.metrics`."""
+        """Its entries in a line of metrics, about the state last recorded and about all draws. Collective."""
         return {}
 
     def followed(self) -> dict[int, Followed]:
-        """See `Recorder.followed`."""
+        """What ESS and R-hat are computed from, by block here; may be empty."""
         return {}
 
     # ------------------------------------------------------------------ saving
 
     def small(self) -> dict[str, Float64]:
-        """See `Recorder.small`."""
+        """Accumulators that are the same on all processes."""
         numbers = [self.weight, self.numbers.made, self.numbers.spacing]
         return {
             "observer.numbers": np.array(numbers, np.float64),
@@ -143,7 +143,7 @@ class DrawRecorder:
                 yield label, mean, other, moments
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
-        """See `Recorder.saved`."""
+        """Accumulators of this process, for a checkpoint."""
         for _, mean, m2, moments in self._named("m2"):
             yield mean, moments.mean
             yield m2, moments.m2
@@ -155,7 +155,7 @@ class DrawRecorder:
                 yield Key("trace", "run", 0, name), np.array(draws)
 
     def load(self, snapshot: Snapshot) -> None:
-        """See `Recorder.load`."""
+        """Load the accumulators of a checkpoint."""
         state = snapshot.manifest.state
         self.weight, made, spacing = state["observer.numbers"].array().tolist()
         if self.weight < 0 or made < 0 or spacing < 1:
@@ -169,7 +169,10 @@ class DrawRecorder:
             self.trace = {key.field: list(snapshot.read(key)) for key in traced}
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
-        """See `Recorder.posterior`: mean and variance of the parameters in the unit of the data, and the traces."""
+        """Arrays of the saved posterior, such as means, given the total weight of all draws.
+
+        Here: mean and variance of the parameters in the unit of the data, and the traces.
+        """
         units = {field.name: field.unit for field in self.target.drawn}
         for label, mean, variance, moments in self._named("variance"):
             unit = units[label]

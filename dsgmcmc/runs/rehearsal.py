@@ -99,20 +99,20 @@ class FewRatings(Ratings):
         self.times, self.context = FewTimes() if ratings.times else None, FewContext(ratings.context)
 
     def levels(self, most: int) -> Float64 | None:
-        """See `Ratings.levels`."""
+        """Training ratings that there are, (R,) float64 in ascending order; None if there are more than `most`."""
         return np.unique(self._values).astype(np.float64)
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
-        """See `Ratings.slab`."""
+        """Read rows `start` to `stop` of a part."""
         n = stop - start
         return 2 * np.arange(n + 1), np.tile(np.array([0, 1], np.int32), n), self._values[start:stop].ravel()
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
-        """See `Ratings.columns`."""
+        """Columns of the ratings in rows `start` to `stop` of a part, to count by: (n,) int32."""
         return self.slab(part, start, stop)[1]
 
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
-        """See `Ratings.feature_slab`; all rows have the same feature."""
+        """Read the features of rows (or columns) `start` to `stop`. All rows have the same feature."""
         n = stop - start
         return Features(np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, np.float32), ("",), ("",))
 
@@ -124,7 +124,7 @@ class FewTimes(StoredTimes):
         self.counts = {side: Times(np.full(2, 4, np.int32), np.ones(2, np.int32)) for side in SIDES}
 
     def slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
-        """See `StoredTimes.slab`."""
+        """Read where the ratings in rows `start` to `stop` of a part stand among those of their rows, or columns."""
         return Times(np.zeros(2 * (stop - start), np.int32), np.zeros(2 * (stop - start), np.int32))
 
 
@@ -135,5 +135,5 @@ class FewContext(StoredContext):
         self.columns = context.columns
 
     def slab(self, column: str, part: Split, start: int, stop: int) -> Int32:
-        """See `StoredContext.slab`."""
+        """Read the categories of the ratings in rows `start` to `stop` of a part, (m,) int32."""
         return np.zeros(2 * (stop - start), np.int32)

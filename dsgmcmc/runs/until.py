@@ -92,7 +92,7 @@ class Until(Limit):
         self._goal = -1
 
     def goal(self, chains: Sequence[Chain]) -> int:
-        """See `Limit.goal`: the next look that no chain has passed. Collective."""
+        """Number of iterations that the chains make next: the next look that no chain has passed. Collective."""
         if self._goal < 0:
             made = self._comm.allgather(max((chain.iteration for chain in chains), default=0))
             self._goal = max(made) - 1

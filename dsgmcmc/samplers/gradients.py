@@ -91,7 +91,7 @@ class PartGradient(GradientEstimator[T]):
     by_parts: ClassVar[bool] = True
 
     def __call__(self, target: T, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
-        """See `GradientEstimator`."""
+        """Compute the gradient, and yield the rows to update. Collective."""
         self.begin(target, position)
         for cell in target.visit(send=True):
             self.take(target, cell, position, prior=prior)
@@ -137,7 +137,7 @@ class ControlVariate(PartGradient[Target]):
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
-        """See `GradientEstimator.of`."""
+        """Make the estimator of a sampler with this configuration; its first `burn_in` iterations are burn-in."""
         return cls(config.anchor_every, burn_in)
 
     def begin(self, target: Target, position: str) -> None:
@@ -152,7 +152,7 @@ class ControlVariate(PartGradient[Target]):
     def take(
         self, target: Target, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
     ) -> None:
-        """See `PartGradient.take`."""
+        """Compute the gradient of a cell's blocks; see `dsgmcmc.targets.base.Cell.gradient`."""
         cell.gradient(position, out, prior, errors)
         if not self.every and target.stream.iteration < self.burn_in:
             return
@@ -174,7 +174,7 @@ class FullGradient(GradientEstimator[Target]):
     by_parts: ClassVar[bool] = False
 
     def __call__(self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
-        """See `GradientEstimator`."""
+        """Compute the gradient, and yield the rows to update. Collective."""
         target.full_gradient(position, "g")
         if before:
             for rows in self._moving(target):
@@ -200,7 +200,7 @@ class NoGradient(GradientEstimator[Target]):
     by_parts: ClassVar[bool] = False
 
     def __call__(self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
-        """See `GradientEstimator`: yields no block."""
+        """Yield no rows: nothing is computed."""
         yield from ()
 
 

@@ -139,10 +139,13 @@ class Identity(Metric):
     source: ClassVar[str] = "step = unit\n"
 
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """See `Metric.take_from`: nothing changes."""
+        """Compute it from the state in a field; with `bound` also the l_i, even if they cost a tour. Collective.
+
+        Here: nothing changes.
+        """
 
     def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
-        """See `Metric.of`."""
+        """Values that `source` reads, for a step h."""
         return {"unit": h / target.curvature_bound**0.5}
 
 
@@ -200,7 +203,7 @@ p = information / precision
     earlier: dict[Factor, Float64] = field(default_factory=dict)  # `Information.c` of the last refresh
 
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """See `Metric.take_from`."""
+        """Compute it from the state in a field; with `bound` also the l_i, even if they cost a tour. Collective."""
         information = target.information(position, bound, self.earlier)
         self.c = self.earlier = information.c
         self.lambda_, self.tau = dict(information.lambda_), np.array([information.tau])
@@ -304,7 +307,7 @@ p = information / precision
         return target.noise_precision, lambda_ + _diagonal(rows), np.concatenate(scaled) if scaled else "n"
 
     def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
-        """See `Metric.of`."""
+        """Values that `source` reads, for a step h."""
         tau, lambda_, n = self.now(target, rows)
         return {
             "metric_tau": tau,
@@ -339,7 +342,7 @@ class Kronecker(Fisher):
     axes: dict[Factor, Float64] = field(default_factory=dict)  # L^T V
 
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """See `Metric.take_from`."""
+        """Compute it from the state in a field; with `bound` also the l_i, even if they cost a tour. Collective."""
         information = target.information(position, bound, self.earlier)
         precision = information.common
         solve = partial(self._solve, precision)
@@ -359,24 +362,30 @@ class Kronecker(Fisher):
             self._bound(target, information, position, settled)
 
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
-        """See `Fisher._average_curvature`: in these coordinates."""
+        """Bound on the curvature of rows whose data are like the average, (n,): in these coordinates."""
         columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
         of_row = (information.n[block], information.squares[block])
         return curvature_bound(block, *of_row, tau=information.tau, **columns)
 
     def _from_axes(self, block: ParameterBlock) -> None:
-        """See `Fisher._from_axes`."""
+        """Turn ``g`` from the metric's coordinates to those of rows, in which data are multiplied."""
         add_rotated(block["g"], block["g"], self.vectors[block.factor].T, keep=0.0)
 
     def _to_axes(self, block: ParameterBlock) -> None:
-        """See `Fisher._to_axes`."""
+        """Turn it back."""
         add_rotated(block["g"], block["g"], self.vectors[block.factor], keep=0.0)
 
     def _off_diagonal(self, block: ParameterBlock, information: Information) -> None:
-        """See `Fisher._off_diagonal`: nothing, as all of Lambda is in the metric."""
+        """Product of ``g`` with what Lambda / tau has beside the metric's part of it; None if that is nothing.
+
+        Here: nothing, as all of Lambda is in the metric.
+        """
 
     def now(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
-        """See `Fisher.now`: all of the last refresh, like the axes."""
+        """Tau, lambda (D,) and n of an update: a vector of all rows, or the field that has it.
+
+        Here: all of the last refresh, like the axes.
+        """
         return float(self.tau[0]), self.lambda_[rows.factor], "n"
 
     def _solve(self, precision: dict[Factor, Float64], moments: dict[Factor, Float64]) -> dict[str, Float64]:
@@ -392,7 +401,10 @@ class Kronecker(Fisher):
         return result
 
     def update(self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
-        """See `Metric.update`: `theta` of the formula is the move, `grad` the gradient, in the metric's coordinates."""
+        """Update rows by a `formula` of this metric; see `ParameterBlock.update`.
+
+        Here: `theta` of the formula is the move, `grad` the gradient, in the metric's coordinates.
+        """
         self._turn(rows)
         for block in rows.blocks:
             block["g"].fill(0.0)
@@ -402,7 +414,7 @@ class Kronecker(Fisher):
         return sums
 
     def kick(self, target: Target, rows: Rows, formula: Formula, h: float) -> None:
-        """See `Metric.kick`."""
+        """Update only the momenta of rows by a `formula` of this metric; the gradient stays valid."""
         self._turn(rows)
         super().kick(target, rows, formula, h)
 

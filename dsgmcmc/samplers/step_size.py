@@ -97,7 +97,7 @@ class StepSize(SamplerConfig):
         return size
 
     def scaled(self, scale: float) -> Self:
-        """See `SamplerConfig.scaled`."""
+        """Return the configuration with all steps times `scale`."""
         sizes = {"step_size": self.step_size, "burn_in_step_size": self.burn_in_step_size}
         return self.model_copy(update={name: size * scale for name, size in sizes.items() if size is not None})
 

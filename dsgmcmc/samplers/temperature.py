@@ -68,11 +68,11 @@ class Temperatures(Replicated):
     measurements: Float64 = field(default_factory=lambda: np.zeros(1))
 
     def arrays(self) -> dict[str, Float64]:
-        """See `Replicated.arrays`."""
+        """All arrays, by their names on disk."""
         return super().arrays() | {NAME.format(name): sums for name, sums in self.sums.items()}
 
     def take(self, arrays: Mapping[str, Float64]) -> None:
-        """See `Replicated.take`."""
+        """Replace the arrays whose names are in `arrays`; other entries are ignored."""
         super().take(arrays)
         first = NAME.format("")
         self.sums |= {

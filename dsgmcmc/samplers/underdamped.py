@@ -64,7 +64,10 @@ class Underdamped(Sampler[C, Target]):
 
     @property
     def remedy(self) -> str:
-        """See `Sampler.remedy`: another metric."""
+        """Setting that may help a diverging chain, besides a smaller step: ``sampler.NAME=VALUE``, or empty.
+
+        Here: another metric.
+        """
         return self.metric.remedy
 
     @property

@@ -156,7 +156,7 @@ class Rows(Protocol):
     def update(
         self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
     ) -> dict[str, Any]:
-        """See `ParameterBlock.update`."""
+        """Apply a formula to every element in one pass: drift, prior, preconditioner, noise."""
 
 
 @dataclass(eq=False)
@@ -258,7 +258,7 @@ class ParameterBlock:
 
     @property
     def blocks(self) -> Sequence[ParameterBlock]:
-        """See `Rows`: this one."""
+        """The block alone."""
         return (self,)
 
     def rowwise(self, kernel: Callable[..., None], name: str) -> None:

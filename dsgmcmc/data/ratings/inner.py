@@ -95,40 +95,43 @@ class InnerSplit(Ratings):
         return held if part == "test" else ~held
 
     def close(self) -> None:
-        """See `Ratings.close`."""
+        """Close the file."""
         self._whole.close()
 
     def row_ids(self) -> Array:
-        """See `Ratings.row_ids`."""
+        """Return (I,) original names of the rows: int64, or an object array of str."""
         return self._whole.row_ids()
 
     def col_ids(self) -> Array:
-        """See `Ratings.col_ids`."""
+        """Return (J,) original names of the columns: int64, or an object array of str."""
         return self._whole.col_ids()
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
-        """See `Ratings.slab`."""
+        """Read rows `start` to `stop` of a part."""
         _, columns, values = self._whole.slab("train", start, stop)
         chosen = self.chosen(part, start, stop, columns)
         indptr = self._indptr[part][start : stop + 1]
         return indptr - indptr[0], columns[chosen], values[chosen]
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
-        """See `Ratings.columns`."""
+        """Columns of the ratings in rows `start` to `stop` of a part, to count by: (n,) int32."""
         columns = self._whole.columns("train", start, stop)
         return columns[self.chosen(part, start, stop, columns)]
 
     @property
     def value_bytes(self) -> int:
-        """See `Ratings.value_bytes`."""
+        """Bytes of a training rating's value in memory (`dsgmcmc.kernels.stored`), judged by the first of them."""
         return self._whole.value_bytes
 
     def levels(self, most: int) -> Float64 | None:
-        """See `Ratings.levels`: those of the file, so that models of both have the same."""
+        """Training ratings that there are, (R,) float64 in ascending order; None if there are more than `most`.
+
+        Here: those of the file, so that models of both have the same.
+        """
         return self._whole.levels(most)
 
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
-        """See `Ratings.feature_slab`."""
+        """Read the features of rows (or columns) `start` to `stop`."""
         return self._whole.feature_slab(side, start, stop)
 
 
@@ -139,7 +142,7 @@ class _InnerTimes(StoredTimes):
         self._times, self._ratings, self.counts = times, ratings, times.counts
 
     def slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
-        """See `StoredTimes.slab`."""
+        """Read where the ratings in rows `start` to `stop` of a part stand among those of their rows, or columns."""
         chosen = self._ratings.chosen(part, start, stop)
         return Times(*(numbers[chosen] for numbers in self._times.slab("train", side, start, stop)))
 
@@ -151,7 +154,7 @@ class _InnerContext(StoredContext):
         self._context, self._ratings, self.columns = context, ratings, context.columns
 
     def slab(self, column: str, part: Split, start: int, stop: int) -> Int32:
-        """See `StoredContext.slab`."""
+        """Read the categories of the ratings in rows `start` to `stop` of a part, (m,) int32."""
         return self._context.slab(column, "train", start, stop)[self._ratings.chosen(part, start, stop)]
 
 

@@ -35,7 +35,7 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
     densities = SumDensity
 
     def decide(self, density: SumDensity, moves: Moves) -> Array:
-        """See `Stepwise.decide`."""
+        """Say of every row whether the data's energy rises by no more than `bar`, (n,) bool."""
         accepted = np.zeros(len(moves.theta), bool)
         for row, pair in enumerate(np.stack([moves.theta, moves.proposed], axis=1)):
             order = moves.rng.permutation(density.n_data)

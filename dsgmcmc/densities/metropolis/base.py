@@ -33,7 +33,10 @@ class Tally(Replicated):
     energies: Float64 | None = None
 
     def take(self, arrays: Mapping[str, Float64]) -> None:
-        """See `Replicated.take`; the arrays are changed in place, so they are copied."""
+        """Replace the arrays whose names are in `arrays`; other entries are ignored.
+
+        The arrays are changed in place, so they are copied.
+        """
         super().take({name: np.array(array) for name, array in arrays.items()})
 
 

@@ -103,7 +103,10 @@ class HMC(Metropolis[HMCConfig, Density]):
         return 1
 
     def metrics(self) -> dict[str, float]:
-        """See `Metropolis.metrics`: with the mean step over the rows."""
+        """Part of the proposals that were accepted, and evaluations of the energy of a datum a step.
+
+        Here: with the mean step over the rows.
+        """
         found = super().metrics()
         return found if self.adapted.steps is None else {**found, "step": float(self.adapted.eps(False).mean())}
 

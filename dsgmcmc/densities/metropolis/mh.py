@@ -22,7 +22,7 @@ class MH(Stepwise[MHConfig, Density]):
     Config = MHConfig
 
     def decide(self, density: Density, moves: Moves) -> Array:
-        """See `Stepwise.decide`."""
+        """Say of every row whether the data's energy rises by no more than `bar`, (n,) bool."""
         energies = known(density, moves.theta, moves.energies, moves.counts)
         new = density.energy(moves.proposed)
         moves.counts[:, 1:3] += density.n_data, 1

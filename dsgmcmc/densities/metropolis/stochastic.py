@@ -46,7 +46,7 @@ class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
     densities = SumDensity
 
     def decide(self, density: SumDensity, moves: Moves) -> Array:
-        """See `Stepwise.decide`."""
+        """Say of every row whether the data's energy rises by no more than `bar`, (n,) bool."""
         energies = known(density, moves.theta, moves.energies, moves.counts)
         estimates, n = np.empty(len(energies)), density.n_data
         for row, limit in enumerate(energies + moves.bar):
@@ -131,7 +131,7 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
         super().step(target, iteration)
 
     def decide(self, density: SumDensity, moves: Moves) -> Array:
-        """See `Stepwise.decide`."""
+        """Say of every row whether the data's energy rises by no more than `bar`, (n,) bool."""
         assert self._law is not None
         if self.estimates.moments is None:
             self.estimates.moments = np.zeros((len(moves.theta), 3))

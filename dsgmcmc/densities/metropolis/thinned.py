@@ -43,7 +43,7 @@ class TruncatedConfig(ThinnedConfig):
     )
 
     def limit(self, n_data: int) -> float:
-        """See `ThinnedConfig.limit`."""
+        """Expected candidates from which on all data are looked at."""
         return self.fallback * n_data
 
 
@@ -174,7 +174,10 @@ class Thinned(Metropolis[C, Regression]):
             block["theta"][:] = law.mean + block["theta"] @ law.root.T
 
     def advance(self, target: VectorTarget[Regression], first: int, count: int) -> None:
-        """See `Sampler.advance`: in one compiled loop, and what is tallied begins anew after burn-in."""
+        """Make `count` iterations from number `first` on.
+
+        Here: in one compiled loop, and what is tallied begins anew after burn-in. Collective.
+        """
         if first < self.burn_in < first + count:
             self.advance(target, first, self.burn_in - first)
             first, count = self.burn_in, first + count - self.burn_in

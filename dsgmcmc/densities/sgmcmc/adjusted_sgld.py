@@ -65,7 +65,10 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
         self.replicated = (self.tally,)
 
     def metrics(self) -> dict[str, float]:
-        """See `Sampler.metrics`: with the part of all directions in which nothing could be added."""
+        """Entries that this sampler adds to a line of metrics.
+
+        Here: with the part of all directions in which nothing could be added.
+        """
         clipped, every = self.tally.clipped
         return {**super().metrics(), "clipped": float(clipped / max(every, 1.0))}
 

@@ -93,7 +93,10 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
 
     @classmethod
     def suited_to_density(cls, config: MatrixSGNHTConfig, noise: float | None) -> MatrixSGNHTConfig:
-        """See `Sampler.suited_to_density`: what a thermostat does not correct is of the order of h^2 V."""
+        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+
+        Here: what a thermostat does not correct is of the order of h^2 V.
+        """
         return suited_thermostat(config, noise)
 
     @property

@@ -61,11 +61,11 @@ class TreeDensity(ABC):
 
     @abstractmethod
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.energy`."""
+        """Minus the log likelihood of some of the data, (n,) for theta (n, D)."""
 
     @abstractmethod
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`."""
+        """Gradient of `energy`, (n, D)."""
 
     @abstractmethod
     def named(self, theta: Float64) -> dict[str, Array]:
@@ -97,7 +97,7 @@ def _pieces(theta: Float64, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[t
 
 
 class JaxDensity(TreeDensity):
-    """See `Density.from_jax`."""
+    """A density whose log likelihood JAX differentiates; `Density.from_jax` makes one."""
 
     def __init__(
         self, log_likelihood: LogDensity, data: Any, params: Any, log_prior: Callable[[Any], Any] | None, dtype: DType
@@ -149,15 +149,15 @@ class JaxDensity(TreeDensity):
         return np.asarray(found, np.float64)[:n]
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.energy`."""
+        """Minus the log likelihood of some of the data, (n,) for theta (n, D)."""
         return self._call(self._energy, theta, data)
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`."""
+        """Gradient of `energy`, (n, D)."""
         return self._call(self._gradient, theta, data)
 
     def named(self, theta: Float64) -> dict[str, Array]:
-        """See `TreeDensity.named`: the path of every leaf is its name."""
+        """Parameters by their names, each (..., its shape), of theta (..., D): the path of every leaf is its name."""
         return dict(_pieces(theta, self._shapes))
 
     def tree(self, theta: Float64) -> Any:
@@ -178,7 +178,7 @@ def _path(jax: Any, path: Any) -> str:
 
 
 class TorchDensity(TreeDensity):
-    """See `Density.from_torch`."""
+    """A density whose log likelihood PyTorch differentiates; `Density.from_torch` makes one."""
 
     def __init__(
         self, log_likelihood: LogDensity, data: Any, params: Any, log_prior: Callable[[Any], Any] | None, dtype: DType
@@ -215,13 +215,13 @@ class TorchDensity(TreeDensity):
         return np.asarray(found.detach().cpu().numpy(), np.float64)
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.energy`."""
+        """Minus the log likelihood of some of the data, (n,) for theta (n, D)."""
         return self._call(self._energy, theta, data)
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`."""
+        """Gradient of `energy`, (n, D)."""
         return self._call(self._gradient, theta, data)
 
     def named(self, theta: Float64) -> dict[str, Array]:
-        """See `TreeDensity.named`."""
+        """Parameters by their names, each (..., its shape), of theta (..., D)."""
         return dict(_pieces(theta, self._shapes))

@@ -72,37 +72,43 @@ class Regression(SumDensity):
         )
 
     def energies(self, theta: Float64, index: Data = ALL) -> Float64:
-        """See `SumDensity.energies`."""
+        """U_i, minus the log likelihood of each of S data: (n, S) for theta (n, D)."""
         found: Float64 = self.link.value(theta @ self.features[index].T, self.responses[index], self.link.shape)
         return found
 
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
-        """See `SumDensity.slopes`: u', a number a datum, (n, S, 1); `gradients` are these times the features."""
+        """`gradients` as they are kept, (n, S, W).
+
+        Here: u', a number a datum, (n, S, 1); `gradients` are these times the features.
+        """
         found: Float64 = self.link.slope(theta @ self.features[index].T, self.responses[index], self.link.shape)
         return found[:, :, None]
 
     @property
     def width(self) -> int:
-        """See `SumDensity.width`."""
+        """Numbers W by which a gradient of a datum is kept: D, or fewer where its direction is known."""
         return 1
 
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
-        """See `SumDensity.spread`."""
+        """Gradients (n, S, D) of what is kept of them, (n, S, W)."""
         found: Float64 = slopes * self.features[index]
         return found
 
     def total(self, slopes: Float64) -> Float64:
-        """See `SumDensity.total`; no gradient of a datum is formed."""
+        """Sum over all data of the gradients that are kept, (n, D) of (n, N, W). No gradient of a datum is formed."""
         found: Float64 = slopes[:, :, 0] @ self.features
         return found
 
     def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
-        """See `SumDensity.lengths`."""
+        """Lengths of the gradients that are kept, (n, S)."""
         found: Float64 = np.abs(slopes[:, :, 0]) * np.sqrt(self.squares[index])
         return found
 
     def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
-        """See `SumDensity.stiffness`: abs(u'') times the square of the length of x_i."""
+        """Lipschitz constants of the gradients of U_i about theta, (n, S); `smoothness`, if no more is known.
+
+        Here: abs(u'') times the square of the length of x_i.
+        """
         found: Float64 = np.abs(self.curvatures(theta, index)) * self.squares[index]
         return found
 
@@ -112,11 +118,11 @@ class Regression(SumDensity):
         return found
 
     def gradients(self, theta: Float64, index: Data = ALL) -> Float64:
-        """See `SumDensity.gradients`."""
+        """Gradients of `energies`, (n, S, D)."""
         return self.spread(self.slopes(theta, index), index)
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`; no gradient of a datum is formed."""
+        """Gradient of `energy`, (n, D). No gradient of a datum is formed."""
         found: Float64 = self.slopes(theta, data)[:, :, 0] @ self.features[data]
         return found
 
@@ -129,11 +135,17 @@ class Regression(SumDensity):
 
     @property
     def smoothness(self) -> Float64:
-        """See `SumDensity.smoothness`: sup abs(u'') times the square of the length of x_i."""
+        """L_i, Lipschitz constants of the gradients of U_i in the Euclidean norm, (N,).
+
+        Here: sup abs(u'') times the square of the length of x_i.
+        """
         found: Float64 = self.link.suprema[1] * self.squares
         return found
 
     def bounds(self, order: int) -> Float64:
-        """See `SumDensity.bounds`: sup abs(u^(order)) max_j abs(x_ij)^order [Cornish 2019, G.1, G.2]."""
+        """Bounds of all partial derivatives of one order of U_i, 1 to 3, at any theta: (N,).
+
+        Here: sup abs(u^(order)) max_j abs(x_ij)^order [Cornish 2019, G.1, G.2].
+        """
         found: Float64 = self.link.suprema[order - 1] * np.abs(self.features).max(axis=1) ** order
         return found

@@ -46,12 +46,12 @@ class SumDensity(ABC):
         """Gradients of `energies`, (n, S, D)."""
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.energy`."""
+        """Minus the log likelihood of some of the data, (n,) for theta (n, D)."""
         found: Float64 = self.energies(theta, data).sum(axis=1)
         return found
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`."""
+        """Gradient of `energy`, (n, D)."""
         found: Float64 = self.gradients(theta, data).sum(axis=1)
         return found
 

@@ -54,7 +54,7 @@ class VectorCell:
         self.blocks = (target.block,)
 
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
-        """See `dsgmcmc.targets.base.Cell.gradient`."""
+        """Set `out` of all blocks to the stochastic gradient of the energy U at field `position`."""
         target, block = self._target, self._target.block
         density, theta, found = target.density, block[position], block[out]
         for rows, data, probability in target.parts_of(target.stream.iteration):
@@ -169,51 +169,57 @@ class VectorTarget(Generic[D]):
 
     @property
     def renews_data(self) -> bool:
-        """See `Target.renews_data`."""
+        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be recomputed."""
         return False
 
     @property
     def renews_prior(self) -> bool:
-        """See `Target.renews_prior`."""
+        """Whether `all_data_seen` draws means of single rows' priors, given these rows, in this iteration."""
         return False
 
     @property
     def noise_precision(self) -> float:
-        """See `Target.noise_precision`."""
+        """Current tau; 1 if there is none."""
         return 1.0
 
     def blocks(self) -> Iterator[ParameterBlock]:
-        """See `Target.blocks`."""
+        """All blocks of parameters that are on this process at present."""
         yield self.block
 
     def together(self) -> Iterator[ParameterBlock]:
-        """See `Target.together`."""
+        """All rows that are on this process at present, by as many as are updated in one call: those of a factor."""
         yield self.block
 
     def visit(self, send: bool = False) -> Iterator[VectorCell]:
-        """See `Target.visit`."""
+        """Cells of this iteration's part; `send` sends blocks on to where the next part needs them. Collective."""
         yield VectorCell(self)
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
-        """See `Target.full_gradient`."""
+        """Gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective."""
         gradient = self.density.gradient(self.block[position])
         check_gradient(self.density, self.block[position], gradient)
         self.block[out][:] = gradient
 
     def all_data_seen(self) -> None:
-        """See `Target.all_data_seen`."""
+        """Draw hyperparameters and all else that the sampler does not move, if due; once a sweep. Collective."""
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
-        """See `Target.conditionals`: refused, because a density is asked for gradients alone."""
+        """Blocks of a factor, with the conditionals of their rows given everything else.
+
+        Here: refused, because a density is asked for gradients alone. Collective.
+        """
         raise InputError(NOT_CONDITIONAL)
 
     def own_scale(self, block: ParameterBlock) -> None:
-        """See `Target.own_scale`: data have none."""
+        """Current noise scales of a block's rows, (n,); None if they have none. Here: data have none."""
 
     def information(
         self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NOTHING
     ) -> Information:
-        """See `Target.information`: the curvature that the density gives; there is no other factor to bound."""
+        """Fisher information at the state in `position`.
+
+        Here: the curvature that the density gives; there is no other factor to bound. Collective.
+        """
         block = self.block
         precision = block.prior(block).precision
         n = block.n_data
@@ -229,19 +235,28 @@ class VectorTarget(Generic[D]):
         finish: Callable[[dict[Factor, Float64]], Named],
         result: Shapes,
     ) -> dict[str, Float64]:
-        """See `Target.second_moments`: the curvature that the density gives, which is a diagonal."""
+        """Mean outer products, over the data, of the covariates of each factor's rows.
+
+        Here: the curvature that the density gives, which is a diagonal. Collective.
+        """
         return unpack(pack(finish({Factor.W: np.diag(self.curvature / self.n_data)}), result), result)
 
     def own_sums(self, position: str, out: str) -> None:
-        """See `Target.own_sums`: 0, as nothing has been said of data."""
+        """Set field `out` of every row to sum_j w_ij phi_j of its own data, as in `own_products`.
+
+        Here: 0, as nothing has been said of data. Collective.
+        """
         self.block[out].fill(0.0)
 
     def own_products(self, position: str, field: str) -> None:
-        """See `Target.own_products`: the curvature that the density gives, which is a diagonal."""
+        """Multiply every row y_i of a field by the second moments of its own data.
+
+        Here: the curvature that the density gives, which is a diagonal. Collective.
+        """
         self.block[field][:] *= self.curvature
 
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
-        """See `Target.momenta`: of the vector."""
+        """All momenta of rows, by names such as ``W.biases``: of the vector."""
         return {"theta": Momenta(Factor.W, field)}
 
     def sum(
@@ -250,36 +265,39 @@ class VectorTarget(Generic[D]):
         finish: Callable[[dict[str, Float64]], Named],
         result: Shapes,
     ) -> dict[str, Float64]:
-        """See `Target.sum`."""
+        """Add named partial sums of all blocks in block order; every process gets `finish(totals)`. Collective."""
         return unpack(pack(finish(dict(partials[self.block])), result), result)
 
     # ------------------------------------------------------------------ what a run uses
 
     def at_once(self) -> int:
-        """See `RunTarget.at_once`: as many iterations as take `LISTEN` seconds. No draw depends on it."""
+        """Number of iterations between checks for signals; the same on all processes.
+
+        Here: as many iterations as take `LISTEN` seconds. No draw depends on it.
+        """
         now, iteration = perf_counter(), self.stream.iteration
         made, since = iteration - self._asked[0], now - self._asked[1]
         self._asked = iteration, now
         return max(1, int(LISTEN * made / since)) if since > 0 else 1
 
     def begin(self, iteration: int) -> None:
-        """See `Target.begin`."""
+        """Begin an iteration."""
         self.stream.iteration = iteration
 
     def reset(self) -> None:
-        """See `RunTarget.reset`."""
+        """Set everything but the sampler's fields to its initial value."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
-        """See `RunTarget.saved`."""
+        """State of this process, for a checkpoint."""
         for name in self._kept:
             yield Key("state", "W", 0, name), self.block[name]
 
     def small(self) -> dict[str, Float64]:
-        """See `RunTarget.small`."""
+        """State that is the same on all processes."""
         return {}
 
     def load(self, snapshot: Snapshot, but: Collection[str] | None = None) -> None:
-        """See `RunTarget.load`."""
+        """Load the state of a checkpoint; blocks are placed where the next iteration needs them."""
         if but is None:
             self.begin(snapshot.manifest.iteration)
         for key, array in self.saved():
@@ -287,19 +305,19 @@ class VectorTarget(Generic[D]):
                 array[:] = snapshot.read(key)
 
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
-        """See `RunTarget.home`."""
+        """Blocks with these fields, each on the process that keeps its averages, wherever it is now. Collective."""
         yield self.block
 
     def rows_at_home(self) -> dict[tuple[Factor, int], int]:
-        """See `RunTarget.rows_at_home`."""
+        """Number of rows of every block that `home` yields."""
         return {(Factor.W, 0): len(self.block.counts)}
 
     def parameters(self) -> dict[str, Float64]:
-        """See `RunTarget.parameters`."""
+        """A draw's parameters that all rows share, of the current sub-chain, in the unit of the data."""
         return {}
 
     def find_divergence(self, position: str) -> str:
-        """See `RunTarget.find_divergence`."""
+        """Say where the state is not finite or has exploded; empty if nowhere. Collective."""
         theta = self.block[position]
         if isfinite(theta.sum()) or np.isfinite(theta).all():  # a sum that is finite is of finite numbers
             return ""
@@ -307,7 +325,10 @@ class VectorTarget(Generic[D]):
         return f"element {strange.tolist()} of theta is {self.block[position][tuple(strange)]}"
 
     def recorders(self) -> Sequence[Recorder]:
-        """See `RunTarget.recorders`: the energy of every draw, and its elements."""
+        """The target's own recorders, besides the one of moments and draws that every run has.
+
+        Here: the energy of every draw, and its elements.
+        """
         return [VectorTrace(self)]
 
 
@@ -323,7 +344,10 @@ class VectorTrace:
         self._trace: dict[str, list[Float64]] = {"theta": [], "energy": []}
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
-        """See `Recorder.record`; the energy of a draw whose turn it is not is NaN."""
+        """Record the state in field `position`, and include it in averages if it is a draw. Collective.
+
+        The energy of a draw whose turn it is not is NaN.
+        """
         self._position = position
         if draw is None:
             return
@@ -341,24 +365,24 @@ class VectorTrace:
         return {"energy": float(self._energy().mean())}
 
     def followed(self) -> dict[int, Followed]:
-        """See `Recorder.followed`: the elements of theta."""
+        """What ESS and R-hat are computed from, by block here; may be empty. Here: the elements of theta."""
         return {0: Followed(np.array(self._trace["theta"]).reshape(-1, len(self._followed)), np.zeros(0))}
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
-        """See `Recorder.saved`."""
+        """Accumulators of this process, for a checkpoint."""
         widths = {"theta": len(self._followed), "energy": len(self._unknown)}
         for name, draws in self._trace.items():
             yield Key("trace", "W", 0, name), np.array(draws).reshape(len(draws), widths[name])
         yield Key("trace", "W", 0, "followed"), self._followed
 
     def small(self) -> dict[str, Float64]:
-        """See `Recorder.small`."""
+        """Accumulators that are the same on all processes."""
         return {}
 
     def load(self, snapshot: Snapshot) -> None:
-        """See `Recorder.load`."""
+        """Load the accumulators of a checkpoint."""
         self._trace = {name: list(snapshot.read(Key("trace", "W", 0, name))) for name in self._trace}
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
-        """See `Recorder.posterior`."""
+        """Arrays of the saved posterior, such as means, given the total weight of all draws."""
         yield from self.saved()

@@ -70,7 +70,7 @@ class AllCells(Gaussian):
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """See `Law.warnings_for_data`."""
+        """Yield warnings, which are no errors, if this law may not suit the values in a ratings file."""
         if (ratings.minimum, ratings.maximum) != (1.0, 1.0):
             yield (
                 f"ratings are from {ratings.minimum:g} to {ratings.maximum:g}, and --likelihood {likelihood} takes "
@@ -79,20 +79,23 @@ class AllCells(Gaussian):
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """See `Law.codes`."""
+        """Ratings as this law encodes them: for levels, the index of the nearest level; for clicks, 1."""
         return np.ones_like(values)
 
     @classmethod
     def is_sum_over_ratings(cls) -> bool:
-        """See `Law.is_sum_over_ratings`."""
+        """Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can estimate it."""
         return False
 
     @classmethod
     def can_be_evaluated(cls) -> bool:
-        """See `Law.can_be_evaluated`."""
+        """Whether predictions can be compared with ratings; else they are scores, of which only the order matters."""
         return False
 
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """See `Law.predictive`: what spreads over the draws is the score."""
+        """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
+
+        Here: what spreads over the draws is the score.
+        """
         return cls.expectation(draws, centre, levels)

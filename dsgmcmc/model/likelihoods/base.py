@@ -183,13 +183,13 @@ class Law(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """See `Part.quantities_of`."""
+        """The quantities that the part keeps; none if the run does not use it."""
         own = chosen_factors(config.thresholds, transposed)
         return cls.quantities_with(heteroscedastic_factors(config.noise, transposed), *own)
 
     @classmethod
     def of(cls, place: Place, data: Levels | None) -> Self:
-        """See `Part.of`."""
+        """Make the part of a chain; None if the run does not use it. Collective."""
         config, transposed = place.config, place.transposed
         factors = heteroscedastic_factors(config.noise, transposed)
         own = chosen_factors(config.thresholds, transposed)
@@ -209,7 +209,7 @@ class Law(Part):
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """See `Part.check`."""
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with."""
         cls._check_scale(config)
         if not cls.noise_quantities and config.noise != "shared":
             raise InputError(f"the {config.likelihood} likelihood has no noise: leave out noise")
@@ -490,7 +490,7 @@ class Likelihood(Law):
     mixture: ClassVar[type[Mixture]] = Mixture
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
-        """See `Law.add_gradient`."""
+        """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
         ratings, row, column = cell.ratings, cell.row, cell.column
         kernel = gradient_kernel(self.rank, self.biases, score=self.score, offset=ratings.offsets is not None)
         arrays = (row[position], column[position], row[out], column[out])
@@ -498,17 +498,23 @@ class Likelihood(Law):
 
     @classmethod
     def has_score(cls) -> bool:
-        """See `Law.has_score`: an overridden gradient may differ from the formula, and needs `score_terms`."""
+        """Whether scores of single ratings are defined, for effects of groups: true for laws with `score_terms`.
+
+        Here: an overridden gradient may differ from the formula, and needs `score_terms`.
+        """
         own = cls.score_terms is not Likelihood.score_terms
         return own or cls.add_gradient is Likelihood.add_gradient
 
     @property
     def score_source(self) -> Score:
-        """See `Law.score_source`."""
+        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
         return formula_score(self.score)
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """See `Law.score_terms`: the rating."""
+        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+
+        Here: the rating.
+        """
         return cell.ratings.values[None]
 
     # ------------------------------------------------------------------ of new ratings
@@ -534,7 +540,7 @@ class Likelihood(Law):
         """Probability of a rating of at most `x`, elementwise."""
 
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
-        """See `Law.state`."""
+        """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
         variance = self.variance(eta, self.noise(cell, rows, columns, tau), *self.shape)
         return State(self.mean(eta, *self.shape), variance, np.zeros((len(eta), 0), np.float32))
 
@@ -543,13 +549,13 @@ class Likelihood(Law):
         return 1 / tau
 
     def log_likelihood(self, x: Float32, found: State) -> float:
-        """See `Law.log_likelihood`."""
+        """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,)."""
         logs = self.log_density(x, found.mean, np.asarray(found.variance), *self.shape)
         return float(logs.sum(dtype=np.float64))
 
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """See `Law.predictive`."""
+        """Posterior predictive distributions of ratings: mixtures over draws of their predictors."""
         shares, nodes = zip(*draws.over_effects(), strict=True)
         eta, noise = (np.concatenate([getattr(some, name) for some in nodes], axis=1) for name in ("eta", "noise"))
         weights = np.concatenate([share * some.weights for share, some in zip(shares, nodes, strict=True)])
@@ -567,7 +573,7 @@ class Likelihood(Law):
 
     @classmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """See `Law.expectation`."""
+        """Posterior distributions of the expected ratings, without noise; parameters as for `predictive`."""
         nodes, draws = draws.over_effects(), draws.known()
         mean = np.zeros_like(draws.eta)
         for share, some in nodes:
@@ -584,6 +590,6 @@ class Likelihood(Law):
         noise: Float64 | None = None,
         shape: Float64 | None = None,
     ) -> Predictive:
-        """See `Law.predictive_of_moments`."""
+        """Predictive distributions from moments over draws."""
         mean, variance = (np.asarray(each, np.float64)[:, None] for each in (mean, variance))
         return cls.mixture(cls, mean, variance, np.ones(1), levels=levels)

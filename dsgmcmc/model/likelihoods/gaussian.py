@@ -42,12 +42,15 @@ class Gaussian(Normal, Likelihood):
 
     @classmethod
     def is_linear(cls) -> bool:
-        """See `Law.is_linear`."""
+        """Whether the expected rating is the predictor."""
         return True
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """See `Law.warnings_for_data`: of ratings 0 and 1, the first of them standing for all."""
+        """Yield warnings, which are no errors, if this law may not suit the values in a ratings file.
+
+        Here: of ratings 0 and 1, the first of them standing for all.
+        """
         yield from super().warnings_for_data(ratings, likelihood)
         if (ratings.minimum, ratings.maximum) != (0.0, 1.0):
             return
@@ -66,12 +69,18 @@ class Gaussian(Normal, Likelihood):
             block["weight"].fill(1.0)
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """See `Part.begin`: the errors of rows are of one sweep."""
+        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
+
+        Here: the errors of rows are of one sweep.
+        """
         for block in blocks if self.heteroscedastic and first else ():
             block["row_error"].fill(0.0)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
-        """See `Law.add_gradient`; the squared errors are taken times g_i g'_j."""
+        """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks.
+
+        The squared errors are taken times g_i g'_j.
+        """
         if not self.heteroscedastic:
             return super().add_gradient(cell, position, out, scale, share)
         ratings, blocks = cell.ratings, (cell.row, cell.column)
@@ -86,34 +95,37 @@ class Gaussian(Normal, Likelihood):
         return float(total)
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
-        """See `Law.noise_scale`."""
+        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise."""
         return block.row("weight") if self.heteroscedastic else super().noise_scale(block)
 
     def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:
-        """See `Law.keep_errors`."""
+        """Keep sums of squared errors over each row's ratings, (n,), weighted by the other factor's g."""
         if self.heteroscedastic:
             block["row_error"][:, 0] = errors
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """See `Law.counts`: sums of g_i g'_j and of its square."""
+        """For every row, sums over its ratings of their weights in its information, and of the squares.
+
+        Here: sums of g_i g'_j and of its square. Collective.
+        """
         if not self.heteroscedastic:
             return super().counts(circulation)
         return self.weighted_counts(circulation)
 
     @staticmethod
     def statistics(features: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64]:
-        """See `Law.statistics`."""
+        """Sufficient statistics of a row's ratings given the other factor; None if the row is not Gaussian then."""
         return (features.T * precision) @ features, features.T @ (precision * x)
 
     # ------------------------------------------------------------------ of new ratings
 
     @property
     def noise_varies(self) -> bool:
-        """See `Law.noise_varies`."""
+        """Whether the noise variance differs between ratings; else all have the same."""
         return self.heteroscedastic
 
     def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
-        """See `Likelihood.noise`."""
+        """Noise variance of q ratings, given their rows and columns in the cell; one number if all have the same."""
         if not self.heteroscedastic:
             return super().noise(cell, rows, columns, tau)
         precision = np.float32(tau) * cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
@@ -121,16 +133,19 @@ class Gaussian(Normal, Likelihood):
 
     @staticmethod
     def mean(eta: Array, *shape: Array | float) -> Array:
-        """See `Likelihood.mean`."""
+        """Expected rating given its predictor, elementwise."""
         return eta
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """See `Likelihood.variance`."""
+        """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
         return noise
 
     def log_likelihood(self, x: Float32, found: State) -> float:
-        """See `Law.log_likelihood`; the logarithm of a variance that serves all is taken once."""
+        """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,).
+
+        The logarithm of a variance that serves all is taken once.
+        """
         variance = np.atleast_1d(found.variance)
         squares = np.square(found.mean - x)
         squares /= variance
@@ -139,11 +154,14 @@ class Gaussian(Normal, Likelihood):
 
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """See `Law.predictive`: what is not known of a predictor adds its variance to the noise's."""
+        """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
+
+        Here: what is not known of a predictor adds its variance to the noise's.
+        """
         noise = draws.noise if draws.effects is None else draws.noise + draws.effects
         return cls.mixture(cls, draws.eta, noise + draws.spread, draws.weights, centre, levels)
 
     @classmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """See `Law.expectation`."""
+        """Posterior distributions of the expected ratings, without noise; parameters as for `predictive`."""
         return Scores(draws.eta, draws.spread, draws.weights, centre)

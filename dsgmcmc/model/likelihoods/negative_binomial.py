@@ -146,11 +146,11 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """See `Law.quantities_with`."""
+        """The quantities that it keeps, if rows of these factors have noise scales, or thresholds, of their own."""
         return Dispersion.about(())
 
     def _set_up(self, levels: Levels | None) -> None:
-        """See `Law`; `levels` are the different training counts."""
+        """Keep `levels`, the different training counts."""
         self._table = levels
         self._least, self._top = self.starts["least"], self.starts["ceiling"]
         if levels is not None:
@@ -163,17 +163,20 @@ class NegativeBinomial(Likelihood):
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
-        """See `Part.replicated`."""
+        """The part's parameters that are the same on all processes."""
         return (self.parameters,)
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
-        """See `Part.read`: the different training counts, and how many there are of each."""
+        """Read what the part needs from the ratings file, once for all chains of a run.
+
+        Here: the different training counts, and how many there are of each. Collective.
+        """
         return ring.agree(partial(Levels.of, ratings))
 
     @staticmethod
     def bias_mean(mean: float) -> float:
-        """See `Law.bias_mean`."""
+        """Prior mean of a bias, if the biases have to account for the training mean because it is not subtracted."""
         return log(mean) / 2
 
     @property
@@ -187,19 +190,19 @@ class NegativeBinomial(Likelihood):
 
     @property
     def shape(self) -> tuple[float, ...]:
-        """See `Law.shape`."""
+        """The current values of the law's parameters that `shape_of` reads from draws."""
         return self.dispersion, self._top, self._least
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
-        """See `Law.shape_of`."""
+        """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none."""
         return np.concatenate([shared[name] for name in ("dispersion", "counts.ceiling", "counts.least")])
 
     # ------------------------------------------------------------------ of settings, and of files of ratings
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """See `Law.check`."""
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with."""
         super().check(config)
         if not config.biases:
             raise InputError(f"{config.likelihood} has biases instead of a mean: leave out {named('no_biases')}")
@@ -225,7 +228,7 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def check_new(cls, values: Array) -> None:
-        """See `Law.check_new`."""
+        """Refuse new ratings that cannot come from this law; raises InputError."""
         wrong = values[(values < 0) | (values != np.floor(values))]
         if len(wrong):
             raise InputError(
@@ -235,11 +238,14 @@ class NegativeBinomial(Likelihood):
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Part.start`."""
+        """Set the part's fields of the blocks and its shared parameters to their initial values."""
         self._begin()
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """See `Part.begin`: sums are of one sweep."""
+        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
+
+        Here: sums are of one sweep.
+        """
         for sums in self._sums.values() if first else ():
             sums[:] = 0.0
 
@@ -247,7 +253,7 @@ class NegativeBinomial(Likelihood):
         return self._sums.setdefault(row_block, np.zeros(len(NODES)))
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
-        """See `Law.add_gradient`."""
+        """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
         ratings, blocks = cell.ratings, (cell.row, cell.column)
         kernel = shaped_kernel(self.rank, self.biases, LAWS[self._truncated], offset=ratings.offsets is not None)
         parameters, sums = np.array([1 / self._top, *self._dispersions()], np.float32), np.zeros(len(NODES))
@@ -264,26 +270,35 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def has_score(cls) -> bool:
-        """See `Law.has_score`."""
+        """Whether scores of single ratings are defined, for effects of groups: true for laws with `score_terms`."""
         return True
 
     @property
     def score_source(self) -> Score:
-        """See `Law.score_source`."""
+        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
         return EFFECTS[self._truncated]
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """See `Law.score_terms`: the count, and the parameters of all."""
+        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+
+        Here: the count, and the parameters of all.
+        """
         found = np.empty((3, len(cell.ratings.indices)), np.float32)
         found[0], found[1], found[2] = cell.ratings.values, 1 / self._top, self.dispersion
         return found
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
-        """See `Law.noise_scale`: as `counts` has found it."""
+        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
+
+        Here: as `counts` has found it.
+        """
         return block.row("weight")
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """See `Law.counts`: sums of i(y_i) i(y'_j) / i(y), and of its square."""
+        """For every row, sums over its ratings of their weights in its information, and of the squares.
+
+        Here: sums of i(y_i) i(y'_j) / i(y), and of its square. Collective.
+        """
         blocks = list(circulation.blocks())
         for block in blocks:
             block.arrays["weight"] = np.zeros((len(block.counts), 1), np.float32)
@@ -305,7 +320,7 @@ class NegativeBinomial(Likelihood):
     def log_likelihood_of_predictors(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """See `Law.log_likelihood_of_predictors`."""
+        """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave, not Gaussian."""
         assert thresholds is not None
         dispersion, ceiling, least = thresholds
         found: Float64 = NegativeBinomialLaw.log_density(x, eta, eta, rate_of(eta, ceiling), dispersion, least)
@@ -314,18 +329,21 @@ class NegativeBinomial(Likelihood):
     # ------------------------------------------------------------------ drawing its parameter
 
     def sums(self, context: DrawContext) -> Named:
-        """See `Part.sums`."""
+        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
         return {"dispersion": np.array([self._sums_of(row.index) for row, _ in context.circulation.pairs()])}
 
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
     ) -> None:
-        """See `Part.draw_shared`: the dispersion."""
+        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.
+
+        Here: the dispersion.
+        """
         assert self._table is not None
         self.parameters.dispersion = np.full(1, draw_dispersion(self.dispersion, sums["dispersion"], self._table, rng))
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """See `Part.saved`."""
+        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
         for b in row_blocks:
             yield Key("state", "W", b, "dispersion"), self._sums_of(b)
 
@@ -333,12 +351,12 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def mean(eta: Array, *shape: Array | float) -> Array:
-        """See `Likelihood.mean`."""
+        """Expected rating given its predictor, elementwise."""
         return NegativeBinomial._moments(eta, *shape)[0]
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """See `Likelihood.variance`."""
+        """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
         return NegativeBinomial._moments(eta, *shape)[1]
 
     @staticmethod
@@ -355,7 +373,7 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
-        """See `Likelihood.log_density`: log probability of the count."""
+        """Log density of ratings with these means and variances, in nats, elementwise: log probability of the count."""
         dispersion, _, least = (np.asarray(each, np.float64) for each in shape)
         rate = np.asarray(mean, np.float64)
         if np.any(least > 0):
@@ -364,14 +382,14 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """See `Likelihood.cdf`."""
+        """Probability of a rating of at most `x`, elementwise."""
         dispersion, _, least = (np.asarray(each, np.float64) for each in shape)
         rate = np.where(least > 0, rate_above_zero(mean, dispersion), mean)
         return NegativeBinomialLaw.cdf(x, mean, variance, rate, dispersion, least)
 
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """See `Law.predictive`."""
+        """Posterior predictive distributions of ratings: mixtures over draws of their predictors."""
         shares, nodes = zip(*draws.over_effects(), strict=True)
         eta = np.concatenate([some.eta for some in nodes], axis=1).astype(np.float64)
         weights = np.concatenate([share * some.weights for share, some in zip(shares, nodes, strict=True)])
@@ -390,7 +408,7 @@ class NegativeBinomial(Likelihood):
         noise: Float64 | None = None,
         shape: Float64 | None = None,
     ) -> Predictive:
-        """See `Law.predictive_of_moments`."""
+        """Predictive distributions from moments over draws."""
         mean, variance = (np.asarray(each, np.float64)[:, None] for each in (mean, variance))
         more = variance > (1 + 1e-6) * mean
         rate, dispersion = mean, np.where(more, mean**2 / np.where(more, variance - mean, 1.0), inf)

@@ -101,7 +101,7 @@ class Ordinal(Law):
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
     def _set_up(self, levels: Levels | None) -> None:
-        """See `Law`: the law of the thresholds, and what a rating says of its predictor."""
+        """Make the distribution of the thresholds, and find the information of a rating on its predictor."""
         assert levels is not None
         self.values, self.n_levels = levels.values, len(levels.values)
         self.model = ThresholdModel(self.link, levels.counts)
@@ -114,25 +114,28 @@ class Ordinal(Law):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """See `Law.quantities_with`."""
+        """The quantities that it keeps, if rows of these factors have noise scales, or thresholds, of their own."""
         own = () if own_thresholds is None else tuple(quantity.of(own_thresholds) for quantity in GAP_QUANTITIES)
         gaps = GapPrecision.about(()) if own else ()
         shared = (*Thresholds.about(()), *ScalePrecision.about(factors), *gaps)
         return (*super().quantities_with(factors), *own, *shared)
 
     def momenta_of(self, factor: Factor) -> dict[str, str]:
-        """See `Law.momenta_of`."""
+        """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
         scales = {"scales": DRIFT} if factor in self.factors else {}
         return scales | ({"gaps": GAP_DRIFT} if factor == self.own_thresholds else {})
 
     @property
     def intercept(self) -> Intercept:
-        """See `Law.intercept`: the middle threshold, with which all others move."""
+        """The law's own intercept, or None: moved together with all biases of a factor, it changes no probability.
+
+        Here: the middle threshold, with which all others move.
+        """
         middle = len(self.thresholds.position) // 2
         return Intercept(float(self.thresholds.position[middle]), float(self.model.prior_precision[middle]))
 
     def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
-        """See `Law.move_intercept`."""
+        """Move the intercept by `step`, and everything in the blocks that follows from it."""
         self.thresholds.position[len(self.thresholds.position) // 2] += step
         for block in blocks:
             self.refresh_derived_fields(block)
@@ -144,12 +147,15 @@ class Ordinal(Law):
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
-        """See `Part.replicated`."""
+        """The part's parameters that are the same on all processes."""
         return (self.thresholds, self.scales, self.gaps)
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
-        """See `Part.read`: the levels, and how many training ratings have each."""
+        """Read what the part needs from the ratings file, once for all chains of a run.
+
+        Here: the levels, and how many training ratings have each. Collective.
+        """
         values = cls.levels_of(ratings)
         assert values is not None
         return Levels(values, blocks.level_counts(ring, len(values)))
@@ -158,7 +164,7 @@ class Ordinal(Law):
 
     @classmethod
     def levels_of(cls, ratings: Ratings) -> Float64 | None:
-        """See `Law.levels_of`."""
+        """Levels of the training ratings, (R,) float64, where this law has thresholds between them."""
         return ratings.levels(MAX_THRESHOLDS)
 
     @classmethod
@@ -182,7 +188,7 @@ class Ordinal(Law):
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """See `Law.warnings_for_data`."""
+        """Yield warnings, which are no errors, if this law may not suit the values in a ratings file."""
         yield from super().warnings_for_data(ratings, likelihood)
         if scale_of(ratings) is None:
             yield (
@@ -192,14 +198,17 @@ class Ordinal(Law):
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """See `Law.codes`."""
+        """Ratings as this law encodes them: for levels, the index of the nearest level; for clicks, 1."""
         assert levels is not None
         return nearest_level(values, levels).astype(values.dtype)
 
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Part.start`: all scales are 1, and all thresholds the same, at rest."""
+        """Set the part's fields of the blocks and its shared parameters to their initial values.
+
+        Here: all scales are 1, and all thresholds the same, at rest.
+        """
         self._begin()
         begin = {"weight": 1.0, DRIFT: 0.0, GAPS: 0.0, GAP_DRIFT: 0.0}
         names = [name for name in self.fields if name in begin]
@@ -209,12 +218,18 @@ class Ordinal(Law):
             self.refresh_derived_fields(block)
 
     def refresh_derived_fields(self, block: ParameterBlock) -> None:
-        """See `Law.refresh_derived_fields`: thresholds of rows follow from their gaps."""
+        """Recompute fields of a block that depend on others or on `replicated`, after these were set from outside.
+
+        Here: thresholds of rows follow from their gaps.
+        """
         if block.factor == self.own_thresholds:
             set_cuts(block, self.thresholds.position)
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """See `Part.begin`: the scores' sums by level and by row are of one sweep."""
+        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
+
+        Here: the scores' sums by level and by row are of one sweep.
+        """
         if not first:
             return
         for sums in self._sums.values():
@@ -228,7 +243,7 @@ class Ordinal(Law):
         return self._sums.setdefault(row_block, np.zeros((len(self.values), 2)))
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
-        """See `Law.add_gradient`."""
+        """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
         ratings, blocks, own = cell.ratings, (cell.row, cell.column), self.own_thresholds
         scaled = self.heteroscedastic or own is not None
         side = None if own is None else _SIDES[own]
@@ -249,11 +264,14 @@ class Ordinal(Law):
 
     @property
     def score_source(self) -> Score:
-        """See `Law.score_source`."""
+        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
         return level_score(self.link, self.heteroscedastic)
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """See `Law.score_terms`: the thresholds above and below a rating, and its scale."""
+        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+
+        Here: the thresholds above and below a rating, and its scale.
+        """
         ratings, blocks, own = cell.ratings, (cell.row, cell.column), self.own_thresholds
         scales = [self._scale(block) for block in blocks] if self.heteroscedastic else []
         table = np.concatenate([[-END], self.thresholds.values, [END]]).astype(np.float32)[None]
@@ -268,7 +286,9 @@ class Ordinal(Law):
         return block.row("weight") if self.heteroscedastic else np.ones(len(block.counts), np.float32)
 
     def draw(self, context: DrawContext) -> None:
-        """See `Part.draw`: moves the thresholds, then scales and gaps, given their precisions, which are drawn.
+        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`).
+
+        Here: moves the thresholds, then scales and gaps, given their precisions, which are drawn. Collective.
 
         Once a sweep, all of them from the gradient at one state. The precisions are hyperparameters, and not drawn
         before the others are: at the start all scales and gaps are the same, and from a precision that says so they
@@ -317,17 +337,23 @@ class Ordinal(Law):
         return found
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """See `Part.saved`."""
+        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
         for b in row_blocks if self.own_thresholds is None else ():
             yield Key("state", "W", b, "level_sums"), self._sums_of(b)
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
-        """See `Law.noise_scale`: s^2 times the root of the information of a rating, so that both rows' make it up."""
+        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
+
+        Here: s^2 times the root of the information of a rating, so that both rows' make it up.
+        """
         scale = block.row("weight") ** 2 if self.heteroscedastic else super().noise_scale(block)
         return np.float32(np.sqrt(self._weight)) * scale
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """See `Law.counts`: each rating counts s^2 times its information."""
+        """For every row, sums over its ratings of their weights in its information, and of the squares.
+
+        Here: each rating counts s^2 times its information. Collective.
+        """
         both = self.weighted_counts(circulation, 2) if self.heteroscedastic else super().counts(circulation)
         return times(both, np.float32(self._weight))
 
@@ -335,7 +361,10 @@ class Ordinal(Law):
     def log_likelihood_of_predictors(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """See `Law.log_likelihood_of_predictors`; differences are taken in the tail that they lie in."""
+        """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave but not Gaussian.
+
+        Differences are taken in the tail that they lie in.
+        """
         from scipy.special import expit, ndtr
 
         assert thresholds is not None
@@ -353,7 +382,7 @@ class Ordinal(Law):
     # ------------------------------------------------------------------ of new ratings
 
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
-        """See `Law.state`."""
+        """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
         scale = np.ones_like(eta)
         if self.heteroscedastic:
             scale = cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
@@ -365,7 +394,10 @@ class Ordinal(Law):
         return State(*level_moments(found, self.values), found)
 
     def log_likelihood(self, x: Float32, found: State) -> float:
-        """See `Law.log_likelihood`; a rating that is none of the levels counts as the one next to it."""
+        """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,).
+
+        A rating that is none of the levels counts as the one next to it.
+        """
         return float(log_probability(found.probability, nearest_level(x, self.values)).sum())
 
     @classmethod
@@ -377,7 +409,7 @@ class Ordinal(Law):
 
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """See `Law.predictive`."""
+        """Posterior predictive distributions of ratings: mixtures over draws of their predictors."""
         assert levels is not None
         found = np.zeros((len(draws.eta), len(levels)), np.float32)
         for share, some in draws.over_effects():
@@ -387,7 +419,7 @@ class Ordinal(Law):
 
     @classmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """See `Law.expectation`."""
+        """Posterior distributions of the expected ratings, without noise; parameters as for `predictive`."""
         assert levels is not None
         nodes, draws = draws.over_effects(), draws.known()
         means = np.zeros_like(draws.eta)
@@ -406,7 +438,7 @@ class Ordinal(Law):
         noise: Float64 | None = None,
         shape: Float64 | None = None,
     ) -> Predictive:
-        """See `Law.predictive_of_moments`."""
+        """Predictive distributions from moments over draws."""
         assert probability is not None
         assert levels is not None
         return LevelDistribution(probability, levels)

@@ -132,22 +132,25 @@ class StudentT(Likelihood):
     scale_bound = LARGEST
 
     def momenta_of(self, factor: Factor) -> dict[str, str]:
-        """See `Law.momenta_of`."""
+        """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
         return {"scales": DRIFT} if factor in self.factors else {}
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """See `Law.quantities_with`."""
+        """The quantities that it keeps, if rows of these factors have noise scales, or thresholds, of their own."""
         return (*super().quantities_with(factors), *Tails.about(()), *ScalePrecision.about(factors))
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels | None:
-        """See `Part.read`: the different training ratings in units of their sd, if they are few."""
+        """Read what the part needs from the ratings file, once for all chains of a run.
+
+        Here: the different training ratings in units of their sd, if they are few. Collective.
+        """
         values = ratings.levels(FEW)
         return None if values is None else Levels(values / blocks.scale, np.zeros(len(values), np.int64))
 
     def _set_up(self, levels: Levels | None) -> None:
-        """See `Law`: the largest log tau."""
+        """Find the largest log tau."""
         least = 0.0 if levels is None else OF_DISTANCE * float(np.diff(levels.values).min(initial=1.0))
         self._most = -2 * log(max(least, exp(-MOST / 2)))
         self._sums: dict[int, Float64] = {}  # over the sweep, by row block
@@ -158,12 +161,12 @@ class StudentT(Likelihood):
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
-        """See `Part.replicated`."""
+        """The part's parameters that are the same on all processes."""
         return (self.tails, self.scales)
 
     @classmethod
     def is_linear(cls) -> bool:
-        """See `Law.is_linear`."""
+        """Whether the expected rating is the predictor."""
         return True
 
     @property
@@ -177,25 +180,31 @@ class StudentT(Likelihood):
 
     @property
     def shape(self) -> tuple[float, ...]:
-        """See `Law.shape`."""
+        """The current values of the law's parameters that `shape_of` reads from draws."""
         return (self.nu / (self.nu - 2),)
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
-        """See `Law.shape_of`."""
+        """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none."""
         return shared["nu"] / (shared["nu"] - 2)
 
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Part.start`: all scales are 1, at rest."""
+        """Set the part's fields of the blocks and its shared parameters to their initial values.
+
+        Here: all scales are 1, at rest.
+        """
         self._begin()
         for block in blocks if self.heteroscedastic else ():
             block["weight"].fill(1.0)
             block[DRIFT].fill(0.0)
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """See `Part.begin`: sums are of one sweep."""
+        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
+
+        Here: sums are of one sweep.
+        """
         if not first:
             return
         for sums in self._sums.values():
@@ -210,7 +219,7 @@ class StudentT(Likelihood):
         return block.row("weight") if self.heteroscedastic else np.ones(len(block.counts), np.float32)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
-        """See `Law.add_gradient`."""
+        """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
         ratings, blocks, nu = cell.ratings, (cell.row, cell.column), self.nu
         kernel = shaped_kernel(self.rank, self.biases, RATINGS, self.heteroscedastic, ratings.offsets is not None)
         parameters = np.array([self._tau / nu, (nu + 1) / nu, (nu + 1) / 2], np.float32)
@@ -226,16 +235,19 @@ class StudentT(Likelihood):
 
     @classmethod
     def has_score(cls) -> bool:
-        """See `Law.has_score`."""
+        """Whether scores of single ratings are defined, for effects of groups: true for laws with `score_terms`."""
         return True
 
     @property
     def score_source(self) -> Score:
-        """See `Law.score_source`."""
+        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
         return EFFECTS
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """See `Law.score_terms`: the rating, its scale, and the parameters of all."""
+        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+
+        Here: the rating, its scale, and the parameters of all.
+        """
         ratings = cell.ratings
         found = np.empty((4, len(ratings.indices)), np.float32)
         rows = np.repeat(np.arange(len(cell.row.counts)), np.diff(ratings.indptr))
@@ -244,18 +256,24 @@ class StudentT(Likelihood):
         return found
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
-        """See `Law.noise_scale`: g, times the root of (nu + 1) / (nu + 3), so that both rows' make it up."""
+        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
+
+        Here: g, times the root of (nu + 1) / (nu + 3), so that both rows' make it up.
+        """
         return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self._scale(block)
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """See `Law.counts`: a rating counts g g' (nu + 1) / (nu + 3)."""
+        """For every row, sums over its ratings of their weights in its information, and of the squares.
+
+        Here: a rating counts g g' (nu + 1) / (nu + 3). Collective.
+        """
         both = self.weighted_counts(circulation) if self.heteroscedastic else super().counts(circulation)
         return times(both, np.float32((self.nu + 1) / (self.nu + 3)))
 
     # ------------------------------------------------------------------ drawing its parameters
 
     def sums(self, context: DrawContext) -> Named:
-        """See `Part.sums`."""
+        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
         pairs = list(context.circulation.pairs())
         found = {"tails": np.array([self._sums_of(row.index) for row, _ in pairs])}
         for factor in self.factors:
@@ -265,7 +283,10 @@ class StudentT(Likelihood):
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
     ) -> None:
-        """See `Part.draw_shared`: nu and tau, and the precisions of the scales."""
+        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.
+
+        Here: nu and tau, and the precisions of the scales.
+        """
         ratings, sampled = context.circulation.ratings, "squared_error" in sums
         nu, tau = draw_tails(self.nu, self._tau, sums["tails"], ratings.n_data, rng, self._most if sampled else None)
         self.tails.nu = np.full(1, nu)
@@ -276,11 +297,14 @@ class StudentT(Likelihood):
             self.scales.precision[factor] = np.reshape(found, 1)
 
     def draw(self, context: DrawContext) -> None:
-        """See `Part.draw`: moves the scales."""
+        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`): moves the scales.
+
+        Collective.
+        """
         move_scales(context.circulation.blocks(), self.nu / (2 * (self.nu + 3)), self.scales, self.scale_bound)
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """See `Part.saved`."""
+        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
         for b in row_blocks:
             yield Key("state", "W", b, "tails"), self._sums_of(b)
 
@@ -288,7 +312,7 @@ class StudentT(Likelihood):
     def log_likelihood_of_predictors(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """See `Law.log_likelihood_of_predictors`."""
+        """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave, not Gaussian."""
         assert thresholds is not None
         return log_density_of(x - eta, 1 / np.asarray(scale), np.asarray(thresholds[0]))
 
@@ -296,11 +320,14 @@ class StudentT(Likelihood):
 
     @property
     def noise_varies(self) -> bool:
-        """See `Law.noise_varies`."""
+        """Whether the noise variance differs between ratings; else all have the same."""
         return self.heteroscedastic
 
     def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
-        """See `Likelihood.noise`: the squared scale."""
+        """Noise variance of q ratings, given their rows and columns in the cell; one number if all have the same.
+
+        Here: the squared scale.
+        """
         if not self.heteroscedastic:
             return 1 / tau
         precision = np.float32(tau) * cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
@@ -308,22 +335,22 @@ class StudentT(Likelihood):
 
     @staticmethod
     def mean(eta: Array, *shape: Array | float) -> Array:
-        """See `Likelihood.mean`."""
+        """Expected rating given its predictor, elementwise."""
         return eta
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """See `Likelihood.variance`."""
+        """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
         return noise * shape[0]
 
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
-        """See `Likelihood.log_density`."""
+        """Log density of ratings with these means and variances, in nats, elementwise."""
         return log_density_of(x - mean, np.asarray(variance, np.float64) / shape[0], np.asarray(shape[0], np.float64))
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """See `Likelihood.cdf`."""
+        """Probability of a rating of at most `x`, elementwise."""
         from scipy.special import stdtr  # takes its time to import
 
         inflation = np.asarray(shape[0], np.float64)
@@ -341,7 +368,7 @@ class StudentT(Likelihood):
         noise: Float64 | None = None,
         shape: Float64 | None = None,
     ) -> Predictive:
-        """See `Law.predictive_of_moments`: Student-t noise about a normal predictor, by quadrature."""
+        """Predictive distributions from moments over draws: Student-t noise about a normal predictor, by quadrature."""
         inflation = np.array([list(cls.starts.values())]) if shape is None else shape
         if noise is None or np.array_equal(noise, variance):
             at, weights, own = np.asarray(mean, np.float64)[:, None], np.ones(1), np.asarray(variance, np.float64)

@@ -111,17 +111,17 @@ class ScoredLaw(Protocol):
 
     @property
     def intercept(self) -> Intercept | None:
-        """See `Law.intercept`."""
+        """The law's own intercept, or None: moved together with all biases of a factor, it changes no probability."""
 
     def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
-        """See `Law.move_intercept`."""
+        """Move the intercept by `step`, and everything in the blocks that follows from it."""
 
     @property
     def score_source(self) -> Score:
-        """See `Law.score_source`."""
+        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """See `Law.score_terms`."""
+        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32."""
 
 
 @dataclass(frozen=True)
@@ -398,7 +398,7 @@ class PriorMean(Part):
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
-        """See `Part.replicated`."""
+        """The part's parameters that are the same on all processes."""
         return (self.parameters,)
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
@@ -430,4 +430,7 @@ class Effects(Part):
     def of_ratings(
         cls, draw: SavedDraw, users: Int32, items: Int32, given: Sequence[GivenTerm]
     ) -> tuple[Float32 | float, Float32 | float]:
-        """See `Part.of_ratings`; required here, as predictions need it."""
+        """Mean and variance of what the part adds to the predictors of new ratings, at one draw.
+
+        Required here, as predictions need it.
+        """

@@ -68,7 +68,7 @@ class ContextTerm(NamedTuple):
 
     @property
     def field(self) -> str:
-        """See `Level`."""
+        """Field of a block that has the effects."""
         return f"context.{self.name.replace(':', '.')}"
 
     @property
@@ -79,12 +79,12 @@ class ContextTerm(NamedTuple):
         return Quantity(self.field, axis, of_rows=True, at_home=True, rating=1, exported=exported, factor=self.factor)
 
     def counts(self, ratings: Ratings) -> Int32:
-        """See `Level.counts`."""
+        """How many groups every row has, (n,); of no row, how many there are, (1,)."""
         rows = 1 if self.factor is None else (ratings.n_rows, ratings.n_cols)[self.factor]
         return np.full(rows, ratings.context.columns[self.column].size, np.int32)
 
     def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
-        """See `Level.within`."""
+        """Groups of the ratings in rows `start` to `stop` of a part, (m,), among those of the row they belong to."""
         return ratings.context.slab(self.column, part, start, stop)
 
 

@@ -120,7 +120,10 @@ class RatingEffects(Effects):
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """See `Part.check`: effects are of ratings, need their scores, and change what gradients are of."""
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with.
+
+        Here: effects are of ratings, need their scores, and change what gradients are of.
+        """
         used = [name for name in EffectSettings.model_fields if getattr(config, name) != "no"]
         if not used:
             return
@@ -143,25 +146,25 @@ class RatingEffects(Effects):
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        """See `Part.check_ratings`."""
+        """Refuse a ratings file that lacks what the part needs. Called before anything is allocated."""
         if config.time_levels != "no" and ratings.times is None:
             raise no_times(ratings.path)
         check_columns(config.context, ratings)
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """See `Part.quantities_of`."""
+        """The quantities that the part keeps; none if the run does not use it."""
         return quantities_of(levels_of(config, transposed))
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> RatingGroups | None:
-        """See `Part.read`."""
+        """Read what the part needs from the ratings file, once for all chains of a run. Collective."""
         levels = levels_of(config, ratings.transposed)
         return read_groups(levels, ratings, blocks, ring) if levels else None
 
     @classmethod
     def of(cls, place: Place, data: RatingGroups | None) -> Self | None:
-        """See `Part.of`."""
+        """Make the part of a chain; None if the run does not use it. Collective."""
         if data is None:
             return None
         config = place.config
@@ -169,22 +172,28 @@ class RatingEffects(Effects):
 
     @property
     def replicated(self) -> tuple[EffectParameters]:
-        """See `Part.replicated`."""
+        """The part's parameters that are the same on all processes."""
         return (self.effects.parameters,)
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Part.start`."""
+        """Set the part's fields of the blocks and its shared parameters to their initial values."""
         self.effects.start()
         self._applied = False
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """See `Part.saved`: the effects of groups that belong to rows."""
+        """What else the part keeps for these row blocks, to be saved in a checkpoint.
+
+        Here: the effects of groups that belong to rows.
+        """
         for level, blocks in zip(self.effects.levels, self.effects.values, strict=True):
             if level.factor is not None:
                 yield from ((Key("state", level.factor.name, b, level.field), each) for b, each in blocks.items())
 
     def at_home(self) -> Iterator[tuple[Factor, int, str, Float32]]:
-        """See `Part.at_home`: the effects of every row's categories."""
+        """Quantities of rows that stay with their block's home (`Quantity.at_home`).
+
+        Here: the effects of every row's categories.
+        """
         for level, blocks in zip(self.effects.levels, self.effects.values, strict=True):
             if isinstance(level, ContextTerm) and level.factor is not None:
                 for b, effects in blocks.items():
@@ -192,12 +201,15 @@ class RatingEffects(Effects):
                     yield level.factor, b, level.field, effects.reshape(stop - start, -1)
 
     def loaded(self) -> None:
-        """See `Part.loaded`."""
+        """Update derived state, after a checkpoint has replaced the fields of blocks and `replicated`."""
         self.effects.loaded()
         self._applied = False
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """See `Part.begin`: gives the ratings their effects, if these were set from outside."""
+        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
+
+        Here: gives the ratings their effects, if these were set from outside.
+        """
         if not self._applied:
             self._apply()
 
@@ -219,7 +231,10 @@ class RatingEffects(Effects):
     def of_ratings(
         cls, draw: SavedDraw, users: Int32, items: Int32, given: Sequence[GivenTerm]
     ) -> tuple[Float32 | float, Float32 | float]:
-        """See `Part.of_ratings`: groups in time are not known, categories may be."""
+        """Mean and variance of what the part adds to the predictors of new ratings, at one draw.
+
+        Here: groups in time are not known, categories may be.
+        """
         precisions = draw.shared.get("time.precision", np.zeros(0))
         mean: Float32 | float = 0.0
         variance: Float32 | float = float((1 / precisions).sum())
@@ -229,11 +244,14 @@ class RatingEffects(Effects):
         return mean, variance
 
     def renews_data(self, turn: int) -> bool:
-        """See `Part.renews_data`."""
+        """Whether the draw at this turn changes the data of the likelihood, so that gradients must be recomputed."""
         return turn > 0 and turn % self._draw.every == 1
 
     def draw(self, context: DrawContext) -> None:
-        """See `Part.draw`: all effects and their precisions."""
+        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`).
+
+        Here: all effects and their precisions. Collective.
+        """
         if context.is_turn(self._draw.every):
             self._draw(context)
             self._apply()

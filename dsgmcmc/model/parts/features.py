@@ -135,7 +135,10 @@ class FeatureEffects(PriorMean):
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        """See `Part.check_ratings`: features may be not there, or too many; interleaved chains have none."""
+        """Refuse a ratings file that lacks what the part needs.
+
+        Here: features may be not there, or too many; interleaved chains have none. Called before anything is allocated.
+        """
         for factor in featured_factors(config.features, ratings):
             number = len(ratings.features[SIDES[factor]].names)
             if number > MAX_DENSE:
@@ -152,12 +155,15 @@ class FeatureEffects(PriorMean):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """See `Part.quantities_of`."""
+        """The quantities that the part keeps; none if the run does not use it."""
         return feature_quantities(used_factors(config.features, features, transposed))
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> dict[Factor, Design]:
-        """See `Part.read`: of row blocks of this process, and of the column blocks whose home it is."""
+        """Read what the part needs from the ratings file, once for all chains of a run.
+
+        Here: of row blocks of this process, and of the column blocks whose home it is. Collective.
+        """
 
         def slabs() -> dict[Factor, dict[int, Features]]:
             return {
@@ -169,11 +175,11 @@ class FeatureEffects(PriorMean):
 
     @classmethod
     def of(cls, place: Place, data: Mapping[Factor, Design]) -> Self | None:
-        """See `Part.of`."""
+        """Make the part of a chain; None if the run does not use it. Collective."""
         return cls(data, place.config.dimension) if data else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Part.start`."""
+        """Set the part's fields of the blocks and its shared parameters to their initial values."""
         for block in blocks:
             block[DESCRIBED.name].fill(0.0)
         for factor, design in self.designs.items():
@@ -183,7 +189,10 @@ class FeatureEffects(PriorMean):
             self.parameters.explained[factor] = np.zeros(groups)
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """See `PriorMean.precision_terms`: F, and sum_f beta_f B_f B_f^T."""
+        """Extra sufficient statistics for drawing Lambda, if the part's prior depends on it; of one part per factor.
+
+        Here: F, and sum_f beta_f B_f B_f^T.
+        """
         found = {}
         for factor, design in self.designs.items():
             effects, beta = self.parameters.effects[factor], self.parameters.strength[factor][design.groups]
@@ -191,11 +200,11 @@ class FeatureEffects(PriorMean):
         return found
 
     def renews_prior(self, turn: int) -> bool:
-        """See `Part.renews_prior`."""
+        """Whether the draw at this turn changes the prior means of single rows, which are given its newest values."""
         return is_due(turn, EVERY)
 
     def draw(self, context: DrawContext) -> None:
-        """See `Part.draw`."""
+        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`). Collective."""
         if not context.is_turn(EVERY):
             return
         precision = {block.factor: context.prior(block).precision for block in context.circulation.blocks()}

@@ -168,7 +168,7 @@ class ImplicitFeatures(PriorMean):
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """See `Part.check`."""
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with."""
         if config.implicit_features == "no":
             return
         if config.prior == "normal-wishart":
@@ -181,17 +181,17 @@ class ImplicitFeatures(PriorMean):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """See `Part.quantities_of`."""
+        """The quantities that the part keeps; none if the run does not use it."""
         return implicit_quantities(chosen_factors(config.implicit_features, transposed))
 
     @classmethod
     def of(cls, place: Place, data: None) -> Self | None:
-        """See `Part.of`."""
+        """Make the part of a chain; None if the run does not use it. Collective."""
         factors = chosen_factors(place.config.implicit_features, place.transposed)
         return cls(factors, place.config.dimension, place.config.prior_precision) if factors else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Part.start`."""
+        """Set the part's fields of the blocks and its shared parameters to their initial values."""
         for block in blocks:
             block[IMPLICIT.name].fill(0.0)
         zeros = np.zeros(self._dimension)
@@ -201,14 +201,17 @@ class ImplicitFeatures(PriorMean):
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
-        """See `Part.of_unseen`: mean and variance of the shifts of all rows with ratings."""
+        """What the part adds to the prior of a row without ratings: its contributions to mean and covariance.
+
+        Here: mean and variance of the shifts of all rows with ratings.
+        """
         if f"{kind}.implicit.mean" not in draw.shared:
             return None
         return draw.shared[f"{kind}.implicit.mean"], np.diag(draw.shared[f"{kind}.implicit.variance"])
 
     @classmethod
     def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
-        """See `Part.of_rated`."""
+        """What the part adds to the prior mean of a row that has ratings of the other side's rows `others`, (D,)."""
         if f"{kind}.implicit.mean" not in draw.shared:
             return None
         y = draw.rows["item" if kind == "user" else "user"][IMPLICIT.name][others]
@@ -216,11 +219,11 @@ class ImplicitFeatures(PriorMean):
         return found
 
     def renews_prior(self, turn: int) -> bool:
-        """See `Part.renews_prior`."""
+        """Whether the draw at this turn changes the prior means of single rows, which are given its newest values."""
         return is_due(turn, EVERY)
 
     def draw(self, context: DrawContext) -> None:
-        """See `Part.draw`."""
+        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`). Collective."""
         if context.is_turn(EVERY):
             _Draw(self.factors, self.parameters, context).run()
 

@@ -159,12 +159,12 @@ class Noise(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """See `Part.quantities_of`."""
+        """The quantities that the part keeps; none if the run does not use it."""
         return noise_quantities(drawn_factors(config, transposed))
 
     @classmethod
     def of(cls, place: Place, data: None) -> Self:
-        """See `Part.of`."""
+        """Make the part of a chain; None if the run does not use it. Collective."""
         config = place.config
         return cls(
             place.ring.blocks,
@@ -177,18 +177,24 @@ class Noise(Part):
 
     @property
     def replicated(self) -> tuple[NoiseParameters]:
-        """See `Part.replicated`."""
+        """The part's parameters that are the same on all processes."""
         return (self.parameters,)
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Part.start`; rows start with the scales that their likelihood gives them."""
+        """Set the part's fields of the blocks and its shared parameters to their initial values.
+
+        Rows start with the scales that their likelihood gives them.
+        """
         tau = 1.0 if self.precision is None else self.precision * self._scale**2
         self.parameters.tau = np.full(self._subchains, tau)
         self.parameters.nu = {factor: np.full(self._subchains, NU_START) for factor in self.factors}
         self.parameters.turn = None
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """See `Part.begin`: tau is drawn from the errors of one sweep, however rarely."""
+        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
+
+        Here: tau is drawn from the errors of one sweep, however rarely.
+        """
         if first:
             self.squared_error[:] = 0.0
 
@@ -197,34 +203,43 @@ class Noise(Part):
         self.squared_error[row_block - self._first, 0] += squares
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """See `Part.saved`."""
+        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
         for b in row_blocks:
             yield Key("state", "W", b, "squared_error"), self.squared_error[b - self._first]
 
     # ------------------------------------------------------------------ drawing it
 
     def sums(self, context: DrawContext) -> Named | None:
-        """See `Part.sums`."""
+        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
         return {"squared_error": self.squared_error} if self.precision is None else None
 
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
     ) -> None:
-        """See `Part.draw_shared`: tau, unless the likelihood draws it."""
+        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.
+
+        Here: tau, unless the likelihood draws it.
+        """
         if context.law.draws_precision:
             return
         rate = 1.0 + sums["squared_error"][0] / 2
         self.parameters.tau[subchain] = rng.gamma(1.0 + context.circulation.ratings.n_data / 2) / rate
 
     def renews_data(self, turn: int) -> bool:
-        """See `Part.renews_data`: where the gradient is not taken anew anyway."""
+        """Whether the draw at this turn changes the data of the likelihood, so that gradients must be recomputed.
+
+        Here: where the gradient is not taken anew anyway.
+        """
         return self.every > 1 and self._is_turn(turn)
 
     def _is_turn(self, turn: int) -> bool:
         return bool(self.factors) and is_due(turn, self.every)
 
     def draw(self, context: DrawContext) -> None:
-        """See `Part.draw`: noise of rows, of one factor at a time, because their errors are of one state."""
+        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`).
+
+        Here: noise of rows, of one factor at a time, because their errors are of one state. Collective.
+        """
         if context.factor is not None:
             if context.turn and context.factor in self.factors:
                 self._draw_scales(context.factor, context)

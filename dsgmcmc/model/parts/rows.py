@@ -157,17 +157,20 @@ class RowPriors(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """See `Part.quantities_of`."""
+        """The quantities that the part keeps; none if the run does not use it."""
         return row_quantities(config.prior)
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> float:
-        """See `Part.read`: the prior mean of the biases."""
+        """Read what the part needs from the ratings file, once for all chains of a run: the prior mean of the biases.
+
+        Collective.
+        """
         return float(config.law.bias_mean(ratings.mean))
 
     @classmethod
     def of(cls, place: Place, data: float) -> Self:
-        """See `Part.of`."""
+        """Make the part of a chain; None if the run does not use it. Collective."""
         config, ratings = place.config, place.ratings
         return cls(
             config.rank,
@@ -184,12 +187,15 @@ class RowPriors(Part):
 
     @property
     def replicated(self) -> tuple[RowParameters]:
-        """See `Part.replicated`."""
+        """The part's parameters that are the same on all processes."""
         return (self.parameters,)
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64]:
-        """See `Part.of_unseen`: the prior of a factor's rows."""
+        """What the part adds to the prior of a row without ratings: its contributions to mean and covariance.
+
+        Here: the prior of a factor's rows.
+        """
         mean, precision = draw.shared[f"{kind}.mean"], draw.shared[f"{kind}.precision"]
         covariance = np.diag(1 / precision) if precision.ndim == 1 else np.linalg.inv(precision)
         return mean, covariance.astype(np.float64)
@@ -225,7 +231,7 @@ class RowPriors(Part):
         return RowPrior(mean.astype(np.float32), precision.astype(np.float32), block.arrays.get(SHIFT.name))
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """See `Part.start`."""
+        """Set the part's fields of the blocks and its shared parameters to their initial values."""
         precision = np.full(self.dimension, self._start)
         if self.prior == "fixed":
             precision = precision * self.unit**2
@@ -236,7 +242,10 @@ class RowPriors(Part):
         self.parameters.precision = {factor: np.repeat(precision[None], m, axis=0) for factor in Factor}
 
     def move(self, context: DrawContext) -> None:
-        """See `Part.move`: means against biases."""
+        """Move the state where the likelihood stays as it is, before a sweep begins, if it is due.
+
+        Here: means against biases. Collective.
+        """
         if not self._exchanges or not context.is_turn(EVERY, FIRST):
             return
         if any(rows.frozen for rows in context.circulation.together()):
@@ -246,7 +255,10 @@ class RowPriors(Part):
         translate(context, mean, precision, self.bias_mean, kappa)
 
     def sums(self, context: DrawContext) -> Named | None:
-        """See `Part.sums`: for every sub-chain total and products of `sums_of_rows`."""
+        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none.
+
+        Here: for every sub-chain total and products of `sums_of_rows`.
+        """
         if self.prior == "fixed":
             return None
         return {rows.factor.name: self._sums(rows, context.positions) for rows in context.circulation.together()}
@@ -259,7 +271,7 @@ class RowPriors(Part):
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
     ) -> None:
-        """See `Part.draw_shared`."""
+        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root."""
         for factor, n in zip(Factor, context.circulation.ratings.shape, strict=True):
             found = self._draw_prior(sums[factor.name][subchain], n, context.terms.get(factor, NO_TERMS), rng)
             self.parameters.mean[factor][subchain], self.parameters.precision[factor][subchain] = found

@@ -69,16 +69,16 @@ class TimeLevel(NamedTuple):
 
     @property
     def field(self) -> str:
-        """See `Level`."""
+        """Field of a block that has the effects."""
         return f"time.{self.name.replace(':', '.')}"
 
     def counts(self, ratings: Ratings) -> Int32:
-        """See `Level.counts`."""
+        """How many groups every row has, (n,); of no row, how many there are, (1,)."""
         places, pages = _times(ratings).counts[SIDES[self.factor]]
         return -(-places // np.int32(self.run)) if self.run else pages
 
     def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
-        """See `Level.within`."""
+        """Groups of the ratings in rows `start` to `stop` of a part, (m,), among those of the row they belong to."""
         times = _times(ratings).slab(part, SIDES[self.factor], start, stop)
         return times.place // np.int32(self.run) if self.run else times.page
 

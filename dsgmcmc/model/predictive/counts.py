@@ -19,11 +19,16 @@ class CountMixture(Mixture):
     whole = True
 
     def at_least(self, bound: float) -> Float64:
-        """See `Predictive.at_least`: no count is rounded to another."""
+        """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level.
+
+        Here: no count is rounded to another.
+        """
         return 1.0 - self.below(bound)
 
     def crps(self, x: Array) -> Float64:
-        """See `Predictive.crps`: the sum over counts k of (F(k) - 1{x <= k})^2.
+        """Continuous ranked probability score, integral of (F(y) - 1{x <= y})^2, in units of the ratings.
+
+        Here: the sum over counts k of (F(k) - 1{x <= k})^2.
 
         On either side of the rating `NEAR` counts next to it are taken one by one, and the others, up to the quantiles
         at 1e-6 from the ends, by quadrature.

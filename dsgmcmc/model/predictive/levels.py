@@ -33,13 +33,13 @@ class LevelDistribution(Predictive):
 
     @property
     def mean(self) -> Float64:
-        """See `Predictive.mean`."""
+        """Expected ratings, (q,) float64."""
         mean: Float64 = self._probability @ self.levels
         return mean
 
     @property
     def sd(self) -> Float64:
-        """See `Predictive.sd`."""
+        """Standard deviations of the ratings, (q,) float64."""
         square = np.square(self.levels - self.mean[:, None])
         sd: Float64 = np.sqrt(np.einsum("qr,qr->q", self._probability, square) + 1e-12)
         return sd
@@ -54,51 +54,63 @@ class LevelDistribution(Predictive):
         return probability
 
     def cdf(self, x: Array | float) -> Float64:
-        """See `Predictive.cdf`."""
+        """F(x): probability of a rating of at most `x`."""
         return self._up_to(np.searchsorted(self.levels, x, side="right"))
 
     def below(self, x: Array | float) -> Float64:
-        """See `Predictive.below`."""
+        """F(x-): probability of a rating below `x`."""
         return self._up_to(np.searchsorted(self.levels, x, side="left"))
 
     def quantile(self, p: Array | float) -> Float64:
-        """See `Predictive.quantile`: the smallest level at which F reaches p, to 1e-6."""
+        """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p.
+
+        Here: the smallest level at which F reaches p, to 1e-6.
+        """
         below = np.cumsum(self._probability, axis=1)[:, :-1]
         quantile: Float64 = self.levels[(below < np.reshape(p, (-1, 1)) - 1e-6).sum(axis=1)]
         return quantile
 
     def probabilities(self) -> Float64:
-        """See `Predictive.probabilities`."""
+        """Probability of every level, (q, R) float64: that of all values that are rounded to it."""
         return self._probability
 
     def at_least(self, bound: float) -> Float64:
-        """See `Predictive.at_least`."""
+        """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level."""
         probability: Float64 = self._probability[:, self.levels >= bound - 1e-9].sum(axis=1)
         return probability
 
     def log_density(self, x: Array | float) -> Float64:
-        """See `Predictive.log_density`: log probability of the level nearest to each rating."""
+        """Log density of the rating `x`, in nats; for discrete ratings, its log probability.
+
+        Here: log probability of the level nearest to each rating.
+        """
         level = nearest_level(np.broadcast_to(x, len(self._probability)), self.levels)
         return log_probability(self._probability, level)
 
     def log_probability(self, x: Array) -> Float64:
-        """See `Predictive.log_probability`."""
+        """Log probability of the level nearest to each rating."""
         return self.log_density(x)
 
     def log_scores(self, x: Array) -> dict[str, float | None]:
-        """See `Predictive.log_scores`: there is no density."""
+        """Mean ``log_predictive_density`` of ratings, and ``log_probability`` of their levels; None if not defined.
+
+        Here: there is no density.
+        """
         return {"log_predictive_density": None, "log_probability": float(self.log_density(x).mean())}
 
     def pit(self, x: Array) -> tuple[Float64, Float64]:
-        """See `Predictive.pit`."""
+        """Bounds F(x-) and F(x) between which the randomised probability integral transform is uniform [Czado 2009]."""
         return super().pit(self.levels[nearest_level(x, self.levels)])
 
     def residuals(self, x: Array) -> None:
-        """See `Predictive.residuals`."""
+        """Standardised residuals (x - mean) / sd; None if they do not measure the fit, as for ordered levels."""
         return
 
     def crps(self, x: Array) -> Float64:
-        """See `Predictive.crps`: the sum over the gaps between levels of their width times (F - 1{x <= v})^2."""
+        """Continuous ranked probability score, integral of (F(y) - 1{x <= y})^2, in units of the ratings.
+
+        Here: the sum over the gaps between levels of their width times (F - 1{x <= v})^2.
+        """
         up_to = np.cumsum(self._probability, axis=1)[:, :-1]
         at_most = nearest_level(x, self.levels)[:, None] <= np.arange(len(self.levels) - 1)
         score: Float64 = np.square(up_to - at_most) @ np.diff(self.levels)

@@ -57,13 +57,13 @@ class Mixture(Predictive):
 
     @property
     def mean(self) -> Float64:
-        """See `Predictive.mean`."""
+        """Expected ratings, (q,) float64."""
         mean: Float64 = self._mean @ self._weights + self._centre
         return mean
 
     @property
     def sd(self) -> Float64:
-        """See `Predictive.sd`."""
+        """Standard deviations of the ratings, (q,) float64."""
         apart = self._mean - (self._mean @ self._weights)[:, None]
         sd: Float64 = np.sqrt((np.square(apart) + self._variance) @ self._weights)
         return sd
@@ -74,13 +74,13 @@ class Mixture(Predictive):
         return shifted
 
     def cdf(self, x: Array | float) -> Float64:
-        """See `Predictive.cdf`."""
+        """F(x): probability of a rating of at most `x`."""
         given = self._less_centre(x), self._mean, self._variance
         probability: Float64 = self._law.cdf(*given, *self._shape) @ self._weights
         return probability
 
     def log_density(self, x: Array | float) -> Float64:
-        """See `Predictive.log_density`."""
+        """Log density of the rating `x`, in nats; for discrete ratings, its log probability."""
         logs = self._law.log_density(self._less_centre(x), self._mean, self._variance, *self._shape)
         largest = logs.max(axis=1)
         log_density: Float64 = largest + np.log(np.exp(logs - largest[:, None]) @ self._weights)
@@ -91,7 +91,10 @@ class SymmetricMixture(Mixture):
     """Mixtures of distributions that are symmetric about their means; see `Mixture`."""
 
     def between(self, low: Array | float, high: Array | float) -> Float64:
-        """See `Predictive.between`: each component's difference is taken in the tail that it lies in."""
+        """Probability of a rating from `low` on and below `high`.
+
+        Here: each component's difference is taken in the tail that it lies in.
+        """
         low, high = self._less_centre(low), self._less_centre(high)
         above = low + high > 2 * self._mean
         ends = (np.where(above, 2 * self._mean - each, each) for each in (low, high))

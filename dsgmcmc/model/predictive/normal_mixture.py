@@ -33,14 +33,17 @@ class NormalMixture(SymmetricMixture):
     """Mixtures of normal distributions with these means and variances; see `Mixture`."""
 
     def sample(self, rng: np.random.Generator) -> Float64:
-        """See `Predictive.sample`."""
+        """Draw one rating from each distribution, (q,) float64."""
         n = len(self._mean)
         chosen = np.arange(n), rng.choice(len(self._weights), n, p=self._weights)
         ratings: Float64 = self._mean[chosen] + np.sqrt(self._variance[chosen]) * rng.standard_normal(n) + self._centre
         return ratings
 
     def summary(self, low: float, high: float) -> Prediction:
-        """See `Predictive.summary`: compiled, with quantiles accurate to 2e-6 in probability."""
+        """Mean, sd and the quantiles at these two probabilities.
+
+        Here: compiled, with quantiles accurate to 2e-6 in probability.
+        """
         z = NormalDist().inv_cdf(low), NormalDist().inv_cdf(high)
         mean, variance = (np.ascontiguousarray(each, np.float32) for each in (self._mean, self._variance))
         centred = Prediction(*summarise(mean, variance, self._weights, (low, high), z))
@@ -48,7 +51,10 @@ class NormalMixture(SymmetricMixture):
         return Prediction(centred.mean + centre, centred.sd, centred.low + centre, centred.high + centre)
 
     def crps(self, x: Array) -> Float64:
-        """See `Predictive.crps`: E|X - x| - E|X - X'| / 2, and both are means of folded normals [Grimit 2006]."""
+        """Continuous ranked probability score, integral of (F(y) - 1{x <= y})^2, in units of the ratings.
+
+        Here: E|X - x| - E|X - X'| / 2, and both are means of folded normals [Grimit 2006].
+        """
         spread = np.zeros(len(self._mean))
         for mean, variance, weight in zip(self._mean.T, self._variance.T, self._weights.tolist(), strict=True):
             between = _folded(self._mean - mean[:, None], self._variance + variance[:, None])

@@ -21,17 +21,19 @@ class Scores(NormalMixture):
         super().__init__(Normal, mean, variance, weights, centre)
 
     def cdf(self, x: Array | float) -> Float64:
-        """See `Predictive.cdf`."""
+        """F(x): probability of a rating of at most `x`."""
         error, sd = self._less_centre(x) - self._mean, np.sqrt(self._variance)
         probability: Float64 = np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self._weights
         return probability
 
     def quantile(self, p: Array | float) -> Float64:
-        """See `Predictive.quantile`."""
+        """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p."""
         return self.summary(float(p), float(p)).low.astype(np.float64)
 
     def at_least(self, bound: float) -> Float64:
-        """See `Predictive.at_least`: not known.
+        """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level.
+
+        Here: not known.
 
         Raises
         ------
@@ -41,5 +43,5 @@ class Scores(NormalMixture):
         raise InputError("scores and expected ratings have no probabilities of ratings")
 
     def log_density(self, x: Array | float) -> Float64:
-        """See `Predictive.log_density`: not known."""
+        """Log density of the rating `x`, in nats; for discrete ratings, its log probability. Here: not known."""
         raise InputError("scores and expected ratings have no density of ratings")

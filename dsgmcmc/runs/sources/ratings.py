@@ -91,16 +91,19 @@ class RatingsSource:
 
     @property
     def name(self) -> str:
-        """See `Source.name`."""
+        """Name of the source in messages."""
         return str(self.path)
 
     def digest(self) -> str:
-        """See `Source.digest`."""
+        """SHA-256 that identifies what is sampled."""
         ratings = self.ratings
         return str(ratings.digest)
 
     def build(self, *layers: Mapping[str, Any]) -> RunConfig:
-        """See `Source.build`; settings not given are fitted to the ratings, or taken from the run to start from."""
+        """Merge layers of settings, of which later ones take precedence, and check them.
+
+        Settings not given are fitted to the ratings, or taken from the run to start from.
+        """
         if self.start is not None and not layers[0]:
             self._earlier = WarmStart(self.start)
             layers = (self._earlier.model(), *layers)
@@ -117,12 +120,12 @@ class RatingsSource:
         return asked.model_copy(update=suited)
 
     def finest_grid(self) -> int:
-        """See `Source.finest_grid`."""
+        """Largest possible number of blocks per side, which bounds the default."""
         ratings = self.ratings
         return int(ratings.n_cols)
 
     def check(self, config: ResolvedConfig, processes: int) -> None:
-        """See `Source.check`."""
+        """Refuse settings with which it cannot be sampled on `processes` processes per chain; warn of doubtful ones."""
         ratings = self.ratings
         for part in PARTS:
             part.check_ratings(config, ratings)
@@ -147,7 +150,10 @@ class RatingsSource:
             )
 
     def prepare(self, run: RunDirectory, config: ResolvedConfig, comm: Comm) -> dict[str, Any]:
-        """See `Source.prepare`: writes the names of users and items, and scores the baselines once."""
+        """Write the run's files besides its settings, and return facts for ``run.toml``; `comm` is this process.
+
+        Here: writes the names of users and items, and scores the baselines once.
+        """
         before = run.read_settings()[1] if run.settings_file.exists() else {}
         known, start = before.get("baselines"), before.get("start")
         if before and self.start is not None and start is None:
@@ -175,29 +181,29 @@ class RatingsSource:
         return facts if start is None else facts | {"start": start}
 
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
-        """See `Source.open`. Collective."""
+        """Return a function that makes the targets of this process's chains, and the number of data. Collective."""
         log.info("grid %d x %d", config.grid, config.grid)
         data = ring.agree(lambda: self.ratings)
         return targets_of(config, data, ring), data.nnz
 
     def begin(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
-        """See `Source.begin`. Collective."""
+        """Move a chain's target from the sampler's start to that of the data, or of the run's facts. Collective."""
         if "start" in facts:
             target.ring.agree(lambda: take_start(target, run.open_start(chain, facts)), "starting from another run")
         else:
             fit_biases(target)
 
     def miniature(self, config: ResolvedConfig, ring: Ring) -> MakeTarget:
-        """See `Source.miniature`."""
+        """Return a function that makes a target with the same code but next to no data; `ring` has one block."""
         small = config.model_copy(update={"grid": ring.grid, "hyper_start": 1, "hyper_every": 1})
         return targets_of(small, FewRatings(self.ratings), ring)
 
     def fallbacks(self, config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
-        """See `Source.fallbacks`."""
+        """Samplers that a chain falls back to if it diverges; called on all processes. See `runs.recovery`."""
         return fallbacks(config, given)
 
     def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
-        """See `Source.costs`."""
+        """Bytes that a run will need, by name."""
         ratings = self.ratings
         return Costs.of(config, ratings, processes).table()
 
@@ -253,7 +259,7 @@ class RatingsSource:
         return advantage(test_parts(run), config.law, levels, ratings, self.biases_only)
 
     def headline(self, summary: Mapping[str, Any]) -> list[str]:
-        """See `Source.headline`."""
+        """Results that the user reads at the end: one or two lines, or none."""
         return [*verdict.result(summary), *(f"warning: {doubt}" for doubt in verdict.doubts(summary))]
 
 

@@ -86,7 +86,9 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     @classmethod
     def suited(cls, config: BAOABConfig, n_data: int, per_number: float) -> BAOABConfig:
-        """See `Sampler.suited`: eps, if not given, falls with the cube root of the number of data below `ENOUGH`.
+        """Return the configuration with open settings chosen by the number of data, in total and `per_number`.
+
+        Here: eps, if not given, falls with the cube root of the number of data below `ENOUGH`.
 
         Averages over few rows say less of a single one, and l_i may be too small for it. And it is at most `PER_DATUM`
         times the data `per_number`: what a step leaves adds up over all numbers of the factors, and few data do not
@@ -100,7 +102,10 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     @classmethod
     def safer(cls, config: BAOABConfig, given: Collection[str]) -> dict[str, BAOABConfig]:
-        """See `Sampler.safer`: smaller steps, and then the Kronecker metric; few ratings ask for small steps in any."""
+        """Return the configurations to fall back to where a chain diverges, in order, by their names in messages.
+
+        Here: smaller steps, and then the Kronecker metric; few ratings ask for small steps in any.
+        """
         found = super().safer(config, given)
         if "metric" not in given and config.metric != "kronecker":
             kept = {name: getattr(config, name) for name in given if name in cls.Config.model_fields}
@@ -110,7 +115,10 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     @classmethod
     def suited_to_density(cls, config: BAOABConfig, noise: float | None) -> BAOABConfig:
-        """See `Sampler.suited_to_density`: there is no noise, but energies may be steeper in tails than at the mode."""
+        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+
+        Here: there is no noise, but energies may be steeper in tails than at the mode.
+        """
         if "step_size" in config.model_fields_set:
             return config
         return config.model_copy(update={"step_size": OF_DENSITIES})
@@ -123,13 +131,19 @@ class BAOAB(Underdamped[BAOABConfig]):
         self.prepare(BAOA)
 
     def metrics(self) -> dict[str, float]:
-        """See `Sampler.metrics`: the temperatures since burn-in, and their standard errors."""
+        """Entries that this sampler adds to a line of metrics.
+
+        Here: the temperatures since burn-in, and their standard errors.
+        """
         found = self.temperatures.found().items()
         values = {f"temperature.{name}": each.value for name, each in found}
         return values | {f"temperature_error.{name}": each.error for name, each in found} | super().metrics()
 
     def find_divergence(self) -> str:
-        """See `Sampler.find_divergence`: momenta that are far too hot."""
+        """Say in what its own state shows that the chain has diverged; empty if it does not. The same everywhere.
+
+        Here: momenta that are far too hot.
+        """
         return self.temperatures.find_divergence()
 
     def step(self, target: Target, iteration: int) -> None:

@@ -118,7 +118,10 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     @classmethod
     def suited_to_density(cls, config: HAMCMCConfig, noise: float | None) -> HAMCMCConfig:
-        """See `Sampler.suited_to_density`: that of Langevin dynamics, at most .1."""
+        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+
+        Here: that of Langevin dynamics, at most .1.
+        """
         if {"step_size", "metric"} & config.model_fields_set:
             return config
         return config.model_copy(update={"step_size": langevin_step(0.1, noise)})

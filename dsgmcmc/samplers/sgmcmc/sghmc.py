@@ -140,7 +140,10 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     @classmethod
     def excess(cls, config: SGHMCConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """See `Sampler.excess`, and the formulas above."""
+        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
+
+        It follows from the formulas above.
+        """
         if config.friction == "metric" or config.refresh:
             return None
         h = sqrt(2 * config.step_size)
@@ -154,7 +157,9 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     @classmethod
     def suited_to_density(cls, config: SGHMCConfig, noise: float | None) -> SGHMCConfig:
-        """See `Sampler.suited_to_density`: more friction, which fades by `FADE_OF_NOISE` in a step, and shorter steps.
+        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+
+        Here: more friction, which fades by `FADE_OF_NOISE` in a step, and shorter steps.
 
         At that friction, c = exp(-.9), the excess is h^2 V (1 + c) / ((1 - c) 4) = 1.19 eps V.
         """

@@ -40,12 +40,18 @@ class SGLD(Sampler[SGLDConfig, Target]):
 
     @classmethod
     def excess(cls, config: SGLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """See `Sampler.excess`: where the curvature is largest."""
+        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
+
+        Here: where the curvature is largest.
+        """
         return langevin_excess(config.step_size, noise)
 
     @classmethod
     def suited_to_density(cls, config: SGLDConfig, noise: float | None) -> SGLDConfig:
-        """See `Sampler.suited_to_density`: at most .1."""
+        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+
+        Here: at most .1.
+        """
         if "step_size" in config.model_fields_set:
             return config
         return config.model_copy(update={"step_size": langevin_step(0.1, noise)})

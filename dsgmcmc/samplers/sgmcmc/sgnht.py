@@ -132,7 +132,10 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
 
     @classmethod
     def suited_to_density(cls, config: SGNHTConfig, noise: float | None) -> SGNHTConfig:
-        """See `Sampler.suited_to_density`: what a thermostat does not correct is of the order of h^2 V."""
+        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+
+        Here: what a thermostat does not correct is of the order of h^2 V.
+        """
         return suited_thermostat(config, noise)
 
     @property
