@@ -10,10 +10,10 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest.columnar import columnar_format, open_columns
+from dsgmcmc.data.ingest.columnar import is_parquet, open_columns
 from dsgmcmc.data.ingest.columns import find_column, locate, parse_columns, require
 from dsgmcmc.data.ingest.load import read_csv, scalar
-from dsgmcmc.data.ingest.packed import packed_how, readable
+from dsgmcmc.data.ingest.packed import check, is_packed
 from dsgmcmc.data.ingest.sources import decode_head, detect_delimiter, split_line, whole_lines
 from dsgmcmc.data.session import identifier, reading
 from dsgmcmc.errors import InputError
@@ -84,7 +84,7 @@ def parse_pair_columns(text: str | None, option: str = "--columns") -> PairColum
 
 
 def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
-    """Read a file of pairs, CSV (or any delimited text), Excel, Parquet or Feather, into the table ``pairs``.
+    """Read a file of pairs, CSV (or any delimited text) or Parquet, into the table ``pairs``.
 
     By default a header tells which columns are user and item, by the names that ``prepare`` knows, too; a file with
     neither name in its first line has them as its first two columns. Raises InputError if it is not there, empty, or
@@ -92,7 +92,7 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) 
     """
     if not path.is_file():
         raise InputError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
-    load = _load_columnar if columnar_format(path) else _load_text
+    load = _load_columnar if is_parquet(path) else _load_text
     with reading(path):
         table = load(db, path, columns)
     if scalar(db, "SELECT count(*) FROM pairs") == 0:
@@ -109,8 +109,7 @@ def _load_columnar(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColum
 
 
 def _load_text(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
-    packed = packed_how(path)
-    lines = whole_lines(decode_head(path, packed))
+    lines = whole_lines(decode_head(path))
     delimiter = detect_delimiter(lines, 2)
     first = [field.strip() for field in split_line(lines[0], delimiter)]
     if len(first) < 2:
@@ -122,9 +121,9 @@ def _load_text(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) 
     user, item = _assign(path, names, columns)
     if len({name.lower() for name in names}) < len(names):
         raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
-    table = read_csv(names, delimiter, int(header), packed, ", store_rejects = true")
-    with readable(path, packed) as plain:
-        db.execute(f"CREATE TABLE pairs AS SELECT * FROM {table}", [glob.escape(str(plain.absolute()))])
+    table = read_csv(names, delimiter, int(header), is_packed(path), ", store_rejects = true")
+    check(path)
+    db.execute(f"CREATE TABLE pairs AS SELECT * FROM {table}", [glob.escape(str(path.absolute()))])
     bad = db.execute("SELECT line, any_value(csv_line) FROM reject_errors GROUP BY line ORDER BY line").fetchall()
     if bad:
         shown_lines = "\n  ".join(f"line {line}: {str(content).strip()[:80]!r}" for line, content in bad[:SHOWN])

@@ -33,7 +33,7 @@ class Split(StrEnum):
 
 
 Duplicates = StrEnum("Duplicates", ["error", "first", "last", "mean"])
-Format = StrEnum("Format", ["text", "csv", "tsv", "dat", "json", "jsonl", "parquet", "feather", "mtx", "npz"])
+Format = StrEnum("Format", ["text", "csv", "tsv", "dat", "json", "jsonl", "parquet", "mtx", "npz"])
 
 
 def prepare(
@@ -52,8 +52,7 @@ def prepare(
         typer.Option(
             help="Format of RATINGS; detected by default. text: delimiter detected; csv: comma; "
             "tsv: tab; dat: '::'; json, jsonl: an array of objects, or one object per line; mtx: MatrixMarket; "
-            "npz: SciPy sparse. Excel sheets are read as csv; all but Parquet, Feather and npz may be compressed "
-            "with gzip, bzip2 or zip."
+            "npz: SciPy sparse. All but Parquet and npz may be compressed with gzip."
         ),
     ] = None,
     columns: Annotated[
@@ -135,7 +134,7 @@ def prepare(
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Make a ratings file from CSV, TSV, '::', JSON, Excel, Parquet, Feather, MatrixMarket or SciPy files.
+    """Make a ratings file from CSV, TSV, '::', JSON, Parquet, MatrixMarket or SciPy files.
 
     Names of users and items may be numbers or any text. A folder may hold many files; MovieLens folders are recognised.
 

@@ -16,14 +16,11 @@ SUFFIXES: dict[str, str] = {
     ".data": "text",
     ".base": "text",
     ".test": "text",
-    ".xlsx": "csv",
     ".json": "json",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
     ".pq": "parquet",
-    ".feather": "feather",
-    ".arrow": "feather",
     ".mtx": "mtx",
     ".npz": "npz",
 }
@@ -62,7 +59,7 @@ def find_files(inputs: Sequence[str]) -> list[Path]:
 def _files_of(folder: Path) -> list[Path]:
     present = sorted(p for p in folder.iterdir() if p.is_file())
     for name in _RATING_FILES:
-        match = [p for p in present if p.name in (name, name + ".gz", name + ".bz2")]
+        match = [p for p in present if p.name in (name, name + ".gz")]
         if match:
             return match[:1]
     files = [p for p in present if suffix_of(p) in SUFFIXES and not p.name.startswith(".")]
@@ -72,6 +69,6 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix in lower case, without ``.gz`` and ``.bz2``."""
-    name = path.name.lower().removesuffix(".gz").removesuffix(".bz2")
+    """Return the suffix in lower case, without ``.gz``."""
+    name = path.name.lower().removesuffix(".gz")
     return Path(name).suffix

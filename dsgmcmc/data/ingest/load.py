@@ -13,7 +13,7 @@ import numpy as np
 from dsgmcmc.data.ingest.columnar import open_columns
 from dsgmcmc.data.ingest.complaints import bad_row, complain_of_rows, explain_text
 from dsgmcmc.data.ingest.npz import read_npz
-from dsgmcmc.data.ingest.packed import readable
+from dsgmcmc.data.ingest.packed import check
 from dsgmcmc.data.ingest.sources import RatingsInput
 from dsgmcmc.data.session import identifier, literal, memory_of, reading
 from dsgmcmc.errors import InputError
@@ -52,8 +52,8 @@ def load(connection: duckdb.DuckDBPyConnection, source: RatingsInput, test: bool
             _insert(connection, source, f"SELECT {_columns(source, list(source.names))} FROM given", test)
             connection.unregister("given")
         else:
-            with readable(source.path, source.packed, not source.array) as path:
-                _insert(connection, source, _selection(source), test, [glob.escape(str(path.absolute()))])
+            check(source.path, not source.array)
+            _insert(connection, source, _selection(source), test, [glob.escape(str(source.path.absolute()))])
     n_bad = scalar(connection, f"SELECT count(*) FROM raw WHERE rowid >= {before} AND {bad_row(source)}")
     if n_bad:
         raise complain_of_rows(connection, source, n_bad, before)
@@ -113,13 +113,13 @@ def _selection(source: RatingsInput) -> str:
     return f"SELECT {_columns(source, names)} FROM {table}"
 
 
-def _texts(names: Iterable[str], packed: str) -> str:
+def _texts(names: Iterable[str], packed: bool) -> str:
     """Options of DuckDB's readers: these columns, as text; and how it unpacks, see `readable`."""
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
-    return f"columns = {{{columns}}}, compression = '{'gzip' if packed == 'gzip' else 'none'}'"
+    return f"columns = {{{columns}}}, compression = '{'gzip' if packed else 'none'}'"
 
 
-def read_csv(names: Iterable[str], delimiter: str, skip: int, packed: str, more: str = "", quoted: bool = True) -> str:
+def read_csv(names: Iterable[str], delimiter: str, skip: int, packed: bool, more: str = "", quoted: bool = True) -> str:
     """Return SQL that reads the columns of delimited text, all as text, from the file that is its parameter.
 
     Files with ``::`` have no quotes. `more` are other options, ``, NAME = VALUE``.

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.ingest.packed import zipped
 from dsgmcmc.errors import InputError
 
 #: Bytes that are needed while a matrix is read, for every byte of its arrays.
@@ -19,7 +18,11 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 def is_npz(path: Path) -> bool:
     """Whether a file is an archive of NumPy's arrays."""
-    names = zipped(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, zipfile.BadZipFile, NotImplementedError):
+        return False
     return bool(names) and all(name.endswith(".npy") for name in names)
 
 

@@ -11,11 +11,11 @@ from os import PathLike
 from pathlib import Path
 
 from dsgmcmc.data.ingest.npz import is_npz
-from dsgmcmc.data.ingest.packed import DAMAGED, packed_how, unpacked
+from dsgmcmc.data.ingest.packed import DAMAGED, unpacked
 from dsgmcmc.errors import InputError
 
 #: How a file begins, and the suffix of such; others are taken for text.
-BEGINNINGS = {b"PAR1": ".parquet", b"ARROW1": ".feather", b"%%MatrixMarket": ".mtx", b"{": ".jsonl", b"[": ".json"}
+BEGINNINGS = {b"PAR1": ".parquet", b"%%MatrixMarket": ".mtx", b"{": ".jsonl", b"[": ".json"}
 STDIN = "standard input"
 
 
@@ -91,7 +91,7 @@ def _suffix(path: Path) -> str:
     if is_npz(path):
         return ".npz"
     try:
-        with unpacked(path, packed_how(path)) as content:
+        with unpacked(path) as content:
             head = content.read(64)
     except (InputError, *DAMAGED):
         return ".csv"  # whoever reads it says what is wrong

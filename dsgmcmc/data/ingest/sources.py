@@ -14,16 +14,7 @@ from typing import IO, Literal
 
 from dsgmcmc.data.ingest.columns import assign_columns
 from dsgmcmc.data.ingest.files import SUFFIXES, suffix_of
-from dsgmcmc.data.ingest.packed import (
-    DAMAGED,
-    LONGEST,
-    SAMPLE,
-    Packing,
-    only_member,
-    packed_how,
-    read_head,
-    unpacked,
-)
+from dsgmcmc.data.ingest.packed import DAMAGED, LONGEST, SAMPLE, is_packed, read_head, unpacked
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 
@@ -38,7 +29,6 @@ FORMATS: dict[str, tuple[Kind, str | None]] = {
     "json": ("json", None),
     "jsonl": ("json", None),
     "parquet": ("columnar", None),
-    "feather": ("columnar", None),
     "mtx": ("mtx", None),
     "npz": ("npz", None),
 }
@@ -46,15 +36,16 @@ DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _LINE_END = r"\r\n|\n|\r"
 _DECIMAL_COMMA = r"\s*[+-]?\d+,(\d{1,2}|\d{4,})\s*"  # three digits may be thousands
 _MAGIC = {
-    b"PK\x03\x04": "a zip archive: unpack it first",
+    b"PK\x03\x04": "a zip archive or an Excel workbook: unpack it, or save the sheet as CSV",
+    b"PK\x05\x06": "an empty zip archive",
     b"BZh": "compressed with bzip2: decompress it first",
     b"\xfd7zXZ": "compressed with xz: decompress it first",
     b"\x28\xb5\x2f\xfd": "compressed with zstd: decompress it first",
     b"\x89HDF": "an HDF5 file, which prepare does not read: write Parquet or CSV",
     b"PAR1": "a Parquet file: give --format parquet",
-    b"ARROW1": "a Feather file: give --format feather",
-    b"FEA1": "a Feather file of version 1: write it anew, or write Parquet",
-    b"\xd0\xcf\x11\xe0": "an old Excel file: save it as .xlsx or CSV",
+    b"ARROW1": "a Feather file: write Parquet",
+    b"FEA1": "a Feather file: write Parquet",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook: save the sheet as CSV",
     b"\x80": "a pickle, which may run any program when it is opened: write Parquet instead",
 }
 
@@ -74,8 +65,8 @@ class RatingsInput:
         Number of columns of the file.
     delimiter, header
         For text.
-    packed : {"", "gzip", "bzip2", "zip", "Excel"}
-        How text, JSON or MatrixMarket are compressed.
+    packed : bool
+        Whether text, JSON or MatrixMarket are compressed by gzip.
     skip : int
         For text, number of lines before the first rating.
     names : tuple of str
@@ -94,7 +85,7 @@ class RatingsInput:
     width: int = 3
     delimiter: str = ","
     header: bool = False
-    packed: Packing = ""
+    packed: bool = False
     skip: int = 0
     names: tuple[str, ...] = ()
     decimal_comma: bool = False
@@ -113,7 +104,7 @@ class RatingsInput:
 
     def open(self) -> IO[str]:
         """Open as text, decompressed, without its byte order mark."""
-        file = unpacked(self.path, self.packed)
+        file = unpacked(self.path)
         return io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
 
     def lines(self) -> Iterator[str]:
@@ -134,13 +125,13 @@ def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: 
         raise InputError(f"{path} is not a file{pipe}")
     kind, delimiter = FORMATS[wanted or _format_of(path)]
     if kind == "columnar":
-        return _inspect_columnar(path, wanted, columns, timestamp)
+        return _inspect_columnar(path, columns, timestamp)
     if kind == "npz":
         if read_head(path)[:2] != b"PK":
             raise InputError(f"{path} is not an .npz file")
         return RatingsInput(path, kind, _fixed(path, columns, timestamp))
-    packed = packed_how(path)
-    text = decode_head(path, packed, array=kind == "json")
+    packed = is_packed(path)
+    text = decode_head(path, array=kind == "json")
     if kind == "mtx":
         return RatingsInput(path, kind, _fixed(path, columns, timestamp), packed=packed)
     if kind == "json":
@@ -149,35 +140,26 @@ def inspect(path: Path, wanted: str | None, columns: dict[str, str], timestamp: 
 
 
 def _format_of(path: Path) -> str:
-    """Return the value of ``--format`` by the file's suffix, or by that of the file in a zip archive."""
+    """Return the value of ``--format`` by the file's suffix."""
     suffix = suffix_of(path)
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
-    packed = packed_how(path)
-    if packed == "zip":
-        suffix = suffix_of(Path(only_member(path).filename))
-    elif packed == "Excel":
-        suffix = ".xlsx"
-    elif what := next((what for magic, what in _MAGIC.items() if read_head(path).startswith(magic)), None):
+    if what := next((what for magic, what in _MAGIC.items() if read_head(path).startswith(magic)), None):
         raise InputError(f"{path} is {what}")
-    if suffix not in SUFFIXES:
-        has = f"the suffix {suffix!r}" if suffix else "no suffix"
-        raise InputError(f"{path} has {has}: say what it is with --format {'|'.join(FORMATS)}")
-    return SUFFIXES[suffix]
+    has = f"the suffix {suffix!r}" if suffix else "no suffix"
+    raise InputError(f"{path} has {has}: say what it is with --format {'|'.join(FORMATS)}")
 
 
-def decode_head(path: Path, packed: Packing, encoding: str = "utf-8-sig", array: bool = False) -> str:
+def decode_head(path: Path, encoding: str = "utf-8-sig", array: bool = False) -> str:
     """Return the beginning of a text file; refuse what is no text.
 
     `array`: whether it may be a JSON array, whose first line may be of any length.
     """
-    head = read_head(path)
-    if packed:
-        try:
-            with unpacked(path, packed) as file:
-                head = file.read(SAMPLE)
-        except DAMAGED as error:
-            raise InputError(f"{path} is not a whole {packed} file: {error}") from error
+    try:
+        with unpacked(path) as file:
+            head = file.read(SAMPLE)
+    except DAMAGED as error:
+        raise InputError(f"{path} is not a whole gzip file: {error}") from error
     for magic, what in _MAGIC.items():
         if head.startswith(magic):
             raise InputError(f"{path} is {what}")
@@ -212,7 +194,7 @@ def _fixed(path: Path, columns: dict[str, str], timestamp: bool) -> dict[str, in
 
 
 def _inspect_text(
-    path: Path, text: str, delimiter: str | None, columns: dict[str, str], timestamp: bool, packed: Packing
+    path: Path, text: str, delimiter: str | None, columns: dict[str, str], timestamp: bool, packed: bool
 ) -> RatingsInput:
     every, lines = re.split(_LINE_END, text), whole_lines(text)
     plain = [line for line in lines if not line.startswith("#")] or lines
@@ -237,7 +219,7 @@ def _has_decimal_commas(lines: list[str], delimiter: str, position: int) -> bool
     return any(re.fullmatch(_DECIMAL_COMMA, field) for field in fields) and not any("." in field for field in fields)
 
 
-def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: bool, packed: Packing) -> RatingsInput:
+def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: bool, packed: bool) -> RatingsInput:
     """Look at the first object, whose keys are the columns, of JSON lines or of an array."""
     start = text.lstrip()
     array = start.startswith("[")
@@ -286,14 +268,13 @@ def detect_delimiter(lines: list[str], least: int, candidates: tuple[str, ...] =
     return max(candidates, key=lambda d: min(counts[d][0], least))
 
 
-def _inspect_columnar(path: Path, wanted: str | None, columns: dict[str, str], timestamp: bool) -> RatingsInput:
+def _inspect_columnar(path: Path, columns: dict[str, str], timestamp: bool) -> RatingsInput:
     import duckdb  # a run that is sampled needs none
 
-    from dsgmcmc.data.ingest.columnar import columnar_format, open_columns
+    from dsgmcmc.data.ingest.columnar import is_parquet, open_columns
 
-    found, expected = columnar_format(path), (wanted or _format_of(path)).capitalize()
-    if found != expected:
-        raise InputError(f"{path} is not a {expected} file")
+    if not is_parquet(path):
+        raise InputError(f"{path} is not a Parquet file")
     with duckdb.connect() as connection:
         names = open_columns(connection, path).columns
     roles = assign_columns(path, names, len(names), columns, timestamp)

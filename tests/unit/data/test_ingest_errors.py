@@ -52,38 +52,6 @@ def parquet(**columns: object) -> bytes:
     return buffer.getvalue()
 
 
-def archive(**files: str) -> bytes:
-    """A zip archive of these files, not compressed."""
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as file:
-        for name, text in files.items():
-            file.writestr(name, text)
-    return content.getvalue()
-
-
-def encrypted() -> bytes:
-    """An archive whose file is marked as encrypted."""
-    content = bytearray(archive(a=GOOD))
-    content[content.index(b"PK\1\2") + 8] |= 1
-    return bytes(content)
-
-
-def enormous() -> bytes:
-    """An archive whose file has 4 EB, by what the archive says."""
-    content = archive(a=GOOD)
-    size = len(GOOD).to_bytes(4, "little")
-    start = content.index(b"PK\1\2")
-    central = content[start:].replace(size * 2, size + b"\xff" * 4)
-    # the size that 32 bits cannot hold stands in an extra field of the entry
-    extra = b"\1\0\x08\0" + (4 * 10**18).to_bytes(8, "little")
-    end = central.index(b"PK\5\6")
-    entry = bytearray(central[:end] + extra)
-    entry[30:32] = len(extra).to_bytes(2, "little")
-    last = bytearray(central[end:])
-    last[12:16] = len(entry).to_bytes(4, "little")
-    return content[:start] + bytes(entry) + bytes(last)
-
-
 LINES = lines(header=True).splitlines()
 
 
@@ -183,19 +151,22 @@ BAD = {
     "infinite time": ("r.csv", spoil((6, "1,7,3,inf")), {"split": "temporal"}, ["line 6: the timestamp is 'inf'"]),
     "no time column": ("r.csv", "1,2,3\n2,3,4\n", {"split": "temporal"}, ["cannot tell which column is timestamp"]),
     "binary": ("r.csv", bytes(range(256)) * 10, {}, ["r.csv is not a text file"]),
-    "several in a zip": ("r.zip", archive(a=GOOD, b=GOOD), {}, ["zip archive of 2 files (a, b): unpack it"]),
-    "nothing in a zip": ("r.zip", archive(), {}, ["r.zip is a zip archive of no file"]),
-    "an unknown suffix in a zip": ("r.zip", archive(ratings=GOOD), {}, ["r.zip has no suffix: say what it is with"]),
-    "encrypted zip": ("r.zip", encrypted(), {}, ["r.zip is an encrypted zip archive"]),
-    "damaged zip": ("r.csv", archive(a=GOOD).replace(b"userId", b"userID"), {}, ["r.csv is not a whole zip file"]),
-    "a zip that is larger than the disk": ("r.csv", enormous(), {}, ["unpacks to 4,000,000,000,000 MB, and "]),
-    "no workbook": ("r.xlsx", archive(**{"xl/workbook.xml": "<x"}), {}, ["r.xlsx is not a readable Excel file"]),
-    "old Excel": ("r.xls", b"\xd0\xcf\x11\xe0" + bytes(99), {}, ["an old Excel file: save it as .xlsx or CSV"]),
     "pickle": ("r.pkl", b"\x80\x05" + bytes(99), {}, ["r.pkl is a pickle, which may run any program"]),
-    "no Feather": ("r.feather", GOOD, {}, ["r.feather is not a Feather file"]),
-    "half a Feather": ("r.feather", b"ARROW1\0\0" + bytes(99), {}, ["r.feather cannot be read"]),
-    "zip": ("r.csv", b"PK\x03\x04" + bytes(100), {}, ["r.csv is not a whole zip file"]),
-    "cut bzip2": ("r.csv.bz2", bz2.compress(GOOD.encode())[:-20], {}, ["r.csv.bz2 is not a whole bzip2 file"]),
+    "zip": (
+        "r.csv",
+        b"PK\x03\x04" + bytes(100),
+        {},
+        ["r.csv is a zip archive or an Excel workbook: unpack"],
+    ),
+    "Excel": (
+        "r.xlsx",
+        b"PK\x03\x04" + bytes(100),
+        {},
+        ["r.xlsx is a zip archive or an Excel workbook"],
+    ),
+    "old Excel": ("r.xls", b"\xd0\xcf\x11\xe0" + bytes(99), {}, ["an Excel workbook: save the sheet as CSV"]),
+    "Feather": ("r.feather", b"ARROW1\0\0" + bytes(99), {}, ["a Feather file: write Parquet"]),
+    "bzip2": ("r.csv.bz2", bz2.compress(GOOD.encode()), {}, ["compressed with bzip2: decompress it first"]),
     "cut gzip": ("r.csv.gz", gzip.compress(GOOD.encode())[:-20], {}, ["r.csv.gz is not a whole gzip file"]),
     "damaged gzip": (
         "r.csv.gz",
@@ -210,7 +181,6 @@ BAD = {
         ["r.csv.gz is not a whole gzip file: CRC"],
     ),
     "gzip of empty lines": ("r.csv.gz", gzip.compress(GOOD.encode() + b"\n" * (3 << 20)), {}, ["holds a megabyte of"]),
-    "bzip2 of zeros": ("r.csv.bz2", bz2.compress(GOOD.encode() * 9999 + bytes(3 << 20)), {}, ["holds a megabyte of"]),
     "no deflate": ("r.csv.gz", b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 99, {}, ["r.csv.gz is not a whole gzip file"]),
     "zero bytes in a name, late": (
         "r.csv",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
 import os
@@ -51,7 +50,7 @@ def parquet(folder: Path) -> bytes:
 def test_standard_input_is_read_as_a_file_is(tmp_path: Path) -> None:
     """Text, compressed text, JSON lines and Parquet, each recognised by what it begins with; nothing stays behind."""
     expected = {(user, item): rating for user, item, rating, _ in RATINGS}
-    for content in (TEXT, gzip.compress(TEXT), bz2.compress(TEXT), OBJECTS.encode(), parquet(tmp_path)):
+    for content in (TEXT, gzip.compress(TEXT), OBJECTS.encode(), parquet(tmp_path)):
         done = prepare(tmp_path, "-", given=content)
         assert done.returncode == 0, done.stderr
         assert everything(tmp_path / "out.h5") == expected

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import duckdb
 
-from dsgmcmc.data.ingest.columnar import columnar_format, open_columns
+from dsgmcmc.data.ingest.columnar import is_parquet, open_columns
 from dsgmcmc.data.ingest.columns import NAMES, find_column, plain
 from dsgmcmc.data.ingest.features.movielens import FILES
 from dsgmcmc.data.ingest.load import read_csv, scalar
-from dsgmcmc.data.ingest.packed import DAMAGED, Packing, packed_how, readable, unpacked
+from dsgmcmc.data.ingest.packed import DAMAGED, check, is_packed, unpacked
 from dsgmcmc.data.ingest.sources import DELIMITERS, decode_head, detect_delimiter, split_line, whole_lines
 from dsgmcmc.data.session import identifier, literal, reading
 from dsgmcmc.errors import InputError
@@ -66,13 +66,13 @@ class Table:
 
 
 def read_table(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str) -> Table:
-    """Read a file of features: text or an Excel sheet with a header, one of MovieLens' own files, Parquet or Feather.
+    """Read a file of features: text with a header, one of MovieLens' own files, or Parquet.
 
     Users or items are named by `id_column`, by default one that is called so, or else the first. Parquet's own lists
     are joined by the separator. Raises InputError if it cannot be read, has no such column, or names nobody in some
     rows.
     """
-    read = _read_columnar if columnar_format(path) else _read_text
+    read = _read_columnar if is_parquet(path) else _read_text
     with reading(path):
         table = read(db, path, entity, id_column, separator)
     if not scalar(db, f"SELECT count(*) FROM {table.name}"):
@@ -128,11 +128,10 @@ def _read_columnar(
 
 
 def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str) -> Table:
-    packed = packed_how(path)
-    encoding = _encoding(path, packed)
-    text = decode_head(path, packed, "latin-1" if encoding == "latin-1" else "utf-8-sig")
+    encoding = _encoding(path)
+    text = decode_head(path, "latin-1" if encoding == "latin-1" else "utf-8-sig")
     lines = whole_lines(text)
-    delimiter, known = FILES.get(path.name.removesuffix(".gz").removesuffix(".bz2"), ("", {}))
+    delimiter, known = FILES.get(path.name.removesuffix(".gz"), ("", {}))
     fields = split_line(lines[0], delimiter) if known else []
     if known and len(fields) == len(known) and plain(fields[0]) not in NAMES[entity]:
         names, skip, kinds = list(known), 0, {name: kind for name, kind in known.items() if kind != "id"}
@@ -150,9 +149,9 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
     others = [k for k in range(len(names)) if k != position]
     table = Table(path, entity, {names[k]: columns[k] for k in others}, kinds, 1 + skip)
     more = f", store_rejects = true, encoding = '{encoding}'"
-    source = read_csv(columns, delimiter, skip, packed, more, quoted=skip > 0)
-    with readable(path, packed) as whole:
-        _create(db, table, columns[position], [columns[k] for k in others], source, whole)
+    source = read_csv(columns, delimiter, skip, is_packed(path), more, quoted=skip > 0)
+    check(path)
+    _create(db, table, columns[position], [columns[k] for k in others], source, path)
     rejected = db.execute("SELECT line, error_message FROM reject_errors ORDER BY line LIMIT 5").fetchall()
     if rejected:
         raise InputError(
@@ -163,11 +162,11 @@ def _read_text(db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column
     return table
 
 
-def _encoding(path: Path, packed: Packing) -> str:
+def _encoding(path: Path) -> str:
     """UTF-8, or else Latin-1, as of MovieLens."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        with unpacked(path, packed) as file:
+        with unpacked(path) as file:
             while block := file.read(1 << 20):
                 decoder.decode(block)
     except UnicodeDecodeError:
